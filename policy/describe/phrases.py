@@ -3,19 +3,9 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Protocol, assert_never
+from typing import Protocol
 
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import Action, EditFile, GlobFiles, GrepFiles, RunArgv, RunScript, WriteFile
 from policy.model.secret_names import originals
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
@@ -43,26 +33,21 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
 
     What a file tool does with them is stated first, because a file tool runs no code but this program's own.
     """
-    given = []
+    rights = []
     if terms.rights is Rights.WORKSPACE_WRITE and isinstance(action, WriteFile | EditFile):
-        given.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
+        rights.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
     elif terms.rights is Rights.WORKSPACE_WRITE:
-        given.append("run code and change files in the workspace")
-    if terms.write:
-        given.append(f"change {listed([near(path, around) for path in terms.write])}")
-    if terms.read:
-        given.append(f"read {listed([near(path, around) for path in terms.read])}")
+        rights.append("run code and change files in the workspace")
+    for verb, paths in (("change", terms.write), ("read", terms.read)):
+        if paths:
+            rights.append(f"{verb} {listed([near(path, around) for path in paths])}")
     hosts = [plain(host) for host in terms.open_hosts]
     if hosts:
-        given.append(f"connect to {listed(hosts)}")
+        rights.append(f"connect to {listed(hosts)}")
     if terms.credentials:
-        given.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
-    network = "" if hosts else ", without network"
-    return (
-        f"An approval lets it {joined(given)}{network}, and nothing more"
-        if given
-        else "An approval lets it read, and nothing more"
-    )
+        rights.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
+    network = "" if hosts or not rights else ", without network"
+    return f"An approval lets it {joined(rights) or 'read'}{network}, and nothing more"
 
 
 def near(path: str, around: Around) -> str:
@@ -76,24 +61,14 @@ def near(path: str, around: Around) -> str:
 
 def _text(action: Action, around: Around) -> str:
     match action:
-        case RunScript(script=script):
-            return script.strip()
-        case RunArgv(argv=argv):
-            return " ".join(map(_quoted, argv))
-        case ReadFile(path=path):
-            return f"read {near(path, around)}"
-        case WriteFile(path=path):
-            return f"write {near(path, around)}"
-        case EditFile(path=path):
-            return f"edit {near(path, around)}"
-        case ListFolder(path=path):
-            return f"ls {near(path, around)}"
-        case GlobFiles(pattern=pattern, root=root):
-            return f"glob {_quoted(pattern)} in {near(root, around)}"
-        case GrepFiles(pattern=pattern, root=root):
-            return f"grep {_quoted(pattern)} in {near(root, around)}"
-        case never:
-            assert_never(never)
+        case RunScript():
+            return action.script.strip()
+        case RunArgv():
+            return " ".join(map(_quoted, action.argv))
+        case GlobFiles() | GrepFiles():
+            return f"{action.tool} {_quoted(action.pattern)} in {near(action.root, around)}"
+        case _:
+            return f"{action.tool} {near(action.path, around)}"
 
 
 def _quoted(word: str) -> str:

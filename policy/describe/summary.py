@@ -34,7 +34,7 @@ _NAMING = PATH_CONSEQUENCES - {Consequence.CHANGES_ROOT}
 # Over a network these do more than the name of the host says.
 _BEYOND_TALKING = (Consequence.TRANSFERS, Consequence.RUNS_CODE, Consequence.RUNS_DOWNLOADED)
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
-_DANGERS = {
+_DANGERS: dict[Consequence | None, str] = {
     Consequence.OVERWRITES_BRANCH: "overwrites or deletes a branch on the server",
     Consequence.RUNS_DOWNLOADED: "runs code it downloads first",
     Consequence.NEEDS_ADMINISTRATOR: "needs administrator rights",
@@ -112,14 +112,15 @@ class _Summary:
         yield from phrases
         yield from self._fetched()
         yield from self._moves(whole)
-        yield from self._paths(EffectKind.DELETES, "deletes", whole)
-        yield from self._paths(EffectKind.WRITES, "changes", whole)
+        yield from self._paths(EffectKind.DELETES, whole)
+        yield from self._paths(EffectKind.WRITES, whole)
         yield from self._quoted(Tier.WRITE_OUTSIDE)
         yield from self._quoted(Tier.WRITE)
         yield from self._hosts()
         yield from self._code()
         yield from self._reads()
-        yield from self._others()
+        for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):
+            yield from (reason.text for reason in self.reasons if reason.tier is tier)
 
     def _secrets(self) -> Iterator[str]:
         phrases = list(_secret_phrases(self.effects, self.around))
@@ -143,7 +144,7 @@ class _Summary:
                 continue
             whole = whole or reason.consequence in _WHOLE
             if reason.command:
-                phrases.append(_dangerous(reason))
+                phrases.append(f"{_DANGERS.get(reason.consequence) or _own_words(reason)} ({reason.command})")
                 self.covered.add(reason.command.split(" -")[0])
             elif reason.about is None or reason.about.scope is not Scope.SECRET:
                 phrases.append(reason.predicate or reason.text)
@@ -164,7 +165,7 @@ class _Summary:
             where = ", outside the workspace" if any(one.scope in _ELSEWHERE for one in (*gone, *made)) else ""
             yield f"moves {names} to {near(made[0].target, self.around)}{where}"
 
-    def _paths(self, kind: EffectKind, verb: str, whole: bool) -> Iterator[str]:
+    def _paths(self, kind: EffectKind, whole: bool) -> Iterator[str]:
         dangerous = [reason for reason in self.reasons if reason.tier is Tier.DANGEROUS]
         spelled = {each.about.target for each in dangerous if each.about and each.consequence in _NAMING}
         effects = [
@@ -182,9 +183,10 @@ class _Summary:
             effects = [item for item in effects if item.target != f"{self.around.workspace}/.git"]
         for outside in (True, False):
             group = [effect for effect in effects if (effect.scope in _ELSEWHERE) is outside]
-            yield from self._group(group, kind, verb, outside=outside)
+            yield from self._group(group, kind, outside=outside)
 
-    def _group(self, effects: list[Effect], kind: EffectKind, verb: str, *, outside: bool) -> Iterator[str]:
+    def _group(self, effects: list[Effect], kind: EffectKind, *, outside: bool) -> Iterator[str]:
+        verb = _VERBS[kind]
         where = ", outside the workspace" if outside else ""
         exact = [effect for effect in effects if effect.exact]
         fresh = [effect for effect in exact if kind is EffectKind.WRITES and self._kind(effect) is Kind.MISSING]
@@ -225,7 +227,8 @@ class _Summary:
             label = reason.command
             covered = explained or label in above or label.split(" -")[0] in self.covered
             if reason.tier is tier and not covered:
-                yield _with(_change(reason), label)
+                of_git = reason.consequence is Consequence.CHANGES_FILES and label.startswith("git ")
+                yield f"{'changes the repository' if of_git else _own_words(reason)} ({label})"
 
     def _hosts(self) -> Iterator[str]:
         effects = [effect for effect in self.effects if effect.kind is EffectKind.CONNECTS]
@@ -243,7 +246,7 @@ class _Summary:
             yield from [f"connects to {listed(configured)}, as the repository's settings say"] if configured else ()
             reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
-            yield from (_with(reason.predicate, reason.command) for reason in sent)
+            yield from (f"{reason.predicate} ({reason.command})" for reason in sent)
         yield from self._quoted(Tier.NETWORK)
         if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and effects and not known:
             yield "connects to a host that is known only when it runs"
@@ -266,7 +269,7 @@ class _Summary:
                 case Consequence.RUNS_CODE:
                     own.append(self._typed(reason))
                 case _:
-                    yield _with(reason.predicate, label)
+                    yield f"{reason.predicate} ({label})"
         programs = [
             near(effect.target, self.around)
             for effect in self.effects
@@ -304,12 +307,7 @@ class _Summary:
             if effect.kind is EffectKind.READS and effect.scope is Scope.OUTSIDE and effect.target.startswith("/")
         ]
         if effects:
-            names = [near(item.target, self.around) if item.exact else _below(item, self.around) for item in effects]
-            yield f"reads {listed(names)}, outside the workspace"
-
-    def _others(self) -> Iterator[str]:
-        for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):
-            yield from (reason.text for reason in self.reasons if reason.tier is tier)
+            yield f"reads {listed([_effect_name(item, self.around) for item in effects])}, outside the workspace"
 
 
 def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
@@ -318,25 +316,12 @@ def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
     for kind, verb in _VERBS.items():
         for effect in effects:
             if effect.scope is Scope.SECRET and effect.kind is kind:
-                found.setdefault((verb, secret_kind(effect.target)), []).append(_shown(effect, around))
+                found.setdefault((verb, secret_kind(effect.target)), []).append(_effect_name(effect, around))
     verbs: dict[tuple[str, str], list[str]] = {}
     for (verb, what), names in found.items():
         each = "each " if len(dict.fromkeys(names)) > 1 and what.startswith("a") else ""
         verbs.setdefault((listed(names), each + what), []).append(verb)
     yield from (f"{joined(done)} {names}, {what}" for (names, what), done in verbs.items())
-
-
-def _dangerous(reason: Reason) -> str:
-    """Return the phrase for a fact of tier dangerous about a command."""
-    phrase = _DANGERS.get(reason.consequence) if reason.consequence else None
-    return _with(phrase or _own_words(reason), reason.command)
-
-
-def _change(reason: Reason) -> str:
-    """Return the phrase for a change that a command makes."""
-    if reason.consequence is Consequence.CHANGES_FILES and reason.command.startswith("git "):
-        return "changes the repository"
-    return _own_words(reason)
 
 
 def _own_words(reason: Reason) -> str:
@@ -345,28 +330,20 @@ def _own_words(reason: Reason) -> str:
     return phrase or reason.predicate
 
 
-def _with(why: str, label: str) -> str:
-    return f"{why} ({label})"
-
-
 def _longest(labels: list[str]) -> list[str]:
     """Return the labels without those that another label extends: `rg` is dropped beside `rg --pre`."""
     return [one for one in dict.fromkeys(labels) if not any(other.startswith(f"{one} ") for other in labels)]
 
 
-def _shown(effect: Effect, around: Around) -> str:
-    shown = near(effect.target, around) if effect.target.startswith("/") else plain(effect.target)
-    return shown if effect.exact else f"files in {_folder(shown)}"
+def _effect_name(effect: Effect, around: Around) -> str:
+    name = near(effect.target, around) if effect.target.startswith("/") else plain(effect.target)
+    return name if effect.exact else f"files in {_folder(name)}"
 
 
-def _below(effect: Effect, around: Around) -> str:
-    return f"files in {_folder(near(effect.target, around))}"
-
-
-def _folder(shown: str) -> str:
-    if shown in ("the workspace", "~"):
-        return shown if shown != "~" else "your home folder"
-    return shown if shown.endswith("/") else f"{shown}/"
+def _folder(name: str) -> str:
+    if name == "~":
+        return "your home folder"
+    return name if name == "the workspace" or name.endswith("/") else f"{name}/"
 
 
 def _counted(names: list[str], folders: bool, outside: bool) -> str:

@@ -8,17 +8,7 @@ from itertools import islice
 from policy.describe.phrases import near, plain
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantSubject
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import Action, GlobFiles, GrepFiles, RunArgv, RunScript
 from policy.model.command_pattern import HOLE
 from policy.model.verdict import Allow
 from policy.permission.paths import absolute
@@ -60,7 +50,11 @@ def _candidates(
         case _:
             verb = "changing" if whats[0].write else "reading"
             for path in _beside(whats[0], context):
-                yield _moved(action, path), f"{verb} `{near(path, context.facts)}`"
+                if isinstance(action, GlobFiles | GrepFiles):
+                    moved: Action = replace(action, root=path)
+                else:
+                    moved = replace(action, path=path)
+                yield moved, f"{verb} `{near(path, context.facts)}`"
 
 
 def _shown(line: str) -> str:
@@ -73,7 +67,8 @@ def _commands(
     """Yield commands similar to those of the grants: the words of one, or a script that contains more commands."""
     whole = " && ".join(shlex.join(words) for words in samples if words)
     for what, words in zip(whats, samples, strict=True):
-        paths = [_typed(path, what, context) for path in _beside(what, context)]
+        folder = f"{absolute(what.shape.folder, context.facts).rstrip('/')}/"
+        paths = [path.removeprefix(folder) for path in _beside(what, context)]  # as a user would type them there
         if not words:
             yield from (((), f"echo x > {shlex.quote(path)}") for path in paths)
             continue
@@ -103,18 +98,3 @@ def _beside(what: GrantSubject, context: EvaluationContext) -> Iterator[str]:
         else:
             yield above or "/"
             yield context.facts.home
-
-
-def _typed(path: str, what: GrantSubject, context: EvaluationContext) -> str:
-    """Return `path` as a user would type it in the folder of the command."""
-    return path.removeprefix(f"{absolute(what.shape.folder, context.facts).rstrip('/')}/")
-
-
-def _moved(action: Action, path: str) -> Action:
-    match action:
-        case ReadFile() | WriteFile() | EditFile() | ListFolder():
-            return replace(action, path=path)
-        case GlobFiles() | GrepFiles():
-            return replace(action, root=path)
-        case RunScript() | RunArgv():
-            return action

@@ -1,7 +1,7 @@
 """The actions that tools plan, the policy judges and the sandbox runs, as one sum type.
 
 `kind` names the class of an action in records, events, JSON and requests to a confined process. It never changes, even
-if the class gets another name.
+if the class gets another name. `tool` names the tool that plans such actions, as `Tool` spells the name.
 """
 
 from typing import ClassVar
@@ -14,6 +14,7 @@ class RunScript:
     """Run `script` under bash in `cwd` (absolute). `timeout` is wall seconds."""
 
     kind: ClassVar[str] = "RunScript"
+    tool: ClassVar[str] = "bash"
     script: str
     cwd: str
     timeout: float | None = None
@@ -24,6 +25,7 @@ class RunArgv:
     """Run one program with exactly these words, without a shell."""
 
     kind: ClassVar[str] = "RunArgv"
+    tool: ClassVar[str] = "bash"
     argv: tuple[str, ...]
     cwd: str
     timeout: float | None = None
@@ -34,6 +36,7 @@ class ReadFile:
     """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines."""
 
     kind: ClassVar[str] = "ReadFile"
+    tool: ClassVar[str] = "read"
     path: str
     offset: int = 1
     limit: int = 2000
@@ -46,6 +49,7 @@ class WriteFile:
     """
 
     kind: ClassVar[str] = "WriteFile"
+    tool: ClassVar[str] = "write"
     path: str
     content: str
 
@@ -55,6 +59,7 @@ class EditFile:
     """Replace `old` by `new` in `path`. `seen` is the sha256 (hex) of the content the model last read, or None."""
 
     kind: ClassVar[str] = "EditFile"
+    tool: ClassVar[str] = "edit"
     path: str
     old: str
     new: str
@@ -67,6 +72,7 @@ class ListFolder:
     """List the entries of the folder `path` (absolute)."""
 
     kind: ClassVar[str] = "ListFolder"
+    tool: ClassVar[str] = "ls"
     path: str
 
 
@@ -75,6 +81,7 @@ class GlobFiles:
     """Find files below `root` (absolute) whose relative path matches `pattern` (`**` crosses folders)."""
 
     kind: ClassVar[str] = "GlobFiles"
+    tool: ClassVar[str] = "glob"
     pattern: str
     root: str
 
@@ -84,6 +91,7 @@ class GrepFiles:
     """Search file contents below `root` (a file or a folder, absolute) for the regular expression `pattern`."""
 
     kind: ClassVar[str] = "GrepFiles"
+    tool: ClassVar[str] = "grep"
     pattern: str
     root: str
     glob: str | None = None

@@ -42,24 +42,11 @@ class RuleFinding:
     """
 
     severity: Severity
-    code: str
     ref: RuleRef
+    code: str
     text: str
     fix: str
     other: RuleRef | None = None
-
-    @property
-    def file(self) -> str:
-        return self.ref.id
-
-    @property
-    def line(self) -> int:
-        return self.ref.line
-
-
-def finding(severity: Severity, code: str, rule: PermissionRule, text: str, fix: str) -> RuleFinding:
-    """Return a finding about `rule` alone."""
-    return RuleFinding(severity, code, rule.ref, text, fix)
 
 
 WRAPPERS = frozenset(["env", "xargs", "command", "exec", "eval"])
@@ -69,13 +56,9 @@ _READING = frozenset([Tool.READ, Tool.EDIT, Tool.GLOB, Tool.GREP, Tool.LS, Tool.
 _WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
 
 
-def _fault(rule: PermissionRule, code: str, text: str, fix: str) -> RuleFinding:
-    return finding(Severity.ERROR, code, rule, text, fix)
-
-
 def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = None) -> Iterator[RuleFinding]:
     """Yield every reason why `rule`, or a part of it, can match nothing."""
-    fault = partial(_fault, rule)
+    fault = partial(RuleFinding, Severity.ERROR, rule.ref)
     for pattern in (*rule.read, *rule.write):
         if why := _path_fault(pattern):
             yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
@@ -88,7 +71,7 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
         elif not _HOST.fullmatch(host):
             fix = 'write the host alone, such as "example.com" or "*.example.com"'
             yield fault("host", f"`{host}` is not the name of a host", fix)
-    if (REST,) in rule.run or any(REST in word for word in rule.run):
+    if any(REST in word for word in rule.run):
         yield fault(
             "rest", "`**` stands for any further words, so nothing may follow it", "make it the last word, alone"
         )
@@ -121,8 +104,6 @@ def _path_fault(pattern: str) -> tuple[str, str] | None:
 
 def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
     tools = frozenset(rule.tool)
-    if not tools:
-        return
     names = ", ".join(f"`{tool.value}`" for tool in rule.tool)
     for given, key, does in (
         (bool(rule.run), "run", frozenset([Tool.BASH])),
@@ -130,13 +111,13 @@ def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
         (bool(rule.read) and not rule.write, "read", _READING),
         (bool(rule.write) and not rule.read, "write", _WRITING),
     ):
-        if given and not tools & does:
+        if given and tools and not tools & does:
             fix = f"drop `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
-            yield _fault(rule, "tool", f"`{key}` is never about the tool {names}", fix)
+            yield RuleFinding(Severity.ERROR, rule.ref, "tool", f"`{key}` is never about the tool {names}", fix)
 
 
 def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None) -> Iterator[RuleFinding]:
-    fault = partial(_fault, rule)
+    fault = partial(RuleFinding, Severity.ERROR, rule.ref)
     if rule.layer is Layer.REPOSITORY:
         fix = "put it into your own configuration if you want it"
         yield fault("repository", "a rule that came with the repository may ask and deny, never allow", fix)
@@ -149,7 +130,10 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
             yield fault("never", f"no rule allows tier `{tier.label}`", "take it out; a person is asked each time")
     if rule.tier and not set(rule.tier) - NEVER - {Tier.READ}:
         return
-    if rule.tier and not rule.run and not set(rule.tier) & _by_paths(rule):
+    by_paths = {Tier.READ_OUTSIDE} if rule.read else set()
+    by_paths |= {Tier.WRITE, Tier.WRITE_OUTSIDE} if rule.write else set()
+    by_paths |= {Tier.NETWORK} if rule.host else set()
+    if rule.tier and not rule.run and not set(rule.tier) & by_paths:
         fix = "name the command with `run`, or drop `tier`"
         yield fault("tier", "its tiers have nothing to do with its paths and hosts", fix)
     if rule.run and all("*" not in word and "?" not in word for word in rule.run[0]):
@@ -162,12 +146,6 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
             if _secret(pattern, secrets):
                 text = f"`{pattern}` is {secret_kind(pattern)}; no rule opens it"
                 yield fault("secret", text, "take it out")
-
-
-def _by_paths(rule: PermissionRule) -> set[Tier]:
-    found = {Tier.READ_OUTSIDE} if rule.read else set()
-    found |= {Tier.WRITE, Tier.WRITE_OUTSIDE} if rule.write else set()
-    return found | ({Tier.NETWORK} if rule.host else set())
 
 
 def _secret(pattern: str, secrets: Secrets) -> bool:
@@ -187,29 +165,21 @@ def _never_run(program: str, rule: PermissionRule, rulebook: RuleBook) -> tuple[
     known, rest = follow(program, rule, rulebook)
     if known is None:
         return None
-    label = f"`{known.name}`"
-    if known.tier in NEVER:
-        text = f"{label} is tier `{known.tier.label}`, which no rule allows"
-        return text, "remove it; a person is asked each time"
-    given = [word[0] for word in rest if len(word) == 1 and is_flag(word[0])]
-    for name in given:
-        flag = known.flags.get(name.partition("=")[0])
-        if flag is not None and flag.tier in NEVER:
-            text = f"`{known.name} {name}` is tier `{flag.tier.label}`, which no rule allows" if flag.tier else ""
-            return text, "remove it; a person is asked each time"
+    tiers: list[tuple[str, Tier | None]] = [(known.name, known.tier)]
+    flags = [word[0] for word in rest if len(word) == 1 and is_flag(word[0])]
+    for flag in flags:
+        if fact := known.flags.get(flag.partition("=")[0]):
+            tiers.append((f"{known.name} {flag}", fact.tier))
+    for label, tier in tiers:
+        if tier is not None and tier in NEVER:
+            return f"`{label}` is tier `{tier.label}`, which no rule allows", "remove it; a person is asked each time"
     shell = known.grammar == "sh" and any("-c" in word for word in rest[:1])
     wraps = known.grammar in WRAPPERS or known.operands.runs or shell
-    if (
-        wraps
-        and known.tier is Tier.READ
-        and not known.interpreter
-        and not rule.tier
-        and not rule.write
-        and not rule.read
-    ):
-        text = f"what {label} runs is judged by itself, so this allows nothing"
-        return text, "write a rule for the command that it runs"
-    return None
+    plain = known.tier is Tier.READ and not known.interpreter and not (rule.tier or rule.write or rule.read)
+    if not wraps or not plain:
+        return None
+    text = f"what `{known.name}` runs is judged by itself, so this allows nothing"
+    return text, "write a rule for the command that it runs"
 
 
 def follow(

@@ -5,13 +5,14 @@ A misleading rule states more, or less, than it seems to.
 
 from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
 
 from policy.model.command_pattern import is_flag
 from policy.model.facts import Facts, Kind, PathFact
 from policy.model.glob import glob
 from policy.model.profile import Layer, PermissionRule, Profile
 from policy.model.tier import Ruling, Tier
-from policy.permission.dead_rules import RuleFinding, Severity, faults, finding, follow
+from policy.permission.dead_rules import RuleFinding, Severity, faults, follow
 from policy.permission.paths import holds_reading, holds_writing
 from policy.rules.rulebook import RuleBook
 
@@ -47,21 +48,19 @@ def _alone(
     rule: PermissionRule, rulebook: RuleBook, today: date | None, profile: Profile | None
 ) -> Iterator[RuleFinding]:
     if today is not None and rule.expired(today):
-        yield finding(
-            Severity.NOTICE, "expired", rule, f"its last day was {rule.until}", "remove it, or give it a later day"
-        )
+        text = f"its last day was {rule.until}"
+        yield RuleFinding(Severity.NOTICE, rule.ref, "expired", text, "remove it, or give it a later day")
         return
-    found = tuple(faults(rule, rulebook, profile))
-    yield from found
-    if found:
+    errors = tuple(faults(rule, rulebook, profile))
+    yield from errors
+    if errors:
         return
     yield from _program(rule, rulebook)
     yield from _joined(rule)
     for pattern in (*rule.read, *rule.write):
         if "{" in pattern:
-            yield finding(
-                Severity.WARNING, "braces", rule, f"in `{pattern}` braces mean themselves", "write one pattern for each"
-            )
+            text = f"in `{pattern}` braces mean themselves"
+            yield RuleFinding(Severity.WARNING, rule.ref, "braces", text, "write one pattern for each")
     if rule.verdict is Ruling.ALLOW:
         yield from _broad(rule, rulebook)
     elif rule.verdict is Ruling.DENY:
@@ -79,15 +78,14 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
         near = near or [name for name in names if sorted(name) == sorted(program)]  # two letters that changed places
         if near:
             text = f"nothing is known about a program `{program}`, but about `{near[0]}`"
-            yield finding(Severity.WARNING, "typo", rule, text, f"if you mean it, write `{near[0]}`")
+            yield RuleFinding(Severity.WARNING, rule.ref, "typo", text, f"if you mean it, write `{near[0]}`")
         elif rule.verdict is Ruling.ALLOW:
             text = f"nothing is known about `{program}`, so whatever it does in the project is allowed, without network"
-            yield finding(Severity.WARNING, "no-facts", rule, text, "allow only the words that you need")
+            yield RuleFinding(Severity.WARNING, rule.ref, "no-facts", text, "allow only the words that you need")
         else:
             text = f"nothing is known about `{program}`, so options before a subcommand are not told from it"
-            yield finding(
-                Severity.WARNING, "no-facts", rule, text, "check the spelling; deny the program as a whole if unsure"
-            )
+            fix = "check the spelling; deny the program as a whole if unsure"
+            yield RuleFinding(Severity.WARNING, rule.ref, "no-facts", text, fix)
 
 
 def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
@@ -96,16 +94,13 @@ def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
         if (bare := text.strip("0123456789")) and set(bare) <= _BETWEEN:
             message = f"a rule is about one command, so `{text}` is only met as a quoted word"
             fix = "write a rule for each command; files go into `write`"
-            yield finding(Severity.WARNING, "operator", rule, message, fix)
+            yield RuleFinding(Severity.WARNING, rule.ref, "operator", message, fix)
             return
 
 
 def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     code = "any code: it may read and change everything in the project, without network"
-
-    def warn(text: str, fix: str) -> RuleFinding:
-        return finding(Severity.WARNING, "broad", rule, text, fix)
-
+    warn = partial(RuleFinding, Severity.WARNING, rule.ref, "broad")
     for program in rule.run[0] if rule.run else ():
         if not program.strip("*?"):
             yield warn(f"every command may run {code}", "name the programs that you mean")
@@ -136,54 +131,40 @@ def _unheld(rule: PermissionRule) -> Iterator[RuleFinding]:
     for patterns, holds, text, example in (
         (rule.write, holds_writing, kept, "docs/**"), (rule.read, holds_reading, hidden, "private/**"),
     ):  # fmt: skip
+        fix = f"name one folder, such as `{example}`, without `**` in the middle or brackets"
+        if rule.run or rule.tool or rule.tier or rule.source:
+            fix = "deny the path by a rule of its own, whatever the command"
         for pattern in patterns:
             if not holds(rule, pattern, _NOWHERE):
-                fix = _simpler(rule, example)
-                yield finding(Severity.WARNING, "parser-only", rule, text.replace("{}", pattern), fix)
+                yield RuleFinding(Severity.WARNING, rule.ref, "parser-only", text.replace("{}", pattern), fix)
     if rule.run and not (rule.read or rule.write or rule.host):
         text = f"`{rule.pattern}` is denied where a script says it; a build that runs it is not seen"
         fix = "deny the paths that matter, too: those hold for any code"
-        yield finding(Severity.NOTICE, "parser-only", rule, text, fix)
-
-
-def _simpler(rule: PermissionRule, example: str) -> str:
-    if rule.run or rule.tool or rule.tier or rule.source:
-        return "deny the path by a rule of its own, whatever the command"
-    return f"name one folder, such as `{example}`, without `**` in the middle or brackets"
+        yield RuleFinding(Severity.NOTICE, rule.ref, "parser-only", text, fix)
 
 
 def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) -> Iterator[RuleFinding]:
     """Yield the findings about `rule`, which is `rules[index]`, that the other rules cause."""
-
-    def warn(code: str, text: str, fix: str, other: PermissionRule) -> RuleFinding:
-        return RuleFinding(Severity.WARNING, code, rule.ref, text, fix, other.ref)
-
+    warn = partial(RuleFinding, Severity.WARNING, rule.ref)
     for place, other in enumerate(rules):
         if place == index or (rule.layer is Layer.REPOSITORY and rule.verdict is Ruling.ALLOW):
             continue
-        same = _same(rule, other)
+        same = _wider(rule, other) and _wider(other, rule)
         if same and rule.verdict is not other.verdict:
             if index > place:
                 strict = max(rule, other, key=lambda one: one.verdict)
-                difference = f"it says `{_name(rule)}`, and {other.ref} says `{_name(other)}` about the same"
+                own, others = rule.verdict.name.lower(), other.verdict.name.lower()
+                difference = f"it says `{own}`, and {other.ref} says `{others}` about the same"
                 text = f"{difference}; the stricter one counts ({strict.ref})"
-                yield warn("ambiguous", text, "keep one of them", other)
+                yield warn("ambiguous", text, "keep one of them", other.ref)
             continue
         if other.verdict < rule.verdict or not _wider(other, rule) or (same and index < place):
             continue
         if other.verdict is rule.verdict:
-            yield warn("redundant", f"{other.ref} says the same, or more", "remove one of them", other)
+            yield warn("redundant", f"{other.ref} says the same, or more", "remove one of them", other.ref)
         else:
-            text = f"it never takes effect: {other.ref} says `{_name(other)}` about all of it, which is stronger"
-            yield warn("shadowed", text, "remove one of them", other)
-
-
-def _name(rule: PermissionRule) -> str:
-    return rule.verdict.name.lower()
-
-
-def _same(rule: PermissionRule, other: PermissionRule) -> bool:
-    return _wider(rule, other) and _wider(other, rule)
+            stronger = f"{other.ref} says `{other.verdict.name.lower()}` about all of it, which is stronger"
+            yield warn("shadowed", f"it never takes effect: {stronger}", "remove one of them", other.ref)
 
 
 def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
@@ -195,15 +176,11 @@ def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
             return False
     if wide.until is not None and (narrow.until is None or narrow.until > wide.until):
         return False
-    named = (narrow.read, narrow.write, narrow.host)
-    meant = (wide.read, wide.write, wide.host)
-    if any(meant) and not any(named):
+    pairs = ((narrow.read, wide.read), (narrow.write, wide.write), (narrow.host, wide.host))
+    named, meant = any(here for here, _ in pairs), any(there for _, there in pairs)
+    if meant and not (named and all(_among(text, there) for here, there in pairs for text in here)):
         return False
-    if any(meant) and not all(
-        all(_among(text, there) for text in here) for here, there in zip(named, meant, strict=True)
-    ):
-        return False
-    if allows and any(named) and not any(meant):
+    if allows and named and not meant:
         return False  # paths add to what an allow covers
     return _run_wider(wide, narrow)
 
@@ -227,8 +204,5 @@ def _run_wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
 
 
 def _among(text: str, patterns: Sequence[str]) -> bool:
-    for pattern in patterns:
-        folder = pattern[:-3] if pattern.endswith("/**") else None
-        if pattern in (text, "**") or (folder is not None and "*" not in folder and text.startswith(f"{folder}/")):
-            return True
-    return False
+    folders = [pattern[:-2] for pattern in patterns if pattern.endswith("/**") and "*" not in pattern[:-3]]
+    return text in patterns or "**" in patterns or text.startswith(tuple(folders))

@@ -5,17 +5,7 @@ from dataclasses import replace
 from enum import IntEnum
 
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
@@ -27,16 +17,6 @@ from policy.permission.hosts import meets
 from policy.permission.paths import holds_reading, holds_writing, touches
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
-_TOOLS: dict[type[Action], Tool] = {
-    RunScript: Tool.BASH,
-    RunArgv: Tool.BASH,
-    ReadFile: Tool.READ,
-    WriteFile: Tool.WRITE,
-    EditFile: Tool.EDIT,
-    GlobFiles: Tool.GLOB,
-    GrepFiles: Tool.GREP,
-    ListFolder: Tool.LS,
-}
 
 
 class _Met(IntEnum):
@@ -62,7 +42,7 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
     INVARIANT: a rule that denies or asks makes no verdict looser. A rule that allows covers no reason of a dangerous,
     secret or denied tier, and no reason that belongs to no command unless the rule is about a path or host alone.
     """
-    tool = _TOOLS[type(assessment.action)]
+    tool = Tool(assessment.action.tool)
     live = [
         rule
         for rule in rules

@@ -144,7 +144,10 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
             limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
     action: Action
     if args.tool is not None:
-        action = _file_action(args.tool, args.path or ".", args.script or "", str(cwd), facts.home)
+        path, text = args.path or ".", args.script or ""
+        path = f"{facts.home}/{path[2:]}" if path.startswith("~/") else path
+        path = str(cwd) if path == "." else path if path.startswith("/") else f"{cwd}/{path}"
+        action = file_action(args.tool, path, content=text, old=text, glob=text or "*", regex=text)
     elif args.argv is not None:
         action = RunArgv(args.argv, str(cwd), limits.wall)
     else:
@@ -165,19 +168,17 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, given), action
 
 
-def _file_action(tool: str, path: str, text: str, cwd: str, home: str) -> Action:
-    """Return the action of a file tool. `text` is the pattern of `glob` and `grep`."""
-    path = f"{home}/{path[2:]}" if path.startswith("~/") else path
-    path = path if path.startswith("/") else f"{cwd}/{path}" if path != "." else cwd
-    actions: dict[str, Action] = {
-        "read": ReadFile(path),
-        "write": WriteFile(path, text),
-        "edit": EditFile(path, text, text),
-        "ls": ListFolder(path),
-        "glob": GlobFiles(text or "*", path),
-        "grep": GrepFiles(text, path),
-    }
-    return actions[tool]
+def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> Action:
+    """Return the action of the file tool `tool` on `path` (absolute), with the texts that this tool takes."""
+    actions: tuple[Action, ...] = (
+        ReadFile(path),
+        WriteFile(path, content),
+        EditFile(path, old, content),
+        ListFolder(path),
+        GlobFiles(glob, path),
+        GrepFiles(regex, path),
+    )
+    return next(action for action in actions if action.tool == tool)
 
 
 def nobody_there(unattended: bool) -> bool:

@@ -1,18 +1,6 @@
 """Wording of actions, terms and cells for transcripts, questions and records."""
 
-from typing import assert_never
-
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import Action, EditFile, GlobFiles, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.tier import Ruling
 from policy.model.verdict import Cell, Rights, Terms
 
@@ -24,29 +12,25 @@ def action_words(action: Action, workspace: str) -> str:
 
     The text is as untrusted as the action: print it through `visible`.
     """
-    match action:
-        case RunScript():
-            return f"$ {action.script}"
-        case RunArgv():
-            return "$ " + " ".join(_quoted(word) for word in action.argv)
-        case ReadFile():
-            part = "" if (action.offset, action.limit) == (1, 2000) else f" (from line {action.offset})"
-            return f"read {_near(action.path, workspace)}{part}"
-        case WriteFile():
-            count = action.content.count("\n") + (not action.content.endswith("\n") and bool(action.content))
-            return f"write {_near(action.path, workspace)} ({count} {'line' if count == 1 else 'lines'})"
-        case EditFile():
-            every = ", every match" if action.replace_all else ""
-            return f"edit {_near(action.path, workspace)}{every}"
-        case ListFolder():
-            return f"ls {_near(action.path, workspace)}"
-        case GlobFiles():
-            return f"glob {_quoted(action.pattern)} in {_near(action.root, workspace)}"
-        case GrepFiles():
-            only = f" ({action.glob})" if action.glob else ""
-            return f"grep {_quoted(action.pattern)} in {_near(action.root, workspace)}{only}"
-        case never:
-            assert_never(never)
+    if isinstance(action, RunScript):
+        return f"$ {action.script}"
+    import shlex  # most actions are scripts
+
+    if isinstance(action, RunArgv):
+        return f"$ {shlex.join(action.argv)}"
+    more = ""
+    if isinstance(action, GlobFiles | GrepFiles):
+        if isinstance(action, GrepFiles) and action.glob:
+            more = f" ({action.glob})"
+        return f"{action.tool} {shlex.quote(action.pattern)} in {_near(action.root, workspace)}{more}"
+    if isinstance(action, ReadFile) and (action.offset, action.limit) != (1, 2000):
+        more = f" (from line {action.offset})"
+    elif isinstance(action, WriteFile):
+        count = action.content.count("\n") + (not action.content.endswith("\n") and bool(action.content))
+        more = f" ({count} {'line' if count == 1 else 'lines'})"
+    elif isinstance(action, EditFile) and action.replace_all:
+        more = ", every match"
+    return f"{action.tool} {_near(action.path, workspace)}{more}"
 
 
 _UNIX = "AF_UNIX as well: who listens in the workspace, a named path or a system folder can be reached"
@@ -59,11 +43,10 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
     """
     writes = list(terms.write)
     if terms.rights is Rights.WORKSPACE_WRITE:
-        writes.insert(
-            0, "the workspace, except what other programs run by themselves" if terms.locked else "the workspace"
-        )
+        except_locked = ", except what other programs run by themselves" if terms.locked else ""
+        writes.insert(0, f"the workspace{except_locked}")
     if isinstance(action, WriteFile | EditFile):
-        writes[:] = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
+        writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
     # A pattern without a folder is a name that counts as public (`*.pub`); a path is one file, opened on purpose.
     opened = [path for path in terms.shown if "/" in path]
     shown = f"; secret files opened: {', '.join(opened)}" if opened else ""
@@ -86,9 +69,3 @@ def _near(path: str, workspace: str) -> str:
     if path == workspace:
         return "."
     return path.removeprefix(workspace.rstrip("/") + "/")
-
-
-def _quoted(word: str) -> str:
-    import shlex
-
-    return shlex.quote(word)

@@ -102,7 +102,7 @@ def test_a_rule_that_can_never_take_effect_is_an_error(text: str, code: str, sai
     found = [one for one in findings(text) if one.severity is Severity.ERROR]
     assert [one.code for one in found] == [code], why
     assert said in found[0].text + found[0].fix, why
-    assert (found[0].file, found[0].line) == ("c.toml", 1)
+    assert (found[0].ref.id, found[0].ref.line) == ("c.toml", 1)
     assert found[0].fix
 
 
@@ -152,7 +152,7 @@ APART = [
 @pytest.mark.parametrize(("text", "expected", "why"), PAIRS, ids=[f"{row[0]}-{row[2]}" for row in PAIRS])
 def test_two_rules_about_the_same(text: str, expected: tuple[str, int, int], why: str) -> None:
     found = [one for one in findings(text) if one.other is not None]
-    assert [(one.code, one.line, one.other.line) for one in found if one.other] == [expected], why
+    assert [(one.code, one.ref.line, one.other.line) for one in found if one.other] == [expected], why
     assert "c.toml:" in found[0].text
 
 
@@ -163,7 +163,7 @@ def test_two_rules_that_both_count(text: str, why: str) -> None:
 
 def test_an_allow_of_the_repository_is_an_error_and_its_denial_is_none() -> None:
     found = findings('allow run=["npm", "test"]; deny run=["npm", "publish"]', Layer.REPOSITORY)
-    assert [(one.code, one.line) for one in found if one.severity is Severity.ERROR] == [("repository", 1)]
+    assert [(one.code, one.ref.line) for one in found if one.severity is Severity.ERROR] == [("repository", 1)]
 
 
 def test_what_is_over_is_a_notice_and_nothing_else() -> None:

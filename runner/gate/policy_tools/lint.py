@@ -1,6 +1,7 @@
 """Checks of `agent policy lint` for the rules of a configuration. Runs no command."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
@@ -47,7 +48,10 @@ def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) 
         for finding in findings:
             print(finding)
         print(_summary(findings, sources))
-    return _exit(findings, strict=strict)
+    severities = {finding.severity for finding in findings}
+    if Severity.ERROR in severities:
+        return Exit.USAGE
+    return Exit.FAILED if strict and Severity.WARNING in severities else Exit.DONE
 
 
 def lint_file(path: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
@@ -67,31 +71,26 @@ def lint_here(cwd: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
     try:
         settings = load(cwd, os.environ)
     except ConfigError as error:
-        found = _unusable(error, "the configuration")
-        return [found], (found.file,)
+        finding = _unusable(error, "the configuration")
+        return [finding], (finding.file,)
     own = settings.sources[1:]  # the first is what is shipped
     return _findings(settings, own), own
 
 
 def _findings(settings: Settings, sources: tuple[str, ...]) -> list[LintFinding]:
     rules = settings.profile.permissions
-    found = []
+    findings = []
     for each in check(rules, settings.rules, date.today(), settings.profile):
-        other = str(each.other) if each.other else ""
-        found.append(LintFinding(each.severity, each.code, each.file, each.line, each.text, each.fix, other))
-    expired = {(each.file, each.line) for each in found if each.code == "expired"}
-    return found + [
-        _notice(notice, sources)
-        for notice in settings.notices
-        if not (isinstance(notice, SettingNotice) and (notice.source, notice.line) in expired)
-    ]
-
-
-def _notice(notice: str, sources: tuple[str, ...]) -> LintFinding:
-    """Return a finding about a setting that the repository requested and did not get."""
-    if isinstance(notice, SettingNotice):
-        return LintFinding(Severity.WARNING, "ignored", notice.source, notice.line, notice.what, "")
-    return LintFinding(Severity.WARNING, "ignored", sources[-1] if sources else "", 0, notice, "")
+        place, other = each.ref, str(each.other) if each.other else ""
+        findings.append(LintFinding(each.severity, each.code, place.id, place.line, each.text, each.fix, other))
+    expired = {(each.file, each.line) for each in findings if each.code == "expired"}
+    for notice in settings.notices:  # settings that the repository requested and did not get
+        file, line, text = sources[-1] if sources else "", 0, notice
+        if isinstance(notice, SettingNotice):
+            file, line, text = notice.source, notice.line, notice.what
+        if not isinstance(notice, SettingNotice) or (file, line) not in expired:
+            findings.append(LintFinding(Severity.WARNING, "ignored", file, line, text, ""))
+    return findings
 
 
 def _unusable(error: ConfigError, file: str) -> LintFinding:
@@ -101,16 +100,7 @@ def _unusable(error: ConfigError, file: str) -> LintFinding:
 
 
 def _summary(findings: Iterable[LintFinding], sources: tuple[str, ...]) -> str:
-    counts = dict.fromkeys(Severity, 0)
-    for finding in findings:
-        counts[finding.severity] += 1
-    said = [many(count, severity.value) for severity, count in counts.items() if count]
+    counts = Counter(finding.severity for finding in findings)
+    words = [many(counts[severity], severity.value) for severity in Severity if counts[severity]]
     where = visible(", ".join(sources), lines=False) if sources else "no configuration of yours"
-    return f"{where}: {', '.join(said) if said else 'nothing to say'}"
-
-
-def _exit(findings: Iterable[LintFinding], *, strict: bool) -> int:
-    found = {finding.severity for finding in findings}
-    if Severity.ERROR in found:
-        return Exit.USAGE
-    return Exit.FAILED if strict and Severity.WARNING in found else Exit.DONE
+    return f"{where}: {', '.join(words) or 'nothing to say'}"

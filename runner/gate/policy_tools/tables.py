@@ -5,22 +5,13 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import TypeVar
 
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import Action, RunArgv, RunScript
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.profile import Source, Tool
 from policy.model.tier import Mode, Ruling, Tier
 from runner.config.toml_tables import TableItem, read_items, unknown_key, wrong
+from runner.gate.gate import file_action
 from runner.gate.policy_tools.reference_machine import FILES
 from runner.problems import usage
 
@@ -86,16 +77,10 @@ class Expectation:
             return RunArgv(self.argv, cwd)
         if self.tool == "bash":
             return RunScript(self.script, cwd)
-        path = _absolute(self.path, facts.home, cwd)
-        actions: dict[str, Action] = {  # TOOLS were checked when the table was read
-            "read": ReadFile(path),
-            "write": WriteFile(path, "new\n"),
-            "edit": EditFile(path, "old", "new"),
-            "ls": ListFolder(path),
-            "glob": GlobFiles("**/*", path),
-            "grep": GrepFiles("word", path),
-        }
-        return actions[self.tool]
+        path = self.path if self.path.startswith("/") else f"{cwd}/{self.path}"
+        if self.path == "~" or self.path.startswith("~/"):
+            path = facts.home + self.path[1:]
+        return file_action(self.tool, path, content="new\n", old="old", glob="**/*", regex="word")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +283,3 @@ def _no_twins(table: Table) -> None:
             what = f"{table.source}:{test.line}: the id `{test.id}` is used twice"
             raise usage(what, f"line {seen[test.id]} has it too", "give each test an id of its own, or none")
         seen[test.id] = test.line
-
-
-def _absolute(path: str, home: str, cwd: str) -> str:
-    if path == "~" or path.startswith("~/"):
-        return home + path[1:]
-    return path if path.startswith("/") else f"{cwd}/{path}"
