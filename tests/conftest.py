@@ -43,14 +43,15 @@ settings.register_profile(
     derandomize="LAW_EXAMPLES" not in os.environ,
     database=None,
 )
-settings.register_profile("few", parent=settings.get_profile("busy"), max_examples=10)
+settings.register_profile("few", parent=settings.get_profile("busy"), max_examples=10)  # see tests/support/law.py
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--smoke",
         action="store_true",
-        help="outside tests/unit only the first row of each test (one backend, one user), and ten examples of each law",
+        help="outside tests/unit only the first row of each test (one backend, one user), ten examples of each law, and no"
+        " test that is marked as `thorough`",
     )
 
 
@@ -84,10 +85,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept, left_out = [], []
         for item in items:
             function = item.nodeid.partition("[")[0]
-            (kept if folders[item] == "unit" or function not in functions else left_out).append(item)
+            chosen = function not in functions and item.get_closest_marker("thorough") is None
+            (kept if folders[item] == "unit" or chosen else left_out).append(item)
             functions.add(function)
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let the laws of tests/unit try all their examples, with `--smoke` as well: it includes `make check`."""
+    few = item.config.getoption("--smoke") and item.get_closest_marker("unit") is None
+    settings.load_profile("few" if few else "busy")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from policy.model.tier import Mode, Ruling, no_looser
@@ -16,8 +16,9 @@ from runner.config.merge import standing
 from runner.config.schema import Widens, key_of, list_of
 from sandbox.backend import Level
 from tests.support.config_strategies import as_toml, documents
+from tests.support.law import examples
 
-LAW = settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+LAW = examples(150)
 NAMES = (".ringfence/config.toml", ".ringfence/config.local.toml")
 
 

@@ -25,6 +25,7 @@ def faults(bash: Any, texts: list[str], least: int) -> dict[str, list[str]]:
     return {text: found for text, found in judged.items() if found}
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T01")
 def test_the_instructive_table(bash: Any) -> None:
     texts = [text for number, text in enumerate(fuzz_bash.INSTRUCTIVE) if number % 3 == 0]
@@ -60,6 +61,7 @@ def test_the_judge_sees_what_a_wrong_tree_lacks(bash: Any, ran: str, believed: s
     assert fuzz_bash.broken(tree, bash.run(ran)) == [fault]
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T01")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_words_made_of_known_values_are_what_the_classifier_takes_them_for(bash: Any, seed: int) -> None:
@@ -74,6 +76,7 @@ def test_what_functions_do_when_they_are_called(bash: Any, seed: int) -> None:
     assert faults(bash, [writer.functions(2) for _ in range(300)], 50) == {}
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T01")
 def test_arithmetic_comes_to_what_the_classifier_takes_it_for(bash: Any) -> None:
     writer = fuzz_bash.Writer(random.Random(1))

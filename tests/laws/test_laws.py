@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policy.model.abstract_word import SourceSpan
@@ -23,6 +23,7 @@ from policy.model.profile import Layer, PermissionRule, Profile, Tool
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask
 from tests.fuzz import fuzz_policy as fuzz
+from tests.support.law import examples
 
 LINES = st.sampled_from(fuzz.examples())
 SHELL = st.lists(st.sampled_from(fuzz.WORDS + fuzz.GLUE + fuzz.NOISE), min_size=1, max_size=14).map(" ".join)
@@ -35,7 +36,7 @@ def faults(found: Iterator[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TEXTS)
 @example("cat .env\u202e")  # a refusal repeats the name, which would turn the line around
 @example("mvif=.e\u202env=(-0")
@@ -45,7 +46,7 @@ def test_every_text_gets_an_answer_that_keeps_the_laws(script: str) -> None:
     assert faults(fuzz.broken(RunScript(script, fuzz.WORK))) == []
 
 
-@settings(max_examples=70, deadline=None)
+@examples(70)
 @given(st.lists(st.text(max_size=12) | st.sampled_from(fuzz.WORDS), max_size=6).map(tuple))
 def test_so_does_every_list_of_words(argv: tuple[str, ...]) -> None:
     assert faults(fuzz.broken(RunArgv(argv, fuzz.WORK))) == []
@@ -56,7 +57,7 @@ PATHS = st.lists(
 ).map("/".join)
 
 
-@settings(max_examples=70, deadline=None)
+@examples(70)
 @given(PATHS.map(lambda text: f"{fuzz.WORK}/{text}") | PATHS | st.text(max_size=20), st.text(max_size=10))
 def test_so_does_every_file_tool(path: str, text: str) -> None:
     for action in (
@@ -77,7 +78,7 @@ def test_huge_and_hostile_texts_are_answered(text: str) -> None:
     assert faults(fuzz.broken(RunScript(text, fuzz.WORK))) == []
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LINES | WRITTEN, LINES | SHELL)
 def test_adding_a_command_never_lowers_a_verdict(first: str, second: str) -> None:
     assert faults(fuzz.lowered(first, second)) == []
@@ -92,7 +93,7 @@ denied = st.lists(
 PROFILES = st.builds(Profile, names, names, names, names, names, names, names, names, denied)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LINES, PROFILES)
 def test_settings_of_a_repository_never_widen(script: str, by: Profile) -> None:
     assert faults(fuzz.narrowed(script, by)) == []
@@ -118,7 +119,7 @@ FORBIDDING = st.builds(
 )
 
 
-@settings(max_examples=70, deadline=None)
+@examples(70)
 @given(LINES | WRITTEN, st.lists(FORBIDDING, min_size=1, max_size=3).map(tuple))
 def test_rules_that_ask_or_deny_never_widen(script: str, rules: tuple[PermissionRule, ...]) -> None:
     by = replace(fuzz.profile(), permissions=rules)
@@ -129,7 +130,7 @@ def test_rules_that_ask_or_deny_never_widen(script: str, rules: tuple[Permission
         assert not isinstance(alone, Ask)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(LINES)
 def test_no_rule_allows_what_is_beyond_rules(script: str) -> None:
     """Law: with every rule that could be written for its words, paths, hosts and tiers, a floor and `dangerous` stay."""
@@ -166,7 +167,7 @@ EFFECTS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(REASONS, max_size=4), st.lists(EFFECTS, max_size=5), st.sampled_from(Mode), REASONS)
 def test_a_verdict_is_monotone_in_its_tiers(
     reasons: list[Reason], effects: list[Effect], mode: Mode, more: Reason

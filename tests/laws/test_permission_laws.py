@@ -1,10 +1,9 @@
 """Properties of user rules, for generated rules and scripts."""
 
-import os
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.classify import classify
@@ -22,6 +21,7 @@ from policy.permission import match
 from policy.permission.dead_rules import Severity
 from policy.permission.lint import check
 from tests.support.command_samples import COMMANDS
+from tests.support.law import examples
 from tests.support.permission_machine import BOOK, PROFILE, machine, ruling
 
 WORDS = ("npm", "git", "rm", "ls", "test", "run", "build", "push", "-rf", "-r", "commit", "*", "np?", "x", "a", "frobnicate", "touch",
@@ -73,7 +73,7 @@ def rules(*verdicts: Ruling, layer: Layer = Layer.USER) -> st.SearchStrategy[Per
 
 
 any_rules = st.lists(rules(*Ruling), max_size=3)
-SAMPLES = settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "50")), deadline=None)
+SAMPLES = examples(50)
 
 
 def profile(given: list[PermissionRule]) -> Profile:

@@ -4,9 +4,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from tests.support.law import examples
 from tests.support.undo_workspace import UndoWorkspace
 
 NAMES = st.sampled_from(["a", "b", "d", "d/a", "d/e", "d/e/x", "é", "node_modules", "node_modules/i"])
@@ -24,7 +25,7 @@ DEEDS = st.one_of(
 ACTIONS = st.lists(st.lists(DEEDS, min_size=1, max_size=4), min_size=1, max_size=4)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(ACTIONS, st.data())
 def test_law_n_actions_back_is_as_it_was_before_them(
     actions: list[list[tuple[str, str, str, int]]], data: st.DataObject

@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.action import RunArgv, RunScript
@@ -28,6 +28,7 @@ from runner.audit.records import TEXT_KEPT, Refusal
 from runner.audit.verify import VerifiedLog, verify
 from sandbox.backend import Connection, Outcome, Violation
 from tests.support.audit_records import TERMS, allowed, denied, fill, info
+from tests.support.law import examples
 
 
 def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
@@ -296,7 +297,7 @@ def test_the_redactor_sees_every_text(tmp_path: Path) -> None:
         assert all("sk-live" not in json.dumps(record.body) for record in log.rows())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.text(st.characters()), min_size=1, max_size=4), st.booleans())
 def test_whatever_is_recorded_verifies(tmp_path_factory: pytest.TempPathFactory, words: list[str], yes: bool) -> None:
     path = tmp_path_factory.mktemp("law") / "audit.db"

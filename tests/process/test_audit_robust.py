@@ -46,6 +46,7 @@ WRITER = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T24")
 @pytest.mark.threat("T25")
 def test_eight_writers_that_are_killed_at_random_lose_nothing_and_break_nothing(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def test_each_task_works_on_its_own_copy_and_the_workspace_stays_as_it_is(harnes
     assert not (harness.base.parent / "escape.jsonl").exists()
 
 
+@pytest.mark.thorough
 def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(harness: Harness) -> None:
     tasks: list[dict[str, object]] = [{"id": "a", "prompt": "write"}, {"id": "b", "prompt": "write", "max_turns": 1}]
     harness.put(*tasks)

@@ -6,9 +6,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.places import ROOT
 
 
+@pytest.mark.thorough
 def test_two_collections_give_the_same_ids_in_the_same_order() -> None:
     """Two processes have different temporary folders, object addresses and hashes of strings: no id may contain any."""
     words = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "tests"]

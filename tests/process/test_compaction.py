@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
@@ -48,6 +48,7 @@ from runner.sessions.history import history_of, index
 from runner.sessions.rewind import OWN
 from runner.text.sanitize import marked
 from sandbox.backend import Outcome
+from tests.support.law import examples
 from tests.support.loop_harness import LoopHarness, Make, bash
 from tests.support.model_server import Delta, calling, serving
 from tests.support.session_files import ID, new_journal, new_store
@@ -133,7 +134,7 @@ def test_the_last_piece_stays_whole(history: list[Message], room: int) -> None:
 
 
 @given(histories())
-@settings(max_examples=30)
+@examples(30)
 def test_what_is_cut_is_short(history: list[Message]) -> None:
     fold = CompactionRecord(cut=len(history), notes="n" * 50_000, space=1000)
     for message in shorten(history, fold):
@@ -322,7 +323,7 @@ def test_whatever_comes_it_fits(lay: Lay) -> None:
     table = lay(failing())
 
     @given(histories(), st.integers(12_000, 60_000), st.floats(0.5, 2.0))
-    @settings(max_examples=60, deadline=None)
+    @examples(60)
     def holds(history: list[Message], window: int, rate: float) -> None:
         view = ConversationView(window=lambda spec: window)
         ctx = replace(table.ctx, view=view, gauge=ContextMeter())
@@ -636,7 +637,7 @@ def test_whatever_happens_on_the_way_the_next_process_shows_the_same(lay: Lay, t
 
     @example(BACK, 9_000, False)
     @given(several, st.integers(9_000, 30_000), st.booleans())
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @examples(40, suppress_health_check=list(HealthCheck))
     def holds(pieces: list[tuple[list[Message], str]], window: int, writes: bool) -> None:
         store = new_store(tmp_path / str(next(numbers)))
         journal = new_journal(store)

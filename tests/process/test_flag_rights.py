@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.classify import classify
@@ -24,6 +24,7 @@ from runner.frontends.exec.argv import without_values
 from runner.gate.flag_rights import MOST, notices, parse_flag_rights
 from runner.problems import Exit, Stopped
 from tests.support import forked_agent
+from tests.support.law import examples
 from tests.support.permission_machine import BOOK, machine, profile, ruling
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -139,7 +140,7 @@ given_rules = st.sampled_from(
 
 
 @pytest.mark.threat("T69")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(places, places, hosts, scripts, given_rules, st.sampled_from(Mode))
 def test_law_no_flag_grants_a_secret_or_a_host_that_nobody_named(
     read: tuple[str, ...], write: tuple[str, ...], names: tuple[str, ...], script: str, rules: str, mode: Mode

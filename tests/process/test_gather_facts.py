@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from policy.model.facts import Facts, Kind
@@ -18,6 +18,7 @@ from runner.facts.environment import child_environment
 from runner.facts.gather import gather
 from runner.facts.toolchains import outermost, roots
 from runner.state.workspace import workspace_of
+from tests.support.law import examples
 from tests.support.places import ROOT
 
 PROFILE = parse_profile((ROOT / "profiles" / "default.toml").read_text(), "profiles/default.toml")
@@ -115,7 +116,7 @@ def test_one_decision_sees_one_state_of_the_disk(top: Path) -> None:
 @example("\ud800")
 @example("x" * 5000)
 @given(st.text(max_size=60))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_law_no_name_is_too_odd(tmp_path: Path, name: str) -> None:
     facts = gather(str(tmp_path), {"HOME": str(tmp_path)}, PROFILE)
     facts.look(f"{tmp_path}/{name}")
@@ -452,7 +453,7 @@ def test_rust_toolchains_in_an_unusual_place(top: Path, named: str, readable: bo
 
 @pytest.mark.threat("T03")
 @given(st.data())
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_law_no_toolchain_opens_a_secret_the_home_or_what_contains_them(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

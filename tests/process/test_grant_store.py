@@ -2,13 +2,12 @@
 
 import json
 import multiprocessing
-import os
 import stat
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, GrantSubject
@@ -20,6 +19,7 @@ from runner.gate.grants.codec import from_json, to_json
 from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, RememberedAnswer, pruned
 from runner.state.json_file import StateError
 from tests.support.grant_questions import approved_grants
+from tests.support.law import examples
 
 WHAT = approved_grants("npm test", "exactly `npm test`")[0].what
 OTHER = approved_grants("npm run build", "`npm run *`")[0].what
@@ -378,7 +378,7 @@ grants = st.builds(
 )
 
 
-@settings(max_examples=int(os.environ.get("LAW_EXAMPLES", "60")), deadline=None)
+@examples(60)
 @given(grants)
 def test_law_json_there_and_back_is_the_same_grant(grant: Grant) -> None:
     assert from_json(json.loads(json.dumps(to_json(grant)))) == grant

@@ -32,6 +32,7 @@ from runner.gate.policy_tools.importers.wildcards import NotWords, starred
 from runner.gate.policy_tools.tables import parse_table
 from runner.problems import Exit
 from tests.support import forked_agent
+from tests.support.law import examples
 
 BOOK = shipped()
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -291,7 +292,7 @@ def test_what_allows_never_gets_wider(pieces: list[str], prefix: bool, words: li
             assert any(meant(pattern, text) for text in texts), (pattern, words, said(rule))
 
 
-@settings(max_examples=500)
+@examples(500)
 @given(PIECES, st.booleans(), WORDS)
 def test_what_denies_never_gets_narrower(pieces: list[str], prefix: bool, words: list[str]) -> None:
     """Law: a command that the original denied is denied by the imported rule, as the gate compares words."""

@@ -8,7 +8,7 @@ import json
 import pytest
 from google import genai
 from google.genai import types
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.messages import (
@@ -36,6 +36,7 @@ from runner.messages import (
 from runner.providers.endpoint import parse_endpoint
 from runner.providers.gemini import UNSIGNED, GeminiProvider, request_body, signed
 from runner.secrets.secret import Secret
+from tests.support.law import examples
 from tests.wire import loopback
 
 HELLO, exchange, reply_of = loopback.HELLO, loopback.exchange, loopback.reply_of
@@ -117,7 +118,7 @@ def test_the_vendors_sdk_reads_the_same(file: str) -> None:
     assert calls == [(call.id, call.name, call.arguments) for call in ours.message.calls]
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.integers(1, 3000), max_size=60))
 def test_chunk_boundaries_anywhere_change_nothing(cuts: list[int]) -> None:
     body = wire("gemini-tools")

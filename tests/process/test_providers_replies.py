@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import anthropic.types
 import pytest
 from anthropic.types.raw_message_stream_event import RawMessageStreamEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat.chat_completion_chunk import ChatCompletionChunk
 from pydantic import BaseModel, TypeAdapter
@@ -25,6 +25,7 @@ from runner.messages import (
     ToolCall,
     Usage,
 )
+from tests.support.law import examples
 from tests.wire import loopback, vendors
 
 HELLO, exchange, reply_of = loopback.HELLO, loopback.exchange, loopback.reply_of
@@ -151,7 +152,7 @@ def test_line_ends_may_be_of_any_kind(file: str) -> None:
     assert plain == with_crlf == with_cr
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     file=st.sampled_from(["anthropic-tools", "openai-tools"]),
     cuts=st.lists(st.integers(1, 4000), max_size=60),
@@ -305,7 +306,7 @@ def openai_answers(draw: st.DrawFn) -> tuple[bytes, bytes, Reply]:
     return terse.encode(), full.encode(), Reply(AssistantMessage(tuple(content)), stop, Usage(prompt, output))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(anthropic_answers(), st.lists(st.integers(1, 3000), max_size=20))
 def test_any_answer_of_anthropics_event_models(answer: tuple[bytes, Reply], cuts: list[int]) -> None:
     body, expected = answer
@@ -316,7 +317,7 @@ def test_any_answer_of_anthropics_event_models(answer: tuple[bytes, Reply], cuts
     calls_are_told_early(events)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(openai_answers(), st.lists(st.integers(1, 3000), max_size=20))
 def test_any_answer_of_openais_event_models(answer: tuple[bytes, bytes, Reply], cuts: list[int]) -> None:
     terse, full, expected = answer

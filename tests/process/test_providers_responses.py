@@ -5,7 +5,7 @@ published types.
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses.response_stream_event import ResponseStreamEvent
 from pydantic import TypeAdapter
@@ -33,6 +33,7 @@ from runner.messages import (
     UserMessage,
 )
 from runner.providers.responses import request_body, signed
+from tests.support.law import examples
 from tests.wire import loopback, vendors
 
 HELLO, exchange, reply_of = loopback.HELLO, loopback.exchange, loopback.reply_of
@@ -103,7 +104,7 @@ def test_the_vendors_sdk_reads_the_same_reply(file: str) -> None:
     assert sent == again
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.integers(1, 6000), max_size=60))
 def test_chunk_boundaries_anywhere_change_nothing(cuts: list[int]) -> None:
     body = wire("responses-tools")

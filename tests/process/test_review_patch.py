@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from runner.changes.review.gitignore import Ignored, kept_by_git
@@ -16,6 +16,7 @@ from runner.changes.review.session import reviewed
 from runner.changes.review.workspace_copy import copied
 from runner.config import load
 from sandbox.inside.files.diff import Effort
+from tests.support.law import examples
 from tests.support.patch_rows import ROWS, nothing_secret
 from tests.support.review_workspaces import BARE, TREES, base, git_apply, make, sh, tree
 
@@ -46,7 +47,7 @@ def test_the_patch_makes_the_original_what_the_copy_is(
         assert (back.returncode, tree(base / "w")) == (0, was), back.stderr
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(TREES, TREES)
 def test_law_for_any_two_trees(
     base: Path, before: dict[str, tuple[str, bytes]], after: dict[str, tuple[str, bytes]]
@@ -65,7 +66,7 @@ def test_law_for_any_two_trees(
     copy.remove()
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n"]), max_size=20),
     st.lists(st.sampled_from([b"a\n", b"b\n", b"d\n"]), max_size=20),
@@ -140,7 +141,7 @@ PATHS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PATTERNS, PATTERNS, PATHS)
 def test_law_git_ignores_the_same(base: Path, outer: list[str], inner: list[str], paths: list[str]) -> None:
     if not (base / "g").exists():

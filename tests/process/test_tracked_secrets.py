@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from policy.classify import classify
@@ -21,6 +21,7 @@ from runner.config import shipped
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
 from runner.facts.git.tracked_secrets import tracked
+from tests.support.law import examples
 
 SETTINGS = shipped()
 TOKEN = "t0ken-in-the-history"
@@ -705,7 +706,7 @@ PATHS = ["", "--", "-- src", "-- .", "-- '*'", "-- ':!.env'", "-- . ':(exclude).
 
 
 @pytest.mark.threat("T117")
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     command=st.sampled_from(COMMANDS),
     flags=st.lists(st.sampled_from(FLAGS), max_size=3),
@@ -758,7 +759,7 @@ COMPARED = ["HEAD", "@", "main", "v1", "HEAD~1", "HEAD^", "HEAD^2", "HEAD~2", "v
 
 
 @pytest.mark.threat("T117")
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     which=st.integers(0, 6),
     command=st.sampled_from(["log -p -1", "log -p", "show", "diff", "diff --cached", "log -u -n 1", "show --staged"]),

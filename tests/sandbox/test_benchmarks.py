@@ -21,6 +21,7 @@ def test_a_part_can_be_run_alone(part: str, tmp_path: Path) -> None:
     assert "goal" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may be another user")
 def test_the_launches_run_as_another_user(tmp_path: Path) -> None:
     ask = "import json, bench; print(json.dumps(bench.as_other_user()))"

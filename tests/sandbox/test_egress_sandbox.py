@@ -148,6 +148,7 @@ def test_the_sandbox_has_its_own_loopback_beside_the_proxy(bench: Bench) -> None
     assert answer["connections"] == [], "that is not the proxy's business"
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T57")
 @pytest.mark.parametrize("how", ["wall", "cancel"])
 def test_what_a_command_that_is_ended_did_is_known(bench: Bench, how: str, tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def test_the_document_lists_every_attempt() -> None:
 SLOW = ("limits", "leftovers")  # test_sandbox has those, and waiting is all that they do
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T03")
 @pytest.mark.threat("T05")
 @pytest.mark.threat("T06")

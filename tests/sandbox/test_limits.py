@@ -140,6 +140,7 @@ def test_what_is_within_its_limits_goes_on(
     assert (answer["status"], answer["ended"]) == (0, None), answer
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T14")
 @in_every_way
 def test_a_fork_bomb_takes_no_more_than_its_share(bench: Bench, counted: str) -> None:

@@ -242,6 +242,7 @@ def test_a_folder_that_a_command_closes_keeps_its_masks(bench: Bench, mode: str)
     assert SECRET not in answer["out"], answer
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T04")
 @pytest.mark.threat("T17")
 def test_thousands_of_files_are_protected_one_by_one(bench: Bench) -> None:

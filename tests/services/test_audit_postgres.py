@@ -566,6 +566,7 @@ def test_one_machine_does_not_end_the_record_of_all(
         log.refused("s", refusal())
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T118")
 def test_who_holds_the_log_is_named_where_nobody_may_end_it(server: Server, url: str) -> None:
     other = machine(server, url)

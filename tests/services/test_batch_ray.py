@@ -18,6 +18,8 @@ import pytest
 
 from tests.support.ray_cluster import Cluster, cluster
 
+pytestmark = pytest.mark.thorough  # a cluster takes long to start
+
 AGENT = str(Path(sys.executable).with_name("agent"))
 KEY = "sk-ant-canary-0123456789abcdefghij"
 SCRIPT = """

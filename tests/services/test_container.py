@@ -50,6 +50,8 @@ from tests.sandbox.test_sandbox import (  # noqa: F401  # isort: skip  # pytest 
     test_what_look_grants_is_reading_and_nothing_else,
 )
 
+pytestmark = pytest.mark.thorough  # another backend than the default one
+
 
 @pytest.fixture(scope="module", params=USERS)
 def bench(request: pytest.FixtureRequest, docked: Dock) -> Iterator[Containers]:

@@ -19,6 +19,8 @@ from tests.sandbox.test_egress_sandbox import (  # noqa: F401  # pytest finds th
 from tests.support.container_bench import Containers, Dock
 from tests.support.egress_network import Server, certificate, serving
 
+pytestmark = pytest.mark.thorough  # another backend than the default one
+
 
 def test_a_container_is_lent_a_credential(bench: Containers, tmp_path: Path) -> None:
     """The proxy forwards a plain request of a command in a container over TLS, with the credential in the header."""

@@ -208,6 +208,7 @@ def test_a_key_is_in_one_header_and_in_no_process(place: KeyringHarness, model: 
     assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T20")
 def test_a_helpers_key_leaves_no_trace(place: KeyringHarness) -> None:
     vault = place.base / "vault"

@@ -63,6 +63,7 @@ def test_in_t3_exactly_what_is_written_down_does_not_go_on(place: Everyday, row:
     assert result.ok == (row.name not in REFUSED["T3"]), result.answer
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("row", [row for row in rows() if row.name in IN_A_CONTAINER], ids=lambda row: row.name)
 def test_in_a_container_exactly_what_is_written_down_does_not_go_on(contained: Everyday, row: Row) -> None:
     result = contained.run(row, "container")

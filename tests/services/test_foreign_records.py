@@ -82,6 +82,7 @@ def test_no_record_breaks_an_export(seed: int) -> None:
     document(odd(seed, 700), ABOUT)
 
 
+@pytest.mark.thorough
 @in_browser
 def test_no_record_breaks_the_report(browser: Browser, tmp_path: Path) -> None:
     deeds = [

@@ -194,6 +194,7 @@ def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: 
                 assert why in said(place, "auth", *words, stdin=KEY, code=1), words
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T80")
 def test_a_keyring_that_stops_is_a_problem() -> None:
     with harness(USERS[-1]) as place, place.secret_service() as service:

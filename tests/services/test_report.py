@@ -359,6 +359,7 @@ def test_a_report_of_long_texts_stays_within_its_budget(length: int) -> None:
     assert len(document(told.deeds, ABOUT)) < 2_200_000
 
 
+@pytest.mark.thorough
 @in_browser
 def test_ten_thousand_decisions_are_less_than_five_megabytes_and_usable(browser: Browser, tmp_path: Path) -> None:
     deeds = list(ordinary_decisions(10_000))

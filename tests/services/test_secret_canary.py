@@ -73,6 +73,7 @@ AFTERWARDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T20")
 @pytest.mark.threat("T48")
 @pytest.mark.parametrize("user", USERS)

@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from runner.changes.review.apply import Applied, apply
@@ -25,6 +25,7 @@ from runner.changes.review.risk_flags import changes_of
 from runner.changes.review.workspace_copy import copied
 from runner.changes.undo.scope import inventory_of, secret_of
 from tests.support import forked_agent
+from tests.support.law import examples
 from tests.support.patch_rows import ROWS, nothing_secret
 from tests.support.review_workspaces import BARE, TREES, base, git_apply, make, sh, tree
 from tests.support.terminal import Terminal
@@ -87,7 +88,7 @@ def _kind(what: tuple[object, ...]) -> str:
     return "link" if what[0] == "link" else "program" if int(str(what[1])) & 0o100 else "file"
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     TREES, TREES, st.sampled_from(["", "-M", "-M -C --find-copies-harder", "-U0", "-U1", "--no-renames --full-index"])
 )
@@ -122,7 +123,7 @@ def _tree_of(wanted: dict[str, tuple[str, bytes]]) -> dict[bytes, tuple[str, byt
 LINE = st.sampled_from([b"a\n", b"b\n", b"c\n", b"d\n"])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(LINE, max_size=12), st.data(), st.lists(LINE, max_size=3), st.lists(LINE, max_size=3), st.integers(0, 3)
 )
@@ -298,7 +299,7 @@ def test_contents_of_a_patch_are_counted_together(
         read(b"".join(sections))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_law_no_damage_does_more_than_be_refused(base: Path, data: st.DataObject) -> None:
     if not (base / "patches").exists():
@@ -684,7 +685,7 @@ def _obeyed(top: Path) -> set[str]:
 
 
 @pytest.mark.threat("T95")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_PIECES, _PIECES)
 def test_law_no_patch_makes_git_obey_anything_without_a_warning(
     base: Path, before: dict[str, tuple[str, bytes]], more: dict[str, tuple[str, bytes]]

@@ -150,6 +150,7 @@ def test_a_signal_in_a_question_does_too(
     _as_before(window)
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T28")
 def test_a_signal_at_any_moment_of_the_start_leaves_the_terminal_as_it_was(
     tmp_path: Path, windows: list[Window]

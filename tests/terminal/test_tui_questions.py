@@ -18,6 +18,7 @@ def harness(tmp_path: Path) -> Iterator[ScreenHarness]:
         window.close()
 
 
+@pytest.mark.thorough
 def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     long = "touch long.txt\n" + "\n".join(f"echo {n}" for n in range(80)) + "\ntouch tail.txt"
     window = harness.start(
