@@ -5,6 +5,7 @@ package), discard them (`null`), or do something unknown.
 """
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,6 +28,7 @@ _KNOWN = {
 }
 # fmt: on
 _MOST_COPIES = 16  # of one item; a store can hold several with the same attributes
+_PAUSES = (0.1, 0.4)  # seconds before the second and the third attempt to reach a keyring
 _NONE = "this machine offers no keyring"
 
 _T = TypeVar("_T")
@@ -64,7 +66,7 @@ class KeyringStore:
         name = item(provider, account)
 
         def ask() -> Secret | bool:
-            value = self._backend().get_password(SERVICE, name)
+            value = _repeated(self._backend().get_password, SERVICE, name)
             if not value or not isinstance(value, str):
                 return value in (None, "")
             return usable(value) or False
@@ -84,7 +86,7 @@ class KeyringStore:
         name = item(provider, account)
 
         def put() -> None:
-            self._backend().set_password(SERVICE, name, secret.reveal())
+            _repeated(self._backend().set_password, SERVICE, name, secret.reveal())
 
         before = self.holds(provider, account)
         self._within(put)
@@ -99,7 +101,7 @@ class KeyringStore:
 
         def ask() -> bool:
             try:
-                return usable(self._backend().get_password(SERVICE, name) or "") == secret
+                return usable(_repeated(self._backend().get_password, SERVICE, name) or "") == secret
             except UnicodeDecodeError:
                 return False
 
@@ -114,7 +116,7 @@ class KeyringStore:
             for copies in range(_MOST_COPIES):
                 if not _holds(backend, name):
                     return copies > 0
-                backend.delete_password(SERVICE, name)
+                _repeated(backend.delete_password, SERVICE, name)
             raise KeyringFailed("the key is still there after it was removed")
 
         return self._within(forget)
@@ -174,9 +176,24 @@ def _open() -> "KeyringBackend":
     raise KeyringFailed(why, "correct `PYTHON_KEYRING_BACKEND` or `keyringrc.cfg`", missing=True)
 
 
+def _repeated(call: Callable[..., _T], *words: str) -> _T:
+    """Return the result of a call of a back end. Repeat the call if the service does not answer: a Secret Service that
+    starts, or that ends a session, can refuse one connection and accept the next.
+    """
+    for pause in _PAUSES:
+        try:
+            return call(*words)
+        # Seam: only the libraries of Linux have the error that is looked for.
+        except Exception as error:
+            if not isinstance(error.__cause__ or error, _secret_service_errors()[1]):
+                raise
+            time.sleep(pause)
+    return call(*words)
+
+
 def _holds(backend: "KeyringBackend", name: str) -> bool:
     try:
-        return backend.get_password(SERVICE, name) is not None
+        return _repeated(backend.get_password, SERVICE, name) is not None
     except UnicodeDecodeError:
         return True  # something that is no text: not a key, but in its place
 
@@ -207,13 +224,13 @@ def _trouble(error: Exception) -> KeyringFailed:
             return KeyringFailed("the back end that its settings name cannot be loaded", "correct those settings")
     from keyring import errors
 
-    locked, closed, refused = _secret_service_errors()
+    locked, absent, refused = _secret_service_errors()
     if isinstance(error, errors.NoKeyringError):
         return KeyringFailed(_NONE, missing=True)
     if isinstance(error, (errors.KeyringLocked, *locked)):
         return KeyringFailed("it is locked", "unlock it")
-    if isinstance(error, (errors.InitError, *closed)):
-        return KeyringFailed("it could not be opened")
+    if isinstance(error, (errors.InitError, *absent)):
+        return KeyringFailed(f"it could not be opened ({type(error.__cause__ or error).__name__})")
     if isinstance(error, (errors.PasswordSetError, errors.PasswordDeleteError, *refused)):
         return KeyringFailed("it refused the request")
     return KeyringFailed("it failed")
@@ -224,7 +241,8 @@ _Errors = tuple[type[Exception], ...]
 
 def _secret_service_errors() -> tuple[_Errors, _Errors, _Errors]:
     """Return the errors of the Secret Service libraries for a locked, an absent and a refusing service. Those libraries
-    are installed on Linux only; without them there are no such errors."""
+    are installed on Linux only; without them there are no such errors.
+    """
     try:
         from jeepney import DBusErrorResponse  # type: ignore[import-untyped]  # the library has no types
         from secretstorage import exceptions
