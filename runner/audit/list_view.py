@@ -4,10 +4,9 @@ import json
 import textwrap
 from collections.abc import Iterator
 
-from policy.model.frozen import dataclass
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail, deeds
-from runner.audit.fields import Body, items, mapping, number, text
+from runner.audit.fields import Body, items, mapping, number, text, texts
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.text.sanitize import one_line, visible
@@ -24,27 +23,6 @@ NARROW = 84  # columns below which an action gets a line of its own
 WIDE = 400  # characters of a line that nobody looks at through a terminal
 
 
-@dataclass(frozen=True, slots=True)
-class ListEntry:
-    """One decision and its outcome, in words."""
-
-    id: int
-    time: str
-    tool: str
-    verdict: str
-    tier: str
-    action: str
-    why: str
-    rule: str
-    cell: str
-    answer: str
-    outcome: str
-    network: str  # whom it connected to, and whom it did not
-    violations: tuple[str, ...]
-    typed: str = ""
-    log: str = ""  # which of several logs that were merged
-
-
 def lines(
     log: AuditLog, query: Query | None = None, *, limit: int | None = None, colour: bool = False, width: int = 110
 ) -> Iterator[str]:
@@ -56,7 +34,7 @@ def lines(
             yield f"{_DIM}{notice}{_END}" if colour else notice
             return
         count += 1
-        yield from entry_lines(entry(deed), colour=colour, width=width)
+        yield from entry_lines(deed, colour=colour, width=width)
     if not count:
         yield nothing(query)
 
@@ -95,64 +73,45 @@ def whole(log: AuditLog, record: Record) -> str:
     return json.dumps(body, indent=2)
 
 
-def entry(deed: DecisionTrail) -> ListEntry:
-    """Return one decision in words, which are as untrusted as the record: `entry_lines` makes them safe to print."""
-    record, finished = deed.record, deed.finished
-    body = record.body
-    because, cell, problem = mapping(body.get("because")), mapping(body.get("cell")), mapping(body.get("problem"))
-    answer = mapping(body.get("answer"))
-    said = ("yes" if answer.get("yes") else "no") if answer else ""
-    malformed = deed.malformed
-    stopped = items(deed.outcome.get("violations"))
-    return ListEntry(
-        id=record.id,
-        time=text(body.get("time")),
-        tool=text(body.get("tool")),
-        verdict=text(body.get("verdict")),
-        tier=deed.tier,
-        action=text(body.get("arguments")) if malformed else action_line(mapping(body.get("action"))),
-        why=text(problem.get("what") if malformed else because.get("text")),
-        rule=deed.rule,
-        cell="" if malformed else _cell(cell, unanswered=body.get("verdict") == "deny" and not answer),
-        answer=f"{said}, by {text(answer.get('by'))}{_kept(body, answer)}" if answer else "",
-        outcome=_outcome(finished.body) if finished else "",
-        typed=", ".join(map(text, items(body.get("typed")))),
-        network=_network(finished.body) if finished else "",
-        violations=tuple(text(mapping(item).get("what")) for item in stopped),
-        log=record.log,
-    )
-
-
-def entry_lines(told: ListEntry, *, colour: bool, width: int) -> Iterator[str]:
-    """Return safe lines of at most `width` columns for a terminal. A width above `WIDE` means no terminal: nothing is
-    cut.
+def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[str]:
+    """Yield one decision and its outcome as safe lines of at most `width` columns for a terminal. A width above `WIDE`
+    means no terminal: nothing is cut.
     """
+    record, body = deed.record, deed.body
+    because, cell, answer = (mapping(body.get(name)) for name in ("because", "cell", "answer"))
+    denied, grants = body.get("verdict") == "deny", items(body.get("grants"))
     red, green, yellow, dim, end = (_RED, _GREEN, _YELLOW, _DIM, _END) if colour else ("",) * 5
-    hue = red if told.verdict == "deny" else green
-    tier = _HUES.get(told.tier, "") if colour else ""
+    tier = _HUES.get(deed.tier, "") if colour else ""
+    time, tool = text(body.get("time")), text(body.get("tool"))
     narrow = width < NARROW
-    time = f"{told.time[5:10]} {told.time[11:16]}" if narrow else f"{told.time[:10]} {told.time[11:19]}"
-    day = visible(time, lines=False)
-    head = f"{told.id:>5}  {day}  "
-    verdict, badge = (f"{visible(told.verdict, lines=False):<5}  ", f"{visible(told.tier, lines=False):<13}  ")
-    who = visible(f"{told.log[:8]}  {told.tool}" if told.log else told.tool, lines=False)
-    start = f"{dim}{head}{end}{hue}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
+    day = visible(f"{time[5:10]} {time[11:16]}" if narrow else f"{time[:10]} {time[11:19]}", lines=False)
+    head = f"{record.id:>5}  {day}  "
+    verdict = f"{visible(text(body.get('verdict')), lines=False):<5}  "
+    badge = f"{visible(deed.tier, lines=False):<13}  "
+    who = visible(f"{record.log[:8]}  {tool}" if record.log else tool, lines=False)
+    start = f"{dim}{head}{end}{red if denied else green}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
     if narrow:
         yield start
-        yield f"{_INDENT}{one_line(told.action, max(width - len(_INDENT), 20))}"
+        yield f"{_INDENT}{one_line(action_line(deed), max(width - len(_INDENT), 20))}"
     else:
         room = max(width - len(head) - len(verdict) - len(badge) - len(who) - 2, 20)
-        yield f"{start}  {one_line(told.action, room)}"
-    where = "; ".join(part for part in (told.rule, told.cell) if part)
-    parts = [f"{told.why} ({where})" if told.rule else told.why]
-    parts += [f"added by flags: {told.typed}"] if told.typed else []
-    parts += [f"answered: {told.answer}"] if told.answer else []
-    parts += [told.outcome] if told.outcome else []
-    parts += [f"network: {told.network}"] if told.network else []
+        yield f"{start}  {one_line(action_line(deed), room)}"
+    nobody = ", with nobody there to ask" if denied and not answer and cell.get("ruling") == "ask" else ""
+    matrix = "" if deed.malformed else f"{cell.get('tier')} x {cell.get('mode')} = {cell.get('ruling')}{nobody}"
+    where = "; ".join(part for part in (deed.rule, matrix) if part)
+    why = text(mapping(body.get("problem")).get("what") if deed.malformed else because.get("text"))
+    parts = [f"{why} ({where})" if deed.rule else why]
+    if typed := ", ".join(texts(body.get("typed"))):
+        parts.append(f"added by flags: {typed}")
+    if answer:
+        stored = f", remembered as {', '.join(map(text, grants))}" if grants and answer.get("by") == "terminal" else ""
+        parts.append(f"answered: {'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}{stored}")
+    if deed.finished:
+        parts.append(_outcome(deed.outcome))
+        parts += [f"network: {network}"] if (network := _network(deed.outcome)) else []
     for part in parts:
         yield from (f"{dim}{line}{end}" for line in _folded(part, width))
-    for part in told.violations:
-        yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {part}", width))
+    yield from (f"{yellow}{line}{end}" for line in _stopped(deed.outcome, width))
 
 
 def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
@@ -163,17 +122,17 @@ def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
         f"{record.body.get('decided')!s:>5}  {_outcome(record.body)}{f'; network: {network}' if network else ''}"
     )
     yield f"{dim}{one_line(line_text, max(width, 20)) if width < WIDE else visible(line_text, lines=False)}{end}"
-    for item in items(record.body.get("violations")):
-        stopped = text(mapping(item).get("what"))
-        yield from (f"{yellow}{line}{end}" for line in _folded(f"stopped: {stopped}", width))
+    yield from (f"{yellow}{line}{end}" for line in _stopped(record.body, width))
 
 
-def action_line(action: Body) -> str:
-    """Return the action in short: the script, the words, or the path."""
-    kind = text(action.get("type"))
+def action_line(deed: DecisionTrail) -> str:
+    """Return the action in short: the script, the words, the path, or the arguments of a call that was no action."""
+    if deed.malformed:
+        return text(deed.body.get("arguments"))
+    action = mapping(deed.body.get("action"))
     value = next((action[name] for name in _TELLING if name in action), "")
     words = " ".join(text(word) for word in value) if isinstance(value, list) else text(value)
-    if kind in ("RunScript", "RunArgv"):
+    if text(action.get("type")) in ("RunScript", "RunArgv"):
         return f"$ {words}"
     where = f" in {text(action['root'])}" if "pattern" in action and "root" in action else ""
     return f"{words}{where}"
@@ -188,15 +147,10 @@ def _folded(words: str, width: int) -> list[str]:
     return textwrap.wrap(shown, fits, initial_indent=_INDENT, subsequent_indent=f"{_INDENT}  ", break_on_hyphens=False)
 
 
-def _kept(body: Body, answer: Body) -> str:
-    """Return the names under which an answer was remembered; empty if a grant gave the answer."""
-    names = [text(name) for name in items(body.get("grants"))]
-    return f", remembered as {', '.join(names)}" if names and answer.get("by") == "terminal" else ""
-
-
-def _cell(cell: Body, *, unanswered: bool) -> str:
-    nobody = ", with nobody there to ask" if unanswered and cell.get("ruling") == "ask" else ""
-    return f"{cell.get('tier')} x {cell.get('mode')} = {cell.get('ruling')}{nobody}"
+def _stopped(body: Body, width: int) -> Iterator[str]:
+    """Yield the violations of an outcome as indented lines."""
+    for item in items(body.get("violations")):
+        yield from _folded(f"stopped: {text(mapping(item).get('what'))}", width)
 
 
 def _outcome(body: Body) -> str:

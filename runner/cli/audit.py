@@ -240,7 +240,7 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
         agent audit tail -f --denied
         agent audit tail -f -n 0 --json | jq -r .kind
     """
-    from runner.audit.list_view import entry, entry_lines, finished_line, json_line
+    from runner.audit.list_view import entry_lines, finished_line, json_line
     from runner.audit.tail import Follower, TailEvent
     from runner.audit.tail import follow as events
 
@@ -248,7 +248,7 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
 
     def tell(event: TailEvent) -> None:
         if isinstance(event, DecisionTrail):
-            told = [json_line(event)] if json else entry_lines(entry(event), colour=colour, width=width)
+            told = [json_line(event)] if json else entry_lines(event, colour=colour, width=width)
         else:
             record = {"id": event.id, "hash": event.hash, **event.body}
             told = [dumps(record)] if json else finished_line(event, colour=colour, width=width)

@@ -13,7 +13,7 @@ from policy.model.verdict import Problem
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
 from runner.audit.detail_view import deed_text, record_text
-from runner.audit.list_view import WIDE, entry, entry_lines, finished_line, json_line
+from runner.audit.list_view import WIDE, entry_lines, finished_line, json_line
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.reports.stats import Known, Stats, stats_text
@@ -25,14 +25,14 @@ from tests.support.tmux import Tmux
     ("name", "width", "colour"), [("plain", WIDE, False), ("narrow", 60, False), ("colour", 110, True)]
 )
 def test_the_list(name: str, width: int, colour: bool) -> None:
-    shown = [line for deed in all_deeds() for line in entry_lines(entry(deed), colour=colour, width=width)]
+    shown = [line for deed in all_deeds() for line in entry_lines(deed, colour=colour, width=width)]
     golden(f"audit_list_{name}.txt", "\n".join(shown).replace("\x1b", "ESC") + "\n")
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 83, 84, 110, 200])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     for deed in all_deeds():
-        for line in entry_lines(entry(deed), colour=False, width=width):
+        for line in entry_lines(deed, colour=False, width=width):
             long = max((len(word) for word in line.split()), default=0) + 9
             assert len(line) <= max(width, long, 50), line
 
@@ -45,7 +45,7 @@ def test_of_a_merged_log_the_chain_is_named() -> None:
     deed = all_deeds()[0]
     merged = Record(70, deed.record.hash, deed.record.body, "8f3fa94021ba57cd", 17)
     deed = DecisionTrail(merged, deed.session, deed.finished)
-    assert "8f3fa940  exec" in "\n".join(entry_lines(entry(deed), colour=False, width=WIDE))
+    assert "8f3fa940  exec" in "\n".join(entry_lines(deed, colour=False, width=WIDE))
     assert f"record 70 (17 of log 8f3fa94021ba57cd): {merged.hash}" in deed_text(deed)
     told = json.loads(json_line(deed))
     assert (told["id"], told["log"], told["number"]) == (70, "8f3fa94021ba57cd", 17)
@@ -75,7 +75,7 @@ def test_nothing_in_a_record_drives_the_terminal() -> None:
     for deed in all_deeds():
         body = {key: spoiled(value) if key != "kind" else value for key, value in deed.record.body.items()}
         bad = DecisionTrail(Record(deed.record.id, deed.record.hash, body), deed.session, deed.finished)
-        text = "\n".join([*entry_lines(entry(bad), colour=False, width=110), deed_text(bad)])
+        text = "\n".join([*entry_lines(bad, colour=False, width=110), deed_text(bad)])
         assert not {"\x1b", "\u202e", "\u200b", "\r", "\x07"} & set(text)
 
 
@@ -109,7 +109,7 @@ def test_a_field_of_another_shape_is_shown_somehow(value: object) -> None:
             for body in changed(record.body, value) if record else ():
                 bad = DecisionTrail(**{**parts, part: Record(record.id, record.hash, body)})  # type: ignore[arg-type,union-attr]
                 if bad.record.kind in ("decided", "refused"):
-                    listed = [*entry_lines(entry(bad), colour=False, width=70)]
+                    listed = [*entry_lines(bad, colour=False, width=70)]
                     assert listed
                     assert deed_text(bad)
                     assert "\x1b" not in "".join(listed) + deed_text(bad)
@@ -134,9 +134,7 @@ def changed(body: dict[str, object], value: object) -> Iterator[dict[str, object
 def test_what_an_earlier_version_left_out() -> None:
     for kind in ("decided", "refused"):
         assert deed_text(DecisionTrail(Record(1, "0" * 64, {"kind": kind}), None, None))
-        assert [
-            *entry_lines(entry(DecisionTrail(Record(1, "0" * 64, {"kind": kind}), None, None)), colour=False, width=80)
-        ]
+        assert [*entry_lines(DecisionTrail(Record(1, "0" * 64, {"kind": kind}), None, None), colour=False, width=80)]
 
 
 def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:

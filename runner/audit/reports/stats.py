@@ -83,8 +83,7 @@ class Stats:
         allowed, asked = body.get("verdict") == "allow", was_question(body)
         tier = deed.tier
         rule = deed.rule
-        line = text(body.get("arguments")) if deed.malformed else action_line(mapping(body.get("action")))
-        line = line[:LINE]
+        line = action_line(deed)[:LINE]
         mode, tool, command = text(body.get("mode")), text(body.get("tool")), command_of(body)
         tables = (self.tiers, self.modes, self.tools, self.rules, self.commands)
         for counts, name in zip(tables, (tier, mode, tool, rule, command), strict=True):

@@ -178,7 +178,7 @@ class Search:
         if said is None:
             self.left[_INEXACT, text(mapping(body.get("cell")).get("tier"))].append(number)
             return None
-        line = action_line(mapping(body.get("action"))).removeprefix("$ ")
+        line = action_line(deed).removeprefix("$ ")
         rules = read(said, "deny" if answer == "no" else "allow")
         if answer == "no":
             rules = tuple(replace(rule, why="a user refused it") for rule in rules)
