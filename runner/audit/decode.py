@@ -38,15 +38,6 @@ def action_of(body: Body) -> Action | None:
     return made(**values)  # type: ignore[arg-type]  # texts where texts belong; the rest is only shown
 
 
-def was_cut(body: Body) -> bool:
-    """Return True if the record holds only the beginning of the action."""
-    return any(isinstance(value, dict) for value in mapping(body.get("action")).values())
-
-
-def effects_of(body: Body) -> tuple[Effect, ...]:
-    return tuple(_effect(mapping(item)) for item in items(body.get("effects")))
-
-
 def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
     """Return the recorded reasons of the field `name`. The field `rules` has the reasons from the users' own rules."""
     return tuple(reason_of(mapping(item)) for item in items(body.get(name)))
@@ -116,7 +107,7 @@ def explanation_of(body: Body, workspace: str) -> Explanation | None:
     return Explanation(
         action=action,
         tree=text(body.get("tree")),
-        effects=effects_of(body),
+        effects=tuple(_effect(mapping(item)) for item in items(body.get("effects"))),
         tiers=tuple(tier_of(label) for label in items(body.get("tiers"))),
         reasons=reasons_of(body),
         cell=cell_of(body),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
-from runner.audit.decode import explanation_of, reason_of, was_cut
+from runner.audit.decode import explanation_of, reason_of
 from runner.audit.fields import Body, items, mapping, number, text, texts
 from runner.audit.list_view import place
 from runner.gate.explain import ExplanationSection, caret_lines, sections, shown, titled
@@ -38,7 +38,8 @@ def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
     parts += _session(deed.session)
     parts += _rest("also recorded", body, _DECIDED)
     parts += _rest("also recorded of the outcome", deed.finished.body, _FINISHED) if deed.finished else []
-    parts.append(("sealed", shown(list(_seals(deed)))))
+    sealed = ((deed.record, ""), (deed.finished, ", its outcome"), (deed.session, ", its session"))
+    parts.append(("sealed", shown([_seal(record, what) for record, what in sealed if record])))
     return titled(parts, colour=colour)
 
 
@@ -76,7 +77,11 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
             ("verdict", shown(["denied" if verdict == "deny" else verdict, *(refusal if problem else [])])),
         ]
     explained = sections(explanation)
-    more = [f"the record keeps the beginning of it: {told}" for told in _cuts(body)] if was_cut(body) else []
+    more = [
+        f"the record keeps the beginning of it: {name} of {cut.get('length')} characters, sha256 {cut.get('sha256')}"
+        for name, cut in mapping(body.get("action")).items()
+        if isinstance(cut, dict)
+    ]
     more += [
         f"the record keeps {len(items(body.get(name)))} of {count} {name}"
         for name, count in mapping(body.get("counts")).items()
@@ -87,12 +92,6 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
     at = next(index for index, (title, _) in enumerate(explained) if title == "verdict") + 1
     explained[at:at] = [("because", list(caret_lines(explanation.action, because)))]
     return [*explained[:1], ("cut", shown(more)), *explained[1:]]
-
-
-def _cuts(body: Body) -> Iterator[str]:
-    for name, value in mapping(body.get("action")).items():
-        if isinstance(value, dict):
-            yield f"{name} of {value.get('length')} characters, sha256 {value.get('sha256')}"
 
 
 def _answer(body: Body) -> Iterator[ExplanationSection]:
@@ -228,14 +227,6 @@ def _session(record: Record | None) -> list[ExplanationSection]:
     sandbox = _report(report) if report else ()
     lines += [f"{'sandbox' if not index else '':<9} {line}" for index, line in enumerate(sandbox)]
     return [("session", shown(lines)), *_rest("also recorded of the session", body, _OF_SESSION)]
-
-
-def _seals(deed: DecisionTrail) -> Iterator[str]:
-    yield _seal(deed.record)
-    if deed.finished:
-        yield _seal(deed.finished, ", its outcome")
-    if deed.session:
-        yield _seal(deed.session, ", its session")
 
 
 def _seal(record: Record, what: str = "") -> str:

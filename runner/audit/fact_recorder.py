@@ -57,12 +57,21 @@ class FactRecorder:
             "cache": facts.cache,
             "lists": lists(self._profile),
         }
-        room = _Room()
         asked: dict[str, object] = {"about": "asked"}
+        remaining, cut = MOST, 0
         for name, answers in self._answers.items():
+            encoded: dict[str, object] = {}
+            for words, answer in answers.items():
+                value = _ENCODERS[name](words, answer)
+                remaining -= len(words) + 8 + (len(json.dumps(value)) if value is not None else 0)
+                # A fact that is left out makes a later judgement unknown, never a different one.
+                if remaining < 0:
+                    cut += 1
+                else:
+                    encoded[words] = value
             if answers or name != "login":  # records of earlier versions have no field for logins
-                asked["logins" if name == "login" else name] = room.encode(answers, _ENCODERS[name])
-        return machine, top(facts), {**asked, "cut": room.cut}
+                asked["logins" if name == "login" else name] = encoded
+        return machine, top(facts), {**asked, "cut": cut}
 
 
 def top(facts: Facts) -> dict[str, object]:
@@ -90,27 +99,6 @@ def lists(profile: Profile) -> str:
     """Return the lists that determine the system folders of `machine`: other lists would yield other folders."""
     text = json.dumps([profile.system, profile.etc])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-class _Room:
-    """Budget of what may still be recorded. A fact that is left out makes a later judgement unknown, never a different
-    one.
-    """
-
-    def __init__(self) -> None:
-        self.remaining = MOST
-        self.cut = 0
-
-    def encode(self, answers: dict[str, _Value], encoder: Callable[[str, _Value], object]) -> dict[str, object]:
-        encoded = {}
-        for name, answer in answers.items():
-            value = encoder(name, answer)
-            self.remaining -= len(name) + 8 + (len(json.dumps(value)) if value is not None else 0)
-            if self.remaining < 0:
-                self.cut += 1
-            else:
-                encoded[name] = value
-        return encoded
 
 
 def _recording(ask: Callable[..., _Value], answers: dict[str, _Value]) -> Callable[..., _Value]:

@@ -40,21 +40,23 @@ class Recorded:
         # Records of earlier versions have no `tracked`; `logins` is recorded only if a login was asked for.
         self._answers |= {name: _table(asked, name) for name in ("tracked", "logins") if name in asked}
         self.facts = Facts(
-            workspace=_text(machine, "workspace"),
-            home=_text(machine, "home"),
+            workspace=_field(machine, "workspace", str),
+            home=_field(machine, "home", str),
             path=_texts(machine.get("path")),
             system=_texts(machine.get("system")),
             private=_texts(machine.get("private")),
-            beyond=_text(machine, "beyond"),
-            cache=_text(machine, "cache"),
+            beyond=_field(machine, "beyond", str),
+            cache=_field(machine, "cache", str),
             today=today,
             look=self._look,
-            which=self._found,
-            names=self._listed,
-            remotes=self._remote,
-            tracked=self._kept,
-            login=self._login,
-            registries=self._registry,
+            which=lambda name: self._answer("which", name, f"where the program `{name}` is", _program),
+            names=lambda folder: self._answer("names", folder, f"what is in `{folder}`", _texts),
+            remotes=lambda folder: self._answer("remotes", folder, f"the remotes of `{folder}`", _remotes) or Remotes(),
+            tracked=lambda where: self._answer(
+                "tracked", where, f"which secret files the {where} of the repository holds", _texts
+            ),
+            login=lambda path: self._answer("logins", path, f"whether `{path}` holds a login", _unchanged) is True,
+            registries=self._registries,
         )
         real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
         self._top(top)
@@ -104,23 +106,7 @@ class Recorded:
                 return self._places.get(fact.real + rest) or self._follows(fact.real + rest)
         return None
 
-    def _found(self, name: str) -> str | None:
-        path = self._answer("which", name, f"where the program `{name}` is", _unchanged)
-        return path if isinstance(path, str) else None
-
-    def _listed(self, folder: str) -> tuple[str, ...] | None:
-        return self._answer("names", folder, f"what is in `{folder}`", _texts)
-
-    def _remote(self, folder: str) -> Remotes:
-        return self._answer("remotes", folder, f"the remotes of `{folder}`", _remotes) or Remotes()
-
-    def _kept(self, where: str) -> tuple[str, ...] | None:
-        return self._answer("tracked", where, f"which secret files the {where} of the repository holds", _texts)
-
-    def _login(self, path: str) -> bool:
-        return self._answer("logins", path, f"whether `{path}` holds a login", _unchanged) is True
-
-    def _registry(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+    def _registries(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
         what = f"the registries of `{program}` in `{folder}`"
         return self._answer("registries", f"{program}\0{folder}", what, _registries) or ()
 
@@ -139,6 +125,10 @@ class Recorded:
 
 def _unchanged(value: object) -> object:
     return value
+
+
+def _program(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _above(path: str) -> list[str]:
@@ -178,18 +168,15 @@ def _frozen(value: object) -> object:
     return {name: _frozen(each) for name, each in value.items()} if isinstance(value, dict) else value
 
 
+def _field(part: Mapping[str, object], name: str, shape: type[_Value]) -> _Value:
+    value = part.get(name)
+    if not isinstance(value, shape):
+        raise ValueError(f"there is no `{name}` in it")
+    return value
+
+
 def _table(part: Mapping[str, object], name: str) -> dict[str, object]:
-    value = part.get(name)
-    if not isinstance(value, dict):
-        raise ValueError(f"there is no `{name}` in it")
-    return value
-
-
-def _text(part: Mapping[str, object], name: str) -> str:
-    value = part.get(name)
-    if not isinstance(value, str):
-        raise ValueError(f"there is no `{name}` in it")
-    return value
+    return _field(part, name, dict)
 
 
 def _texts(value: object) -> tuple[str, ...]:

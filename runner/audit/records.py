@@ -53,21 +53,14 @@ class SessionInfo:
         system = os.uname()
         return {
             **_head("session", session),
+            **_values(self),
             "program": f"ringfence {VERSION}",
             "python": sys.version.split()[0],
             "kernel": " ".join((system.sysname, system.release, system.machine)),
             "user": os.geteuid(),
             "process": os.getpid(),
-            "mode": self.mode,
-            "unattended": self.unattended,
-            "model": self.model,
-            "workspace": self.workspace,
-            "commit": self.commit,
-            "policy": self.policy,
             "original": self.original or None,
-            "apart": list(self.apart),
             "offset": time.localtime().tm_gmtoff,
-            "sources": list(self.sources),
             "hashes": dict(self.hashes),
             "argv": [bounded(word) for word in self.argv],
             "enforcement": _enforcement(self.enforcement),
@@ -92,9 +85,8 @@ class RecordedAnswer:
     def body(self) -> dict[str, object]:
         """Return the field `answer` of a record."""
         return {
+            **_values(self),
             "question": bounded(self.question),
-            "yes": self.yes,
-            "by": self.by,
             "feedback": bounded(self.feedback) if self.feedback is not None else None,
             "seconds": round(self.seconds, 3) if self.seconds is not None else None,
         }
@@ -131,6 +123,11 @@ class Decision:
         """Return the body of the record of this decision."""
         assessment, verdict, cell = self.assessment, self.verdict, self.verdict.cell
         terms = verdict.permit.terms if isinstance(verdict, Allow) else None
+        granted: list[dict[str, object]] = []
+        if self.granted:  # few actions rest on one
+            from runner.gate.grants.codec import to_json
+
+            granted = [to_json(grant) for grant in self.granted]
         of_users = dict.fromkeys((*assessment.asked, *assessment.covered.values()))  # each that asks, or allows a part
         return {
             **_head("decided", session),
@@ -154,7 +151,7 @@ class Decision:
             "answer": self.answer.body() if self.answer is not None else None,
             "typed": [bounded(word) for word in self.typed],
             "grants": list(self.grants),
-            "granted": _granted(self.granted),
+            "granted": granted,
             "reach": self.reach,
             **({"proposed": action_body(self.proposed)} if self.proposed is not None else {}),
             **({"model": bounded(self.model)} if self.model else {}),
@@ -194,14 +191,8 @@ class SessionEnd:
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the last record of a session."""
-        return {
-            **_head("ended", session),
-            "exit": self.exit,
-            "reason": bounded(self.reason),
-            "turns": self.turns,
-            "usage": dict(self.usage),
-            "cost": self.cost,
-        }
+        ended = {"reason": bounded(self.reason), "usage": dict(self.usage)}
+        return {**_head("ended", session), **_values(self), **ended}
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +292,13 @@ class RecordedPlan:
 
 def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dict[str, object]:
     """Return the body of the outcome of the action that record `decided` allowed."""
-    started, given, changed = (now(ran.started), ran.given, ran.changed) if ran is not None else (None, None, None)
+    given, changed = (ran.given, ran.changed) if ran is not None else (None, None)
     used = outcome.used
     return {
         "kind": "finished",
         "time": now(),
         "decided": decided,
-        "started": started,
+        "started": now(ran.started) if ran is not None else None,
         "status": outcome.status,
         "seconds": round(outcome.seconds, 6),
         "ended_by": outcome.ended_by,
@@ -348,9 +339,8 @@ def action_body(action: Action) -> dict[str, object]:
     """Return the field `action` of a record."""
     body: dict[str, object] = {"type": action.kind}
     for name, value in _values(action).items():
-        if isinstance(value, tuple):  # argv: cut as one text, so that a million words stay one short record
-            whole = sum(len(word) + 1 for word in value) > TEXT_KEPT
-            body[name] = bounded("\0".join(value)) if whole else list(value)
+        if isinstance(value, list):  # argv: cut as one text, so that a million words stay one short record
+            body[name] = bounded("\0".join(value)) if sum(len(word) + 1 for word in value) > TEXT_KEPT else value
         else:
             body[name] = bounded(value) if isinstance(value, str) else value
     return body
@@ -361,7 +351,9 @@ def _head(kind: str, session: str) -> dict[str, object]:
 
 
 def _values(item: "DataclassInstance") -> dict[str, Any]:
-    return {field.name: getattr(item, field.name) for field in fields(item)}
+    """Return the fields of `item`. Tuples become lists, because `log.cleaned` redacts texts, lists and objects only."""
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def _effect(effect: Effect) -> dict[str, object]:
@@ -378,22 +370,12 @@ def _problem(problem: Problem | None) -> dict[str, object] | None:
     return {name: bounded(text) for name, text in _values(problem).items()} if problem else None
 
 
-def _granted(grants: "tuple[Grant, ...]") -> list[dict[str, object]]:
-    if grants:  # few actions rest on one
-        from runner.gate.grants.codec import to_json
-    return [to_json(grant) for grant in grants]
-
-
 def _enforcement(report: Enforcement | None) -> dict[str, object] | None:
-    if report is None:
-        return None
-    missing = list(report.missing)
-    return {**_values(report), "level": report.level.value, "checks": dict(report.checks), "missing": missing}
+    return {**_values(report), "level": report.level.value, "checks": dict(report.checks)} if report else None
 
 
 def _terms(terms: Terms) -> dict[str, object]:
     values = _values(terms)
     del values["limits"]  # the last field of the record
-    lists = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
     env = [name for name, _ in terms.env]
-    return {**values, **lists, "rights": terms.rights.value, "env": env, "limits": _values(terms.limits)}
+    return {**values, "rights": terms.rights.value, "env": env, "limits": _values(terms.limits)}

@@ -45,7 +45,7 @@ def test_the_order_of_decisions_makes_no_difference() -> None:
 def test_every_decision_is_in_every_count() -> None:
     stats = counted()
     whole = len(all_deeds())
-    assert stats.whole.all == whole == sum(count.all for count in stats.tiers.values())
+    assert stats.whole.all == whole == sum(count.all for count in stats.tables["tiers"].values())
     assert stats.answers.total() == sum(asked.answers.total() for asked in stats.questions.values())
 
 

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from runner.audit.decisions import DecisionTrail
+from runner.audit.export.table import flat
 from runner.audit.fields import beginning, items, mapping, milliseconds, number
 from runner.audit.list_view import json_line
 from runner.text.sanitize import one_line
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 _SERIOUS = ("secret", "denied", "dangerous", "unknown")
+# The fields of `flat` that no convention names.
+_OWN = (
+    "log", "verdict", "asked", "mode", "ruling", "action", "why", "answer", "answered_by", "hosts", "seconds",
+    "ended_by", "violations", "workspace",
+)  # fmt: skip
 _TEXT = 4_000  # characters of one attribute; `log.record.original` has all of them
 
 
@@ -39,13 +45,14 @@ def log_record(deed: DecisionTrail, resources: "dict[str, Resource]") -> "Readab
     severity = SeverityNumber.INFO2 if deed.asked else SeverityNumber.INFO
     if deed.denied:
         severity = SeverityNumber.ERROR if deed.tier in _SERIOUS else SeverityNumber.WARN
+    tool = one_line(beginning(body.get("tool")), 100)
     log = LogRecord(
         timestamp=milliseconds(body.get("time")) * 1_000_000,
         observed_timestamp=time.time_ns(),
         context=set_span_in_context(NonRecordingSpan(ids)),
         severity_number=severity,
         severity_text=_verdict(deed),
-        body=_message(deed),
+        body=f"{_verdict(deed)}: {tool} `{one_line(deed.action, 1_000)}`: {one_line(deed.why, 1_000)}",
         attributes=attributes(deed),
         event_name="ringfence.decision",
     )
@@ -56,53 +63,39 @@ def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list
     """Return the fields of a record, with the names of the semantic conventions where those exist. Empty fields are
     left out.
     """
-    body, outcome, session = deed.body, deed.outcome, deed.start
-    answer, cell = mapping(body.get("answer")), mapping(body.get("cell"))
-    stopped = [mapping(item).get("what") for item in items(outcome.get("violations"))]
-    found: dict[str, object] = {
-        "session.id": body.get("session"),
-        "gen_ai.operation.name": "execute_tool" if session.get("model") else None,
-        "gen_ai.conversation.id": body.get("session") if session.get("model") else None,
-        "gen_ai.request.model": session.get("model"),
-        "gen_ai.tool.name": body.get("tool"),
+    body, values = deed.body, flat(deed)
+    model = values["model"]
+    named: dict[str, object] = {
+        "session.id": values["session"],
+        "gen_ai.operation.name": "execute_tool" if model else None,
+        "gen_ai.conversation.id": values["session"] if model else None,
+        "gen_ai.request.model": model,
+        "gen_ai.tool.name": values["tool"],
         "security_rule.name": deed.rule,
         "security_rule.category": deed.tier,
         "security_rule.ruleset.name": "ringfence",
-        "process.exit.code": outcome.get("status"),
-        "vcs.ref.head.revision": session.get("commit"),
+        "process.exit.code": values["status"],
+        "vcs.ref.head.revision": deed.start.get("commit"),
         "log.record.uid": deed.record.hash,
         "log.record.original": json_line(deed),
         "ringfence.record.id": deed.record.id,
-        "ringfence.log": deed.record.log,
-        "ringfence.verdict": body.get("verdict"),
-        "ringfence.asked": deed.asked,
         "ringfence.tiers": items(body.get("tiers")),
-        "ringfence.mode": body.get("mode"),
-        "ringfence.ruling": cell.get("ruling"),
         "ringfence.action.type": mapping(body.get("action")).get("type"),
-        "ringfence.action": deed.action,
-        "ringfence.why": deed.why,
-        "ringfence.answer": ("yes" if answer.get("yes") else "no") if answer else None,
-        "ringfence.answered_by": answer.get("by"),
-        "ringfence.hosts": deed.hosts,
-        "ringfence.seconds": outcome.get("seconds"),
-        "ringfence.ended_by": outcome.get("ended_by"),
-        "ringfence.violations": stopped,
-        "ringfence.workspace": session.get("workspace"),
         "ringfence.backend": body.get("backend"),
         "ringfence.terms.digest": body.get("digest"),
+        **{f"ringfence.{name}": values[name] for name in _OWN},
     }
-    kept: dict[str, str | int | float | bool | list[str]] = {}
-    for name, value in found.items():
+    recorded: dict[str, str | int | float | bool | list[str]] = {}
+    for name, value in named.items():
         if isinstance(value, bool):
-            kept[name] = value
+            recorded[name] = value
         elif (amount := number(value)) is not None:
-            kept[name] = amount
+            recorded[name] = amount
         elif isinstance(value, list):
-            kept |= {name: [_clean(beginning(item)) for item in value]} if value else {}
-        elif said := beginning(value):
-            kept[name] = said if name == "log.record.original" else _clean(said)
-    return kept
+            recorded |= {name: [_clean(beginning(item)) for item in value]} if value else {}
+        elif words := beginning(value):
+            recorded[name] = words if name == "log.record.original" else _clean(words)
+    return recorded
 
 
 def resource(deed: DecisionTrail, name: str) -> "Resource":
@@ -132,11 +125,6 @@ def resource(deed: DecisionTrail, name: str) -> "Resource":
 
 def _verdict(deed: DecisionTrail) -> str:
     return "denied" if deed.denied else "asked" if deed.asked else "allowed"
-
-
-def _message(deed: DecisionTrail) -> str:
-    tool = one_line(beginning(deed.body.get("tool")), 100)
-    return f"{_verdict(deed)}: {tool} `{one_line(deed.action, 1_000)}`: {one_line(deed.why, 1_000)}"
 
 
 def _clean(said: str) -> str:

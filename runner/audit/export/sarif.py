@@ -69,7 +69,8 @@ class _Run:
             self._sessions[name] = self._invocation(name, deed.start)
 
     def result(self, deed: DecisionTrail) -> None:
-        body = deed.body
+        body, number = deed.body, deed.record.id
+        place = f"session {beginning(body.get('session'))}/record {number}"
         rule = rules.of(deed)
         level = rule.level if deed.denied else "note"
         path, known = self._path(deed)
@@ -89,14 +90,33 @@ class _Run:
             "ruleIndex": list(self._rules).index(rule.id),
             "level": level,
             "message": {"text": _message(deed)},
-            "locations": [_location(path, deed)],
+            "locations": [
+                {
+                    "physicalLocation": {
+                        "artifactLocation": {"uri": _uri(path), "uriBaseId": _BASE},
+                        "region": {"startLine": 1},
+                    },
+                    "logicalLocations": [{"fullyQualifiedName": place, "kind": "record"}],
+                }
+            ],
             "partialFingerprints": {
                 # A dashboard that finds this one computes none from the lines of the file, which say nothing here.
                 "primaryLocationLineHash": f"{print_[:16]}:1",
                 "ringfenceAction/v1": print_,
             },
             "occurrenceCount": 1,
-            "properties": _properties(deed, known),
+            "properties": {
+                "records": [number],
+                "hash": deed.record.hash,
+                "time": utc_time(body.get("time")),
+                "tier": deed.tier,
+                "mode": _plain(body.get("mode")),
+                "tool": _plain(body.get("tool")),
+                "rule": one_line(deed.rule, _TEXT),
+                "action": one_line(action, _TEXT * 4),
+                "fix": _plain(mapping(body.get("problem")).get("fix")),
+                "file known": known,
+            },
         }
 
     def whole(self) -> dict[str, object]:
@@ -202,39 +222,8 @@ def _message(deed: DecisionTrail) -> str:
     shown = one_line(deed.action, _TEXT)
     why = one_line(deed.why, _TEXT)
     text = f"{what}: {tool} `{shown}`: {why}" if shown else f"{what}: {tool}: {why}"
-    return _unlinked(text)
-
-
-def _unlinked(text: str) -> str:
-    """Return the text with escaped brackets. In SARIF (section 3.11.6), `[a](b)` is a link."""
+    # SARIF, section 3.11.6: `[a](b)` is a link, unless its brackets are escaped.
     return re.sub(r"([\\\[\]])", r"\\\1", text) if re.search(r"\]\s*\(", text) else text
-
-
-def _location(path: str, deed: DecisionTrail) -> dict[str, object]:
-    session = beginning(deed.body.get("session"))
-    return {
-        "physicalLocation": {
-            "artifactLocation": {"uri": _uri(path), "uriBaseId": _BASE},
-            "region": {"startLine": 1},
-        },
-        "logicalLocations": [{"fullyQualifiedName": f"session {session}/record {deed.record.id}", "kind": "record"}],
-    }
-
-
-def _properties(deed: DecisionTrail, known: bool) -> dict[str, object]:
-    body = deed.body
-    return {
-        "records": [deed.record.id],
-        "hash": deed.record.hash,
-        "time": utc_time(body.get("time")),
-        "tier": deed.tier,
-        "mode": _plain(body.get("mode")),
-        "tool": _plain(body.get("tool")),
-        "rule": one_line(deed.rule, _TEXT),
-        "action": one_line(deed.action, _TEXT * 4),
-        "fix": one_line(beginning(mapping(body.get("problem")).get("fix")), _TEXT),
-        "file known": known,
-    }
 
 
 def _plain(value: object) -> str:
@@ -245,15 +234,11 @@ def _uri(path: str) -> str:
     """Return a relative reference (RFC 3986). All of it is escaped: a colon in the first segment would make that a
     scheme.
     """
-    return quote(path.encode("utf-8", "surrogateescape" if _escaped(path) else "surrogatepass"), safe="/")
-
-
-def _escaped(path: str) -> bool:
     try:
-        path.encode("utf-8", "surrogateescape")
+        encoded = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        return False
-    return True
+        encoded = path.encode("utf-8", "surrogatepass")
+    return quote(encoded, safe="/")
 
 
 def _folder(path: str) -> str:

@@ -21,40 +21,34 @@ def lines(deeds: Iterable[DecisionTrail]) -> Iterator[str]:
     """Yield the header, then one line for each decision (RFC 4180, without line ends)."""
     yield ",".join(COLUMNS)
     for deed in deeds:
+        row = flat(deed)
+        row |= {"tool": beginning(row["tool"]), "action": _cut(deed.action_value), "hosts": " ".join(deed.hosts)}
+        row |= {"asked": "yes" if deed.asked else "no", "violations": "; ".join(violations(deed))}
         out = io.StringIO()
-        csv.writer(out, lineterminator="").writerow([_cell(value) for value in _row(deed)])
+        csv.writer(out, lineterminator="").writerow([_cell(row[name]) for name in COLUMNS])
         yield out.getvalue()
 
 
-def _row(deed: DecisionTrail) -> list[object]:
-    body, outcome, session = deed.body, deed.outcome, deed.start
-    cell, answer = mapping(body.get("cell")), mapping(body.get("answer"))
-    found: dict[str, object] = {
+def flat(deed: DecisionTrail) -> dict[str, object]:
+    """Return the fields of a decision, its session and its outcome on one level, by the names of COLUMNS."""
+    answer = mapping(deed.body.get("answer"))
+    return {
         "id": deed.record.id,
-        "time": body.get("time"),
-        "session": body.get("session"),
-        "workspace": session.get("workspace"),
-        "model": session.get("model"),
-        "tool": beginning(body.get("tool")),
-        "verdict": body.get("verdict"),
-        "asked": "yes" if deed.asked else "no",
-        "tier": deed.tier,
-        "mode": body.get("mode"),
-        "ruling": cell.get("ruling"),
-        "action": _cut(deed.action_value),
-        "why": deed.why,
-        "rule": deed.rule,
-        "answer": ("yes" if answer.get("yes") else "no") if answer else "",
+        **{name: deed.body.get(name) for name in ("time", "session", "tool", "verdict", "mode")},
+        **{name: deed.start.get(name) for name in ("workspace", "model")},
+        **{name: deed.outcome.get(name) for name in ("status", "seconds", "ended_by")},
+        **{name: getattr(deed, name) for name in ("asked", "tier", "action", "why", "rule", "hosts")},
+        "ruling": mapping(deed.body.get("cell")).get("ruling"),
+        "answer": ("yes" if answer.get("yes") else "no") if answer else None,
         "answered_by": answer.get("by"),
-        "hosts": " ".join(deed.hosts),
-        "status": outcome.get("status"),
-        "seconds": outcome.get("seconds"),
-        "ended_by": outcome.get("ended_by"),
-        "violations": "; ".join(beginning(mapping(item).get("what")) for item in items(outcome.get("violations"))),
+        "violations": violations(deed),
         "hash": deed.record.hash,
         "log": deed.record.log,
     }
-    return [found[name] for name in COLUMNS]
+
+
+def violations(deed: DecisionTrail) -> list[str]:
+    return [beginning(mapping(item).get("what")) for item in items(deed.outcome.get("violations"))]
 
 
 def _cut(value: object) -> str:

@@ -25,6 +25,10 @@ class VerdictChange(StrEnum):
     TIER = "other tiers"
 
 
+_CHANGES = {Ruling.ALLOW: VerdictChange.ALLOWED, Ruling.ASK: VerdictChange.ASKED, Ruling.DENY: VerdictChange.DENIED}
+_HUES = {VerdictChange.ALLOWED: _YELLOW, VerdictChange.DENIED: _RED, VerdictChange.TIER: _DIM}
+
+
 @dataclass(frozen=True, slots=True)
 class VerdictSummary:
     """One verdict. `tier` is the deciding tier, `tiers` are all of them, `rule` is the deciding rule with its file."""
@@ -99,44 +103,25 @@ class Replayed:
 
 
 def _difference(deed: DecisionTrail, judged: NewVerdict) -> Difference | None:
-    then, now = _then(deed), _now(judged)
-    if then.ruling is now.ruling:
-        if set(then.tiers) == set(now.tiers):
-            return None
-        change = VerdictChange.TIER
-    else:
-        change = {
-            Ruling.ALLOW: VerdictChange.ALLOWED,
-            Ruling.ASK: VerdictChange.ASKED,
-            Ruling.DENY: VerdictChange.DENIED,
-        }[now.ruling]
-    return Difference(deed, change, then, now, judged.assessment.tiers[0], judged.without, judged.looked)
-
-
-def _then(deed: DecisionTrail) -> VerdictSummary:
     tiers = tuple(map(beginning, items(deed.body.get("tiers"))))
-    return VerdictSummary(ruled_then(deed.body), deed.tier, tiers, deed.rule, deed.why)
-
-
-def _now(judged: NewVerdict) -> VerdictSummary:
-    verdict = judged.verdict
-    tiers = tuple(tier.label for tier in judged.assessment.tiers)
-    return VerdictSummary(ruled(verdict), verdict.cell.tier.label, tiers, str(verdict.reason.rule), verdict.reason.text)
+    then = VerdictSummary(ruled_then(deed.body), deed.tier, tiers, deed.rule, deed.why)
+    verdict, tiers = judged.verdict, tuple(tier.label for tier in judged.assessment.tiers)
+    rule, why = str(verdict.reason.rule), verdict.reason.text
+    now = VerdictSummary(ruled(verdict), verdict.cell.tier.label, tiers, rule, why)
+    if then.ruling is now.ruling and set(then.tiers) == set(now.tiers):
+        return None
+    change = _CHANGES[now.ruling] if then.ruling is not now.ruling else VerdictChange.TIER
+    return Difference(deed, change, then, now, judged.assessment.tiers[0], judged.without, judged.looked)
 
 
 def lines(found: Replayed, *, colour: bool = False, width: int = 110) -> Iterator[str]:
     """Yield the report as text that is safe to print on a terminal: each group with its rules and newest actions, then
     the counts.
     """
-    hues = (
-        {VerdictChange.ALLOWED: _YELLOW, VerdictChange.ASKED: "", VerdictChange.DENIED: _RED, VerdictChange.TIER: _DIM}
-        if colour
-        else {}
-    )
     dim, end = (_DIM, _END) if colour else ("", "")
     for group in found.groups:
         first = group[0]
-        hue = hues.get(first.change, "")
+        hue = _HUES.get(first.change, "") if colour else ""
         yield f"{hue}{first.change.value:<12}{end if hue else ''} {len(group):>5}  {_told(first.now)}"
         yield f"{dim}       was  {' ' * 6}  {_told(first.then)}{end}"
         seen: set[str] = set()
@@ -159,9 +144,7 @@ def _told(side: VerdictSummary) -> str:
 def _without(each: Difference) -> str:
     if each.without is None:
         return ""
-    body = each.deed.record.body
-    typed = items(body.get("typed"))
-    what = "the flags" if typed else "the remembered answer"
+    what = "the flags" if items(each.deed.body.get("typed")) else "the remembered answer"
     return f"  [without {what}: {each.without.name.lower()}]"
 
 
@@ -188,7 +171,19 @@ def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> 
     return {
         "replayed": found.count,
         "policy": policy,
-        "differences": [_json(each) for each in found.differences],
+        "differences": [
+            {
+                "record": each.deed.record.id,
+                "session": each.deed.body.get("session"),
+                "change": each.change.name.lower(),
+                "action": each.deed.action,
+                "then": _side(each.then),
+                "now": _side(each.now),
+                "without": each.without.name.lower() if each.without is not None else None,
+                "looked": list(each.looked),
+            }
+            for each in found.differences
+        ],
         "counts": {change.name.lower(): count for change, count in found.counts.items()},
         "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
         "looked": found.looked,
@@ -196,24 +191,6 @@ def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> 
     }
 
 
-def _json(each: Difference) -> dict[str, object]:
-    return {
-        "record": each.deed.record.id,
-        "session": each.deed.record.body.get("session"),
-        "change": each.change.name.lower(),
-        "action": each.deed.action,
-        "then": _side(each.then),
-        "now": _side(each.now),
-        "without": each.without.name.lower() if each.without is not None else None,
-        "looked": list(each.looked),
-    }
-
-
 def _side(side: VerdictSummary) -> dict[str, object]:
-    return {
-        "verdict": side.ruling.name.lower(),
-        "tier": side.tier,
-        "tiers": list(side.tiers),
-        "rule": side.rule,
-        "why": side.why,
-    }
+    verdict = side.ruling.name.lower()
+    return {"verdict": verdict, "tier": side.tier, "tiers": list(side.tiers), "rule": side.rule, "why": side.why}

@@ -17,7 +17,22 @@ from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 LINE = 200  # characters of an action by which it is told from others
-ANSWERS = ("yes", "no", "remembered", "by rule", "nobody")
+ANSWERS = {
+    "yes": "yes, by a person",
+    "no": "no, by a person",
+    "remembered": "a remembered answer",
+    "by rule": "a rule or a flag",
+    "nobody": "nobody was there",
+}
+# Tables of Stats, with their titles.
+_TABLES = {
+    "tiers": "tier that decided",
+    "modes": "mode",
+    "tools": "tool",
+    "rules": "rule that decided",
+    "hosts": "host",
+    "commands": "command",
+}
 
 
 @dataclass(slots=True)
@@ -49,10 +64,6 @@ class Asked:
     last: int = 0
 
 
-def _counts() -> defaultdict[str, DecisionCount]:
-    return defaultdict(DecisionCount)
-
-
 @dataclass(slots=True)
 class Stats:
     """Add every decision, in any order; then read."""
@@ -63,12 +74,9 @@ class Stats:
     sessions: set[str] = field(default_factory=set)
     whole: DecisionCount = field(default_factory=DecisionCount)
     answers: Counter[str] = field(default_factory=Counter)
-    tiers: defaultdict[str, DecisionCount] = field(default_factory=_counts)
-    modes: defaultdict[str, DecisionCount] = field(default_factory=_counts)
-    tools: defaultdict[str, DecisionCount] = field(default_factory=_counts)
-    rules: defaultdict[str, DecisionCount] = field(default_factory=_counts)
-    hosts: defaultdict[str, DecisionCount] = field(default_factory=_counts)
-    commands: defaultdict[str, DecisionCount] = field(default_factory=_counts)
+    tables: dict[str, defaultdict[str, DecisionCount]] = field(
+        default_factory=lambda: {name: defaultdict(DecisionCount) for name in _TABLES}
+    )
     questions: dict[str, Asked] = field(default_factory=dict)
     denials: dict[str, tuple[DecisionCount, str, str]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)  # every rule that spoke, whether it decided or not
@@ -81,17 +89,15 @@ class Stats:
         self.last = max(self.last, time)
         self.sessions.add(session)
         allowed, asked = body.get("verdict") == "allow", was_question(body)
-        tier = deed.tier
-        rule = deed.rule
-        line = action_line(deed)[:LINE]
+        tier, rule, line = deed.tier, deed.rule, action_line(deed)[:LINE]
         mode, tool, command = text(body.get("mode")), text(body.get("tool")), command_of(body)
-        tables = (self.tiers, self.modes, self.tools, self.rules, self.commands)
-        for counts, name in zip(tables, (tier, mode, tool, rule, command), strict=True):
+        names = {"tiers": tier, "modes": mode, "tools": tool, "rules": rule, "commands": command}
+        for table, name in names.items():
             if name:
-                counts[name].add(allowed=allowed, asked=asked, number=place)
+                self.tables[table][name].add(allowed=allowed, asked=asked, number=place)
         self.whole.add(allowed=allowed, asked=asked, number=place)
         for host, through in _hosts(deed).items():
-            self.hosts[host].add(allowed=through, asked=asked, number=place)
+            self.tables["hosts"][host].add(allowed=through, asked=asked, number=place)
         reasons = [*items(body.get("reasons")), *items(body.get("rules")), body.get("because")]
         self.named |= {text(mapping(each).get("rule")) for each in reasons}
         if asked:
@@ -109,10 +115,6 @@ class Stats:
         asked = self.questions.setdefault(line, Asked(tier))
         asked.answers[answer] += 1
         asked.last = max(asked.last, number)
-
-    def most(self, counts: Mapping[str, DecisionCount]) -> list[tuple[str, DecisionCount]]:
-        """Return the most frequent names, at most `top`; equal counts by name."""
-        return _ranked(counts)[: self.top]
 
     def asked_most(self) -> list[tuple[str, Asked]]:
         return sorted(self.questions.items(), key=lambda each: (-each[1].answers.total(), each[0]))[: self.top]
@@ -159,22 +161,6 @@ def _host(target: str) -> str:
     return name if mark and port.isdigit() and ":" not in name else target
 
 
-_ANSWERS = {
-    "yes": "yes, by a person",
-    "no": "no, by a person",
-    "remembered": "a remembered answer",
-    "by rule": "a rule or a flag",
-    "nobody": "nobody was there",
-}
-# Tables by the field of Stats, with their titles.
-_TABLES = {
-    "tiers": "tier that decided",
-    "modes": "mode",
-    "tools": "tool",
-    "rules": "rule that decided",
-    "hosts": "host",
-    "commands": "command",
-}
 _NAMED = 20  # rules of one's own that are listed by name
 
 
@@ -191,14 +177,17 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
     whole = stats.whole
     sessions = len(stats.sessions)
     spoken = f"{stats.first[:10]} to {stats.last[:10]} (UTC)" if stats.first else ""
+    total = stats.answers.total()
+    answers = [(stats.answers[name], words) for name, words in ANSWERS.items() if stats.answers[name]]
+    answered = [f"  {count:>8}  {_share(count, total)}  {words}" for count, words in answers]
     told: list[ExplanationSection] = [
         (f"{many(whole.all, 'decision')} in {many(sessions, 'session')}, {visible(spoken, lines=False)}", [""]),
         ("verdict", [f"  {count:>8}  {_share(count, whole.all)}  {name}" for name, count in _verdicts(whole)]),
-        ("questions, by who answered", [_answer(stats, name) for name in ANSWERS if stats.answers[name]]),
-        *(_table(title, getattr(stats, name), stats, width) for name, title in _TABLES.items()),
+        ("questions, by who answered", answered),
+        *(_table(title, stats.tables[name], stats, width) for name, title in _TABLES.items()),
         ("asked most", [_asked(line, asked, width) for line, asked in stats.asked_most()]),
         ("denied most", [_denied(line, denied, width) for line, denied in stats.denied_most()]),
-        ("slowest", [_slow(line, seconds, number, width) for seconds, number, line in stats.slowest()]),
+        ("slowest", [f"  {time:>8.2f} s  {one_line(line, width - 24)} ({id})" for time, id, line in stats.slowest()]),
         *_never(stats, known),
     ]
     return titled(told, colour=colour)
@@ -213,16 +202,16 @@ def stats_json(stats: Stats, known: Known) -> dict[str, object]:
         "last": stats.last,
         "verdicts": dict(_verdicts(stats.whole)),
         "answers": {name: stats.answers[name] for name in ANSWERS},
-        **{name: [{"name": key, **asdict(count)} for key, count in _ranked(getattr(stats, name))] for name in _TABLES},
+        **{name: [{"name": key, **asdict(count)} for key, count in _ranked(stats.tables[name])] for name in _TABLES},
         "asked": [
             {
                 "action": line,
-                "tier": asked.tier,
-                "count": asked.answers.total(),
-                "answers": dict(asked.answers),
-                "last": asked.last,
+                "tier": each.tier,
+                "count": each.answers.total(),
+                "answers": {**each.answers},
+                "last": each.last,
             }
-            for line, asked in stats.asked_most()
+            for line, each in stats.asked_most()
         ],
         "denied": [
             {"action": line, "count": count.deny, "tier": tier, "rule": rule, "last": count.last}
@@ -241,11 +230,12 @@ def _verdicts(whole: DecisionCount) -> tuple[tuple[str, int], tuple[str, int]]:
 
 
 def _ranked(counts: Mapping[str, DecisionCount]) -> list[tuple[str, DecisionCount]]:
+    """Return the names, the most frequent first; equal counts by name."""
     return sorted(counts.items(), key=lambda each: (-each[1].all, each[0]))
 
 
 def _table(title: str, counts: Mapping[str, DecisionCount], stats: Stats, width: int) -> ExplanationSection:
-    shown = stats.most(counts)
+    shown = _ranked(counts)[: stats.top]
     room = max(width - 32, 20)
     lines = [f"  {count.allow:>8}  {count.deny:>6}  {count.asked:>6}  {one_line(name, room)}" for name, count in shown]
     left = len(counts) - len(shown)
@@ -253,19 +243,10 @@ def _table(title: str, counts: Mapping[str, DecisionCount], stats: Stats, width:
     return title, [f"  {'allowed':>8}  {'denied':>6}  {'asked':>6}", *lines] if lines else []
 
 
-def _answer(stats: Stats, name: str) -> str:
-    count = stats.answers[name]
-    return f"  {count:>8}  {_share(count, stats.answers.total())}  {_ANSWERS[name]}"
-
-
 def _asked(line: str, asked: Asked, width: int) -> str:
     how = ", ".join(f"{asked.answers[name]} {name}" for name in ANSWERS if asked.answers[name])
     told = visible(f"{asked.tier}: {how}; last in {asked.last}", lines=False)
     return f"  {asked.answers.total():>6}x  {one_line(line, max(width - 13 - len(told), 30))}  ({told})"
-
-
-def _slow(line: str, seconds: float, number: int, width: int) -> str:
-    return f"  {seconds:>8.2f} s  {one_line(line, width - 24)} ({number})"
 
 
 def _denied(line: str, found: tuple[DecisionCount, str, str], width: int) -> str:
