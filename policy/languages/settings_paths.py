@@ -37,136 +37,85 @@ class SettingKind(Enum):
     MODULES = "modules"
 
 
+SettingTable = tuple[tuple[SettingKind, tuple[str, ...]], ...]
+
 # fmt: off
-# Full names of settings in lower case (the first pattern that fits counts). `*` stands for any text, dots included.
-GIT: tuple[tuple[str, SettingKind], ...] = (
-    ("core.hookspath",            SettingKind.HOOKS),
-    ("init.templatedir",          SettingKind.FILE),     # its hooks become those of a new repository
-    ("core.attributesfile",       SettingKind.FILE),     # chooses among the drivers and filters of the settings
-    ("commit.template",           SettingKind.FILE),
-    ("include.path",              SettingKind.FILE),
-    ("includeif.*.path",          SettingKind.FILE),
-    ("difftool.*.path",           SettingKind.FILE),
-    ("mergetool.*.path",          SettingKind.FILE),
-    ("browser.*.path",            SettingKind.FILE),
-    ("man.*.path",                SettingKind.FILE),
-    ("lfs.customtransfer.*.path", SettingKind.FILE),
-    ("instaweb.modulepath",       SettingKind.FILE),
-    ("alias.*",                   SettingKind.TYPED),
-    ("guitool.*.cmd",             SettingKind.TYPED),
-    ("difftool.*.cmd",            SettingKind.TYPED),
-    ("mergetool.*.cmd",           SettingKind.TYPED),
-    ("browser.*.cmd",             SettingKind.TYPED),
-    ("man.*.cmd",                 SettingKind.TYPED),
-    ("instaweb.httpd",            SettingKind.TYPED),
-    ("imap.tunnel",               SettingKind.TYPED),
-    ("sendemail.*cmd",            SettingKind.TYPED),
-    ("sendemail.*smtpserver",     SettingKind.TYPED),
-    ("remote.*.uploadpack",       SettingKind.COMMAND),
-    ("remote.*.receivepack",      SettingKind.COMMAND),
-    ("submodule.*.update",        SettingKind.TYPED),
-    ("core.fsmonitor",            SettingKind.COMMAND),
-    ("core.alternaterefscommand", SettingKind.COMMAND),
-    ("core.askpass",              SettingKind.COMMAND),
-    ("core.gitproxy",             SettingKind.COMMAND),
-    ("core.sshcommand",           SettingKind.COMMAND),
-    ("*.editor",                  SettingKind.COMMAND),  # core, sequence
-    ("core.pager",                SettingKind.COMMAND),
-    ("pager.*",                   SettingKind.COMMAND),
-    ("credential.*helper",        SettingKind.COMMAND),
-    ("diff.external",             SettingKind.COMMAND),
-    ("interactive.difffilter",    SettingKind.COMMAND),
-    ("*.textconv",                SettingKind.COMMAND),
-    ("filter.*.clean",            SettingKind.COMMAND),
-    ("filter.*.smudge",           SettingKind.COMMAND),
-    ("filter.*.process",          SettingKind.COMMAND),
-    ("lfs.extension.*.clean",     SettingKind.COMMAND),
-    ("lfs.extension.*.smudge",    SettingKind.COMMAND),
-    ("merge.*.driver",            SettingKind.COMMAND),
-    ("gpg.*program",              SettingKind.COMMAND),
-    ("*.defaultkeycommand",       SettingKind.COMMAND),
-    ("uploadpack.packobjectshook", SettingKind.COMMAND),
-    ("gc.recentobjectshook",      SettingKind.COMMAND),
-    ("*.command",                 SettingKind.COMMAND),  # diff, hook, tar, trailer
-    ("trailer.*.cmd",             SettingKind.COMMAND),
+# Full names of settings in lower case, by kind (the first pattern that fits counts). `*` stands for any text, dots
+# included. The hooks of `init.templatedir` become those of a new repository, `core.attributesfile` chooses among the
+# drivers and filters of the settings, `*.editor` is that of core and sequence, and `*.command` that of diff, hook, tar
+# and trailer.
+GIT: SettingTable = (
+    (SettingKind.HOOKS, ("core.hookspath",)),
+    (SettingKind.FILE, (
+        "init.templatedir", "core.attributesfile", "commit.template", "include.path", "includeif.*.path",
+        "difftool.*.path", "mergetool.*.path", "browser.*.path", "man.*.path", "lfs.customtransfer.*.path",
+        "instaweb.modulepath",
+    )),
+    (SettingKind.TYPED, (
+        "alias.*", "guitool.*.cmd", "difftool.*.cmd", "mergetool.*.cmd", "browser.*.cmd", "man.*.cmd", "instaweb.httpd",
+        "imap.tunnel", "sendemail.*cmd", "sendemail.*smtpserver", "submodule.*.update",
+    )),
+    (SettingKind.COMMAND, (
+        "remote.*.uploadpack", "remote.*.receivepack", "core.fsmonitor", "core.alternaterefscommand", "core.askpass",
+        "core.gitproxy", "core.sshcommand", "*.editor", "core.pager", "pager.*", "credential.*helper", "diff.external",
+        "interactive.difffilter", "*.textconv", "filter.*.clean", "filter.*.smudge", "filter.*.process",
+        "lfs.extension.*.clean", "lfs.extension.*.smudge", "merge.*.driver", "gpg.*program", "*.defaultkeycommand",
+        "uploadpack.packobjectshook", "gc.recentobjectshook", "*.command", "trailer.*.cmd",
+    )),
 )
 # `section.name` of Mercurial, and the names of npm (`.npmrc` has no sections).
-MERCURIAL: tuple[tuple[str, SettingKind], ...] = (
-    ("hooks.*",                   SettingKind.COMMAND),
-    ("extensions.*",              SettingKind.FILE),
-    ("alias.*",                   SettingKind.TYPED),
-    ("ui.editor",                 SettingKind.COMMAND),
-    ("ui.ssh",                    SettingKind.COMMAND),
-    ("ui.merge",                  SettingKind.COMMAND),
-    ("pager.pager",               SettingKind.COMMAND),
-    ("extdiff.*",                 SettingKind.TYPED),
-    ("merge-tools.*.executable",  SettingKind.COMMAND),
-    ("fix.*:command",             SettingKind.TYPED),
-    ("*encode.*",                 SettingKind.COMMAND),
+MERCURIAL: SettingTable = (
+    (SettingKind.FILE, ("extensions.*",)),
+    (SettingKind.TYPED, ("alias.*", "extdiff.*", "fix.*:command")),
+    (SettingKind.COMMAND, (
+        "hooks.*", "ui.editor", "ui.ssh", "ui.merge", "pager.pager", "merge-tools.*.executable", "*encode.*",
+    )),
 )
-NPM: tuple[tuple[str, SettingKind], ...] = (
-    ("script-shell",              SettingKind.COMMAND),
-    ("shell",                     SettingKind.COMMAND),
-    ("node-options",              SettingKind.COMMAND),
-    ("git",                       SettingKind.COMMAND),
-    ("editor",                    SettingKind.COMMAND),
-    ("browser",                   SettingKind.COMMAND),
-    ("viewer",                    SettingKind.COMMAND),
-    ("onload-script",             SettingKind.FILE),
-    ("init-module",               SettingKind.FILE),
-    ("userconfig",                SettingKind.FILE),
-    ("globalconfig",              SettingKind.FILE),
+NPM: SettingTable = (
+    (SettingKind.FILE, ("onload-script", "init-module", "userconfig", "globalconfig")),
+    (SettingKind.COMMAND, (
+        "script-shell", "shell", "node-options", "git", "editor", "browser", "viewer",
+    )),
 )
-SSH: tuple[tuple[str, SettingKind], ...] = (
-    ("proxycommand",              SettingKind.COMMAND),
-    ("localcommand",              SettingKind.COMMAND),
-    ("knownhostscommand",         SettingKind.COMMAND),
-    ("match",                     SettingKind.COMMAND),  # `exec`
-    ("pkcs11provider",            SettingKind.FILE),
-    ("securitykeyprovider",       SettingKind.FILE),
-    ("xauthlocation",             SettingKind.FILE),
+# The value of `match` may have `exec` in it.
+SSH: SettingTable = (
+    (SettingKind.FILE, ("pkcs11provider", "securitykeyprovider", "xauthlocation")),
+    (SettingKind.COMMAND, ("proxycommand", "localcommand", "knownhostscommand", "match")),
 )
 VARIABLES: Mapping[str, SettingKind] = {
-    **dict.fromkeys(
-        (
-            *("GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_ASKPASS"),
-            *("GIT_PAGER", "GIT_PROXY_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "PAGER", "MANPAGER", "SYSTEMD_PAGER"),
-            *("BAT_PAGER", "DELTA_PAGER", "AWS_PAGER", "GH_PAGER", "PSQL_PAGER", "EDITOR", "VISUAL", "FCEDIT"),
-            *("SUDO_EDITOR", "SYSTEMD_EDITOR", "HGEDITOR", "HGMERGE", "SVN_EDITOR", "KUBE_EDITOR", "PSQL_EDITOR"),
-            *("GH_EDITOR", "BROWSER", "GH_BROWSER", "LESSOPEN", "LESSCLOSE", "PROMPT_COMMAND", "SHELL", "SVN_SSH"),
-            *("CVS_RSH", "RSYNC_RSH", "HGSSH", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS"),
-            *("JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "VIMINIT", "EXINIT", "LUA_INIT", "FZF_DEFAULT_COMMAND"),
-            *("FZF_DEFAULT_OPTS", "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_NODE_OPTIONS"),
-            *("GOFLAGS", "MAVEN_OPTS", "GRADLE_OPTS", "SBT_OPTS", "ANT_OPTS", "JAVA_OPTS"),
-            *("P4EDITOR", "P4DIFF", "P4MERGE", "P4PAGER", "TAR_OPTIONS"),
-            *("RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER"),
-        ),
-        SettingKind.COMMAND,
-    ),
-    **dict.fromkeys(
-        (
-            *("BASH_ENV", "ENV", "ZDOTDIR", "PYTHONSTARTUP", "AWS_CONFIG_FILE", "PSQLRC", "NPM_CONFIG_USERCONFIG"),
-            *("NPM_CONFIG_GLOBALCONFIG", "PIP_CONFIG_FILE", "CURL_HOME", "WGETRC", "GNUPGHOME", "OPENSSL_CONF"),
-            *("PHPRC", "OPENSSL_MODULES", "XDG_CONFIG_HOME", "STARSHIP_CONFIG", "RIPGREP_CONFIG_PATH", "R_PROFILE"),
-            *("R_PROFILE_USER", "R_ENVIRON", "R_ENVIRON_USER", "GIT_TEMPLATE_DIR", "GIT_EXEC_PATH"),
-            *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG", "TF_CLI_CONFIG_FILE", "DOCKER_CONFIG"),
-            *("ANSIBLE_CONFIG", "INPUTRC", "DIRENV_CONFIG", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "GIT_ATTR_GLOBAL"),
-            *("GIT_ATTR_SYSTEM", "LESSKEYIN", "LESSKEY", "XINITRC", "NODE_REPL_EXTERNAL_MODULE"),
-            *("SCREENRC", "GRADLE_USER_HOME", "P4CONFIG", "P4ENVIRO"),
-        ),
-        SettingKind.FILE,
-    ),
-    **dict.fromkeys(
-        (
-            *("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DOTNET_STARTUP_HOOKS", "KUBECONFIG", "HGRCPATH"),
-            *("PHP_INI_SCAN_DIR", "XDG_CONFIG_DIRS", "MAKEFILES"),
-        ),
-        SettingKind.LIST,
-    ),
-    **dict.fromkeys(("GIT_DIR", "GIT_COMMON_DIR"), SettingKind.REPOSITORY),
-    **dict.fromkeys(("CC", "CXX"), SettingKind.SCRIPT),
-    **dict.fromkeys(("PS0", "PS1", "PS2", "PS4", "PROMPT", "PERL5DB"), SettingKind.TYPED),
-    "PYTHONPATH": SettingKind.MODULES,
+    name: kind
+    for kind, names in (
+        (SettingKind.COMMAND, (
+            "GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_SSH_COMMAND", "GIT_SSH", "GIT_ASKPASS",
+            "GIT_PAGER", "GIT_PROXY_COMMAND", "SSH_ASKPASS", "SUDO_ASKPASS", "PAGER", "MANPAGER", "SYSTEMD_PAGER",
+            "BAT_PAGER", "DELTA_PAGER", "AWS_PAGER", "GH_PAGER", "PSQL_PAGER", "EDITOR", "VISUAL", "FCEDIT",
+            "SUDO_EDITOR", "SYSTEMD_EDITOR", "HGEDITOR", "HGMERGE", "SVN_EDITOR", "KUBE_EDITOR", "PSQL_EDITOR",
+            "GH_EDITOR", "BROWSER", "GH_BROWSER", "LESSOPEN", "LESSCLOSE", "PROMPT_COMMAND", "SHELL", "SVN_SSH",
+            "CVS_RSH", "RSYNC_RSH", "HGSSH", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS",
+            "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "VIMINIT", "EXINIT", "LUA_INIT", "FZF_DEFAULT_COMMAND",
+            "FZF_DEFAULT_OPTS", "NPM_CONFIG_SCRIPT_SHELL", "NPM_CONFIG_NODE_OPTIONS", "GOFLAGS", "MAVEN_OPTS",
+            "GRADLE_OPTS", "SBT_OPTS", "ANT_OPTS", "JAVA_OPTS", "P4EDITOR", "P4DIFF", "P4MERGE", "P4PAGER",
+            "TAR_OPTIONS", "RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "CARGO_BUILD_RUSTC_WRAPPER",
+        )),
+        (SettingKind.FILE, (
+            "BASH_ENV", "ENV", "ZDOTDIR", "PYTHONSTARTUP", "AWS_CONFIG_FILE", "PSQLRC", "NPM_CONFIG_USERCONFIG",
+            "NPM_CONFIG_GLOBALCONFIG", "PIP_CONFIG_FILE", "CURL_HOME", "WGETRC", "GNUPGHOME", "OPENSSL_CONF", "PHPRC",
+            "OPENSSL_MODULES", "XDG_CONFIG_HOME", "STARSHIP_CONFIG", "RIPGREP_CONFIG_PATH", "R_PROFILE",
+            "R_PROFILE_USER", "R_ENVIRON", "R_ENVIRON_USER", "GIT_TEMPLATE_DIR", "GIT_EXEC_PATH", "GIT_CONFIG_GLOBAL",
+            "GIT_CONFIG_SYSTEM", "GIT_CONFIG", "TF_CLI_CONFIG_FILE", "DOCKER_CONFIG", "ANSIBLE_CONFIG", "INPUTRC",
+            "DIRENV_CONFIG", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "GIT_ATTR_GLOBAL", "GIT_ATTR_SYSTEM", "LESSKEYIN",
+            "LESSKEY", "XINITRC", "NODE_REPL_EXTERNAL_MODULE", "SCREENRC", "GRADLE_USER_HOME", "P4CONFIG", "P4ENVIRO",
+        )),
+        (SettingKind.LIST, (
+            "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DOTNET_STARTUP_HOOKS", "KUBECONFIG", "HGRCPATH",
+            "PHP_INI_SCAN_DIR", "XDG_CONFIG_DIRS", "MAKEFILES",
+        )),
+        (SettingKind.REPOSITORY, ("GIT_DIR", "GIT_COMMON_DIR")),
+        (SettingKind.SCRIPT, ("CC", "CXX")),
+        (SettingKind.TYPED, ("PS0", "PS1", "PS2", "PS4", "PROMPT", "PERL5DB")),
+        (SettingKind.MODULES, ("PYTHONPATH",)),
+    )
+    for name in names
 }
 # githooks(5): what Git looks for in a folder of hooks. Where that is the whole workspace, which stays writable, these
 # are locked.
@@ -205,10 +154,10 @@ _DEEPEST = 4  # command lines inside the words of command lines
 
 
 @lru_cache(maxsize=1024)
-def kind_of(name: str, table: tuple[tuple[str, SettingKind], ...]) -> SettingKind | None:
+def kind_of(name: str, table: SettingTable) -> SettingKind | None:
     """Return how the setting with this full name names paths; None for one that names none."""
     lower = name.lower()
-    return next((kind for pattern, kind in table if glob(lower, pattern)), None)
+    return next((kind for kind, patterns in table if any(glob(lower, pattern) for pattern in patterns)), None)
 
 
 def paths(kind: SettingKind, value: str, variables: Mapping[str, str]) -> Iterator[str]:
@@ -367,10 +316,6 @@ def _words(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str | None
     for each in inner:
         yield None, False
         yield from _words(each, variables)
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
 
 
 def _closing(text: str, at: int, mark: str) -> int:

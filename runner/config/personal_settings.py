@@ -18,6 +18,7 @@ from policy.languages.settings_paths import (
     SSH,
     VARIABLES,
     SettingKind,
+    SettingTable,
     kind_of,
     located,
     paths,
@@ -38,7 +39,7 @@ _ASSIGNMENT = (  # a text, as those of `_SCRIPTS`: `re` compiles them at their f
     rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
 )
-_INI: tuple[tuple[tuple[tuple[str, SettingKind], ...], tuple[str, ...]], ...] = (
+_INI: tuple[tuple[SettingTable, tuple[str, ...]], ...] = (
     (MERCURIAL, ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
     (NPM, ("~/.npmrc",)),
 )
@@ -163,9 +164,7 @@ def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator
             yield from _structured(path, content)
 
 
-def _in_ini(
-    left: list[str], table: tuple[tuple[str, SettingKind], ...], home: str
-) -> Iterator[tuple[SettingKind, str]]:
+def _in_ini(left: list[str], table: SettingTable, home: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield what the files `left`, and those that they include, name."""
     for count, path in enumerate(left):
         if count >= _MOST_FILES:
