@@ -18,19 +18,7 @@ from policy.model.action import (
     RunScript,
     WriteFile,
 )
-from policy.model.assessment import (
-    EMPTY_COMMAND,
-    EMPTY_SCRIPT,
-    FILE_TOOL,
-    GATE_FAILURE,
-    RELATIVE_PATH,
-    TIME_LIMIT,
-    UNREADABLE_SCRIPT,
-    Assessment,
-    Effect,
-    EffectKind,
-    Reason,
-)
+from policy.model.assessment import Assessment, Check, Effect, EffectKind, Reason
 from policy.model.facts import Facts
 from policy.model.profile import Profile, Source
 from policy.model.tier import Tier
@@ -61,7 +49,7 @@ def classify(
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"this gate failed on it ({type(error).__name__})"
-        reason = Reason(Tier.UNKNOWN, why, GATE_FAILURE)
+        reason = Reason(Tier.UNKNOWN, why, Check.GATE_FAILURE)
         # What the users' rules deny may be among what was not understood, so their question is due in every mode.
         asked = (reason,) if profile.permissions or profile.denied else ()
         return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (reason,), asked=asked)
@@ -94,9 +82,9 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
         if isinstance(action, RunScript):
             from policy.interpreter.unread_script import refuse  # only where a script is not understood
 
-            refuse(interpreter.findings, action.script, _TOO_MUCH, State((action.cwd,)), TIME_LIMIT, None)
+            refuse(interpreter.findings, action.script, _TOO_MUCH, State((action.cwd,)), Check.TIME_LIMIT, None)
         else:
-            interpreter.findings.unknown(_TOO_MUCH, TIME_LIMIT, None)
+            interpreter.findings.unknown(_TOO_MUCH, Check.TIME_LIMIT, None)
     findings = interpreter.findings
     plain = findings.worst is Tier.WRITE and not findings.unplain
     return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
@@ -141,17 +129,17 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
         from policy.interpreter.unread_script import refuse  # only where a script is not understood
 
         cwd = State((action.cwd,))
-        refuse(interpreter.findings, action.script, tree.reason, cwd, UNREADABLE_SCRIPT, tree.span)
+        refuse(interpreter.findings, action.script, tree.reason, cwd, Check.UNREADABLE_SCRIPT, tree.span)
         return ""
     interpreter.shell.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
-        interpreter.findings.add_reason(Tier.READ, "there is nothing to run", EMPTY_SCRIPT, None)
+        interpreter.findings.add_reason(Tier.READ, "there is nothing to run", Check.EMPTY_SCRIPT, None)
     return printed_tree
 
 
 def _argv(action: RunArgv, interpreter: Interpreter) -> None:
     if not action.argv:
-        interpreter.findings.unknown("there is no program to run", EMPTY_COMMAND, None)
+        interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
         return
     words: list[AbstractWord] = [literal(word) for word in action.argv]
     interpreter.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
@@ -159,7 +147,7 @@ def _argv(action: RunArgv, interpreter: Interpreter) -> None:
 
 def _file(interpreter: Interpreter, role: Role, path: str, text: str) -> None:
     if not path.startswith("/"):
-        interpreter.findings.unknown("the path does not start at the root folder", RELATIVE_PATH, None)
+        interpreter.findings.unknown("the path does not start at the root folder", Check.RELATIVE_PATH, None)
         return
-    interpreter.findings.add_reason(Tier.READ, text, FILE_TOOL, None)
-    interpreter.findings.access_path(role, literal(path), ("/",), FILE_TOOL, None)
+    interpreter.findings.add_reason(Tier.READ, text, Check.FILE_TOOL, None)
+    interpreter.findings.access_path(role, literal(path), ("/",), Check.FILE_TOOL, None)

@@ -4,7 +4,7 @@ Permits are created only here and in `grants`.
 """
 
 from policy.describe.phrases import named, near, plain
-from policy.model.assessment import NO_REASON, RIGHTS_FLOOR, Assessment, Reason, RuleKind
+from policy.model.assessment import Assessment, Check, Reason, RuleKind
 from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling, Tier
@@ -108,13 +108,13 @@ def _reason(assessment: Assessment, tier: Tier) -> Reason:
     for reason in assessment.reasons:
         if reason.tier is tier:
             return reason
-    return Reason(tier, "nothing is known about this action", NO_REASON)
+    return Reason(tier, "nothing is known about this action", Check.NO_REASON)
 
 
 def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> Deny:
     cell = Cell(floor.tier, mode, MATRIX[floor.tier][mode])
     problem = Problem(f"{named(assessment.action, facts)} was refused", floor.why, floor.fix)
-    return Deny(problem, cell, Reason(floor.tier, floor.why, RIGHTS_FLOOR))
+    return Deny(problem, cell, Reason(floor.tier, floor.why, Check.RIGHTS_FLOOR))
 
 
 def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:

@@ -9,7 +9,6 @@ import re
 from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output, Substitution
 from policy.bash.words import Words
 
-_BLANKS = re.compile(r"[ \t]*")
 _NUMBER = re.compile(r"(?:0|[1-9][0-9]{0,17})(?![A-Za-z0-9_#.@])")
 _COUNT = re.compile(r"\$(?:[#?$]|\{#[A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\])?\})(?![A-Za-z0-9_$\[({])")
 _NAME = re.compile(
@@ -36,8 +35,6 @@ def arithmetic(words: Words, *, changes: bool) -> Expression:
 
 
 class _Arithmetic:
-    __slots__ = ("changed", "changes", "words")
-
     def __init__(self, words: Words, changes: bool) -> None:
         self.words, self.changes = words, changes
         self.changed: set[str] = set()
@@ -167,9 +164,8 @@ class _Arithmetic:
             raise self.words.refusal("arithmetic that assigns, inside a word", start, self.words.pos + 1)
 
     def _blanks(self) -> int:
-        found = _BLANKS.match(self.words.text, self.words.pos, self.words.end)
-        if found:
-            self.words.pos = found.end()
+        while self.words.char() in (" ", "\t"):
+            self.words.pos += 1
         return self.words.pos
 
     def _take(self, sign: str) -> bool:

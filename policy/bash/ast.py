@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import takewhile
 from typing import Literal as Of
 
 from policy.model.abstract_word import SourceSpan
@@ -98,16 +99,21 @@ class Output:
 Expression = Number | Count | Name | Operation | ArithmeticAssignment | Output
 
 
+def walk(expression: Expression) -> Iterator[Expression]:
+    """Yield `expression` and the expressions inside it, each before its operands."""
+    yield expression
+    operands: tuple[Expression, ...] = ()
+    if isinstance(expression, Operation):
+        operands = expression.operands
+    elif isinstance(expression, ArithmeticAssignment) and expression.operand is not None:
+        operands = (expression.operand,)
+    for operand in operands:
+        yield from walk(operand)
+
+
 def outputs(expression: Expression) -> Iterator["Substitution"]:
-    """Yield the substitutions in `expression`."""
-    match expression:
-        case Output(part=part):
-            yield part
-        case Operation(operands=operands):
-            for operand in operands:
-                yield from outputs(operand)
-        case ArithmeticAssignment(operand=operand) if operand is not None:
-            yield from outputs(operand)
+    """Return the substitutions in `expression`."""
+    return (node.part for node in walk(expression) if isinstance(node, Output))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,22 +166,14 @@ class Word:
     @property
     def literal(self) -> str | None:
         """Return the exact text that the command receives, or None if any part is known only at run time."""
-        if len(self.parts) == 1:  # as most words have
-            part = self.parts[0]
-            return part.text if isinstance(part, Text) else None
-        if all(isinstance(part, Text) for part in self.parts):
-            return "".join(part.text for part in self.parts if isinstance(part, Text))
-        return None
+        texts = [part.text for part in self.parts if isinstance(part, Text)]
+        return "".join(texts) if len(texts) == len(self.parts) else None
 
     @property
     def prefix(self) -> str:
         """Return the literal text with which the word certainly starts; may be empty."""
-        text = []
-        for part in self.parts:
-            if not isinstance(part, Text):
-                break
-            text.append(part.text)
-        return "".join(text)
+        texts = takewhile(lambda part: isinstance(part, Text), self.parts)
+        return "".join(part.text for part in texts if isinstance(part, Text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,6 @@ _NOT_YET = {"select": "`select`", "time": "`time` inside a pipeline", "coproc": 
 class Compound(Words):
     """The parser of one command that is not simple. A subclass reads the lists inside."""
 
-    __slots__ = ()
-
     @abstractmethod
     def simple(self) -> Command:
         """Return the simple command at the cursor."""

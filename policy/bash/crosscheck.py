@@ -12,6 +12,7 @@ import importlib.util
 import re
 import sys
 import threading
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -21,15 +22,10 @@ from policy.bash.plain_scan import Found, outline
 from policy.model.abstract_word import SourceSpan
 
 _SAYS: Final = {
-    "command": "a command",
-    "word": "a word",
-    "assignment": "an assignment",
-    "redirect": "a redirection",
-    "commandsubstitution": "a command substitution",
-    "processsubstitution": "a process substitution",
-    "compound": "a compound command",
-    "function": "a function",
-}
+    "command": "a command", "word": "a word", "assignment": "an assignment", "redirect": "a redirection",
+    "commandsubstitution": "a command substitution", "processsubstitution": "a process substitution",
+    "compound": "a compound command", "function": "a function",
+}  # fmt: skip
 
 _KINDS: Final = {
     **dict.fromkeys((ast.Word, ast.Assignment, ast.ArrayAssignment), "word"),
@@ -49,7 +45,8 @@ def disagreement(text: str, tree: Script) -> Opaque | None:
     if found is not None:
         return _lacking(found, text, ours)
     try:
-        package = _bashlex()
+        with _loading:
+            package = _bashlex()
     except Exception as error:  # SEAM: for any cause, a missing witness must not look like a silent one
         return Opaque(f"the second reader (bashlex) does not start: {error}", SourceSpan(0, len(text)))
     missing = _missing(package, text, text, ours)
@@ -162,24 +159,15 @@ def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
 # -- importing bashlex ---------------------------------------------------------------------------------------------
 
 _loading: Final = threading.Lock()
-_loaded: list[Any] = []
 
 
+@cache
 def _bashlex() -> Any:
-    """Return the bashlex package, imported at the first call, and modified so that it always terminates."""
-    if not _loaded:
-        with _loading:
-            if not _loaded:
-                package = _import_bashlex()
-                _make_it_end(importlib.import_module("bashlex.subst"))
-                _loaded.append(package)
-    return _loaded[0]
-
-
-def _make_it_end(expander: Any) -> None:
-    """Modify bashlex 0.18 so that it does not return to the start of a word like `x='${'` for ever, with ever more
-    memory.
+    """Import bashlex and modify version 0.18 so that it does not return to the start of a word like `x='${'` for ever,
+    with ever more memory. The caller holds the lock.
     """
+    package = _import_bashlex()
+    expander: Any = importlib.import_module("bashlex.subst")
     expand = expander._paramexpand
 
     def expand_forward(parser: Any, text: str, start: int) -> tuple[Any, int]:
@@ -189,6 +177,7 @@ def _make_it_end(expander: Any) -> None:
         return node, after
 
     expander._paramexpand = expand_forward
+    return package
 
 
 def _import_bashlex() -> Any:
@@ -227,13 +216,11 @@ def sources_digest() -> str:
         return ""
     if not isinstance(spec.loader, importlib.machinery.SourceFileLoader):
         return ""
-    digest = hashlib.sha256()
-    for name in ("parser", "tokenizer", "yacc"):
-        try:
-            digest.update(spec.loader.get_data(f"{spec.submodule_search_locations[0]}/{name}.py"))
-        except OSError:
-            return ""
-    return digest.hexdigest()
+    files = [f"{spec.submodule_search_locations[0]}/{name}.py" for name in ("parser", "tokenizer", "yacc")]
+    try:
+        return hashlib.sha256(b"".join(map(spec.loader.get_data, files))).hexdigest()
+    except OSError:
+        return ""
 
 
 def _parser_from_tables(**_options: object) -> Any:

@@ -66,8 +66,6 @@ def _refusal(words: Words, at: int) -> Exception:
 class _Inside:
     """The parser of the words of one form, up to its `}`."""
 
-    __slots__ = ("at", "body", "operator", "quoted", "reader")
-
     def __init__(self, reader: Words, at: int, operator: str, quoted: bool, body: bool) -> None:
         self.reader, self.at, self.operator, self.quoted, self.body = reader, at, operator, quoted, body
 
@@ -104,11 +102,9 @@ class _Inside:
         text, end = reader.text, reader.end
         run = (_INSIDE if quoted else _OUTSIDE).match(text, at, end)
         if run:
-            reader.pos = run.end()
-            reader.put(parts, run[0], at, quoted)
+            reader.put(parts, run[0], at, run.end(), quoted=quoted)
         elif char == "/":
-            reader.pos += 1
-            reader.put(parts, "/", at, quoted)
+            reader.put(parts, "/", at, at + 1, quoted=quoted)
         elif char == "`":
             parts.append(reader.backquotes(at, quoted))
         elif char == "$":
@@ -116,31 +112,22 @@ class _Inside:
         elif char in "*?[":
             self._glob(parts, pattern)
         elif char == "\\" and pattern and (found := _ESCAPED.match(text, at, end)):
-            reader.pos = found.end()
-            reader.put(parts, found[1], at, True)
+            reader.put(parts, found[1], at, found.end(), quoted=True)
         elif char == "~" and not quoted:
             self._tilde(parts, start)
-        elif char in "'\"" and self._quotes(char):
+        # Inside double quotes, the form and the version determine whether a quote begins a quoting.
+        elif char in "'\"" and (not quoted or (char == '"' and self.operator in _REMOVALS and not self.body)):
             close = text.find(char, at + 1, end)
             if char == "'":
                 if close < 0:
                     raise _refusal(reader, self.at)
-                reader.pos = close + 1
-                reader.put(parts, text[at + 1 : close], at, True)
+                reader.put(parts, text[at + 1 : close], at, close + 1, quoted=True)
             else:
                 reader.pos += 1
                 reader.double(parts, at)
             self._plain_inside(at)
         else:
             raise reader.refusal("a character inside `${..}` that bash may read in more than one way", at)
-
-    def _quotes(self, char: str) -> bool:
-        """Return True if this quote certainly begins a quoting. Inside double quotes that depends on the form and the
-        version.
-        """
-        if not self.quoted:
-            return True
-        return char == '"' and self.operator in _REMOVALS and not self.body
 
     def _plain_inside(self, start: int) -> None:
         """Refuse quoted text in which the end of the form would depend on the reader of the quotes."""
@@ -164,8 +151,7 @@ class _Inside:
         reader, at = self.reader, self.reader.pos
         found = STARS.match(reader.text, at, reader.end) or BRACKET.match(reader.text, at, reader.end)
         if self.quoted and not pattern:
-            reader.pos += 1
-            reader.put(parts, reader.text[at], at, True)
+            reader.put(parts, reader.text[at], at, at + 1, quoted=True)
         elif found:
             parts.append(Glob(found[0], reader.step_over(found)))
         else:
@@ -177,7 +163,6 @@ class _Inside:
             reader.pos += 1
             parts.append(Tilde("", SourceSpan(at, reader.pos)))
         elif at > start and _TILDE_BEFORE.match(reader.text[at - 1]):
-            reader.pos += 1
-            reader.put(parts, "~", at, False)
+            reader.put(parts, "~", at, at + 1)
         else:
             raise reader.refusal("`~` inside `${..}`, where bash may expand it", at)

@@ -70,8 +70,6 @@ def _declares(word: Word) -> bool:
 
 
 class _Reader(Compound):
-    __slots__ = ()
-
     def arithmetic(self, *, changes: bool) -> Expression:
         return arithmetic(self, changes=changes)
 
@@ -224,11 +222,8 @@ class _Reader(Compound):
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
         if words and words[0].literal == ":" and not assignments:
-            self.given -= sum(
-                isinstance(part, ast.Expansion) and part.operator in ast.ASSIGNS
-                for word in words
-                for part in word.parts
-            )
+            expansions = (part for word in words for part in word.parts if isinstance(part, ast.Expansion))
+            self.given -= sum(part.operator in ast.ASSIGNS for part in expansions)
         return ast.Command((*assignments, *declared), tuple(words), tuple(redirects), span)
 
     def _assignment(self, found: re.Match[str]) -> ast.Assignment | ast.ArrayAssignment:
@@ -291,14 +286,11 @@ class _Reader(Compound):
             return Redirect(RedirectOp.HERE_DOC, fd, body, SourceSpan(start, self.pos))
         op = RedirectOp(spelled)
         if op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT):
-            target = self._descriptor(op)
+            duplicate = _DUPLICATE.match(self.text, self.pos, self.end)
+            if not duplicate:
+                # bash expands such a word twice, even inside single quotes.
+                raise self.refusal(f"`{op}` with anything but a file descriptor")
+            target = self.literal_word(duplicate, quoted=False)
         else:
             target = self.word(Where.STRING if op is RedirectOp.HERE_STRING else Where.ARGUMENT)
         return Redirect(op, fd, target, SourceSpan(start, self.pos))
-
-    def _descriptor(self, op: RedirectOp) -> Word:
-        found = _DUPLICATE.match(self.text, self.pos, self.end)
-        if not found:
-            # bash expands such a word twice, even inside single quotes.
-            raise self.refusal(f"`{op}` with anything but a file descriptor")
-        return self.literal_word(found, quoted=False)

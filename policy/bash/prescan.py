@@ -80,20 +80,10 @@ _ONLY_BASH = (
     r"|(?P<counting>\+\+|--(?=[^ ]*\)\)))"
 )
 _NAMES = {
-    "test": "`[[`",
-    "arithmetic": "`((`",
-    "process": "`<(`",
-    "string": "`<<<`",
-    "both": "`&>`",
-    "quoting": "`$'..'`",
-    "append": "`+=`",
-    "array": "an array",
-    "parameter": "a `${..}` form",
-    "braces": "`{a,b}`",
-    "negated": "`[^..]`",
-    "tilde": "`~+`",
-    "counting": "`++`",
-}
+    "test": "`[[`", "arithmetic": "`((`", "process": "`<(`", "string": "`<<<`", "both": "`&>`", "quoting": "`$'..'`",
+    "append": "`+=`", "array": "an array", "parameter": "a `${..}` form", "braces": "`{a,b}`", "negated": "`[^..]`",
+    "tilde": "`~+`", "counting": "`++`",
+}  # fmt: skip
 
 
 def objection_elsewhere(text: str) -> str | None:

@@ -10,8 +10,6 @@ MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for 
 COST_OF_NESTING = 4  # in words, likewise
 
 _SKIPPED = " \t\\#"  # what can begin what is stepped over
-_BLANKS = re.compile(r"[ \t]*")
-_COMMENT = re.compile(r"#[^\n]*")
 
 
 class RefusalError(Exception):
@@ -39,12 +37,8 @@ class Cursor:
     commands, and text before it is never read as the body: any other step over `line_end` is refused.
     """
 
-    __slots__ = ("choosing", "count", "depth", "end", "given", "level", "pos", "skipped", "text")
-
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.pos = 0
-        self.end = len(text)
+        self.text, self.pos, self.end = text, 0, len(text)
         self.depth = 0
         self.level = 0  # substitutions around us
         self.given = 0  # `${x:=..}` that no command has accounted for
@@ -78,9 +72,8 @@ class Cursor:
         if self.pos < self.end and text[self.pos] not in _SKIPPED:
             return  # as at most places
         while True:
-            found = _BLANKS.match(text, self.pos, self.end)
-            if found:
-                self.pos = found.end()
+            while self.char() in (" ", "\t"):
+                self.pos += 1
             if not self.ahead("\\\n"):
                 break
             # Right after an operator or a word bash would glue the next line to it (`|\` + newline + `|` is `||`).
@@ -88,9 +81,8 @@ class Cursor:
                 raise self.refusal("a line continuation inside a word or an operator", self.pos, self.pos + 2)
             self.pos += 2
         if self.char() == "#":
-            found = _COMMENT.match(text, self.pos, self.end)
-            if found:
-                self.pos = found.end()
+            newline = text.find("\n", self.pos, self.end)
+            self.pos = newline if newline >= 0 else self.end
 
     def newline(self) -> None:
         """Step over one newline that ends a line of commands, and over the here-documents that follow it."""

@@ -27,13 +27,10 @@ def conditions(words: Words) -> tuple[Condition | Joint, ...]:
         words.counted()
         char = words.char()
         text = _token(words)
-        if expecting and text == "!":
+        if expecting and (text == "!" or char == "("):
             words.pos += 1
-            pieces.append("!")
-        elif expecting and char == "(":
-            words.pos += 1
-            depth += 1
-            pieces.append("(")
+            depth += char == "("
+            pieces.append("(" if char == "(" else "!")
         elif expecting:
             pieces.append(_condition(words, text))
             expecting = False
@@ -75,8 +72,12 @@ def _condition(words: Words, text: str) -> Condition:
     words.pos = found.end()
     words.blanks()
     right = (_regex(words) if found[1] == "=~" else None) or _operand(words)
-    if found[1] in NUMERIC:
-        _numbers(words, (left, right))
+    for operand in (left, right) if found[1] in NUMERIC else ():
+        # bash evaluates both sides as arithmetic. The interpreter checks the values of expansions.
+        asked_later = len(operand.parts) == 1 and isinstance(operand.parts[0], (Substitution, Expansion))
+        if not evaluated(operand) and not is_number(operand) and not asked_later:
+            reason = "a comparison of numbers with anything but numbers"
+            raise words.refusal(reason, operand.span.start, operand.span.end)
     return Condition(found[1], (left, right), SourceSpan(start, words.pos))
 
 
@@ -109,18 +110,6 @@ def _balanced(regex: str) -> bool:
         if depth < 0:
             return False
     return depth == 0
-
-
-def _numbers(words: Words, operands: tuple[Word, ...]) -> None:
-    """Refuse operands that cannot be numbers, because bash evaluates both sides as arithmetic. The interpreter checks
-    the values.
-    """
-    for operand in operands:
-        asked_later = len(operand.parts) == 1 and isinstance(operand.parts[0], (Substitution, Expansion))
-        if not evaluated(operand) and not is_number(operand) and not asked_later:
-            raise words.refusal(
-                "a comparison of numbers with anything but numbers", operand.span.start, operand.span.end
-            )
 
 
 _NUMBER = re.compile(r"0|-?[1-9][0-9]{0,17}")

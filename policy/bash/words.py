@@ -49,8 +49,6 @@ _ENDS_WORD = frozenset(" \t\n;|&)")
 class Words(Cursor, ABC):
     """The parser of words. A subclass parses the commands inside substitutions."""
 
-    __slots__ = ()
-
     @abstractmethod
     def commands(self, close: str) -> Script:
         """Return the list of commands up to `close`, or to the end if that is empty."""
@@ -117,14 +115,12 @@ class Words(Cursor, ABC):
             if char in _ENDS_WORD:
                 break
             if found := _RUN.match(text, at, self.end):
-                self.pos = found.end()
-                self.put(parts, found[0], at, False)
+                self.put(parts, found[0], at, found.end())
             elif char == "'":
                 close = text.find("'", at + 1, self.end)
                 if close < 0:
                     raise self.refusal("a single quote that is never closed")
-                self.pos = close + 1
-                self.put(parts, text[at + 1 : close], at, True)
+                self.put(parts, text[at + 1 : close], at, close + 1, quoted=True)
             elif char == '"':
                 self.pos += 1
                 self.double(parts, at)
@@ -146,8 +142,7 @@ class Words(Cursor, ABC):
                 self._tilde(parts, where, start)
             elif char == "{":
                 brace = at if brace is None else brace
-                self.pos += 1
-                self.put(parts, "{", at, False)
+                self.put(parts, "{", at, at + 1)
             else:
                 self._beyond_ascii(parts)
         if self.char() in ("<", ">") and text[start : self.pos].isdigit():
@@ -158,12 +153,14 @@ class Words(Cursor, ABC):
             parts.append(Text("", SourceSpan(start, start), False))
         return Word(tuple(parts), SourceSpan(start, self.pos)), brace
 
-    def put(self, parts: list[Part], decoded: str, start: int, quoted: bool) -> None:
+    def put(self, parts: list[Part], decoded: str, start: int, end: int, *, quoted: bool = False) -> None:
+        """Append the text `decoded` of the range `start:end` to `parts`, and step to `end`."""
+        self.pos = end
         last = parts[-1] if parts else None
         if isinstance(last, Text) and last.quoted is quoted:
-            parts[-1] = Text(last.text + decoded, SourceSpan(last.span.start, self.pos), quoted)
+            parts[-1] = Text(last.text + decoded, SourceSpan(last.span.start, end), quoted)
         else:
-            parts.append(Text(decoded, SourceSpan(start, self.pos), quoted))
+            parts.append(Text(decoded, SourceSpan(start, end), quoted))
 
     def double(self, parts: list[Part], start: int) -> None:
         first, *rest = self._quoted(start, '"')
@@ -180,19 +177,16 @@ class Words(Cursor, ABC):
             raise self.refusal("a backslash at the end of the text")
         if self.text[at + 1] == "\n":
             raise self.refusal("a line continuation inside a word", at, at + 2)
-        self.pos += 2
-        self.put(parts, self.text[at + 1], at, True)
+        self.put(parts, self.text[at + 1], at, at + 2, quoted=True)
 
     def _glob(self, parts: list[Part], where: Where) -> None:
         at = self.pos
         if where is not Where.ARGUMENT:
-            self.pos += 1
-            self.put(parts, self.text[at], at, True)  # `quoted` says it: no glob meaning here
+            self.put(parts, self.text[at], at, at + 1, quoted=True)  # so that it has no glob meaning
         elif found := STARS.match(self.text, at, self.end) or BRACKET.match(self.text, at, self.end):
             parts.append(Glob(found[0], self.step_over(found)))
         elif _OPEN_BRACKET.match(self.text, at, self.end):
-            self.pos += 1
-            self.put(parts, "[", at, False)  # nothing closes it, and nothing that is expanded could
+            self.put(parts, "[", at, at + 1)  # nothing closes it, and nothing that is expanded could
         else:
             raise self.refusal("a `[..]` that is not plain", at)
 
@@ -210,8 +204,7 @@ class Words(Cursor, ABC):
             raise self.refusal("`~` inside a word, where bash may expand it")
         if before == ":" and where is not Where.ARGUMENT:
             raise self.refusal("`~` after `:` in an assignment")
-        self.pos += 1
-        self.put(parts, "~", at, False)
+        self.put(parts, "~", at, at + 1)
 
     def _expands(self, brace: int) -> bool:
         spelled = self.text[brace : self.pos]
@@ -230,8 +223,7 @@ class Words(Cursor, ABC):
             raise self.refusal(f"unexpected `{self.text[at]}`")
         if splits_somewhere(found[0]):
             raise self.refusal("an unquoted character that may end the word on another system", at, found.end())
-        self.pos = found.end()
-        self.put(parts, found[0], at, False)
+        self.put(parts, found[0], at, found.end())
 
     # -- quoted --------------------------------------------------------------------------------------------------
 
@@ -278,7 +270,8 @@ class Words(Cursor, ABC):
 
     def ansi(self, parts: list[Part]) -> None:
         start = self.pos
-        self.put(parts, ansi_c_quoted(self), start, True)
+        text = ansi_c_quoted(self)
+        self.put(parts, text, start, self.pos, quoted=True)
 
     # -- what is expanded ----------------------------------------------------------------------------------------
 
@@ -290,8 +283,7 @@ class Words(Cursor, ABC):
             self.pos += 2
             self.double(parts, at)
         elif self._is_plain_dollar(""):
-            self.pos += 1
-            self.put(parts, "$", at, False)
+            self.put(parts, "$", at, at + 1)
         else:
             parts.append(self.dollar(at, False))
 
@@ -327,20 +319,15 @@ class Words(Cursor, ABC):
             return Arithmetic(expression, SourceSpan(start, self.pos), quoted)
         if self.ahead("$("):
             self.pos += 2
-            return Substitution(self._until_parenthesis(at), "command", SourceSpan(start, self.pos), quoted)
+            return Substitution(self._substituted(at, ")"), "command", SourceSpan(start, self.pos), quoted)
         if self.ahead("${"):
             return self.expansion(start, quoted=quoted, body=body)
         if self.ahead("$["):
             raise self.refusal("arithmetic `$[..]`", at, at + 2)
         raise self.refusal("a `$` that is not followed by a plain name", at, at + 2)
 
-    def _until_parenthesis(self, start: int) -> Script:
-        body = self._substituted(start, ")")
-        self.pos += 1
-        return body
-
     def _substituted(self, start: int, close: str) -> Script:
-        """Return the commands of a substitution, up to `close`, which is not consumed."""
+        """Return the commands of a substitution, up to `close`, and step over it."""
         self.enter(start)
         self.level += 1
         body = self.commands(close)
@@ -348,6 +335,7 @@ class Words(Cursor, ABC):
             raise self.refusal("a here-document whose body starts outside its substitution", start)
         self.level -= 1
         self.leave()
+        self.pos += len(close)
         return body
 
     def _process_substitution(self, at: int, glued: bool) -> Word:
@@ -356,7 +344,7 @@ class Words(Cursor, ABC):
         self.pos += 2
         if self.char() == "(":
             raise self.refusal("a parenthesis right after `<(` or `>(`, which bash may take for arithmetic", at, at + 3)
-        body = self._until_parenthesis(at)
+        body = self._substituted(at, ")")
         if not body.items:
             raise self.refusal("an empty process substitution, which bash leaves out", at, self.pos)
         if self.char() and self.char() not in _ENDS_WORD:
@@ -377,8 +365,7 @@ class Words(Cursor, ABC):
         self.pos = at + 1
         end, self.end = self.end, close
         body = self._substituted(at, "")
-        self.end = end
-        self.pos = close + 1
+        self.end, self.pos = end, close + 1
         return Substitution(body, "command", SourceSpan(start, self.pos), quoted)
 
     # -- here-documents ------------------------------------------------------------------------------------------

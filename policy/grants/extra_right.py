@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.describe.phrases import named, near, plain
 from policy.evaluation import EvaluationContext
 from policy.model.action import Action
-from policy.model.assessment import ADDITIONAL_RIGHT, Reason
+from policy.model.assessment import Check, Reason
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.host_rule import host_rule
@@ -86,7 +86,9 @@ def ask_for(
         f"{named(action, context.facts)} was stopped. Approval runs it once more, and lets it {_DOING[extra.flag]} "
     )
     question += f"{target} beside what it had. Allow it?"
-    return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, ADDITIONAL_RIGHT), question)
+    return Ask(
+        assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, Check.ADDITIONAL_RIGHT), question
+    )
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import assert_never
 
-from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output
+from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output, walk
 from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord
 
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -23,24 +23,14 @@ def is_number(sense: AbstractWord) -> bool:
 
 def names(expression: Expression) -> Iterator[str]:
     """Yield the names whose values are evaluated. A plain `=` reads nothing."""
-    if isinstance(expression, Name) or (isinstance(expression, ArithmeticAssignment) and expression.operator != "="):
-        yield expression.name
-    for operand in _operands(expression):
-        yield from names(operand)
+    for node in walk(expression):
+        if isinstance(node, Name) or (isinstance(node, ArithmeticAssignment) and node.operator != "="):
+            yield node.name
 
 
 def pasted(expression: Expression) -> Iterator[str]:
-    """Yield the names whose values become part of the text before bash reads the expression."""
-    if isinstance(expression, Name) and expression.dollar:
-        yield expression.name
-    for operand in _operands(expression):
-        yield from pasted(operand)
-
-
-def _operands(expression: Expression) -> tuple[Expression, ...]:
-    if isinstance(expression, ArithmeticAssignment):
-        return (expression.operand,) if expression.operand is not None else ()
-    return expression.operands if isinstance(expression, Operation) else ()
+    """Return the names whose values become part of the text before bash reads the expression."""
+    return (node.name for node in walk(expression) if isinstance(node, Name) and node.dollar)
 
 
 def changes(expression: Expression) -> Iterator[tuple[ArithmeticAssignment, bool]]:
@@ -120,10 +110,8 @@ def _binary(sign: str, left: int, right: int) -> int | None:
             return quotient if sign == "/" else left - quotient * right
         case "**":
             return left**right if 0 <= right <= _MOST_SHIFTED else None
-        case "<<":
-            return left << right if 0 <= right <= _MOST_SHIFTED else None
-        case ">>":
-            return left >> right if 0 <= right <= _MOST_SHIFTED else None
+        case "<<" | ">>" if 0 <= right <= _MOST_SHIFTED:
+            return left << right if sign == "<<" else left >> right
         case "&&":
             return int(bool(left) and bool(right))
         case "||":

@@ -21,7 +21,7 @@ from policy.model.abstract_word import (
     join,
     literal,
 )
-from policy.model.assessment import INTEGER_VARIABLE, SPECIAL_VARIABLE
+from policy.model.assessment import Check
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
@@ -178,11 +178,11 @@ class Variables:
         each = (value,) if value.items is None else value.items
         if not all(is_number(item) and not item.empty for item in each):
             text = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
-            self._findings.unknown(text, INTEGER_VARIABLE, span)
+            self._findings.unknown(text, Check.INTEGER_VARIABLE, span)
 
     def obeyed(self, name: str, span: SourceSpan | None) -> None:
         """Report that the script sets a variable that the shell or programs obey."""
-        self._findings.unknown(f"sets {name}, which the shell or other programs obey", SPECIAL_VARIABLE, span)
+        self._findings.unknown(f"sets {name}, which the shell or other programs obey", Check.SPECIAL_VARIABLE, span)
 
     def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
         """Return the state after a variable was exported to every later program."""

@@ -5,29 +5,8 @@ from dataclasses import replace
 from functools import reduce
 from typing import assert_never
 
-from policy.bash.ast import (
-    FILE_COMPARISONS,
-    FILE_TESTS,
-    NUMERIC,
-    Case,
-    Command,
-    Compute,
-    Condition,
-    For,
-    Function,
-    Group,
-    If,
-    Loop,
-    Name,
-    Node,
-    Pipeline,
-    Redirect,
-    RedirectOp,
-    Script,
-    Subshell,
-    Test,
-    While,
-)
+from policy.bash import ast
+from policy.bash.ast import Command, Node, Redirect, RedirectOp, Script
 from policy.interpreter.arithmetic import is_number
 from policy.interpreter.assignments import Variables
 from policy.interpreter.expansion import Expander
@@ -36,39 +15,32 @@ from policy.interpreter.functions import FunctionTable
 from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import MOST_OUTPUT, CommandResult, ExecutionFrame, ExitStates, State, join_states
 from policy.model.abstract_word import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, AbstractWord, join, literal
-from policy.model.assessment import ARITHMETIC_COMMAND, CASE_COMMAND, CONDITION
+from policy.model.assessment import Check
+from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 MOST_ROUNDS = 4  # of a loop body, until another round changes nothing
 
 
+@dataclass(frozen=True, slots=True)
 class ControlFlow:
     """The interpreter of compound commands. Simple commands are interpreted by `run_command`."""
 
-    def __init__(
-        self,
-        findings: Findings,
-        expander: Expander,
-        variables: Variables,
-        functions: FunctionTable,
-        redirections: Redirections,
-        run_command: Callable[[Command, State, ExecutionFrame], CommandResult],
-    ) -> None:
-        self._findings = findings
-        self._expander = expander
-        self._variables = variables
-        self._functions = functions
-        self._redirections = redirections
-        self._run_command = run_command
+    findings: Findings
+    expander: Expander
+    variables: Variables
+    functions: FunctionTable
+    redirections: Redirections
+    run_command: Callable[[Command, State, ExecutionFrame], CommandResult]
 
     def script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret the items of a script in order. The result holds what the last one prints."""
-        outer, self._findings.step = self._findings.step, self._findings.ground
+        outer, self.findings.step = self.findings.step, self.findings.ground
         try:
             return self._items(script, state, frame)
         finally:
-            self._findings.step = outer
+            self.findings.step = outer
 
     def _items(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         success = failure = begin = state
@@ -90,54 +62,56 @@ class ControlFlow:
 
     def node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret one command, simple or compound."""
-        self._findings.classifier.budget.spend(10 + 2 * len(state.variables))  # the states are compared
+        self.findings.classifier.budget.spend(10 + 2 * len(state.variables))  # the states are compared
         result = self._node(node, state, frame)
-        if not isinstance(node, (Pipeline, Function)) and not all(map(_opens, node.redirects)):
+        if not isinstance(node, (ast.Pipeline, ast.Function)) and not all(map(_opens, node.redirects)):
             # When a file cannot be opened, bash does not even begin.
             success, failure = result.states
             return result._replace(states=ExitStates(success, join_states(failure, state)))
         return result
 
     def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
-        if not isinstance(node, Command | Pipeline | Function | For | Loop):  # these have none, or begin without them
-            frame = self._redirections.apply(node.redirects, state, frame)
+        if not isinstance(
+            node, Command | ast.Pipeline | ast.Function | ast.For | ast.Loop
+        ):  # these have none, or begin without them
+            frame = self.redirections.apply(node.redirects, state, frame)
         match node:
             case Command():
-                return self._run_command(node, state, frame)
-            case Pipeline():
+                return self.run_command(node, state, frame)
+            case ast.Pipeline():
                 return self._pipeline(node, state, frame)
-            case Function():
-                end = self._functions.define(node, state, frame)
-            case For():
+            case ast.Function():
+                end = self.functions.define(node, state, frame)
+            case ast.For():
                 end = self._for(node, state, frame)
-            case Loop():
+            case ast.Loop():
                 end = self._loop(node, state, frame)
-            case Group(body=body):
+            case ast.Group(body=body):
                 return CommandResult(self.script(body, state, frame).states)
-            case Subshell(body=body):
+            case ast.Subshell(body=body):
                 self.script(body, state, frame)
                 end = state
-            case Compute(expression=expression, span=span):
-                self._findings.add_reason(Tier.READ, "computes", ARITHMETIC_COMMAND, frame.place(span))
-                end = self._variables.compute(expression, state, frame, span)
-            case Test():
+            case ast.Compute(expression=expression, span=span):
+                self.findings.add_reason(Tier.READ, "computes", Check.ARITHMETIC_COMMAND, frame.place(span))
+                end = self.variables.compute(expression, state, frame, span)
+            case ast.Test():
                 end = self._test(node, state, frame)
-            case Case():
+            case ast.Case():
                 end = self._case(node, state, frame)
-            case While():
+            case ast.While():
                 end = self._while(node, state, frame)
-            case If():
+            case ast.If():
                 end = self._if(node, state, frame)
             case never:
                 assert_never(never)
         return CommandResult(ExitStates.same(end))
 
-    def _pipeline(self, node: Pipeline, state: State, frame: ExecutionFrame) -> CommandResult:
+    def _pipeline(self, node: ast.Pipeline, state: State, frame: ExecutionFrame) -> CommandResult:
         if len(node.commands) == 1:
             result = self.node(node.commands[0], state, frame)
             success, failure = result.states
             return result._replace(states=ExitStates(failure, success)) if node.negated else result
-        connected = self._findings.connected
+        connected = self.findings.connected
         stage, output = frame, frame.output
         words: tuple[AbstractWord, ...] = ()
         for command in node.commands:
@@ -147,75 +121,75 @@ class ControlFlow:
             words = result.words if lone else ()
             stage = replace(
                 stage,
-                stdin_from_network=stage.stdin_from_network or self._findings.connected > connected,
+                stdin_from_network=stage.stdin_from_network or self.findings.connected > connected,
                 stdin_texts=tuple(dict.fromkeys(output)),
             )
         frame.output.extend(output[:MOST_OUTPUT])
         return CommandResult(ExitStates.same(state))
 
-    def _for(self, node: For, state: State, frame: ExecutionFrame) -> State:
+    def _for(self, node: ast.For, state: State, frame: ExecutionFrame) -> State:
         value = ANYTHING
         if node.words is not None:
-            value = _each(self._expander.expand_all(node.words, state, frame))
+            value = _each(self.expander.expand_all(node.words, state, frame))
         elif state.arguments is not None:
             value = _each(list(state.arguments))
-        frame = self._redirections.apply(node.redirects, state, frame)
-        if not self._variables.may_assign(node.name, value, node.span, exported=False):
+        frame = self.redirections.apply(node.redirects, state, frame)
+        if not self.variables.may_assign(node.name, value, node.span, exported=False):
             value = ANYTHING
-        begin = self._variables.assign(state, node.name, value, node.span)
+        begin = self.variables.assign(state, node.name, value, node.span)
         end = self._rounds(lambda known, inside: self._body(node.body, known, inside), begin, frame, (node.name, value))
         return join_states(state, end)
 
-    def _while(self, node: While, state: State, frame: ExecutionFrame) -> State:
+    def _while(self, node: ast.While, state: State, frame: ExecutionFrame) -> State:
         def once(known: State, inside: ExecutionFrame) -> State:
             return self._body(node.body, self._body(node.condition, known, inside), inside)
 
         return self._rounds(once, state, frame, None)
 
-    def _loop(self, node: Loop, state: State, frame: ExecutionFrame) -> State:
+    def _loop(self, node: ast.Loop, state: State, frame: ExecutionFrame) -> State:
         def once(known: State, inside: ExecutionFrame) -> State:
-            known = self._variables.compute(node.condition, known, inside, node.span)
-            return self._variables.compute(node.step, self._body(node.body, known, inside), inside, node.span)
+            known = self.variables.compute(node.condition, known, inside, node.span)
+            return self.variables.compute(node.step, self._body(node.body, known, inside), inside, node.span)
 
-        begin = self._variables.compute(node.first, state, frame, node.span)
-        frame = self._redirections.apply(node.redirects, state, frame)
+        begin = self.variables.compute(node.first, state, frame, node.span)
+        frame = self.redirections.apply(node.redirects, state, frame)
         return self._rounds(once, begin, frame, None)
 
-    def _case(self, node: Case, state: State, frame: ExecutionFrame) -> State:
-        self._findings.add_reason(Tier.READ, "chooses by a pattern", CASE_COMMAND, frame.place(node.span))
-        self._expander.expand_single(node.word, state, frame)
+    def _case(self, node: ast.Case, state: State, frame: ExecutionFrame) -> State:
+        self.findings.add_reason(Tier.READ, "chooses by a pattern", Check.CASE_COMMAND, frame.place(node.span))
+        self.expander.expand_single(node.word, state, frame)
         end = state
         for branch in node.branches:
             for word in branch.patterns:
-                self._expander.expand_single(word, state, frame)
+                self.expander.expand_single(word, state, frame)
             end = join_states(end, self._body(branch.body, state, frame))
         return end
 
-    def _test(self, node: Test, state: State, frame: ExecutionFrame) -> State:
-        self._findings.add_reason(Tier.READ, "checks a condition", CONDITION, frame.place(node.span))
+    def _test(self, node: ast.Test, state: State, frame: ExecutionFrame) -> State:
+        self.findings.add_reason(Tier.READ, "checks a condition", Check.CONDITION, frame.place(node.span))
         for piece in node.pieces:
-            if not isinstance(piece, Condition):
+            if not isinstance(piece, ast.Condition):
                 continue
             operands = [
-                replace(self._expander.expand_single(word, state, frame), may_split=False, globbed=False)
+                replace(self.expander.expand_single(word, state, frame), may_split=False, globbed=False)
                 for word in piece.words
             ]
-            if piece.operator in FILE_TESTS or piece.operator in FILE_COMPARISONS:
+            if piece.operator in ast.FILE_TESTS or piece.operator in ast.FILE_COMPARISONS:
                 for operand in operands:
                     for each in (operand, *map(literal, operand.likely_texts)):
-                        self._findings.access_path(Role.TREE, each, state.cwds, CONDITION, frame.place(piece.span))
-            elif piece.operator in NUMERIC:
+                        self.findings.access_path(Role.TREE, each, state.cwds, Check.CONDITION, frame.place(piece.span))
+            elif piece.operator in ast.NUMERIC:
                 from policy.bash.test_expression import evaluated  # loaded with every script, not with a plain command
 
                 for word, operand in zip(piece.words, operands, strict=True):
                     name = evaluated(word)
                     if name is not None:
-                        self._expander.evaluate(Name(name, False), state, frame, piece.span)
+                        self.expander.evaluate(ast.Name(name, False), state, frame, piece.span)
                     elif not is_number(operand):
-                        self._expander.require_number("a comparison of numbers", frame.place(piece.span))
+                        self.expander.require_number("a comparison of numbers", frame.place(piece.span))
         return state
 
-    def _if(self, node: If, state: State, frame: ExecutionFrame) -> State:
+    def _if(self, node: ast.If, state: State, frame: ExecutionFrame) -> State:
         ends: list[State] = []
         current = state
         for condition, body in node.branches:
@@ -241,15 +215,15 @@ class ControlFlow:
         """
         known = state
         for attempt in range(MOST_ROUNDS):
-            inside, marks = replace(frame, loop_exits=[]), self._variables.marks()
-            self._findings.loops += 1
+            inside, marks = replace(frame, loop_exits=[]), self.variables.marks()
+            self.findings.loops += 1
             end = once(known, inside)
-            self._findings.loops -= 1
+            self.findings.loops -= 1
             end = reduce(join_states, inside.loop_exits, end)
             if fixed is not None:
                 end = end.assign(*fixed)
             merged = join_states(known, end)
-            if merged == known and self._variables.marks() == marks:
+            if merged == known and self.variables.marks() == marks:
                 return known
             known = _counting(known, merged)
             if attempt == MOST_ROUNDS - 2:

@@ -5,21 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import assert_never
 
-from policy.bash.ast import (
-    ASSIGNS,
-    Arithmetic,
-    Expansion,
-    Expression,
-    Glob,
-    Parameter,
-    Part,
-    Script,
-    Substitution,
-    Text,
-    Tilde,
-    Word,
-    outputs,
-)
+from policy.bash import ast
+from policy.bash.ast import Expansion, Parameter, Script, Text, Word
 from policy.interpreter.arithmetic import evaluate, is_number, names, pasted
 from policy.interpreter.findings import Findings
 from policy.interpreter.path_classifier import SCRATCH
@@ -40,14 +27,7 @@ from policy.model.abstract_word import (
     tokens,
     unquoted,
 )
-from policy.model.assessment import (
-    AMBIGUOUS_WORD,
-    ARITHMETIC_EVALUATION,
-    ARRAY_INDEX,
-    PATTERN_LISTING,
-    TOO_MANY_WORDS,
-    UNKNOWN_HOME,
-)
+from policy.model.assessment import Check
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
@@ -85,7 +65,7 @@ class Expander:
         self.findings.classifier.budget.spend(5 * len(parts))
         whole = concatenate([self._part(part, state, frame) for part in parts] or [NOTHING], frame.place(word.span))
         if len(whole.likely_texts) >= MOST_MAYBE:
-            self.findings.unknown("a word that may mean too many things", AMBIGUOUS_WORD, whole.span)
+            self.findings.unknown("a word that may mean too many things", Check.AMBIGUOUS_WORD, whole.span)
         return whole
 
     def expand_all(
@@ -101,7 +81,7 @@ class Expander:
         for word in words:
             found += (expand or self.expand)(word, state, frame)
             if len(found) > MOST_WORDS:
-                self.findings.unknown("a command with too many words", TOO_MANY_WORDS, frame.place(word.span))
+                self.findings.unknown("a command with too many words", Check.TOO_MANY_WORDS, frame.place(word.span))
                 return [*found[:1], ANYTHING]
         return found
 
@@ -109,10 +89,13 @@ class Expander:
         """Return the words that `word` becomes: several if an unquoted known value is certainly split."""
         whole = self.expand_single(word, state, frame)
         if whole.pattern:  # bash itself lists the folder, whatever the words are for
-            self.findings.suspect(Role.NAMES, whole, state.cwds, PATTERN_LISTING, whole.span)
-        if isinstance(word.parts[0], Glob) and not whole.never_an_option:
+            self.findings.suspect(Role.NAMES, whole, state.cwds, Check.PATTERN_LISTING, whole.span)
+        if isinstance(word.parts[0], ast.Glob) and not whole.never_an_option:
             # A bare `*` stays unknown: a later reader of the line cannot see that the folder contained no flag.
-            only = all(isinstance(part, (Glob, Text)) for part in word.parts) and _ENDING.search(whole.tail) is not None
+            only = (
+                all(isinstance(part, (ast.Glob, Text)) for part in word.parts)
+                and _ENDING.search(whole.tail) is not None
+            )
             whole = replace(whole, never_an_option=only and self._no_dashes(state))
         part = word.parts[0]
         if len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and part.name == "@":
@@ -145,35 +128,35 @@ class Expander:
                 return False
         return True
 
-    def _part(self, part: Part, state: State, frame: ExecutionFrame) -> AbstractWord:
+    def _part(self, part: ast.Part, state: State, frame: ExecutionFrame) -> AbstractWord:
         match part:
             case Text(text=text):
                 return AbstractWord(texts=(text,))
-            case Tilde(user=user, span=span):
+            case ast.Tilde(user=user, span=span):
                 if user:
                     self.findings.unknown(
-                        f"`~{user}` is a home folder that is not known", UNKNOWN_HOME, frame.place(span)
+                        f"`~{user}` is a home folder that is not known", Check.UNKNOWN_HOME, frame.place(span)
                     )
                     # Where homes usually are: what would happen there counts, too.
                     beside = self.facts.home.rpartition("/")[0]
                     likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
                     return AbstractWord(never_an_option=True, likely_texts=likely)
                 return AbstractWord(texts=(self.facts.home,))
-            case Glob(text=text):
+            case ast.Glob(text=text):
                 return AbstractWord(globbed=True, may_split=True, pattern=text)
             case Parameter():
                 return self._parameter(part, state, frame)
             case Expansion():
                 return self._expansion(part, state, frame)
-            case Arithmetic(expression=expression, span=span):
+            case ast.Arithmetic(expression=expression, span=span):
                 return self.evaluate(expression, state, frame, span)
-            case Substitution(body=body, kind=kind, quoted=quoted):
+            case ast.Substitution(body=body, kind=kind, quoted=quoted):
                 return self._substitution(body, kind, quoted, state, frame)
             case never:
                 assert_never(never)
 
     def evaluate(
-        self, expression: Expression, state: State, frame: ExecutionFrame, span: SourceSpan, *, fails: bool = True
+        self, expression: ast.Expression, state: State, frame: ExecutionFrame, span: SourceSpan, *, fails: bool = True
     ) -> AbstractWord:
         """Return the value of an arithmetic expression, and report names that may hold something other than a number.
 
@@ -181,7 +164,7 @@ class Expander:
         for name in names(expression):
             if name not in _NUMBERS and not is_number(self.value(name, state)):
                 self.require_number(f"arithmetic on `{name}`", frame.place(span))
-        for part in outputs(expression):
+        for part in ast.outputs(expression):
             printed = self._substitution(part.body, part.kind, True, state, frame)
             if not is_number(printed) or (fails and printed.empty):
                 self.require_number("arithmetic on what a command prints", frame.place(span))
@@ -193,7 +176,7 @@ class Expander:
     def require_number(self, what: str, span: SourceSpan) -> None:
         """Report a text that bash evaluates as arithmetic: a subscript of an array in it may run a command."""
         text = f"{what}, which is not certainly a number: bash evaluates what it holds"
-        self.findings.unknown(text, ARITHMETIC_EVALUATION, span)
+        self.findings.unknown(text, Check.ARITHMETIC_EVALUATION, span)
 
     def _parameter(self, part: Parameter, state: State, frame: ExecutionFrame) -> AbstractWord:
         name = part.name
@@ -246,7 +229,7 @@ class Expander:
         items = self.value(part.name, state, whole=True).items
         if items is None or len(items) < -int(part.subscript):
             text = f"`{part.name}[{part.subscript}]`, which is not certainly there"
-            self.findings.unknown(text, ARRAY_INDEX, frame.place(part.span))
+            self.findings.unknown(text, Check.ARRAY_INDEX, frame.place(part.span))
 
     def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:
         """Return the value of a known variable before it is split. No command is interpreted a second time."""
@@ -265,7 +248,7 @@ class Expander:
         if part.name in ("@", "*") or part.subscript in ("@", "*"):
             return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else AbstractWord()
         value = self.value(part.name, state, part.subscript)
-        if part.operator in ASSIGNS:
+        if part.operator in ast.ASSIGNS:
             part = replace(part, operator=":-" if part.operator == ":=" else "-")
         here = _placed(value, part.quoted)
         if part.name.isdigit() and state.arguments is not None and int(part.name) > 0:

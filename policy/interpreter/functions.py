@@ -17,7 +17,7 @@ from policy.interpreter.shell_state import (
 )
 from policy.interpreter.traps import TrapTable
 from policy.model.abstract_word import ANYTHING, SourceSpan
-from policy.model.assessment import FUNCTION_CALL_LIMIT, FUNCTION_DEFINITION
+from policy.model.assessment import Check
 from policy.model.tier import Tier
 
 MOST_DEEP = 8  # calls within calls
@@ -45,7 +45,7 @@ class FunctionTable:
     def define(self, node: Function, state: State, frame: ExecutionFrame) -> State:
         """Return the state after the definition of a function."""
         text = f"defines the function `{node.name}`"
-        self._findings.add_reason(Tier.READ, text, FUNCTION_DEFINITION, frame.place(node.span))
+        self._findings.add_reason(Tier.READ, text, Check.FUNCTION_DEFINITION, frame.place(node.span))
         # The same object for the same text, so that a loop that defines a function comes to an end.
         _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, frame.anchor)))
         self._traps.note_function(node.name, (defined,))
@@ -96,5 +96,5 @@ class FunctionTable:
         return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
 
     def _give_up(self, why: str, state: State, span: SourceSpan | None) -> ExitStates:
-        self._findings.unknown(why, FUNCTION_CALL_LIMIT, span)
+        self._findings.unknown(why, Check.FUNCTION_CALL_LIMIT, span)
         return ExitStates.same(replace(state, cwds=None, variables={}, stack=None, previous=None))

@@ -12,18 +12,7 @@ from policy.interpreter.judge_command import descend, judge, note_output
 from policy.interpreter.path_classifier import PathClassifier
 from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_exits
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.assessment import (
-    AMBIGUOUS_COMMAND,
-    COMPUTED_PROGRAM_NAME,
-    PROGRAM_BY_PATH,
-    UNLISTED_PROGRAM,
-    WORKSPACE_PROGRAM,
-    EffectKind,
-    Reason,
-    RuleKind,
-    RuleRef,
-    Step,
-)
+from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Step
 from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
@@ -86,9 +75,11 @@ class Interpreter:
                 self.findings.add(denied)
         likely = [replace(command, words=variant) for variant in _likely(words)]
         if len(likely) > MOST_LIKELY:
-            self.findings.unknown("a command that may mean too many things", AMBIGUOUS_COMMAND, span)
+            self.findings.unknown("a command that may mean too many things", Check.AMBIGUOUS_COMMAND, span)
         if not first.texts or (first.may_split and first.text is None):
-            self.findings.unknown("the program is known only when it runs", COMPUTED_PROGRAM_NAME, first.span or span)
+            self.findings.unknown(
+                "the program is known only when it runs", Check.COMPUTED_PROGRAM_NAME, first.span or span
+            )
             for variant in likely:
                 self.simple(variant)
             return CommandResult(ExitStates.same(command.state))
@@ -123,7 +114,7 @@ class Interpreter:
             self.findings.unplain = True
             self.findings.step.update(stranger=True)
             text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
-            self.findings.unknown(text, UNLISTED_PROGRAM, first.span or span)
+            self.findings.unknown(text, Check.UNLISTED_PROGRAM, first.span or span)
             return CommandResult(ExitStates.same(state))
         call = Call(self, rule, known, words, state, span, command.frame)
         call.named()
@@ -185,7 +176,7 @@ class Interpreter:
             own = inside(found, workspace) or inside(self.facts.look(found).real, workspace)
             if not own or (self.rules.find(name) or _UNRULED).builtin:
                 return name
-            self.findings.runs(found, f"runs `{name}`, a program of the workspace", WORKSPACE_PROGRAM, span)
+            self.findings.runs(found, f"runs `{name}`, a program of the workspace", Check.WORKSPACE_PROGRAM, span)
             return None
         folder, _, base = name.rpartition("/")
         if folder in _BIN or self.facts.which(base) == name:
@@ -194,12 +185,12 @@ class Interpreter:
                 return base
         for cwd in state.cwds or ("/",):
             if state.cwds is None and not name.startswith("/"):
-                self.findings.unknown(f"`{name}` in a folder known only when it runs", PROGRAM_BY_PATH, span)
+                self.findings.unknown(f"`{name}` in a folder known only when it runs", Check.PROGRAM_BY_PATH, span)
                 return None
             place = self.classifier.place(name, cwd)
-            self.findings.access_path(Role.READ, literal(name), (cwd,), PROGRAM_BY_PATH, span)
+            self.findings.access_path(Role.READ, literal(name), (cwd,), Check.PROGRAM_BY_PATH, span)
             text = f"runs `{place.shown}`, a program we cannot see through"
-            self.findings.runs(place.path, text, PROGRAM_BY_PATH, span)
+            self.findings.runs(place.path, text, Check.PROGRAM_BY_PATH, span)
         return None
 
 
@@ -249,5 +240,5 @@ def _runs_input(words: list[AbstractWord]) -> bool:
     )
 
 
-_UNRULED = CommandRule("", UNLISTED_PROGRAM, "")
+_UNRULED = CommandRule("", Check.UNLISTED_PROGRAM, "")
 _LEAVES = frozenset(["break", "continue"])

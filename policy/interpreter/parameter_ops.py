@@ -1,6 +1,6 @@
 """Parameter operations: `${x#..}`, `${x%..}`, `${x/..}`, `${x^}` and `${x:1:2}` on a known value."""
 
-from policy.bash.ast import Expansion, Glob, Part, Text, Word
+from policy.bash.ast import Expansion, Glob, Word
 from policy.model.abstract_word import AbstractWord
 
 
@@ -19,10 +19,10 @@ def _apply(operator: str, words: tuple[Word, ...], text: str) -> str | None:
             return _without(operator, words[0], text)
         case "/" | "//" | "/#" | "/%":
             return _replaced(operator, words, text)
-        case "^^" | ",,":
-            return text.upper() if operator == "^^" else text.lower()
-        case "^" | ",":
-            return (text[:1].upper() if operator == "^" else text[:1].lower()) + text[1:]
+        case "^^" | "^":
+            return text.upper() if operator == "^^" else text[:1].upper() + text[1:]
+        case ",," | ",":
+            return text.lower() if operator == ",," else text[:1].lower() + text[1:]
         case ":":
             return _slice([int(word.literal or "") for word in words], text)
     return None
@@ -36,17 +36,11 @@ def _without(operator: str, pattern: Word, text: str) -> str | None:
     if known is not None:
         return text.removeprefix(known) if at_start else text.removesuffix(known)
     star, rest = (pattern.parts[0], pattern.parts[1:]) if at_start else (pattern.parts[-1], pattern.parts[:-1])
-    known = _text(rest) if isinstance(star, Glob) and star.text == "*" else None
+    known = Word(rest, pattern.span).literal or None if isinstance(star, Glob) and star.text == "*" else None
     if known is None or known not in text:
         return None if known is None else text
     before, _, after = text.partition(known) if operator in ("#", "%%") else text.rpartition(known)
     return after if at_start else before
-
-
-def _text(parts: tuple[Part, ...]) -> str | None:
-    """Return the certain, non-empty text of `parts`, or None."""
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    return "".join(texts) or None if len(texts) == len(parts) else None
 
 
 def _replaced(operator: str, words: tuple[Word, ...], text: str) -> str | None:

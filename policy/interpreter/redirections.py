@@ -8,7 +8,7 @@ from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import MOST_OUTPUT, ExecutionFrame, State
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.assessment import INHERITED_DESCRIPTOR, REDIRECTION
+from policy.model.assessment import Check
 from policy.rules.rule import Role
 
 _DIGITS = re.compile(r"[0-9]+-?|-")
@@ -44,7 +44,7 @@ class Redirections:
                     # What the others lead to was judged where the script opened them.
                     if number not in _STANDARD and (number not in self._opened or self._findings.connected):
                         self._findings.unknown(
-                            "copies a descriptor that was opened elsewhere", INHERITED_DESCRIPTOR, span
+                            "copies a descriptor that was opened elsewhere", Check.INHERITED_DESCRIPTOR, span
                         )
                     frame = self._input(redirect.fd, self.streams.get(number, ()), frame)
                 case RedirectOp.IN:
@@ -71,11 +71,11 @@ class Redirections:
     def _open(self, role: Role, word: AbstractWord, state: State, span: SourceSpan) -> None:
         before = len(self._findings)
         if word.may_split or (word.text is not None and not word.text):
-            self._findings.unknown("redirects to a path known only when it runs", REDIRECTION, span)
-            self._findings.suspect(role, word, state.cwds, REDIRECTION, span)
+            self._findings.unknown("redirects to a path known only when it runs", Check.REDIRECTION, span)
+            self._findings.suspect(role, word, state.cwds, Check.REDIRECTION, span)
         else:
-            self._findings.access_path(role, word, state.cwds, REDIRECTION, span)
+            self._findings.access_path(role, word, state.cwds, Check.REDIRECTION, span)
         for text in word.likely_texts:
-            self._findings.access_path(role, literal(text), state.cwds, REDIRECTION, span)
-        if self._findings.changed_since(before, (REDIRECTION,)):
+            self._findings.access_path(role, literal(text), state.cwds, Check.REDIRECTION, span)
+        if self._findings.changed_since(before, (Check.REDIRECTION,)):
             self._findings.unplain = True

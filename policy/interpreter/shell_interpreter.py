@@ -14,7 +14,7 @@ from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitSt
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.variable_rules import Standing, standing
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
-from policy.model.assessment import ASSIGNMENT, REDIRECTION, RuleRef
+from policy.model.assessment import Check, RuleRef
 from policy.model.tier import Tier
 from policy.rules.rulebook import RuleBook
 
@@ -89,7 +89,7 @@ class ShellInterpreter:
         if not words:
             for item, value in values:
                 state = variables.assign(state, item.name, value, span)
-            text, rule = ("sets variables", ASSIGNMENT) if values else ("only redirects", REDIRECTION)
+            text, rule = ("sets variables", Check.ASSIGNMENT) if values else ("only redirects", Check.REDIRECTION)
             self._findings.add_reason(Tier.READ, text, rule, span)
             return CommandResult(ExitStates.same(state))
         exports = list(state.exports)

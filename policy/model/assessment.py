@@ -275,48 +275,47 @@ class Assessment:
         return tuple(found) or (Tier.UNKNOWN,)
 
 
-def _check(name: str) -> RuleRef:
-    return RuleRef(RuleKind.BUILTIN, name)
+class Check:
+    """The rules that are written in code, by name."""
 
+    # fmt: off
+    # The request as a whole
+    EMPTY_COMMAND           = RuleRef(RuleKind.BUILTIN, "classification/empty-command")
+    EMPTY_SCRIPT            = RuleRef(RuleKind.BUILTIN, "classification/empty-script")
+    FILE_TOOL               = RuleRef(RuleKind.BUILTIN, "classification/file-tool")
+    GATE_FAILURE            = RuleRef(RuleKind.BUILTIN, "classification/gate-failure")
+    RELATIVE_PATH           = RuleRef(RuleKind.BUILTIN, "classification/relative-path")
+    TIME_LIMIT              = RuleRef(RuleKind.BUILTIN, "classification/time-limit")
+    UNREADABLE_SCRIPT       = RuleRef(RuleKind.BUILTIN, "classification/unreadable-script")
 
-# fmt: off
-# The request as a whole
-EMPTY_COMMAND           = _check("classification/empty-command")
-EMPTY_SCRIPT            = _check("classification/empty-script")
-FILE_TOOL               = _check("classification/file-tool")
-GATE_FAILURE            = _check("classification/gate-failure")
-RELATIVE_PATH           = _check("classification/relative-path")
-TIME_LIMIT              = _check("classification/time-limit")
-UNREADABLE_SCRIPT       = _check("classification/unreadable-script")
+    # Commands, redirections and control flow of a script
+    AMBIGUOUS_COMMAND       = RuleRef(RuleKind.BUILTIN, "shell-syntax/ambiguous-command")
+    ARITHMETIC_COMMAND      = RuleRef(RuleKind.BUILTIN, "shell-syntax/arithmetic-command")
+    ASSIGNMENT              = RuleRef(RuleKind.BUILTIN, "shell-syntax/assignment")
+    CASE_COMMAND            = RuleRef(RuleKind.BUILTIN, "shell-syntax/case-command")
+    COMPUTED_PROGRAM_NAME   = RuleRef(RuleKind.BUILTIN, "shell-syntax/computed-program-name")
+    CONDITION               = RuleRef(RuleKind.BUILTIN, "shell-syntax/condition")
+    FUNCTION_CALL_LIMIT     = RuleRef(RuleKind.BUILTIN, "shell-syntax/function-call-limit")
+    FUNCTION_DEFINITION     = RuleRef(RuleKind.BUILTIN, "shell-syntax/function-definition")
+    INHERITED_DESCRIPTOR    = RuleRef(RuleKind.BUILTIN, "shell-syntax/inherited-descriptor")
+    INTEGER_VARIABLE        = RuleRef(RuleKind.BUILTIN, "shell-syntax/integer-variable")
+    PROGRAM_BY_PATH         = RuleRef(RuleKind.BUILTIN, "shell-syntax/program-by-path")
+    REDIRECTION             = RuleRef(RuleKind.BUILTIN, "shell-syntax/redirection")
+    SPECIAL_VARIABLE        = RuleRef(RuleKind.BUILTIN, "shell-syntax/special-variable")
+    TOO_MANY_WORDS          = RuleRef(RuleKind.BUILTIN, "shell-syntax/too-many-words")
+    UNLISTED_PROGRAM        = RuleRef(RuleKind.BUILTIN, "shell-syntax/unlisted-program")
+    WORKSPACE_PROGRAM       = RuleRef(RuleKind.BUILTIN, "shell-syntax/workspace-program")
 
-# Commands, redirections and control flow of a script
-AMBIGUOUS_COMMAND       = _check("shell-syntax/ambiguous-command")
-ARITHMETIC_COMMAND      = _check("shell-syntax/arithmetic-command")
-ASSIGNMENT              = _check("shell-syntax/assignment")
-CASE_COMMAND            = _check("shell-syntax/case-command")
-COMPUTED_PROGRAM_NAME   = _check("shell-syntax/computed-program-name")
-CONDITION               = _check("shell-syntax/condition")
-FUNCTION_CALL_LIMIT     = _check("shell-syntax/function-call-limit")
-FUNCTION_DEFINITION     = _check("shell-syntax/function-definition")
-INHERITED_DESCRIPTOR    = _check("shell-syntax/inherited-descriptor")
-INTEGER_VARIABLE        = _check("shell-syntax/integer-variable")
-PROGRAM_BY_PATH         = _check("shell-syntax/program-by-path")
-REDIRECTION             = _check("shell-syntax/redirection")
-SPECIAL_VARIABLE        = _check("shell-syntax/special-variable")
-TOO_MANY_WORDS          = _check("shell-syntax/too-many-words")
-UNLISTED_PROGRAM        = _check("shell-syntax/unlisted-program")
-WORKSPACE_PROGRAM       = _check("shell-syntax/workspace-program")
+    # Expansion of words
+    AMBIGUOUS_WORD          = RuleRef(RuleKind.BUILTIN, "word-expansion/ambiguous-word")
+    ARRAY_INDEX             = RuleRef(RuleKind.BUILTIN, "word-expansion/array-index")
+    ARITHMETIC_EVALUATION   = RuleRef(RuleKind.BUILTIN, "word-expansion/arithmetic-evaluation")
+    PATTERN_LISTING         = RuleRef(RuleKind.BUILTIN, "word-expansion/pattern-listing")
+    UNKNOWN_HOME            = RuleRef(RuleKind.BUILTIN, "word-expansion/unknown-home")
 
-# Expansion of words
-AMBIGUOUS_WORD          = _check("word-expansion/ambiguous-word")
-ARRAY_INDEX             = _check("word-expansion/array-index")
-ARITHMETIC_EVALUATION   = _check("word-expansion/arithmetic-evaluation")
-PATTERN_LISTING         = _check("word-expansion/pattern-listing")
-UNKNOWN_HOME            = _check("word-expansion/unknown-home")
-
-# Verdicts
-ADDITIONAL_RIGHT        = _check("escalation/additional-right")
-NO_REASON               = _check("decision/no-reason")
-RIGHTS_FLOOR            = _check("rights/floor")
-SANDBOX_SHOW            = _check("sandbox-show/shown-rights")
-# fmt: on
+    # Verdicts
+    ADDITIONAL_RIGHT        = RuleRef(RuleKind.BUILTIN, "escalation/additional-right")
+    NO_REASON               = RuleRef(RuleKind.BUILTIN, "decision/no-reason")
+    RIGHTS_FLOOR            = RuleRef(RuleKind.BUILTIN, "rights/floor")
+    SANDBOX_SHOW            = RuleRef(RuleKind.BUILTIN, "sandbox-show/shown-rights")
+    # fmt: on

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.model import assessment
 from policy.model.action import ACTIONS, ReadFile
-from policy.model.assessment import RuleKind, RuleRef
+from policy.model.assessment import Check, RuleKind, RuleRef
 from runner.audit.decode import action_of
 from runner.audit.legacy import current, current_rule, rule_beginnings
 from runner.audit.records import action_body
@@ -44,7 +43,7 @@ def test_parsing_is_total_and_keeps_the_text(text: str) -> None:
 
 
 def test_every_check_has_a_unique_readable_name_that_names_no_file() -> None:
-    checks = {name: ref for name, ref in vars(assessment).items() if isinstance(ref, RuleRef)}
+    checks = {name: ref for name, ref in vars(Check).items() if isinstance(ref, RuleRef)}
     assert len(checks) == len({ref.id for ref in checks.values()}) > 20
     for name, ref in checks.items():
         assert (ref.kind, ref.line) == (RuleKind.BUILTIN, 0)

@@ -5,7 +5,7 @@ import os
 from dataclasses import asdict, replace
 
 from policy.model.action import RunArgv
-from policy.model.assessment import SANDBOX_SHOW, Assessment, Effect, EffectKind, Reason, Scope
+from policy.model.assessment import Assessment, Check, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Problem, Rights, Terms
@@ -73,7 +73,7 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
     tier = Tier.EXECUTE if works else Tier.READ
     effects = (Effect(EffectKind.RUNS, "code", Scope.NONE),) if works else ()
     action = RunArgv(("true",), gate.cwd, gate.limits.wall)
-    assessment = Assessment(action, effects, (Reason(tier, "shown", SANDBOX_SHOW),))
+    assessment = Assessment(action, effects, (Reason(tier, "shown", Check.SANDBOX_SHOW),))
     if gate.typed:
         from policy.permission.flag_rights import widened
 
