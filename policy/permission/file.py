@@ -8,7 +8,7 @@ from policy.model.assessment import RuleKind, RuleRef
 from policy.model.profile import REST, Layer, PermissionRule, Source, Tool
 from policy.model.tier import Ruling, Tier
 from policy.toml.profile import texts
-from policy.toml.schema import TomlDocument, TomlEntry, ValueType
+from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read
 
 # fmt: off
 KEYS: Mapping[str, ValueType] = {
@@ -29,6 +29,11 @@ LISTS: Mapping[str, Mapping[str, ValueType]] = {"rule": KEYS}
 MOST = 1000  # rules of one file: every action is held against all of them
 
 _Named = TypeVar("_Named")
+
+
+def read_permissions(text: str, source: str, layer: Layer) -> tuple[PermissionRule, ...]:
+    """Return the rules of a text that contains only `[[rule]]` tables. Raises TomlError."""
+    return permissions(read(text, source, {}, LISTS), layer)
 
 
 def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, ...]:

@@ -10,6 +10,7 @@ from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from runner.facts.git.drivers import Drivers
+from runner.state.paths import login_name
 from sandbox.inside.regular_file import read_start, read_whole
 
 EnvVariables = tuple[tuple[str, str], ...]
@@ -133,8 +134,11 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     variables |= certificate_variables(environ, (*facts.system, facts.workspace))
     variables |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     variables |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
-    variables["EMAIL"] = f"{_login()}@localhost"  # the least that Git commits with; any setting of its own counts more
-    for field, value in _author(facts).items():
+    # The least that Git commits with; any setting of its own counts more.
+    variables["EMAIL"] = f"{login_name('user')}@localhost"
+    # Git would rank a variable above the repository's settings, so those are looked at too.
+    user, older = (_user_section(f"{facts.home}/{name}") for name in (".config/git/config", ".gitconfig"))
+    for field, value in (user | older | _user_section(f"{facts.workspace}/.git/config")).items():
         variables[f"GIT_AUTHOR_{field.upper()}"] = variables[f"GIT_COMMITTER_{field.upper()}"] = value
     return tuple(sorted((name, value) for name, value in variables.items() if _sendable(name, value)))
 
@@ -175,14 +179,16 @@ def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, st
     return variables
 
 
-def _locale(found: Mapping[str, str]) -> dict[str, str]:
+def _locale(variables: Mapping[str, str]) -> dict[str, str]:
     """Return the locale variables. The reader and bash must decode the same bytes alike; in GBK or Shift-JIS they would
     not.
     """
-    safe = ("C", "POSIX")
-    names = [name for name in found if name == "LANG" or name.startswith("LC_")]
-    utf8 = [name for name in names if found[name].upper().replace("-", "").endswith("UTF8")]
-    return {name: "C.UTF-8" for name in names if name not in utf8 and found[name] not in safe}
+    return {
+        name: "C.UTF-8"
+        for name, value in variables.items()
+        if (name == "LANG" or name.startswith("LC_"))
+        and not (value in ("C", "POSIX") or value.upper().replace("-", "").endswith("UTF8"))
+    }
 
 
 def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
@@ -200,22 +206,6 @@ def _folders(facts: Facts, environ: Mapping[str, str]) -> dict[str, str]:
         if parts or any(inside(real, root) for root in (*facts.system, facts.workspace)):
             folders[name] = real
     return folders
-
-
-def _login() -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return "user"
-
-
-def _author(facts: Facts) -> dict[str, str]:
-    """Return `name` and `email` as Git would find them: those of the repository, else those of the user."""
-    # Git would rank a variable above the repository's settings, so those are looked at too.
-    user, older = (_user_section(f"{facts.home}/{name}") for name in (".config/git/config", ".gitconfig"))
-    return user | older | _user_section(f"{facts.workspace}/.git/config")
 
 
 def _user_section(path: str) -> dict[str, str]:
@@ -257,28 +247,23 @@ _CERTIFICATE_FILES = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
 )  # fmt: skip
-_CERTIFICATE_FOLDERS = ("SSL_CERT_DIR",)
 _LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
 
 
 def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:
     """Return the real paths of files outside the workspace that contain only certificates. Folders are not accepted."""
-    paths = [os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, ""))]
+    paths = (os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, "")))
     return tuple(
-        dict.fromkeys(
-            path
-            for path in paths
-            if not inside(path, workspace)
-            and not secrets.exposed_by(path)
-            and not secrets.holds_folder(path)
-            and _only_certificates(path)
-        )
+        path
+        for path in dict.fromkeys(paths)
+        if not (inside(path, workspace) or secrets.exposed_by(path) or secrets.holds_folder(path))
+        and _only_certificates(path)
     )
 
 
 def certificate_variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, str]:
     """Return the certificate variables whose targets are within `system`, with resolved paths."""
-    names = (*_CERTIFICATE_FILES, *_CERTIFICATE_FOLDERS)
+    names = (*_CERTIFICATE_FILES, "SSL_CERT_DIR")
     real = {name: os.path.realpath(environ[name]) for name in names if _is_absolute(environ.get(name, ""))}
     return {name: path for name, path in real.items() if any(inside(path, root) for root in system)}
 

@@ -15,7 +15,7 @@ from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
 from runner.facts import toolchains
-from runner.facts.environment import caching, certificate_files, reading
+from runner.facts.environment import EnvVariables, caching, certificate_files, reading
 from runner.facts.environment import child_environment as child_environment
 from runner.facts.git.drivers import drivers
 from runner.facts.toolchains import within
@@ -68,9 +68,9 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
         names=_names,
         login=login_at,
-        remotes=_lazily_remotes(home),
-        registries=_lazily_registries(home, environ),
-        telling=_lazily_telling(home, environ, workspace),
+        remotes=cache(partial(_remotes, home=home)),
+        registries=cache(partial(_registries, home=home, environ=environ)),
+        telling=partial(_telling, home=home, environ=environ, workspace=workspace),
         tracked=_lazily_tracked(workspace, profile, home, environ),
         cache=caches,
         caching=keeps,
@@ -102,35 +102,22 @@ def _same_folder_above(home: str, workspace: str) -> str:
     return workspace if at == "/" else at
 
 
-def _lazily_remotes(home: str) -> Callable[[str], Remotes]:
-    @cache
-    def remotes_of(folder: str) -> Remotes:
-        from runner.facts.git.remotes import remotes  # few commands connect to one
+def _remotes(folder: str, home: str) -> Remotes:
+    from runner.facts.git.remotes import remotes  # few commands connect to one
 
-        return remotes(folder, home)
-
-    return remotes_of
+    return remotes(folder, home)
 
 
-def _lazily_registries(home: str, environ: Mapping[str, str]) -> Callable[[str, str], tuple[tuple[str, Scope], ...]]:
-    @cache
-    def registries_of(program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
-        from runner.facts.package_registries import registries  # nor asks a registry
+def _registries(program: str, folder: str, home: str, environ: Mapping[str, str]) -> tuple[tuple[str, Scope], ...]:
+    from runner.facts.package_registries import registries  # few commands contact a registry
 
-        return registries(program, folder, home, environ)
-
-    return registries_of
+    return registries(program, folder, home, environ)
 
 
-def _lazily_telling(
-    home: str, environ: Mapping[str, str], workspace: str
-) -> Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]]:
-    def variables_for(hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-        from runner.facts.package_registries import registry_variables
+def _telling(hosts: tuple[str, ...], home: str, environ: Mapping[str, str], workspace: str) -> EnvVariables:
+    from runner.facts.package_registries import registry_variables
 
-        return registry_variables(hosts, home, environ, workspace)
-
-    return variables_for
+    return registry_variables(hosts, home, environ, workspace)
 
 
 def _lazily_tracked(
@@ -193,8 +180,7 @@ def _which(name: str, path: tuple[str, ...]) -> str | None:
 
 def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
     """Return the caller's PATH as real folders, without those that a project or another user can write to."""
-    given = environ.get("PATH", "").split(":")
-    real = dict.fromkeys(_real(entry) for entry in given if entry.startswith("/"))
+    real = dict.fromkeys(_real(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
     return [entry for entry in real if not inside(entry, workspace) and paths.only_owners_write(entry)]
 
 
@@ -243,14 +229,11 @@ def _private(environ: Mapping[str, str], home: str, profile: Profile) -> tuple[s
     private = list(paths.private(environ))
     common = frozenset([*profile.system, "/dev", "/proc"])  # `~/.bash_history -> /dev/null` makes no secret of that
     for entry in profile.secret_home:
-        if "*" in entry or "?" in entry:
-            continue
         path = f"{home}/{entry}"
-        if not os.path.lexists(path):
+        if "*" in entry or "?" in entry or not os.path.lexists(path):
             continue
         real = _real(path)
-        shared = within(real, common)
-        if real != path and os.path.exists(real) and not shared and not inside(home, real):
+        if real != path and os.path.exists(real) and not within(real, common) and not inside(home, real):
             private.append(real)
     return tuple(dict.fromkeys(private))
 

@@ -4,6 +4,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import islice
 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import Secrets, inside
@@ -62,7 +63,10 @@ class _Search:
 
     def fits(self, root: str) -> bool:
         """Return True if it may be shown: not a secret, nor a parent of one, of the home or of our state."""
-        if not _visible(root):
+        try:
+            if stat.S_ISSOCK(os.lstat(root).st_mode):
+                return False
+        except (OSError, ValueError):
             return False
         # The link itself is harmless, but a rule of the kernel on it would be a rule on what it leads to.
         both = (root, os.path.realpath(root))
@@ -104,8 +108,7 @@ class _Search:
         if not os.path.lexists(f"{installation}/pyvenv.cfg"):
             return
         for hop in _hops(f"{installation}/bin/python"):
-            whole = None if inside(hop, installation) else self._installation(os.path.dirname(hop))
-            if whole:
+            if not inside(hop, installation) and (whole := self._installation(os.path.dirname(hop))):
                 yield whole
 
 
@@ -114,8 +117,8 @@ def exposable_folder(folder: str, secrets: Secrets) -> tuple[str, ...]:
     nothing.
     """
     try:
-        found = os.lstat(folder)
-        fits = stat.S_ISDIR(found.st_mode) and found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+        status = os.lstat(folder)
+        fits = stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.geteuid()) and not status.st_mode & stat.S_IWOTH
     except OSError:
         return ()
     fits = fits and os.path.realpath(folder) == folder and _Search(secrets.home, secrets, "").fits(folder)
@@ -132,9 +135,9 @@ def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str 
     workspace are left out, since they are readable anyway. Only single folders are examined, never whole trees.
     """
     search = _Search(secrets.home, secrets, rustup)
-    found = [root for folder in folders for root in search.roots(folder)]
-    found += _borrowed(workspace, search)
-    return tuple(dict.fromkeys(root for root in found if not inside(root, workspace)))
+    every = [root for folder in folders for root in search.roots(folder)]
+    every += _borrowed(workspace, search)
+    return tuple(dict.fromkeys(root for root in every if not inside(root, workspace)))
 
 
 def outermost(roots: Sequence[str]) -> tuple[str, ...]:
@@ -145,12 +148,9 @@ def outermost(roots: Sequence[str]) -> tuple[str, ...]:
 
 def within(path: str, roots: frozenset[str]) -> bool:
     """Return True if `path` is one of `roots`, or lies below one."""
-    while path not in roots:
-        above = os.path.dirname(path)
-        if above == path:
-            return False
+    while path not in roots and path != (above := os.path.dirname(path)):
         path = above
-    return True
+    return path in roots
 
 
 def _borrowed(workspace: str, search: _Search) -> Iterator[str]:
@@ -190,20 +190,8 @@ def _shebang(path: str) -> str | None:
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
-    found: list[os.DirEntry[str]] = []
     try:
         with os.scandir(folder) as entries:
-            for entry in entries:
-                found.append(entry)
-                if len(found) >= _MOST_ENTRIES:
-                    break
+            return list(islice(entries, _MOST_ENTRIES))
     except OSError:
         return []
-    return found
-
-
-def _visible(path: str) -> bool:
-    try:
-        return not stat.S_ISSOCK(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False

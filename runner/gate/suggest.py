@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from policy.describe.phrases import Around
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.host_words import nearby
 from policy.model.profile import Layer, PermissionRule
@@ -11,21 +11,9 @@ from policy.model.tier import Tier
 
 _BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_KINDS = {Tier.NETWORK: (EffectKind.CONNECTS,), Tier.READ_OUTSIDE: (EffectKind.READS,), Tier.WRITE_OUTSIDE: _CHANGES}
 _SPECIAL = frozenset("*?")  # they mean something in a rule
 _MOST = 4  # rules; for more, a mode is the better choice
-
-
-if TYPE_CHECKING:
-    from typing import Protocol
-
-    class Places(Protocol):
-        """Folders of an action, to which the paths of a rule are relative."""
-
-        @property
-        def workspace(self) -> str: ...
-
-        @property
-        def home(self) -> str: ...
 
 
 def no_rule_lifts(assessment: Assessment) -> Tier | None:
@@ -33,7 +21,7 @@ def no_rule_lifts(assessment: Assessment) -> Tier | None:
     return next((tier for tier in assessment.tiers if tier in _BEYOND), None)
 
 
-def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "Places") -> str | None:
+def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: Around) -> str | None:
     """Return `[[rule]]` tables as text for exactly the commands behind `open_reasons`; None if no rule can allow them.
 
     The caller must verify with `read_rules` that these rules allow the action.
@@ -42,7 +30,7 @@ def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "P
     if no_rule_lifts(assessment) is not None or not wanted:
         return None
     tables: dict[str, None] = {}
-    left = set(wanted)
+    uncovered = set(wanted)
     for step in assessment.steps:
         reasons = [reason for reason in step.reasons if reason in wanted]
         if not reasons:
@@ -51,19 +39,18 @@ def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: "P
         if table is None:
             return None
         tables[table] = None
-        left -= set(reasons)
-    return "\n\n".join(tables) if tables and not left and len(tables) <= _MOST else None
+        uncovered -= set(reasons)
+    return "\n\n".join(tables) if tables and not uncovered and len(tables) <= _MOST else None
 
 
 def read_rules(text: str) -> tuple[PermissionRule, ...]:
     """Return the rules in `text`, exactly as a configuration file with that text would have them."""
-    from policy.permission.file import LISTS, permissions
-    from policy.toml.schema import read
+    from policy.permission.file import read_permissions
 
-    return permissions(read(text, "the suggested rule", {}, LISTS), Layer.USER)
+    return read_permissions(text, "the suggested rule", Layer.USER)
 
 
-def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | None:
+def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
     keys: dict[str, list[str]] = {}
     if step.words:
         words = step.literal
@@ -77,7 +64,9 @@ def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | Non
     if Tier.READ_OUTSIDE in tiers:
         keys["read"] = _paths(effects, (EffectKind.READS,), places)
     if Tier.NETWORK in tiers:
-        keys["host"] = [_host(effect.target) for effect in effects if effect.kind is EffectKind.CONNECTS]
+        # A rule allows this machine and private networks only by their keyword.
+        hosts = [effect.target for effect in effects if effect.kind is EffectKind.CONNECTS]
+        keys["host"] = [f"{host} private" if host and nearby(host) else host for host in hosts]
     named = [value for key in ("write", "read", "host") for value in keys.get(key, [])]
     certain = all(effect.exact and effect.target for effect in effects) or not named
     if not certain or any(not value or _SPECIAL & set(value) or not value.isprintable() for value in named):
@@ -87,32 +76,23 @@ def _table(step: Step, reasons: Sequence[Reason], places: "Places") -> str | Non
     return "\n".join(["[[rule]]", 'verdict = "allow"', *lines]) if lines else None
 
 
-def _host(target: str) -> str:
-    """Return the host as a rule must name it: this machine and private networks are allowed only by their keyword."""
-    return f"{target} private" if target and nearby(target) else target
-
-
 def _behind(reason: Reason, step: Step) -> Iterator[Effect]:
     """Return the effects that a reason refers to; those of its tier if it names none."""
     if reason.about is not None:
         yield reason.about
         return
     for effect in step.effects:
-        outside = effect.scope is Scope.OUTSIDE
-        fits = {
-            Tier.NETWORK: effect.kind is EffectKind.CONNECTS,
-            Tier.READ_OUTSIDE: effect.kind is EffectKind.READS and outside,
-            Tier.WRITE_OUTSIDE: effect.kind in _CHANGES and outside,
-        }
-        if fits.get(reason.tier, False):
+        if effect.kind in _KINDS.get(reason.tier, ()) and (
+            reason.tier is Tier.NETWORK or effect.scope is Scope.OUTSIDE
+        ):
             yield effect
 
 
-def _paths(effects: Iterable[Effect], kinds: Sequence[EffectKind], places: "Places") -> list[str]:
+def _paths(effects: Iterable[Effect], kinds: Sequence[EffectKind], places: Around) -> list[str]:
     return list(dict.fromkeys(_path(effect.target, places) for effect in effects if effect.kind in kinds))
 
 
-def _path(path: str, places: "Places") -> str:
+def _path(path: str, places: Around) -> str:
     for root, short in ((places.workspace, ""), (places.home, "~/")):
         if path.startswith(f"{root}/"):
             return short + path[len(root) + 1 :]

@@ -138,13 +138,13 @@ class Objects:
 
     def tree(self, id: bytes) -> list[TreeEntry] | None:
         """Return the entries of the tree `id`; None if there is no such tree."""
-        found = self._read(id)
-        return None if found is None or found[0] != _TREE else _entries(found[1])
+        read = self._read(id)
+        return None if read is None or read[0] != _TREE else _entries(read[1])
 
     def blob(self, id: bytes) -> bytes | None:
         """Return the content of the file `id`, of a large one maybe nothing; None if there is no such object."""
-        found = self._read(id)
-        return None if found is None or found[0] != _BLOB else found[1]
+        read = self._read(id)
+        return None if read is None or read[0] != _BLOB else read[1]
 
     def beginning(self, digits: str) -> frozenset[bytes]:
         """Return the ids that begin with these hexadecimal digits, two or more; of many, at least two."""
@@ -189,16 +189,19 @@ class Objects:
             else:
                 place = pack.place(base)
                 if place is None:
-                    found = self._read(base)
-                    if found is None:
+                    outside = self._read(base)
+                    if outside is None:
                         raise Unreadable("a base is missing")
-                    kind, data = found
+                    kind, data = outside
                     break
                 at = place
             if at <= 0:
                 raise Unreadable("a base outside of the pack")
         for at, delta in reversed(deltas):
-            data = _patched(data, delta)
+            try:
+                data = applied(delta, data, _LARGEST)
+            except DeltaError as error:
+                raise Unreadable("a delta") from error
             pack.cached[at] = kind, data
         while len(pack.cached) > _CACHED:
             pack.cached.popitem(last=False)
@@ -278,13 +281,6 @@ def _object(handle: int, at: int) -> tuple[int, bytes, bytes]:
     if not ended or len(found) != size:
         raise Unreadable("a pack")
     return kind, base, found
-
-
-def _patched(base: bytes, delta: bytes) -> bytes:
-    try:
-        return applied(delta, base, _LARGEST)
-    except DeltaError as error:
-        raise Unreadable("a delta") from error
 
 
 def _entries(data: bytes) -> list[TreeEntry]:

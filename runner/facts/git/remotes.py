@@ -21,19 +21,14 @@ def remotes(folder: str, home: str) -> Remotes:
     raises.
     """
     try:
-        root = _root(os.path.realpath(folder))
-        return _read(root, home) if root else Remotes()
+        root = os.path.realpath(folder)
+        while not (is_repository(root) or os.path.lexists(f"{root}/.git")):
+            if root == "/":
+                return Remotes()
+            root = os.path.dirname(root)
+        return _read(root, home)
     except (UncertainSettingsError, OSError, ValueError):
         return Remotes()
-
-
-def _root(folder: str) -> str | None:
-    while True:
-        if is_repository(folder) or os.path.lexists(f"{folder}/.git"):
-            return folder
-        if folder == "/":
-            return None
-        folder = os.path.dirname(folder)
 
 
 def _read(root: str, home: str) -> Remotes:

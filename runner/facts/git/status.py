@@ -51,15 +51,12 @@ def git_state(workspace: str) -> str:
     lines += [f"under way: {what}" for what in doing]
     tree = compared(workspace, folder)
     if tree is not None:
-        lines.append(f"tracked files: {_words(tree)} (by size and time; `git status` knows more)")
+        rows = ((tree.other, "changed"), (tree.gone, "missing"), (tree.conflicts, "in conflict"))
+        words = ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
+        lines.append(f"tracked files: {words} (by size and time; `git status` knows more)")
     if recent := _recent(folder):
         lines += ["what HEAD did last, the latest first:", *(f"  {each}" for each in recent)]
     return "\n".join(lines)
-
-
-def _words(tree: WorktreeChanges) -> str:
-    rows = ((tree.other, "changed"), (tree.gone, "missing"), (tree.conflicts, "in conflict"))
-    return ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
 
 
 def _recent(folder: str) -> list[str]:

@@ -79,7 +79,8 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
     own = _git_folder(workspace)
     if own is None:
         return ()
-    common = _common(own)
+    data = whole(f"{own}/commondir", 4096)  # the folder that linked worktrees share, as gitrepository-layout(5) has it
+    common = own if data is None else os.path.realpath(os.path.join(own, os.fsdecode(data.rstrip(b"\r\n"))))
     if _other_format(common):
         return None
     secret = _Secret(workspace, secrets)
@@ -110,12 +111,6 @@ def _git_folder(workspace: str) -> str | None:
     if found is None:
         raise Unreadable(workspace)
     return found
-
-
-def _common(own: str) -> str:
-    """Return the folder that linked worktrees share, as gitrepository-layout(5) has it."""
-    data = whole(f"{own}/commondir", 4096)
-    return own if data is None else os.path.realpath(os.path.join(own, os.fsdecode(data.rstrip(b"\r\n"))))
 
 
 def _other_format(common: str) -> bool:

@@ -1,7 +1,6 @@
 """Store of grants: those of this session in memory, the others in one file outside every sandbox."""
 
 import os
-import pwd
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -13,6 +12,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
 from runner.gate.grants.codec import from_json, to_json
 from runner.state.json_file import Held, StateError, StateFile
+from runner.state.paths import login_name
 
 NAME = "grants.json"
 USUAL_LIFE = 30 * 86_400.0  # seconds that an approval of scope project or user holds, when nobody said how long
@@ -143,7 +143,7 @@ class GrantStore:
                 created=now,
                 expires=None if life is None else now + life,
                 uses=wanted.uses,
-                who=_who(),
+                who=login_name(f"uid {os.geteuid()}"),
                 reason=self.redact(wanted.reason),
                 script=self.redact(script)[:1000],
             )
@@ -260,13 +260,6 @@ def _over(grants: _Grants, now: float) -> _Grants:
     if not any(grant.ended(now) and not grant.over for grant in grants):
         return grants
     return tuple(replace(grant, over=True) if grant.ended(now) else grant for grant in grants)
-
-
-def _who() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"uid {os.geteuid()}"
 
 
 def _parse(body: dict[str, object], version: int) -> _Grants:

@@ -58,29 +58,40 @@ class Bench:
 
 
 def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: str | None, json: bool) -> int:
-    """Judge all tables and print the differences. Without `files`, the packaged tables are judged by the packaged
-    policy.
+    """Judge all tables and print the differences.
+
+    The user's tables are judged by the user's configuration; without `files`, the packaged tables are judged by the
+    packaged policy. `config` names a file that counts over both.
     """
-    bench = _bench(bool(files), mode, config, cwd)
+    path = Path(config) if config else None
+    if cwd is not None:
+        gate, _ = open_gate(GateArgs(script="", argv=None, cwd=cwd, config=config), os.environ)
+        bench = Bench(gate.settings, mode, gate)
+    else:
+        bench = Bench(load(folder(None), os.environ, config=path) if files else shipped(path), mode)
     tables = [_table(name) for name in files] if files else list(shipped_tables())
     count = sum(len(test.expected) or 1 for table in tables for test in table.tests)
     differences, done, began = [], 0, time.monotonic()
     for table in tables:
         gate = bench.gate(table)
         for test in table.tests:
-            for found in judge_one(gate, test):
-                differences.append(found)
+            for difference in judge_one(gate, test):
+                differences.append(difference)
                 if not json:
                     _clear()
-                    print(difference_text(found, gate.facts))
+                    print(difference_text(difference))
             done += len(test.expected) or 1
-            _progress(done, count, began)
+            if done % 50 == 0 and sys.stderr.isatty() and time.monotonic() - began > _PATIENCE:
+                sys.stderr.write(f"\r{done} of {count}")
+                sys.stderr.flush()
     _clear()
     rows = sum(len(table.tests) for table in tables)
     if json:
         _as_json(differences, rows, count, tables)
     else:
-        print(_summary(len(differences), rows, count, len(tables)))
+        wrong = len(differences)
+        what = f"{many(rows, 'test')} ({count} verdicts) in {many(len(tables), 'file')}"
+        print(f"{what}: {'all as expected' if not wrong else f'{wrong} differ' if wrong > 1 else '1 differs'}")
     return Exit.FAILED if differences else Exit.DONE
 
 
@@ -134,7 +145,7 @@ def shipped_tables() -> Iterator[Table]:
         yield Table(source, tuple(tests), base=EXAMPLE_FILES)
 
 
-def difference_text(difference: VerdictDifference, facts: Facts) -> str:
+def difference_text(difference: VerdictDifference) -> str:
     """Return one difference for people: place, expected and actual verdict, and the reasons with the words they refer
     to.
     """
@@ -146,7 +157,7 @@ def difference_text(difference: VerdictDifference, facts: Facts) -> str:
     lines = [
         f"{test.source}:{test.line}{named}: in mode {difference.mode.value}{alone}: "
         f"expected {', '.join(difference.wanted)}, got {', '.join(difference.got)}",
-        *(f"  $ {line}" if not index else f"    {line}" for index, line in enumerate(test.shown.split("\n"))),
+        "  $ " + test.shown.replace("\n", "\n    "),
         *(
             f"  {line}"
             for reason in (*difference.assessment.asked, *difference.assessment.reasons)
@@ -162,29 +173,16 @@ def difference_text(difference: VerdictDifference, facts: Facts) -> str:
     return visible("\n".join(lines)) + "\n"
 
 
-def _bench(own: bool, mode: Mode | None, config: str | None, cwd: str | None) -> Bench:
-    """Return the user's configuration for the user's tables, the packaged one for packaged tables; `config` over
-    both.
-    """
-    path = Path(config) if config else None
-    if cwd is not None:
-        gate, _ = open_gate(GateArgs(script="", argv=None, cwd=cwd, config=config), os.environ)
-        return Bench(gate.settings, mode, gate)
-    if own:
-        return Bench(load(folder(None), os.environ, config=path), mode)
-    return Bench(shipped(path), mode)
-
-
 def _with_rules(settings: Settings, table: Table) -> Settings:
     """Return the configuration with the table's own `[[rule]]`s over it."""
     if not table.rules:
         return settings
     from policy.model.profile import Layer
-    from policy.permission.file import LISTS, permissions
-    from policy.toml.schema import TomlError, read
+    from policy.permission.file import read_permissions
+    from policy.toml.schema import TomlError
 
     try:
-        own = permissions(read(table.rules, table.source, {}, LISTS), Layer.NAMED)
+        own = read_permissions(table.rules, table.source, Layer.NAMED)
     except TomlError as error:
         raise usage(error.problem.what, error.problem.why, error.problem.fix) from None
     profile = replace(settings.profile, permissions=(*settings.profile.permissions, *own))
@@ -206,11 +204,6 @@ def _table(name: str) -> Table:
         why = (getattr(error, "strerror", None) or "its name is not valid").lower()
         raise usage(f"`{name}` cannot be read", why, "check the path; `-` is standard input") from None
     return parse_table(text, name)
-
-
-def _summary(wrong: int, rows: int, count: int, files: int) -> str:
-    what = f"{many(rows, 'test')} ({count} verdicts) in {many(files, 'file')}"
-    return f"{what}: {'all as expected' if not wrong else f'{wrong} differ' if wrong > 1 else '1 differs'}"
 
 
 def _as_json(differences: Iterable[VerdictDifference], rows: int, count: int, tables: list[Table]) -> None:
@@ -236,12 +229,6 @@ def _as_json(differences: Iterable[VerdictDifference], rows: int, count: int, ta
         for each in differences
     ]
     print(dumps({"tests": rows, "verdicts": count, "files": [table.source for table in tables], "differences": failed}))
-
-
-def _progress(done: int, count: int, began: float) -> None:
-    if done % 50 == 0 and sys.stderr.isatty() and time.monotonic() - began > _PATIENCE:
-        sys.stderr.write(f"\r{done} of {count}")
-        sys.stderr.flush()
 
 
 def _clear() -> None:

@@ -64,16 +64,16 @@ def sound(found: Import, settings: "Settings") -> Import:
     """Keep only rules that can be loaded and take effect. The others are listed with the error."""
     from policy.model.profile import Layer
     from policy.permission.dead_rules import faults
-    from policy.permission.file import LISTS, MOST, permissions
-    from policy.toml.schema import TomlError, read
+    from policy.permission.file import MOST, read_permissions
+    from policy.toml.schema import TomlError
 
     rules, found.rules = found.rules, []
     for rule in rules:
         text = "\n".join(rule_lines(rule, found.source))
         try:
-            parsed = permissions(read(text, found.source, {}, LISTS), Layer.NAMED)
-            said = (fault.text for one in parsed for fault in faults(one, settings.rules, settings.profile))
-            fault = next(said, "")
+            parsed = read_permissions(text, found.source, Layer.NAMED)
+            texts = (fault.text for one in parsed for fault in faults(one, settings.rules, settings.profile))
+            fault = next(texts, "")
         except TomlError as error:
             fault = error.problem.why
         if fault:
@@ -87,19 +87,12 @@ def sound(found: Import, settings: "Settings") -> Import:
 
 def reader(kind: AgentProduct) -> Callable[[str, str], Import]:
     """Return the function that reads files of this kind."""
-    match kind:
-        case AgentProduct.CLAUDE:
-            from runner.gate.policy_tools.importers.claude import read_claude
+    from runner.gate.policy_tools.importers.claude import read_claude
+    from runner.gate.policy_tools.importers.codex import read_codex
+    from runner.gate.policy_tools.importers.gemini import read_gemini
 
-            return read_claude
-        case AgentProduct.CODEX:
-            from runner.gate.policy_tools.importers.codex import read_codex
-
-            return read_codex
-        case AgentProduct.GEMINI:
-            from runner.gate.policy_tools.importers.gemini import read_gemini
-
-            return read_gemini
+    readers = {AgentProduct.CLAUDE: read_claude, AgentProduct.CODEX: read_codex, AgentProduct.GEMINI: read_gemini}
+    return readers[kind]
 
 
 def guess(text: str, source: str) -> AgentProduct:
