@@ -62,7 +62,6 @@ class Container:
         *,
         cache: Path | None = None,
         aside: Path | None = None,
-        files: bool = True,
         resolver: "Resolve | None" = None,
         lend: "InjectorFactory | None" = None,
     ) -> None:
@@ -72,7 +71,6 @@ class Container:
         self.choice = choice
         self.cache = cache
         self.aside = aside
-        self.files = files
         self.pool: HelperPool[Box] = HelperPool(self._launch, self._prove, self._still_true)
         self.session = secrets.token_hex(8)
         self.daemon: Daemon | None = None
@@ -104,11 +102,13 @@ class Container:
         terms = permit.terms
         box = await self.pool.take(terms)
         watch = CommandWatch(permit, box.scan, self.aside, self.cache)
+        box.refused = 0
         try:
-            outcome, refused = await _with_egress(box, self._converse(box, permit, stdin, listen, watch.live))
+            work = _converse(box, permit, stdin, listen, watch.live)
+            outcome = await (work if box.egress is None else box.egress.around(work))
         except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
             connections = interrupted_connections(error)
-            outcome, refused = Outcome(125, ended_by="container", problem=error.problem, connections=connections), 0
+            outcome = Outcome(125, ended_by="container", problem=error.problem, connections=connections)
         except BaseException:
             watch.settle()
             self.pool.discard(terms, box)
@@ -122,7 +122,7 @@ class Container:
             from sandbox.linux.violations import explain
 
             held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
-            violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, refused, held))
+            violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, box.refused, held))
         return replace(outcome, violations=violations, enforcement=enforcement)
 
     async def close(self) -> None:
@@ -138,25 +138,6 @@ class Container:
         for folder in filter(None, (self.scratch, self.masks)):
             folder.remove()
         self.scratch = self.masks = None
-
-    # ---- one command
-
-    async def _converse(
-        self, box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None"
-    ) -> tuple[Outcome, int]:
-        """Run the command and return its outcome, with the number of processes that the kernel did not start for it."""
-        action, limits = permit.action, permit.terms.limits
-        assert isinstance(action, RunScript | RunArgv)
-        argv = argv_of(action)
-        if problem := _unspeakable((*argv, action.cwd)):
-            return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem), 0
-        started = time.monotonic()
-        ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output, alarm=alarm)
-        seconds = time.monotonic() - started
-        if failure := _not_started(argv[0], ended, seconds):
-            return failure, 0
-        outcome = Outcome(ended.status, ended.out, ended.err, seconds, ended.why, ended.why == "output")
-        return outcome, ended.refused
 
     async def _files(self, terms: Terms) -> Backend:
         """Return the local helper for actions on single files, so that no image needs a Python."""
@@ -198,9 +179,18 @@ class Container:
 
     def _launch(self, terms: Terms) -> Box:
         assert self.daemon is not None
+        try:
+            status = os.stat(terms.workspace)
+        except OSError as error:
+            raise SandboxUnavailable.of(
+                f"the workspace `{terms.workspace}` is not a folder",
+                (error.strerror or "it cannot be examined").lower(),
+                "use --cwd FOLDER",
+            ) from None
         self._count += 1
         name = f"ringfence-{self.session}-{self._count}"
-        return Box(self.daemon, name, terms, _owner(terms.workspace), self._do_later)
+        # Commands run as the owner of the workspace, so that their files belong to the user and modes hold.
+        return Box(self.daemon, name, terms, f"{status.st_uid}:{status.st_gid}", self._do_later)
 
     async def _prove(self, box: Box, terms: Terms) -> None:
         """Start the container. Raises SandboxUnavailable unless it runs as requested and its canary failed to get
@@ -244,7 +234,6 @@ class Container:
             labels=labels(self.session, self.scratch.path),
             unset=tuple(sorted({*self.image.variables, "HOSTNAME", "PATH", "HOME"})),
             volumes=self.image.volumes,
-            userns="host",
             owned=not self.daemon.podman,
         )
         make_points(
@@ -252,7 +241,9 @@ class Container:
             terms,
             plan_builder.mounts(replace(terms, system=()), box.scan, plan_builder.kind, self.scratch.path),
         )
-        _hand_over(self.scratch.path, box.user)
+        uid, _, gid = box.user.partition(":")
+        if os.geteuid() == 0 and os.stat(self.scratch.path).st_uid != int(uid):
+            os.chown(self.scratch.path, int(uid), int(gid))  # only root can run commands as another user
         body = create_body.body(terms, box.scan, place, plan_builder.kind)
         box.disks = create_body.writable(body)
         return body
@@ -282,12 +273,29 @@ class Container:
         task.add_done_callback(self._later.discard)
 
 
-async def _with_egress(box: Box, work: Coroutine[Any, Any, tuple[Outcome, int]]) -> tuple[Outcome, int]:
-    """Return the result of `work` with all network connections of its command. No connection stays open afterwards."""
-    if box.egress is None:
-        return await work
-    (outcome, count), connections, refused = await box.egress.around(work)
-    return replace(outcome, connections=connections, violations=refused), count
+async def _converse(
+    box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None"
+) -> Outcome:
+    """Run the command and return its outcome."""
+    action, limits = permit.action, permit.terms.limits
+    assert isinstance(action, RunScript | RunArgv)
+    argv = argv_of(action)
+    if problem := _unspeakable((*argv, action.cwd)):
+        return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem)
+    started = time.monotonic()
+    ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output, alarm=alarm)
+    seconds = time.monotonic() - started
+    if failure := _start_failure(ended):
+        box.refused = 0  # what was refused was the runtime's
+        missing = any(words in failure for words in ("not found", "no such file or directory"))
+        denied = "permission denied" if "denied" in failure else failure.strip()
+        reason = "no such file or directory" if missing else denied
+        why = f"{reason} (inside the container, where only the image and granted paths exist)"
+        fix = "check the name, and that the folder lies in the workspace and the program in the image"
+        problem = Problem(f"`{argv[0]}` could not be started", why, fix)
+        # The status is that of a shell.
+        return Outcome(127 if missing else 126, b"", f"{argv[0]}: {reason}\n".encode(), seconds, problem=problem)
+    return Outcome(ended.status, ended.out, ended.err, seconds, ended.why, ended.why == "output")
 
 
 def _unspeakable(words: tuple[str, ...]) -> Problem | None:
@@ -312,28 +320,6 @@ def _unspeakable(words: tuple[str, ...]) -> Problem | None:
     return None
 
 
-def _owner(workspace: str) -> str:
-    """Return UID:GID of the workspace. Commands run as that user, so that their files belong to the user and modes
-    hold.
-    """
-    try:
-        status = os.stat(workspace)
-    except OSError as error:
-        raise SandboxUnavailable.of(
-            f"the workspace `{workspace}` is not a folder",
-            (error.strerror or "it cannot be examined").lower(),
-            "use --cwd FOLDER",
-        ) from None
-    return f"{status.st_uid}:{status.st_gid}"
-
-
-def _hand_over(scratch: str, user: str) -> None:
-    """Give the session's /tmp to the user of commands. Only root can run commands as another user."""
-    uid, _, gid = user.partition(":")
-    if os.geteuid() == 0 and os.stat(scratch).st_uid != int(uid):
-        os.chown(scratch, int(uid), int(gid))
-
-
 def _make_masks() -> Scratch:
     """Create the empty file and folder that are mounted over secrets, with modes under which they cannot be opened."""
     folder = Scratch()
@@ -343,21 +329,8 @@ def _make_masks() -> Scratch:
     return folder
 
 
-def _not_started(program: str, ended: Ended, seconds: float) -> Outcome | None:
-    """Return the outcome of a command that the runtime could not start, or None. The status is that of a shell: 127
-    or 126.
-    """
-    text = ended.failed
-    if not text and ended.status in (126, 127) and not ended.err and b"OCI runtime exec failed" in ended.out[:200]:
-        text = ended.out.decode("utf-8", "replace")
-    if not text:
-        return None
-    missing = any(words in text for words in ("not found", "no such file or directory"))
-    reason = "no such file or directory" if missing else "permission denied" if "denied" in text else text.strip()
-    problem = Problem(
-        f"`{program}` could not be started",
-        f"{reason} (inside the container, where only the image and granted paths exist)",
-        "check the name, and that the folder lies in the workspace and the program in the image",
-    )
-    status = 127 if missing else 126
-    return Outcome(status, b"", f"{program}: {reason}\n".encode(), seconds, problem=problem)
+def _start_failure(ended: Ended) -> str:
+    """Return the error text of a runtime that could not start the command; empty if the command was started."""
+    if ended.failed or ended.status not in (126, 127) or ended.err or b"OCI runtime exec failed" not in ended.out[:200]:
+        return ended.failed
+    return ended.out.decode("utf-8", "replace")

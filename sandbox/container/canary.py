@@ -7,9 +7,9 @@ request. The comparison finds a daemon that ignores a setting, and a path that w
 import os
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from policy.model.frozen import dataclass
-from policy.model.verdict import Terms
+from policy.model.verdict import Limits
 from sandbox.container.create_body import CreateBody
 from sandbox.container.mount_guard import unescape
 from sandbox.inside import canary
@@ -73,32 +73,16 @@ echo "devices 1"; echo "daemon 1"; echo "over 1"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedContainer:
-    """The properties that were requested for a container."""
-
-    terms: Terms
-    user: str
-    binds: tuple[tuple[str, str, bool], ...]  # source, target, whether it is read-only
-    filesystems: tuple[tuple[str, bool], ...]  # target, whether it is read-only
-    pids: int
-    variables: frozenset[str]
-
-
-def asked(terms: Terms, user: str, body: CreateBody, environment: Mapping[str, str]) -> RequestedContainer:
-    """Return the requested properties from the body of the request that created the container."""
-    host = body["HostConfig"]
-    assert isinstance(host, dict)
-    binds = tuple((each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"])
-    filesystems = tuple((target, "ro" in options.split(",")) for target, options in host["Tmpfs"].items())
-    return RequestedContainer(terms, user, binds, filesystems, host["PidsLimit"], frozenset(environment))
-
-
-def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[str, ...], tuple[str, ...]]:
+def judge(
+    text: str, limits: Limits, user: str, body: CreateBody, variables: Iterable[str]
+) -> tuple[dict[str, bool], tuple[str, ...], tuple[str, ...]]:
     """Return each check by name, True if the boundary held; the limits that are not enforced, and other gaps, in words.
 
-    `text` is the output of SCRIPT.
+    `text` is the output of SCRIPT. `body` is the request that created the container. Commands run as `user` (UID:GID)
+    with the environment `variables`.
     """
+    host = body["HostConfig"]
+    assert isinstance(host, dict)
     lines = [line.partition(" ") for line in text.splitlines()]
     checks: dict[str, bool] = {}
     for name, _, rest in lines:
@@ -110,14 +94,28 @@ def judge(text: str, asked: RequestedContainer) -> tuple[dict[str, bool], tuple[
     )
     checks["privileges"] = status.get("NoNewPrivs", "").strip() == "1"
     checks["seccomp"] = status.get("Seccomp", "").strip() == "2"
-    uid, _, gid = asked.user.partition(":")
+    uid, _, gid = user.partition(":")
     checks["user"] = status.get("Uid", "").split() == [uid] * 4 and status.get("Gid", "").split() == [gid] * 4
-    checks["variables"] = {rest for name, _, rest in lines if name == "set"} <= asked.variables | {"PWD", "HOME"}
+    checks["variables"] = {rest for name, _, rest in lines if name == "set"} <= {*variables, "PWD", "HOME"}
     table = _mounts(rest for name, _, rest in lines if name == "mount")
     ended = any(name == "over" for name, _, _ in lines)  # else nothing is proven
-    checks["mounted"] = ended and _as_asked(table, asked)
+    checks["mounted"] = ended and _as_asked(table, host)
     reported = {rest.partition(" ")[0]: rest.partition(" ")[2] for name, _, rest in lines if name == "most"}
-    return checks, _lost_limits(reported, asked), _gaps(asked, checks)
+    wanted = {"pids": host["PidsLimit"], "memory": limits.memory, "open-files": limits.open_files, "cpu": limits.cpu}
+    lost = tuple(
+        f"the limit `{name}` is not enforced by this daemon (it reports {reported.get(name) or 'nothing'})"
+        for name, most in wanted.items()
+        if not reported.get(name, "").isdigit() or int(reported[name]) > most
+    )
+    tools = {"namespaces": "unshare", "mounts": "mount", "filter": "chmod"}
+    gaps = tuple(
+        f"not tested, because the image has no `{tool}`: {WORDS[name]}"
+        for name, tool in tools.items()
+        if name not in checks
+    )
+    if uid == "0":
+        gaps += ("commands run as uid 0 without capabilities, because the workspace belongs to root",)
+    return checks, lost, gaps
 
 
 # the place of the root within its file system, the device, whether it is read-only
@@ -134,44 +132,25 @@ def _mounts(lines: Iterable[str]) -> dict[str, _Mount]:
     return mounts
 
 
-def _as_asked(table: Mapping[str, _Mount], asked: RequestedContainer) -> bool:
-    """Return True if every mount exists with its mode, and nested binds show the same place of the same file system.
+def _as_asked(table: Mapping[str, _Mount], host: dict[str, Any]) -> bool:
+    """Return True if every mount that the `HostConfig` `host` requests exists with its mode, and nested binds show the
+    same place of the same file system.
 
     THREAT T18: another command may have swapped a name for a link while the daemon, which is root, followed it.
     """
     if "/" not in table or not table["/"][2]:
         return False
-    for target, read_only in asked.filesystems:
-        if target not in table or table[target][2] < read_only:
+    for target, options in host["Tmpfs"].items():
+        if target not in table or table[target][2] < ("ro" in options.split(",")):
             return False
-    for source, target, read_only in asked.binds:
+    binds = [(each["Source"], each["Target"], each["ReadOnly"]) for each in host["Mounts"]]
+    for source, target, read_only in binds:
         if target not in table or table[target][2] != read_only:
             return False
-        for outer, at, _ in asked.binds:
+        for outer, at, _ in binds:
             if outer == "/" or not source.startswith(outer + "/") or at not in table:
                 continue
             root = os.path.normpath(table[at][0] + "/" + source[len(outer) + 1 :])
             if table[target][:2] != (root, table[at][1]):
                 return False
     return True
-
-
-def _lost_limits(reported: Mapping[str, str], asked: RequestedContainer) -> tuple[str, ...]:
-    limits = asked.terms.limits
-    wanted = {"pids": asked.pids, "memory": limits.memory, "open-files": limits.open_files, "cpu": limits.cpu}
-    return tuple(
-        f"the limit `{name}` is not enforced by this daemon (it reports {reported.get(name) or 'nothing'})"
-        for name, most in wanted.items()
-        if not reported.get(name, "").isdigit() or int(reported[name]) > most
-    )
-
-
-def _gaps(asked: RequestedContainer, checks: Mapping[str, bool]) -> tuple[str, ...]:
-    tools = {"namespaces": "unshare", "mounts": "mount", "filter": "chmod"}
-    untested = (
-        f"not tested, because the image has no `{tool}`: {WORDS[name]}"
-        for name, tool in tools.items()
-        if name not in checks
-    )
-    root = "commands run as uid 0 without capabilities, because the workspace belongs to root"
-    return (*untested, *((root,) if asked.user.startswith("0:") else ()))

@@ -57,6 +57,7 @@ class Box:
         self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as the host names them
         self.enforcement = Enforcement(Level.NONE, "container")
         self.egress: Egress | None = None  # the way out, where its terms name hosts
+        self.refused = 0  # processes that the kernel did not start for the last command
         self.environment = dict(terms.env)
         if terms.hosts:
             from sandbox.egress.variables import variables  # only for the few commands that reach a host
@@ -154,7 +155,7 @@ class Box:
                 text += "outside 0\n"
         if ended.failed or ended.why or not ended.out:
             raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary printed nothing")
-        checks, lost, gaps = canary.judge(text, canary.asked(terms, self.user, body, self.environment))
+        checks, lost, gaps = canary.judge(text, terms.limits, self.user, body, self.environment)
         level = Level.PARTIAL if lost else Level.FULL
         limits = "" if lost else "the container's cgroup (memory, pids)"
         self.enforcement = Enforcement(level, "container", tuple(sorted(checks.items())), (*lost, *gaps), limits)
@@ -188,13 +189,7 @@ class Box:
             running.close()
 
     async def _run(
-        self,
-        running: Running,
-        argv: tuple[str, ...],
-        cwd: str,
-        stdin: bytes | None,
-        wall: float,
-        alarm: "Live | None",
+        self, running: Running, argv: tuple[str, ...], cwd: str, stdin: bytes | None, wall: float, alarm: "Live | None"
     ) -> Ended:
         tree = self._tree
         assert tree is not None
@@ -222,8 +217,10 @@ class Box:
         why = await self._wait(running, tree, usage, str(made["Id"]), until, alarm) or usage.excess()
         late: int | None = None
         if not await self._clear(tree):
-            if why is None:
-                late = await self._ended(str(made["Id"]))
+            if why is None:  # the daemon may know the status by now: one look, because descendants still run
+                with contextlib.suppress(DaemonRefused, TimeoutError):
+                    async with asyncio.timeout(DRAIN):
+                        late = _code(await self.daemon.call(lambda client: client.exec_inspect(made["Id"])))
             self.kill()
         await running.settle(GRACE if why else DRAIN)
         if running.over:  # by what came while something else was looked at, or after its end
@@ -233,7 +230,8 @@ class Box:
         else:
             status = await self._status(str(made["Id"]))
             why = "disk" if await usage.filled() else None
-        return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why, refused=tree.refused())
+        self.refused = tree.refused()
+        return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why)
 
     async def _wait(
         self, running: Running, tree: Processes, usage: ContainerUsage, number: str, until: float, alarm: "Live | None"
@@ -275,15 +273,6 @@ class Box:
                 return code
             await asyncio.sleep(min(0.002 * (turn + 1), 0.05))
         raise _gone()
-
-    async def _ended(self, number: str) -> int | None:
-        """Return the exit status if the daemon knows it by now: one look, because descendants still run."""
-        try:
-            async with asyncio.timeout(DRAIN):
-                report = await self.daemon.call(lambda client: client.exec_inspect(number))
-        except (DaemonRefused, TimeoutError):
-            return None
-        return _code(report)
 
     async def _clear(self, tree: Processes) -> bool:
         """Kill what the command left behind; False when that is not certain."""
@@ -327,11 +316,8 @@ class Box:
 
 
 def _not_made(why: str) -> SandboxUnavailable:
-    fix = "examine the image and the log of the daemon; nothing was run"
-    for words, better in _FIXES:
-        if words in why.lower():
-            fix = better
-            break
+    usual = "examine the image and the log of the daemon; nothing was run"
+    fix = next((better for words, better in _FIXES if words in why.lower()), usual)
     return SandboxUnavailable.of("the container cannot be created", why.strip().rstrip(".")[:_WORDS], fix)
 
 

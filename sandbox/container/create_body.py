@@ -66,7 +66,6 @@ class ContainerSettings:
     labels: tuple[tuple[str, str], ...] = ()
     unset: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
-    userns: str = ""
     owned: bool = True  # whether the daemon gives file systems in memory an owner (Podman does not)
 
 
@@ -109,7 +108,7 @@ def body(terms: Terms, protected: Scan, place: ContainerSettings, look: Look) ->
         "Tmpfs": filesystems,
         "UTSMode": "",
         "Ulimits": [{"Name": name, "Soft": value, "Hard": value} for name, value in ulimits.items()],
-        "UsernsMode": place.userns,
+        "UsernsMode": "host",
     }
     if place.runtime:
         host["Runtime"] = place.runtime
@@ -154,10 +153,13 @@ def _mounted(
             continue  # the runtime has its own list of what it covers there
         if target.startswith("/dev/") and kind in ("ro", "rw"):
             continue  # the runtime makes a /dev of its own, with the same few devices
-        if kind in ("ro", "rw"):
-            binds.append(_bind(source, target, read_only=kind == "ro"))
-        elif kind == "mask":
-            binds.append(_bind(place.empty_folder if source == "dir" else place.empty_file, target, read_only=True))
+        if kind in ("ro", "rw", "mask"):
+            if kind == "mask":
+                source = place.empty_folder if source == "dir" else place.empty_file
+            # Not recursive: mounts below `source` would stay writable in older daemons.
+            options = {"Propagation": "rprivate", "NonRecursive": True}
+            bind = {"Type": "bind", "Source": source, "Target": target, "ReadOnly": kind != "rw"}
+            binds.append({**bind, "BindOptions": options})
         else:  # of the sandbox's own: empty, and under `read-only` not writable
             mode = "1777" if target == "/dev/shm" or not place.owned else "0700"
             owner = f",uid={uid},gid={gid}" if place.owned else ""
@@ -165,14 +167,3 @@ def _mounted(
             most = source if source.isdigit() else size
             filesystems[target] = f"{writable},nosuid,nodev,size={most},mode={mode}{owner}"
     return binds, dict(sorted(filesystems.items()))
-
-
-def _bind(source: str, target: str, *, read_only: bool) -> CreateBody:
-    """Return a bind that is not recursive: mounts below `source` would stay writable in older daemons."""
-    return {
-        "Type": "bind",
-        "Source": source,
-        "Target": target,
-        "ReadOnly": read_only,
-        "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
-    }

@@ -97,7 +97,6 @@ class Ended:
     Attributes:
         why: Name of the limit that ended the command, or None.
         failed: The daemon's error text if it could not start the command.
-        refused: Number of processes that the kernel did not start for the command.
     """
 
     status: int
@@ -105,7 +104,6 @@ class Ended:
     err: bytes
     why: str | None
     failed: str = ""
-    refused: int = 0
 
 
 class Running(OutputBuffer):
@@ -126,7 +124,14 @@ class Running(OutputBuffer):
 
     def follow(self, wire: Wire, stdin: bytes | None) -> None:
         self._wire = wire
-        self._tasks = [asyncio.create_task(self._read(wire))]
+
+        async def read() -> None:
+            try:
+                await wire.read(self.take)
+            finally:
+                self._ended.set()
+
+        self._tasks = [asyncio.create_task(read())]
         if stdin:
             self._tasks.append(asyncio.create_task(wire.feed(stdin)))
 
@@ -170,12 +175,6 @@ class Running(OutputBuffer):
             task.cancel()
         if self._wire is not None:
             self._wire.close()
-
-    async def _read(self, wire: Wire) -> None:
-        try:
-            await wire.read(self.take)
-        finally:
-            self._ended.set()
 
     def _check(self) -> None:
         reading = self._tasks[0]

@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from sandbox.backend import Connection, InterruptedCommand, Violation
+from sandbox.backend import Connection, InterruptedCommand, Outcome, Violation
 from sandbox.egress.connection import ProxyConnection
 from sandbox.egress.dialer import Dialer, Resolve, resolve
 from sandbox.egress.ledger import Attempt, Ledger
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
 
 OPEN = 48  # connections at one time; more wait to be accepted. Each takes two descriptors of the runner
-T = TypeVar("T")
 _RETRY = 0.05  # seconds until accepting is tried again when this process has no descriptor left
 
 
@@ -45,19 +45,20 @@ class Egress:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = self._busy = False
 
-    async def around(self, work: Awaitable[T]) -> tuple[T, tuple[Connection, ...], tuple[Violation, ...]]:
-        """Await `work` and return its result, all connections of its command, and the violations among them.
+    async def around(self, work: Awaitable[Outcome]) -> Outcome:
+        """Await `work` and return its outcome with all connections of its command, and the violations among them.
 
         No connection of the command stays open afterwards. The cause of an exception of `work` has the connections
         (`interrupted_connections`).
         """
         self.begin()
         try:
-            done = await work
+            outcome = await work
         except BaseException as end:
             connections, _ = await self.end()
             raise end from InterruptedCommand(connections, end.__cause__)
-        return done, *await self.end()
+        connections, violations = await self.end()
+        return replace(outcome, connections=connections, violations=violations)
 
     def begin(self) -> None:
         """Assign all following connections to a new command."""

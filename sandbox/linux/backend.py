@@ -4,7 +4,6 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +107,8 @@ class Linux:
         try:
             watch = CommandWatch(permit, slot.scan, self.aside, self.cache)
             try:
-                outcome = await _with_egress(slot, _converse(slot, permit, stdin, listen, watch.live))
+                work = _converse(slot, permit, stdin, listen, watch.live)
+                outcome = await (work if slot.egress is None else slot.egress.around(work))
                 refused = slot.group.refused() if outcome.status else 0
                 # What filled its private file systems would be there for the next one.
                 healthy = outcome.ended_by != "memory"
@@ -248,14 +248,6 @@ def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
     from sandbox.egress.credential_injection import injector_for
 
     return injector_for(terms.credentials, lend)
-
-
-async def _with_egress(slot: HelperHandle, work: Coroutine[None, None, Outcome]) -> Outcome:
-    """Return the outcome of `work` with all network connections of its command. No connection stays open afterwards."""
-    if slot.egress is None:
-        return await work
-    outcome, connections, refused = await slot.egress.around(work)
-    return replace(outcome, connections=connections, violations=refused)
 
 
 async def _converse(

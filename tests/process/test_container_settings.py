@@ -59,9 +59,8 @@ def body(of: Terms, **told: object) -> dict[str, object]:
         "empty_folder": "/tmp/ringfence-tmp-y/folder",
         "profile": "PROFILE",
         "unset": ("PATH", "HOSTNAME"),
-        "userns": "host",
     }
-    return create_body.body(of, FOUND, create_body.ContainerSettings(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # likewise
+    return create_body.body(of, FOUND, create_body.ContainerSettings(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # a table of keyword arguments
 
 
 CASES = {
@@ -351,14 +350,12 @@ namespaces 1
 mounts 1
 over 1
 """
-ASKED = canary.RequestedContainer(
-    terms(),
-    "1000:1000",
-    (("/home/u/p", "/home/u/p", False), ("/home/u/p/.git/config", "/home/u/p/.git/config", True)),
-    (("/home/u", False),),
-    108,
-    frozenset({"HOME"}),
-)
+MOUNTS = [
+    {"Source": path, "Target": path, "ReadOnly": locked}
+    for path, locked in (("/home/u/p", False), ("/home/u/p/.git/config", True))
+]
+REQUEST: dict[str, object] = {"HostConfig": {"Mounts": MOUNTS, "Tmpfs": {"/home/u": "rw,exec"}, "PidsLimit": 108}}
+ASKED = (terms().limits, "1000:1000", REQUEST, ("HOME",))
 
 # fmt: off
 BROKEN = [
@@ -381,7 +378,7 @@ BROKEN = [
 
 
 def test_a_canary_that_got_nowhere() -> None:
-    checks, *missing = canary.judge(HELD, ASKED)
+    checks, *missing = canary.judge(HELD, *ASKED)
     assert all(checks.values()), checks
     assert missing == [(), ()]
 
@@ -390,7 +387,7 @@ def test_a_canary_that_got_nowhere() -> None:
 @pytest.mark.parametrize(("said", "instead", "broken", "why"), BROKEN)
 def test_a_canary_that_got_out(said: str, instead: str, broken: str, why: str) -> None:
     assert said in HELD
-    checks, *_ = canary.judge(HELD.replace(said, instead), ASKED)
+    checks, *_ = canary.judge(HELD.replace(said, instead), *ASKED)
     assert not checks[broken], why
     assert broken in canary.WORDS
 
@@ -406,7 +403,7 @@ def test_a_canary_that_got_out(said: str, instead: str, broken: str, why: str) -
     ],
 )
 def test_a_limit_that_a_daemon_does_not_keep_is_said(said: str, instead: str, words: str) -> None:
-    _, lost, gaps = canary.judge(HELD.replace(said, instead), ASKED)
+    _, lost, gaps = canary.judge(HELD.replace(said, instead), *ASKED)
     missing = gaps if words == "not tested" else lost
     assert [each for each in missing if words in each], missing
 
