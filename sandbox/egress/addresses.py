@@ -4,13 +4,18 @@ The lists follow the IANA registries of special-purpose addresses (RFC 6890 and 
 because the classification in the standard library has changed between versions of Python.
 """
 
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+
+def _networks(*rows: tuple[str, str]) -> tuple[tuple[IPv4Network | IPv6Network, str], ...]:
+    return tuple((ip_network(text), words) for text, words in rows)
+
 
 # fmt: off
 # Where clouds answer every guest with credentials of the machine. Never, whatever rule there is.
 # SOURCE: each provider's documentation of its metadata service, and that of cloud-init's data sources. All others that
 # are known answer in 169.254.0.0/16 or fe80::/10 (OpenStack fe80::a9fe:a9fe), which are refused below.
-_METADATA_4 = (
+_METADATA = _networks(
     ("169.254.169.254/32", "most clouds"),
     ("169.254.170.2/32",   "AWS ECS: credentials of the task"),
     ("169.254.170.23/32",  "AWS EKS"),
@@ -22,8 +27,6 @@ _METADATA_4 = (
     ("100.80.80.80/32",    "UCloud"),
     ("168.63.129.16/32",   "Azure's wire server: public by its number, the host's by its place"),
     ("192.0.0.192/32",     "Oracle"),
-)
-_METADATA_6 = (
     ("fd00:ec2::/32",      "AWS"),
     ("fd20:ce::/64",       "Google"),
     ("fd00:42::/32",       "Scaleway"),
@@ -33,14 +36,16 @@ _METADATA_6 = (
 )
 _ISATAP = (0x00005EFE, 0x02005EFE)  # RFC 5214: an IPv4 address follows, whatever network the first half names
 _LINK_LOCAL_WORD = 0xA9FE  # `169.254` as the last but one part of an IPv6 address, by which clouds spell their service
-_PRIVATE_4 = (
+_PRIVATE = _networks(
     ("127.0.0.0/8",      "this machine itself"),
     ("10.0.0.0/8",       "a private network"),
     ("172.16.0.0/12",    "a private network"),
     ("192.168.0.0/16",   "a private network"),
     ("100.64.0.0/10",    "a provider's private network"),
+    ("::1/128",          "this machine itself"),
+    ("fc00::/7",         "a private network"),
 )
-_NEVER_4 = (
+_NEVER = _networks(
     ("0.0.0.0/8",        "this machine, or no address"),
     ("169.254.0.0/16",   "a link-local address"),
     ("192.0.0.0/24",     "reserved"),
@@ -54,12 +59,6 @@ _NEVER_4 = (
     ("203.0.113.0/24",   "for examples only"),
     ("224.0.0.0/4",      "a group of machines"),
     ("240.0.0.0/4",      "reserved, or everybody nearby"),
-)
-_PRIVATE_6 = (
-    ("::1/128",          "this machine itself"),
-    ("fc00::/7",         "a private network"),
-)
-_NEVER_6 = (
     ("::/128",           "this machine, or no address"),
     ("::ffff:0:0/96",    "an IPv4 address inside IPv6"),
     ("::ffff:0:0:0/96",  "an IPv4 address inside IPv6"),
@@ -89,15 +88,25 @@ def refusal(text: str, *, private: bool) -> str | None:
         address = ip_address(text)
     except ValueError:
         return "no address"
-    if _found(address, _METADATA[address.version]) or _spells_link_local(address):
+    own = _words_of(address, _PRIVATE)
+    # Clouds give metadata services unique local IPv6 addresses that end in 169.254.x.x.
+    spelled = address.version == 6 and own is not None and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
+    if spelled or _words_of(address, _METADATA):
         return "where clouds keep the credentials of a machine"
     if isinstance(address, IPv4Address):
-        return _found(address, _NEVER[4]) or (None if private else _found(address, _PRIVATE[4]))
+        return _words_of(address, _NEVER) or (None if private else own)
     if address.scope_id is not None:
         return "an address in one interface's scope"
-    own = _found(address, _PRIVATE[6])
-    never = None if own is not None else _found(address, _NEVER[6]) or (None if address in _UNICAST else "reserved")
-    return never or _embedded(address) or (None if private else own)
+    never = None if own is not None else _words_of(address, _NEVER) or (None if address in _UNICAST else "reserved")
+    if never:
+        return never
+    # An address of any network may end in an IPv4 address: behind a translator, which may have a prefix of any network
+    # (RFC 6052), or a tunnel (RFC 5214).
+    if _words_of(IPv4Address(int(address) & 0xFFFFFFFF), _METADATA):
+        return "where clouds keep the credentials of a machine"
+    if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+        return "an IPv4 address behind a tunnel (ISATAP)"
+    return None if private else own
 
 
 def can_be_private(text: str) -> bool:
@@ -105,31 +114,10 @@ def can_be_private(text: str) -> bool:
     return refusal(text, private=False) is not None and refusal(text, private=True) is None
 
 
-_Networks = tuple[tuple[IPv4Network | IPv6Network, str], ...]
-
-
-def _networks(rows: tuple[tuple[str, str], ...], kind: type[IPv4Network] | type[IPv6Network]) -> _Networks:
-    return tuple((kind(text), words) for text, words in rows)
-
-
-def _found(address: IPv4Address | IPv6Address, networks: _Networks) -> str | None:
+def _words_of(
+    address: IPv4Address | IPv6Address, networks: tuple[tuple[IPv4Network | IPv6Network, str], ...]
+) -> str | None:
+    """Return the words about the first network that contains `address`. No network contains an address of the other
+    version.
+    """
     return next((words for network, words in networks if address in network), None)
-
-
-def _spells_link_local(address: IPv4Address | IPv6Address) -> bool:
-    """Return True for a unique local IPv6 address that ends in 169.254.x.x: clouds give metadata services such ones."""
-    private = isinstance(address, IPv6Address) and _found(address, _PRIVATE[6]) is not None
-    return private and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
-
-
-def _embedded(address: IPv6Address) -> str | None:
-    """Say what is wrong with an address of any network that ends in an IPv4 address: behind a translator, which may
-    have a prefix of any network (RFC 6052), or a tunnel (RFC 5214)."""
-    if _found(IPv4Address(int(address) & 0xFFFFFFFF), _METADATA[4]):
-        return "where clouds keep the credentials of a machine"
-    return "an IPv4 address behind a tunnel (ISATAP)" if int(address) >> 32 & 0xFFFFFFFF in _ISATAP else None
-
-
-_METADATA = {4: _networks(_METADATA_4, IPv4Network), 6: _networks(_METADATA_6, IPv6Network)}
-_NEVER = {4: _networks(_NEVER_4, IPv4Network), 6: _networks(_NEVER_6, IPv6Network)}
-_PRIVATE = {4: _networks(_PRIVATE_4, IPv4Network), 6: _networks(_PRIVATE_6, IPv6Network)}

@@ -21,10 +21,11 @@ def server_name(data: bytes) -> tuple[bool, str]:
     body, size = bytearray(), -1
     here = records = 0
     while size < 0 or len(body) < size:
-        if len(data) < here + 5:
-            _begins_well(data[here:])
+        head = data[here : here + 5]
+        if head[:1] not in (b"", b"\x16") or head[1:2] not in (b"", b"\x03"):
+            raise Malformed("the connection is not TLS")
+        if len(head) < 5:
             return False, ""
-        _begins_well(data[here : here + 5])
         length = int.from_bytes(data[here + 3 : here + 5], "big")
         if not 0 < length <= (16 << 10) + 256:  # RFC 8446, 5.2
             raise Malformed("the TLS record has an impossible length")
@@ -46,12 +47,6 @@ def server_name(data: bytes) -> tuple[bool, str]:
         return True, _name(_extensions(bytes(body[4:])))
     except (IndexError, UnicodeDecodeError):
         raise Malformed("the ClientHello of TLS cannot be read") from None
-
-
-def _begins_well(head: bytes) -> None:
-    wrong = (head[:1] not in (b"", b"\x16")) or (head[1:2] not in (b"", b"\x03"))
-    if wrong:
-        raise Malformed("the connection is not TLS")
 
 
 def _extensions(hello: bytes) -> dict[int, bytes]:

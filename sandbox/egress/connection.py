@@ -44,8 +44,8 @@ class ProxyConnection:
         """
         try:
             async with asyncio.timeout(HEAD):
-                if not (self.client.ahead or await self.client.more()):
-                    raise Malformed("the connection was closed before it asked for anything")
+                if not self.client.ahead:
+                    await self._must_more()
             if self.client.ahead[0] in (4, 5):
                 await self._socks()
             else:
@@ -157,7 +157,11 @@ class ProxyConnection:
         attempt.sends(len(head))
         await server.send(head)
         self.exchange = HttpExchange(self.client, server, attempt, request, added, self.broker)
-        if await self.exchange.run(_moved(request) if secure else ("", "")) == 101:
+        moved = ("", "")
+        if secure:  # the server names itself by other addresses than a client that asks in the open
+            named = request.host if request.port == 443 else f"{request.host}:{request.port}"
+            moved = (f"https://{named}/", f"http://{request.host}:{request.port}/")
+        if await self.exchange.run(moved) == 101:
             await self._pass_on()
         await self.client.part()
 
@@ -178,9 +182,8 @@ class ProxyConnection:
         # A connection that becomes something else, or a request that servers may read as another one, gets nothing.
         odd = request.websocket or request.overridden
         asked = [] if odd else [await broker.asks(host, port, request.method, path) for path in request.paths]
-        added = (
-            asked[0] if asked and None not in asked and len({each.credential for each in asked if each}) == 1 else None
-        )
+        alike = len({each.credential if each else None for each in asked}) == 1
+        added = asked[0] if alike else None
         if secure:
             from sandbox.egress.tls import to_server
 
@@ -207,7 +210,7 @@ class ProxyConnection:
                     # Only what is judged request by request may go where a rule allows some requests.
                     self.dialer.allowing(host, port)
         except EgressRefused as error:
-            self.attempt.end(_about(error, host))
+            self.attempt.end(EgressRefused(f"{error.what} for host {host}", host=host, right=error.right))
             await client.send(_DENIED)
             await client.part()
             return
@@ -283,18 +286,6 @@ def _same(name: str, host: str) -> None:
         raise EgressRefused(f"TLS is for {description}, and the tunnel was opened", host=host, right=named_host or "")
     if not name and not (host.startswith("[") or host.replace(".", "").isdigit()):
         raise EgressRefused("TLS names no host, and the tunnel was opened", host=host)
-
-
-def _moved(request: http1.HttpRequest) -> tuple[str, str]:
-    """Return the address prefix of a server that is reached over TLS, and its prefix for a client that asks in the
-    open.
-    """
-    named = request.host if request.port == 443 else f"{request.host}:{request.port}"
-    return f"https://{named}/", f"http://{request.host}:{request.port}/"
-
-
-def _about(error: EgressRefused, host: str) -> EgressRefused:
-    return EgressRefused(f"{error.what} for host {host}", host=host, right=error.right)
 
 
 def _page(error: EgressRefused) -> bytes:

@@ -73,18 +73,15 @@ class Dialer:
     def allowing(self, host: str, port: int, method: str = "", path: str = "") -> HostRule:
         """Return the widest rule that allows this request or, without a method, this tunnel. Raises Refused."""
         fitting = [rule for rule in self.rules if rule.meets(host, port, method, path)]
-        if not fitting:
-            raise self._refused(host, port, method, path)
-        return _widest(fitting)
+        return self._widest(fitting, host, port, method, path)
 
     def naming(self, host: str, port: int) -> HostRule:
         """Return the widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
-        fitting = [rule for rule in self.rules if rule.names(host, port)]
-        if not fitting:
-            raise self._refused(host, port, "", "")
-        return _widest(fitting)
+        return self._widest([rule for rule in self.rules if rule.names(host, port)], host, port, "", "")
 
-    def _refused(self, host: str, port: int, method: str, path: str) -> EgressRefused:
+    def _widest(self, fitting: list[HostRule], host: str, port: int, method: str, path: str) -> HostRule:
+        if fitting:
+            return min(fitting, key=lambda rule: (rule.bound, not rule.private))
         port_part = "" if port in USUAL else f":{port}"
         named = [rule for rule in self.rules if rule.names(host, port)]
         if named and method:
@@ -106,7 +103,7 @@ class Dialer:
             right = ""
         elif right and (any(rule.private for rule in named) or (literal and refusal(literal, private=False))):
             right += " private"
-        return EgressRefused(what, right=right, host=host)
+        raise EgressRefused(what, right=right, host=host)
 
     async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:
         """Return a connection and its address. Raises Refused if no rule allows it, and Failed for an error of the
@@ -126,13 +123,14 @@ class Dialer:
                     await asyncio.get_running_loop().sock_connect(made, (address, port))
                 made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return made, address
-            except (OSError, TimeoutError) as error:
+            except BaseException as error:
                 made.close()
-                errors.append(f"{address}: {_said(error)}")
-            except BaseException:
-                made.close()
-                raise
-        more = "; this machine uses a proxy (HTTPS_PROXY), which the sandbox's own does not" if _has_proxy() else ""
+                if not isinstance(error, OSError):
+                    raise
+                why = (os.strerror(error.errno) if error.errno else str(error)).lower()
+                errors.append(f"{address}: {'no answer in time' if isinstance(error, TimeoutError) else why}")
+        has_proxy = any(map(os.environ.get, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")))
+        more = "; this machine uses a proxy (HTTPS_PROXY), which the sandbox's own does not" if has_proxy else ""
         raise Failed(f"host {host} cannot be reached ({'; '.join(errors[:3])}{more})", host=host)
 
     async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
@@ -155,10 +153,6 @@ class Dialer:
             right = _private(host, port) if can_be_private(address) else ""
             raise EgressRefused(what, host=host, right=right)
         return good[:_ADDRESSES]
-
-
-def _widest(rules: list[HostRule]) -> HostRule:
-    return min(rules, key=lambda rule: (rule.bound, not rule.private))
 
 
 def _literal(host: str) -> bool:
@@ -187,13 +181,3 @@ def _own(family: int, address: str, port: int) -> bool:
             return source == address or source.startswith("127.")
     except OSError:
         return False  # no way there at all; connecting will say so
-
-
-def _said(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return (os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)).lower()
-
-
-def _has_proxy() -> bool:
-    return any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))

@@ -83,8 +83,12 @@ class HttpRequest:
 
         A method in a body (`_method` in a form) is not detected.
         """
-        parameters = re.split("[&;]", self.path.partition("?")[2])
-        return any(_overrides(name) for name, _ in self.fields) or any(map(_parameter_overrides, parameters))
+        for parameter in re.split("[&;]", self.path.partition("?")[2]):
+            name = unquote_plus(parameter.partition("=")[0]).strip().lower()
+            # PHP reads `.`, blank and `[` in a name as `_`.
+            if _OVERRIDE_PARAMETER.fullmatch(re.sub(r"[.\[ ]", "_", name)):
+                return True
+        return any(_overrides(name) for name, _ in self.fields)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -105,6 +109,8 @@ class HttpRequest:
 def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     """Read a whole head. `within`: host and port of the tunnel that it came in. Raises Malformed."""
     lines = _lines(head)
+    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        raise Malformed("the request has line ends that programs read differently")
     match = _LINE.match(lines[0])
     if match is None:
         raise Malformed("the request line cannot be read")
@@ -113,8 +119,13 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     if len(fields) > MOST_FIELDS:
         raise Malformed("the request has too many headers", 431)
     host, port, path = _target(method, target, within)
-    if method != "CONNECT":  # whose Host goes nowhere
-        _agrees(_values(fields, "host"), host, port, minor, inside=within is not None)
+    if method != "CONNECT":  # whose Host goes nowhere; servers differ in which of two hosts counts
+        hosts = _values(fields, "host")
+        if len(hosts) > 1 or (minor == "1" and not hosts):
+            raise Malformed("the request must have one Host header")
+        where = authority(hosts[0]) if hosts else (host, port)
+        if where is None or where[0] != host or (where[1] or (80 if within is None else port)) != port:
+            raise Malformed("the Host header names another host or port than the request")
     length = _length(fields, minor)
     if method == "CONNECT" and length:
         raise Malformed("a CONNECT request has no body")
@@ -154,21 +165,24 @@ def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes
 
     `moved` is the prefix of addresses that the client knows by another prefix, and that other prefix.
     """
-    lines = head[: -len(END)].decode("latin-1").split("\r\n")
-    match = _STATUS.match(lines[0])
-    if match is None or any("\n" in line or "\r" in line or "\0" in line for line in lines):
+    first, *lines = _lines(head)
+    match = _STATUS.match(first)
+    if match is None or any("\n" in line or "\r" in line or "\0" in line for line in (first, *lines)):
         raise Failed("the answer of the server is not HTTP/1")
-    status = int(match[1])
-    forwarded = [
-        line for line in lines[1:] if line.partition(":")[0].strip().lower() not in ("connection", "keep-alive")
-    ]
-    if moved[0]:
-        forwarded = [_moved(line, *moved) for line in forwarded]
+    status, forwarded = int(match[1]), [first]
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.strip().lower() in ("connection", "keep-alive"):
+            continue
+        located, place = name.lower() in ("location", "content-location"), value.strip()
+        if located and moved[0] and f"{place}/".lower().startswith(moved[0]):
+            line = f"{name}: {moved[1]}{place[len(moved[0]) :]}"
+        forwarded.append(line)
     if status == 101:
         forwarded.append("Connection: Upgrade")
     elif status >= 200:
         forwarded.append("Connection: close")
-    return status, "\r\n".join([lines[0], *forwarded]).encode("latin-1") + END
+    return status, "\r\n".join(forwarded).encode("latin-1") + END
 
 
 def unfolded(head: bytes) -> bytes:
@@ -180,7 +194,7 @@ def ends_with_connection(method: str, status: int, head: bytes) -> bool:
     """Return True if only the end of the connection tells where the answer with that head ends (RFC 9112, 6.3)."""
     if method == "HEAD" or status < 200 or status in (204, 304):
         return False
-    fields = [line.lower().partition(":") for line in head[: -len(END)].decode("latin-1").split("\r\n")[1:]]
+    fields = [line.lower().partition(":") for line in _lines(head)[1:]]
     coded = [value.strip(" \t") for name, _, value in fields if name == "transfer-encoding"]
     return not coded[-1].endswith("chunked") if coded else all(name != "content-length" for name, _, _ in fields)
 
@@ -190,11 +204,10 @@ def in_chunks(head: bytes) -> bool:
 
     Raises Failed for another transfer coding: none was asked for (RFC 9112, 7.4), and nobody could look through it.
     """
-    lines = head[: -len(END)].decode("latin-1").split("\r\n")
-    values = [line.partition(":")[2].lower() for line in lines if line.lower().startswith("transfer-encoding:")]
-    codings = [
-        word for word in (word.strip(" \t") for word in ",".join(values).split(",")) if word not in ("", "identity")
-    ]
+    lines = [line.lower() for line in _lines(head)]
+    values = [line.partition(":")[2] for line in lines if line.startswith("transfer-encoding:")]
+    words = [word.strip(" \t") for word in ",".join(values).split(",")]
+    codings = [word for word in words if word not in ("", "identity")]
     if codings not in ([], ["chunked"]):
         raise Failed("the answer of the server is coded in a way that was not asked for")
     return bool(codings)
@@ -222,11 +235,7 @@ def looks_like(data: bytes) -> bool | None:
 
 
 def _lines(head: bytes) -> list[str]:
-    text = head[: -len(END)].decode("latin-1")
-    lines = text.split("\r\n")
-    if any("\r" in line or "\n" in line or "\0" in line for line in lines):
-        raise Malformed("the request has line ends that programs read differently")
-    return lines
+    return head[: -len(END)].decode("latin-1").split("\r\n")
 
 
 def _field(line: str) -> tuple[str, str]:
@@ -259,36 +268,15 @@ def _target(method: str, target: str, within: tuple[str, int] | None) -> tuple[s
     return host, port, path if path[0] in "/*" else "/" + path
 
 
-def _agrees(hosts: list[str], host: str, port: int, minor: str, *, inside: bool) -> None:
-    """Return True if the Host header names the host of the request; otherwise servers differ in which of them
-    counts.
-    """
-    if len(hosts) > 1 or (minor == "1" and not hosts):
-        raise Malformed("the request must have one Host header")
-    where = authority(hosts[0]) if hosts else (host, port)
-    if where is None or where[0] != host or (where[1] or (port if inside else 80)) != port:
-        raise Malformed("the Host header names another host or port than the request")
-
-
 def _length(fields: tuple[tuple[str, str], ...], minor: str) -> int:
     lengths, codings = _values(fields, "content-length"), _values(fields, "transfer-encoding")
-    if codings:
-        if lengths or minor != "1" or [coding.lower() for coding in codings] != ["chunked"]:
-            raise Malformed("the request says in two ways, or in an odd one, how long it is")
-        return -1
-    if not lengths:
+    if not codings and not lengths:
         return 0
-    if len(lengths) > 1 or not re.fullmatch("[0-9]{1,15}", lengths[0]):
+    if not lengths and minor == "1" and [coding.lower() for coding in codings] == ["chunked"]:
+        return -1
+    if codings or len(lengths) > 1 or not re.fullmatch("[0-9]{1,15}", lengths[0]):
         raise Malformed("the request says in two ways, or in an odd one, how long it is")
     return int(lengths[0])
-
-
-def _moved(line: str, old: str, new: str) -> str:
-    name, _, value = line.partition(":")
-    value = value.strip()
-    if name.lower() not in ("location", "content-location") or not (value + "/").lower().startswith(old):
-        return line
-    return f"{name}: {new}{value[len(old) :]}"
 
 
 def _plain_name(name: str) -> str:
@@ -306,15 +294,6 @@ def _overrides(name: str) -> bool:
         or any(part in plain for part in _OVERRIDE_PARTS)
         or any(word.endswith(_OVERRIDE_ENDS) for word in plain.split("-"))
     )
-
-
-def _parameter_overrides(parameter: str) -> bool:
-    """Return True if a query parameter such as `_method=DELETE` makes some servers take another method.
-
-    PHP reads `.`, blank and `[` in a name as `_`.
-    """
-    name = unquote_plus(parameter.partition("=")[0]).strip().lower()
-    return _OVERRIDE_PARAMETER.fullmatch(re.sub(r"[.\[ ]", "_", name)) is not None
 
 
 def _values(fields: tuple[tuple[str, str], ...], name: str) -> list[str]:

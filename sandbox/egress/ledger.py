@@ -13,14 +13,16 @@ class EgressRefused(Exception):
 
     Attributes:
         what: One sentence without a full stop.
-        fix: An action for the user, or empty.
+        fix: An action for the user.
         right: The smallest allowlist entry that would allow the request; empty if none does.
         host: The host of the request.
     """
 
     def __init__(self, what: str, *, fix: str = "", right: str = "", host: str = "", status: int = 403) -> None:
         super().__init__(what)
-        self.what, self.fix, self.right, self.host, self.status = what, fix, right, host, status
+        self.what, self.right, self.host, self.status = what, right, host, status
+        usual = f"a person could allow `{right}`, by `agent exec --host` or a rule with `host`"
+        self.fix = fix or (usual if right else "no entry of an allowlist opens this")
 
 
 class Malformed(EgressRefused):
@@ -110,22 +112,10 @@ class Ledger:
         for attempt in self.attempts:
             error = attempt.error
             if error is not None and not isinstance(error, Failed):
-                violations.setdefault(error.what, _refusal(error))
+                right = f"--host {error.right}" if error.right else ""
+                refusal = Violation(error.what, error.host, error.fix, False, "proxy", right)
+                violations.setdefault(error.what, refusal)
         if self.beyond:
             what = f"more than {ATTEMPTS} connections were made; the last {self.beyond} were closed unheard"
             violations[what] = Violation(what, "", "connect less often, or in several commands", False, "proxy")
         return tuple(violations.values())
-
-
-def _refusal(error: EgressRefused) -> Violation:
-    right = f"--host {error.right}" if error.right else ""
-    return Violation(error.what, error.host, fix(error), False, "proxy", right)
-
-
-def fix(error: EgressRefused) -> str:
-    """Return an action for the user."""
-    if error.fix:
-        return error.fix
-    if error.right:
-        return f"a person could allow `{error.right}`, by `agent exec --host` or a rule with `host`"
-    return "no entry of an allowlist opens this"

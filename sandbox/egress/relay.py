@@ -82,7 +82,7 @@ class _Direction:
             self.rest = self.buffer[:size]
             if not self._give():
                 self.loop.remove_reader(self.source)
-                self.loop.add_writer(self.target, self._guarded, self._go_on)
+                self.loop.add_writer(self.target, self._guarded, self._resume)
                 return
 
     def _give(self) -> bool:
@@ -94,7 +94,7 @@ class _Direction:
                 return False
         return True
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self.moved = time.monotonic()
         if self._give():
             self.loop.remove_writer(self.target)

@@ -62,11 +62,8 @@ def answer(error: EgressRefused | None) -> bytes:
     """Return the reply at the end: connected, or the kind of failure."""
     if isinstance(error, Unanswerable):
         return error.answer
-    if error is None:
-        return _answer(_DONE)
-    return _answer(
-        _UNREACHABLE if isinstance(error, Failed) else _FAILED if isinstance(error, Malformed) else _FORBIDDEN
-    )
+    kinds = {type(None): _DONE, Failed: _UNREACHABLE, Malformed: _FAILED}
+    return _answer(kinds.get(type(error), _FORBIDDEN))
 
 
 def _answer(code: int) -> bytes:

@@ -105,7 +105,7 @@ async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Strea
         why = error.verify_message.lower().rstrip(".")
         raise Failed(f"host {host} is not believed: its certificate does not hold ({why})", host=host) from None
     except ssl.SSLError as error:
-        raise Failed(f"TLS with host {host} cannot be made ({_said(error)})", host=host) from None
+        raise Failed(f"TLS with host {host} cannot be made ({_reason(error)})", host=host) from None
     return made
 
 
@@ -116,10 +116,10 @@ async def to_client(stream: Stream, context: ssl.SSLContext, host: str) -> Strea
         async with asyncio.timeout(HANDSHAKE):
             await made.handshake()
     except ssl.SSLError as error:
-        what = f"the program does not take the session's certificate for host {host} ({_said(error)})"
+        what = f"the program does not take the session's certificate for host {host} ({_reason(error)})"
         raise Failed(what, host=host) from None
     return made
 
 
-def _said(error: ssl.SSLError) -> str:
+def _reason(error: ssl.SSLError) -> str:
     return (error.reason or "it broke off").replace("_", " ").lower()

@@ -38,17 +38,26 @@ def attempt(decoys: dict[str, object]) -> dict[str, bool]:
         "network":    lambda: _connect(socket.AF_INET, ("127.0.0.1", decoys["port"])),
         "abstract":   lambda: _connect(socket.AF_UNIX, "\0" + str(decoys["abstract"])),
         "processes":  lambda: _see_outside(int(str(decoys["pid"]))),
-        "namespaces": lambda: _call(0x10000000),
-        "mounts":     _mount,
+        "namespaces": lambda: _call("unshare", ctypes.c_int(0x10000000)),
+        "mounts":     lambda: _call("mount", b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), b""),
         "sysctl":     lambda: os.close(os.open("/proc/sys/kernel/core_pattern", os.O_WRONLY)),
-        "io_uring":   _io_uring,
+        "io_uring":   lambda: _call("syscall", ctypes.c_long(425), ctypes.c_long(2), ctypes.create_string_buffer(120)),
     }
     # fmt: on
     if decoys["read_only"]:
         checks["workspace"] = lambda: _create(str(decoys["workspace"]))
-    held = {name: _fails(check) for name, check in checks.items()}
-    status = _status()
-    if status is None:  # /proc is withheld (T3): the kernel's own answers instead
+    held = {}
+    for name, check in checks.items():
+        try:
+            check()
+            held[name] = False
+        except (OSError, AssertionError):
+            held[name] = True
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
+            pairs = (line.split(":", 1) for line in file)
+            status = {name: value.strip() for name, value in pairs}
+    except OSError:  # /proc is withheld (T3): the kernel's own answers instead
         held["privileges"] = ctypes.CDLL(None).prctl(39, 0, 0, 0, 0) == 1  # PR_GET_NO_NEW_PRIVS
         held["seccomp"] = ctypes.CDLL(None).prctl(21, 0, 0, 0, 0) == 2  # PR_GET_SECCOMP
         held["capabilities"] = _no_capabilities()
@@ -57,14 +66,6 @@ def attempt(decoys: dict[str, object]) -> dict[str, bool]:
     held["privileges"] = status["NoNewPrivs"] == "1"
     held["seccomp"] = status["Seccomp"] == "2"
     return held
-
-
-def _fails(check: Callable[[], object]) -> bool:
-    try:
-        check()
-    except (OSError, AssertionError):
-        return True
-    return False
 
 
 def _connect(family: int, address: object) -> None:
@@ -84,21 +85,9 @@ def _see_outside(pid: int) -> None:
         raise OSError("only our own processes")
 
 
-def _call(flags: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).unshare(ctypes.c_int(flags)) != 0:
-        raise OSError(ctypes.get_errno(), "unshare")
-
-
-def _mount() -> None:
-    if ctypes.CDLL(None, use_errno=True).mount(b"none", b"/tmp", b"tmpfs", ctypes.c_ulong(0), b"") != 0:
-        raise OSError(ctypes.get_errno(), "mount")
-
-
-def _io_uring() -> None:
-    parameters = ctypes.create_string_buffer(120)
-    made = ctypes.CDLL(None, use_errno=True).syscall(ctypes.c_long(425), ctypes.c_long(2), parameters)
-    if made < 0:
-        raise OSError(ctypes.get_errno(), "io_uring_setup")
+def _call(name: str, *arguments: object) -> None:
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), name)
 
 
 def _create(workspace: str) -> None:
@@ -112,12 +101,3 @@ def _no_capabilities() -> bool:
     number = {"x86_64": 125, "aarch64": 90}[os.uname().machine]
     header, sets = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
     return ctypes.CDLL(None).syscall(ctypes.c_long(number), header, sets) == 0 and not any(sets.raw)
-
-
-def _status() -> dict[str, str] | None:
-    try:
-        with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
-            pairs = (line.split(":", 1) for line in file)
-            return {name: value.strip() for name, value in pairs}
-    except OSError:
-        return None

@@ -8,9 +8,8 @@ import select
 import signal
 import socket
 
+from sandbox.inside.command_server import WALL, send_signal
 from sandbox.inside.watchdog import status
-
-_WALL = 0x40000000  # __WALL, wait(2): children of every kind
 
 
 def outlive(control: socket.socket, child: int) -> None:
@@ -37,15 +36,14 @@ def end_descendants() -> None:
     stopped: set[int] = set()
     while new := descendants(os.getpid()) - stopped:
         for pid in new:
-            _send(pid, signal.SIGSTOP)
+            send_signal(pid, signal.SIGSTOP)
         stopped |= new
-    for pid in descendants(
-        os.getpid()
-    ):  # asked again: the number of a process that ended before it was stopped may be in use again
-        _send(pid, signal.SIGKILL)
+    # Asked again: the number of a process that ended before it was stopped may be in use again.
+    for pid in descendants(os.getpid()):
+        send_signal(pid, signal.SIGKILL)
     try:
         while True:
-            os.waitpid(-1, _WALL)
+            os.waitpid(-1, WALL)
     except ChildProcessError:
         return
 
@@ -63,10 +61,3 @@ def descendants(top: int) -> set[int]:
         pids.update(below)
         pending += below
     return pids
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return  # it ended meanwhile

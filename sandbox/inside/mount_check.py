@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from sandbox.inside import syscalls
 from sandbox.inside.plan import Plan
+from sandbox.inside.safe_rmtree import closing
 
 ExpectedMount = tuple[str, int, int, bool]  # target, device, inode, read-only
 
@@ -25,10 +26,7 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
     for kind, source, target in plan.mounts:
         below = nearest(target, put)
         if put.get(below, ("", ""))[0] in ("ro", "rw"):
-            place = put[below][1] + target[len(below) :]
-            os.close(
-                syscalls.open_path(place, 0 if not syscalls.within(place, plan.real) else syscalls.RESOLVE_NO_SYMLINKS)
-            )
+            os.close(_open(put[below][1] + target[len(below) :], plan.real))
         put[target] = (kind, source)
         if kind in ("ro", "rw", "mask"):
             steps[target] = (kind, source)  # the last one at a place lies on top
@@ -40,7 +38,8 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
         if kind == "mask":
             status = os.stat(empty["dir" if source == "dir" else "file"])
         else:
-            status = _status(source, links=not syscalls.within(source, plan.real))
+            with closing(_open(source, plan.real)) as place:
+                status = os.fstat(place)
         expected.append((target, status.st_dev, status.st_ino, kind != "rw"))
     return tuple(expected)
 
@@ -50,14 +49,11 @@ def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:
     mounts: set[str] = set()
     for target, device, inode, read_only in expected:
         step = f"mount {target}: something else was put there meanwhile"
-        place = syscalls.open_path(target, 0 if not syscalls.within(target, real) else syscalls.RESOLVE_NO_SYMLINKS)
-        try:
+        with closing(_open(target, real)) as place:
             status = os.fstat(place)
             writable = not os.fstatvfs(place).f_flag & os.ST_RDONLY
             with open(f"/proc/self/fdinfo/{place}", encoding="ascii") as file:
                 mount = next(line for line in file if line.startswith("mnt_id:"))
-        finally:
-            os.close(place)
         if (status.st_dev, status.st_ino) != (device, inode) or (read_only and writable) or mount in mounts:
             raise syscalls.KernelError(step, 16)  # EBUSY
         mounts.add(mount)
@@ -72,9 +68,6 @@ def nearest(path: str, put: Mapping[str, object]) -> str:
     return "/"
 
 
-def _status(path: str, *, links: bool) -> os.stat_result:
-    place = syscalls.open_path(path, 0 if links else syscalls.RESOLVE_NO_SYMLINKS)
-    try:
-        return os.fstat(place)
-    finally:
-        os.close(place)
+def _open(path: str, real: tuple[str, ...]) -> int:
+    """Return a handle on `path`. Raises OSError for a link on the way to a path below one of `real`."""
+    return syscalls.open_path(path, syscalls.RESOLVE_NO_SYMLINKS if syscalls.within(path, real) else 0)

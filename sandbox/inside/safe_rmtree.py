@@ -7,29 +7,25 @@ through a descriptor of the folder (THREAT T18).
 import contextlib
 import os
 import stat
+from collections.abc import Iterator
 
 
 def remove(path: str) -> None:
     """Remove the folder at `path` with all that is in it. What is not ours to remove stays; nothing is raised."""
     with contextlib.suppress(OSError):
-        handle = _open(path, None)
-        try:
+        with _opened(path, None) as handle:
             _empty(handle)
-        finally:
-            os.close(handle)
         os.rmdir(path)
 
 
 def empty(path: str) -> None:
     """Remove all that is in the folder at `path`. What is not ours to remove stays; nothing is raised."""
     with contextlib.suppress(OSError):
-        if not _listed(path):
-            return
-        handle = _open(path, None)
-        try:
+        with os.scandir(path) as entries:
+            if next(entries, None) is None:
+                return
+        with _opened(path, None) as handle:
             _empty(handle)
-        finally:
-            os.close(handle)
 
 
 def regain(path: str) -> None:
@@ -37,18 +33,10 @@ def regain(path: str) -> None:
     if not hasattr(os, "O_PATH"):  # not Linux: no descriptor without the right to read
         os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | 0o700, follow_symlinks=False)
         return
-    handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with closing(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)) as handle:
         state = os.fstat(handle)
         if state.st_uid == os.geteuid() and state.st_mode & 0o700 != 0o700:
             os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(state.st_mode) | 0o700)
-    finally:
-        os.close(handle)
-
-
-def _listed(path: str) -> bool:
-    with os.scandir(path) as entries:
-        return next(entries, None) is not None
 
 
 def _empty(top: int) -> None:
@@ -65,11 +53,8 @@ def _empty(top: int) -> None:
             except OSError:
                 continue
             with contextlib.suppress(OSError):
-                inner = _open(name, top)
-                try:
+                with _opened(name, top) as inner:
                     number = _hoist(inner, top, token, number)
-                finally:
-                    os.close(inner)
                 os.rmdir(name, dir_fd=top)
         if number == before:
             return
@@ -82,24 +67,33 @@ def _hoist(inner: int, top: int, token: str, number: int) -> int:
             os.unlink(name, dir_fd=inner)
         except (IsADirectoryError, PermissionError):
             with contextlib.suppress(OSError):
-                os.close(_open(name, inner))  # its own mode must let it be moved
-                os.rename(name, f".{token}-{number}", src_dir_fd=inner, dst_dir_fd=top)
+                with _opened(name, inner):  # its own mode must let it be moved
+                    os.rename(name, f".{token}-{number}", src_dir_fd=inner, dst_dir_fd=top)
                 number += 1
         except OSError:
             continue
     return number
 
 
-def _open(name: str, parent: int | None) -> int:
-    """Open the folder, after restoring this user's rights to it. Raises OSError for a link or another kind of file."""
-    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+@contextlib.contextmanager
+def closing(handle: int) -> Iterator[int]:
+    """Close the descriptor `handle` at the end of the statement."""
     try:
-        state = os.fstat(handle)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _opened(name: str, parent: int | None) -> Iterator[int]:
+    """Open the folder, after restoring this user's rights to it. Raises OSError for a link or another kind of file."""
+    with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)) as place:
+        state = os.fstat(place)
         if not stat.S_ISDIR(state.st_mode):
             raise NotADirectoryError(20, "not a folder", name)
         if state.st_mode & 0o700 != 0o700:
             with contextlib.suppress(OSError):  # another user's: then opening it says so
-                os.chmod(f"/proc/self/fd/{handle}", 0o700)  # the way to a descriptor's own inode (proc(5))
-        return os.open(f"/proc/self/fd/{handle}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    finally:
-        os.close(handle)
+                os.chmod(f"/proc/self/fd/{place}", 0o700)  # the way to a descriptor's own inode (proc(5))
+        handle = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with closing(handle):
+        yield handle

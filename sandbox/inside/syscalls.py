@@ -10,6 +10,8 @@ import errno
 import os
 import struct
 
+from sandbox.inside.safe_rmtree import closing
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p]
@@ -122,12 +124,9 @@ def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
 
     Without `links`, nothing on the way to it may be a link, and the last name neither.
     """
-    place = open_path(path, 0 if links else RESOLVE_NO_SYMLINKS)
-    try:
+    with closing(open_path(path, 0 if links else RESOLVE_NO_SYMLINKS)) as place:
         flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
         tree = _syscall(f"open {path}", OPEN_TREE, place, b"", flags)
-    finally:
-        os.close(place)
     if attributes:
         set_attributes(tree, attributes, recursive=True)
     return tree
@@ -135,15 +134,12 @@ def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
 
 def fresh_tmpfs(mode: str, size: int) -> int:
     """Return an empty tmpfs that is attached nowhere, without devices and setuid programs (fsopen(2), fsmount(2))."""
-    context = _syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)
-    try:
+    with closing(_syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)) as context:
         # An empty file takes memory too, and counts no byte: no more of them than pages.
         for key, value in (("mode", mode), ("size", str(size)), ("nr_inodes", str(max(size >> 12, 1024)))):
             _syscall(f"set {key} of a tmpfs", FSCONFIG, context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
         _syscall("make a tmpfs", FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
         return _syscall("mount a tmpfs", FSMOUNT, context, FSMOUNT_CLOEXEC, ATTR_NOSUID | ATTR_NODEV)
-    finally:
-        os.close(context)
 
 
 def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
@@ -154,12 +150,9 @@ def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
 
 def attach_tree(tree: int, root: int, path: str, *, links: bool = True) -> None:
     """Put `tree` at `path` below the folder `root`, which no link leads out of. Without `links`, there may be none."""
-    place = open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)
-    try:
+    with closing(open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
         flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
         _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
-    finally:
-        os.close(place)
     os.close(tree)
 
 
@@ -202,18 +195,9 @@ def landlock(
     attributes = struct.pack("QQQ", handled_fs, handled_net, scoped)[:size]
     ruleset = _syscall("create a Landlock ruleset", LANDLOCK_CREATE_RULESET, attributes, size, 0)
     for path, access in rules:
-        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        try:
-            _syscall(
-                f"allow {path}",
-                LANDLOCK_ADD_RULE,
-                ruleset,
-                LANDLOCK_RULE_PATH_BENEATH,
-                struct.pack("=Qi", access, folder),
-                0,
-            )
-        finally:
-            os.close(folder)
+        with closing(os.open(path, os.O_PATH | os.O_CLOEXEC)) as folder:
+            rule = struct.pack("=Qi", access, folder)
+            _syscall(f"allow {path}", LANDLOCK_ADD_RULE, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
     _syscall("enter the Landlock domain", LANDLOCK_RESTRICT_SELF, ruleset, flags)
     os.close(ruleset)
 

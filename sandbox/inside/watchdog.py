@@ -38,8 +38,7 @@ class Watchdog:
         self._clock = time.monotonic()
         self._next = self._clock + SELDOM
         self.space.begin()
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        self._reaped, self._dirtied = before.ru_utime + before.ru_stime, before.ru_oublock
+        self._reaped, self._dirtied = _children(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock
         self._seen: dict[tuple[str, bytes], float] = {}
         self._shared = _shmem() if self.memory else 0
 
@@ -101,7 +100,7 @@ class Watchdog:
         if not self.sees or not (self.pids or self.memory or hot):
             return None
         processes = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]
-        if self.pids and sum(map(_threads, processes)) > self.pids:
+        if self.pids and sum(int(count) for process in processes for count in status(process)[17:18]) > self.pids:
             return "pids"
         if self.memory and self._too_large(processes):
             return "memory"
@@ -109,14 +108,20 @@ class Watchdog:
 
     def _too_large(self, processes: list[str]) -> bool:
         # Resident sizes count shared pages once for everyone: when that is too much, ask for the exact shares.
-        resident = sum(map(_resident, processes))
+        sizes = (_read(f"/proc/{process}/statm").split()[1:2] for process in processes)
+        resident = sum(int(pages) * PAGE for size in sizes for pages in size)
         unmapped = 0
         if _shmem() - self._shared > self.memory // 2:
-            # Files in memory that nobody has mapped are in no resident size.
-            unmapped = sum(map(_used, self.private)) + _held_open(processes, memory=True) + _segments()
+            # Files in memory that nobody has mapped are in no resident size; nor is System V shared memory of this
+            # namespace (proc(5), /proc/sysvipc).
+            segments = [line.split() for line in _read("/proc/sysvipc/shm").splitlines()[1:]]
+            unmapped = sum(int(fields[14]) for fields in segments if len(fields) > 14)
+            unmapped += sum(map(_used, self.private)) + _held_open(processes, memory=True)
         if resident + unmapped <= self.memory:
             return False
-        return sum(map(_share, processes)) + unmapped > self.memory
+        # The proportional set size (proc_pid_smaps(5)).
+        shares = (_number(f"/proc/{process}/smaps_rollup", b"Pss:") << 10 for process in processes)
+        return sum(shares) + unmapped > self.memory
 
     def _too_long(self, processes: list[str]) -> bool:
         """Return True if the tree has used more processor time than `cpu`, children of ended processes included."""
@@ -171,45 +176,18 @@ def _shmem() -> int:
     return _number("/proc/meminfo", b"Shmem:") << 10
 
 
-def _segments() -> int:
-    """Return the bytes of System V shared memory in this namespace (proc(5), /proc/sysvipc)."""
-    try:
-        with open("/proc/sysvipc/shm", "rb") as file:
-            return sum(int(line.split()[14]) for line in file.readlines()[1:])
-    except (OSError, IndexError):
-        return 0
-
-
-def _threads(process: str) -> int:
-    fields = status(process)
-    return int(fields[17]) if len(fields) > 17 else 0
-
-
-def _resident(process: str) -> int:
-    try:
-        with open(f"/proc/{process}/statm", "rb") as file:
-            return int(file.read().split()[1]) * PAGE
-    except OSError:
-        return 0  # it ended meanwhile
-
-
-def _share(process: str) -> int:
-    """Return the proportional set size of one process, in bytes (proc_pid_smaps(5))."""
-    return _number(f"/proc/{process}/smaps_rollup", b"Pss:") << 10
-
-
 def status(process: str) -> list[bytes]:
     """Return the fields of proc_pidstatus(5) from the state on. The name before may contain spaces and brackets."""
-    try:
-        with open(f"/proc/{process}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()
-    except OSError:
-        return []
+    return _read(f"/proc/{process}/stat").rpartition(b")")[2].split()
 
 
 def _number(path: str, name: bytes) -> int:
+    return next((int(line.split()[1]) for line in _read(path).splitlines() if line.startswith(name)), 0)
+
+
+def _read(path: str) -> bytes:
     try:
         with open(path, "rb") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith(name)), 0)
+            return file.read()
     except OSError:
-        return 0  # a process that ended meanwhile
+        return b""  # a process that ended meanwhile
