@@ -16,7 +16,7 @@ import time
 
 from sandbox.inside import canary, confine, mount_check, safe_rmtree, syscalls
 from sandbox.inside.plan import Plan
-from sandbox.inside.watchdog import Watchdog
+from sandbox.inside.watchdog import WALL, Watchdog, send_signal
 
 # All of them: glibc asks about each one that is not named here before it resets that one as well.
 RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
@@ -24,7 +24,6 @@ PROCESSORS = len(os.sched_getaffinity(0))
 PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits three times as long for the answer
 AWAKE = 0.0005  # seconds: a look at a workspace of usual size takes less
 TAKEN = 0.0001  # seconds: who gives way and is away for so long is not the only one who wants this processor
-WALL = 0x40000000  # __WALL, wait(2): children of every kind
 ROOM = socket.CMSG_LEN(12)  # for three descriptors
 
 
@@ -115,10 +114,8 @@ class CommandServer:
         path = find(argv[0], self.environment.get("PATH", ""))
         # Without a descriptor for it, 0 stays what ours is: /dev/null.
         actions = [(os.POSIX_SPAWN_DUP2, handle, 3 - len(handles) + n) for n, handle in enumerate(handles)]
-        environment = {**self.environment, "PWD": str(request["cwd"])}
-        return os.posix_spawn(
-            path, argv, environment, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[]
-        )
+        variables = {**self.environment, "PWD": str(request["cwd"])}
+        return os.posix_spawn(path, argv, variables, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[])
 
     def watch(self, pid: int, watched: int) -> tuple[int, str | None, str]:
         """Wait for `pid` (`watched`: by its descriptor), and end everything when told to or when a limit is passed.
@@ -262,13 +259,6 @@ def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]
     return marshal.loads(bytes(body)), handles  # noqa: S302  # from the runner, which made us
 
 
-def send_signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        return  # nobody left
-
-
 def warm() -> None:
     """Import the modules that forked children need, because the standard library may be invisible after confinement."""
     import json
@@ -369,12 +359,12 @@ def main() -> None:
             mappers[1].close()
             confine.map_ids(mappers[0], proc, child)
         os.close(proc)
-    except OSError as error:
-        step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
-        control.sendall(f"failed {error.errno} {step}\n".encode("ascii", "replace"))
-        os._exit(1)
     except Exception as error:  # the seam of a process that nobody watches: say it, then end
-        control.sendall(f"failed 0 {type(error).__name__}: {error}\n".encode("ascii", "replace"))
+        reason = f"0 {type(error).__name__}: {error}"
+        if isinstance(error, OSError):
+            step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
+            reason = f"{error.errno} {step}"
+        control.sendall(f"failed {reason}\n".encode("ascii", "replace"))
         os._exit(1)
     if plan.tier == "T3":
         from sandbox.inside.descendants import outlive  # the other tiers have no use for it, and start the faster
@@ -382,9 +372,5 @@ def main() -> None:
         outlive(control, child)
     control.close()
     # This half only holds the namespace's parent end: it follows the runner into death, and the child follows it.
-    while True:
-        try:
-            os.waitpid(child, 0)
-            os._exit(0)
-        except InterruptedError:
-            continue
+    os.waitpid(child, 0)
+    os._exit(0)

@@ -16,6 +16,7 @@ import struct
 
 from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
+from sandbox.inside.safe_rmtree import closing
 
 # Kernel objects that are counted by user and that no rlimit bounds: the setting of a user namespace (namespaces(7),
 # /proc/sys/user), and that of the whole machine. A count goes up through all user namespaces above.
@@ -43,14 +44,8 @@ def enter_namespaces() -> None:
                 file.write(text)
         for name, share in shares:
             _set(f"/proc/sys/user/{name}", share)
-    syscalls.unshare(
-        syscalls.CLONE_NEWNS
-        | syscalls.CLONE_NEWPID
-        | syscalls.CLONE_NEWNET
-        | syscalls.CLONE_NEWIPC
-        | syscalls.CLONE_NEWUTS
-        | syscalls.CLONE_NEWCGROUP
-    )
+    namespaces = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
+    syscalls.unshare(namespaces | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP)
 
 
 def watch_shares() -> tuple[tuple[str, int], ...]:
@@ -77,20 +72,6 @@ def may_map_all() -> bool:
     return os.readlink("/proc/self") == str(os.getpid()) and all(syscalls.capable(capability) for capability in _SETID)
 
 
-def map_all(proc: int, pid: int) -> None:
-    """Map every existing id to itself in the new user namespace of `pid`, so that files keep their owners.
-
-    `proc` is the /proc in which `pid` has that number. Raises OSError.
-    """
-    for name in ("uid_map", "gid_map"):
-        own = _read(os.open(f"{os.getpid()}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc))
-        rows = [line.split() for line in own.splitlines()]
-        _write(
-            os.open(f"{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc),
-            b"".join(b"%b %b %b\n" % (inside, inside, count) for inside, _, count in rows),
-        )
-
-
 def _read(handle: int) -> bytes:
     with open(handle, "rb", buffering=0) as file:
         return file.read()
@@ -102,11 +83,20 @@ def _write(handle: int, data: bytes) -> None:
 
 
 def map_ids(asked: socket.socket, proc: int, child: int) -> None:
-    """Map the ids of the user namespace that `child` creates, on request. A child that creates none closes its end."""
+    """Map every existing id to itself in the user namespace that `child` creates, so that files keep their owners.
+
+    This is done on request; a child that creates none closes its end. `proc` is the /proc in which `child` has that
+    number. Raises OSError.
+    """
     with asked:
-        if asked.recv(3):
-            map_all(proc, child)
-            asked.send(b"y")
+        if not asked.recv(3):
+            return
+        for name in ("uid_map", "gid_map"):
+            own = _read(os.open(f"{os.getpid()}/{name}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=proc))
+            rows = (line.split() for line in own.splitlines())
+            text = b"".join(b"%b %b %b\n" % (inside, inside, count) for inside, _, count in rows)
+            _write(os.open(f"{child}/{name}", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc), text)
+        asked.send(b"y")
 
 
 def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: socket.socket) -> None:
@@ -179,7 +169,7 @@ def build_root(plan: Plan) -> int:
             syscalls.attach_tree(syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY), root, target, links=links)
         else:
             if ours:
-                _make_place(place, folder=kind not in ("ro", "rw") or _is_folder(trees[index]))
+                _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
             if kind == "tmpfs":
                 size = int(source) if source else plan.tmpfs
                 trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
@@ -188,14 +178,13 @@ def build_root(plan: Plan) -> int:
     os.close(root)
     os.chdir(stage)
     syscalls.detach_root()
-    root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    syscalls.set_attributes(root, syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV, recursive=False)
-    os.close(root)
+    _set_attributes("/", syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV)
     return settings
 
 
-def _is_folder(tree: int) -> bool:
-    return os.fstat(tree).st_mode & 0o170000 == 0o040000
+def _set_attributes(path: str, attributes: int) -> None:
+    with closing(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)) as place:
+        syscalls.set_attributes(place, attributes, recursive=False)
 
 
 def _make_place(place: str, *, folder: bool) -> None:
@@ -212,14 +201,9 @@ def _make_place(place: str, *, folder: bool) -> None:
 def _fill_dev(stage: str) -> None:
     flags = syscalls.MS_NOSUID | syscalls.MS_NOEXEC
     syscalls.mount("devpts", stage + "/dev/pts", "devpts", flags, f"newinstance,ptmxmode=0666,mode=620,max={TERMINALS}")
-    for name, target in (
-        ("ptmx", "pts/ptmx"),
-        ("fd", "/proc/self/fd"),
-        ("stdin", "/proc/self/fd/0"),
-        ("stdout", "/proc/self/fd/1"),
-        ("stderr", "/proc/self/fd/2"),
-    ):
-        os.symlink(target, f"{stage}/dev/{name}")
+    os.symlink("pts/ptmx", f"{stage}/dev/ptmx")
+    for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        os.symlink(f"/proc/self/{target}", f"{stage}/dev/{name}")
 
 
 def _mount_proc(stage: str, plan: Plan) -> int:
@@ -233,9 +217,7 @@ def _mount_proc(stage: str, plan: Plan) -> int:
     # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
     settings = syscalls.clone_tree(stage + "/proc/sys/user", 0) if os.path.isdir(stage + "/proc/sys/user") else -1
-    proc = os.open(stage + "/proc", os.O_PATH | os.O_CLOEXEC)
-    syscalls.set_attributes(proc, syscalls.ATTR_RDONLY, recursive=False)
-    os.close(proc)
+    _set_attributes(stage + "/proc", syscalls.ATTR_RDONLY)
     return settings
 
 
@@ -297,14 +279,11 @@ def seal_devices() -> None:
         status = entry.stat(follow_symlinks=False)
         if not stat.S_ISCHR(status.st_mode):
             continue
-        place = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            syscalls.set_attributes(place, syscalls.ATTR_RDONLY, recursive=False)
+            _set_attributes(entry.path, syscalls.ATTR_RDONLY)
         except syscalls.KernelError as error:
             if error.errno != errno.EPERM or _may_change(entry.path, status.st_mode):
                 raise
-        finally:
-            os.close(place)
 
 
 def _may_change(path: str, mode: int) -> bool:
@@ -323,9 +302,8 @@ def own_input() -> None:
 
     THREAT T05: through a descriptor of the host's mount, uid 0 could close the machine's /dev/null to all users.
     """
-    null = os.open("/dev/null", os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
+    with closing(os.open("/dev/null", os.O_RDONLY)) as null:
+        os.dup2(null, 0)
 
 
 def lock_in(plan: Plan) -> None:

@@ -8,8 +8,7 @@ import select
 import signal
 import socket
 
-from sandbox.inside.command_server import WALL, send_signal
-from sandbox.inside.watchdog import status
+from sandbox.inside.watchdog import WALL, send_signal, status
 
 
 def outlive(control: socket.socket, child: int) -> None:

@@ -58,11 +58,8 @@ def open_regular(
 def read_start(path: str | os.PathLike[str], most: int, *, follow: bool) -> bytes:
     """Return the first `most` bytes of a regular file; nothing if there is no regular file that can be read."""
     try:
-        handle, _ = open_regular(path, follow=follow)
-        try:
-            return read_descriptor(handle, most)
-        finally:
-            os.close(handle)
+        with open(open_regular(path, follow=follow)[0], "rb", buffering=0) as file:
+            return read_descriptor(file.fileno(), most)
     except (OSError, ValueError):
         return b""
 
@@ -72,11 +69,8 @@ def read_whole(path: str | os.PathLike[str], most: int, *, follow: bool, dir_fd:
 
     Raises FileTooLongError, NotRegularError, another OSError, or ValueError.
     """
-    handle, _ = open_regular(path, follow=follow, dir_fd=dir_fd)
-    try:
-        content = read_descriptor(handle, most + 1)
-    finally:
-        os.close(handle)
+    with open(open_regular(path, follow=follow, dir_fd=dir_fd)[0], "rb", buffering=0) as file:
+        content = read_descriptor(file.fileno(), most + 1)
     if len(content) > most:
         raise FileTooLongError("longer than is accepted")
     return content

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from sandbox.inside.disk_space import SELDOM, Space
 from sandbox.inside.plan import Plan
 
+WALL = 0x40000000  # __WALL, wait(2): children of every kind
 PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 SignalAll = Callable[[signal.Signals], None]
@@ -134,6 +135,13 @@ class Watchdog:
             live += user + system + waited + of_waited
             self._seen[name, fields[19]] = user + system
         return max(live + _children() - self._reaped, sum(self._seen.values())) >= self.cpu
+
+
+def send_signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # nobody left
 
 
 def _held_open(processes: list[str], *, memory: bool) -> int:

@@ -75,10 +75,7 @@ def show(name: str) -> str:
 
 def kind(mode: int) -> str:
     """Return the word for the kind of file in `st_mode`."""
-    for is_kind, word in _KINDS:
-        if is_kind(mode):
-            return word
-    return "unknown"
+    return next((word for is_kind, word in _KINDS if is_kind(mode)), "unknown")
 
 
 def regular(path: str, what: str) -> os.stat_result:
@@ -98,30 +95,19 @@ def regular(path: str, what: str) -> os.stat_result:
     return state
 
 
-def open_regular(path: str, what: str) -> int:
-    """Return a descriptor for reading the regular file at `path`. Never blocks, and never opens a pipe or a device.
-
-    The kind is checked before the file is opened, because opening a device can act, and after, because names move.
+def read_capped(path: str, what: str) -> tuple[bytes, bool]:
+    """Return the first CAP bytes of a regular file, and whether there are more. Never blocks, and never opens a pipe or
+    a device.
     """
     regular(path, what)
     try:
-        return regular_file.open_regular(path, follow=True)[0]
+        with open(regular_file.open_regular(path, follow=True)[0], "rb", buffering=0) as file:
+            content = regular_file.read_descriptor(file.fileno(), CAP + 1)
     except regular_file.NotRegularError:
         raise Refused(what, "it changed its kind while it was opened", "try again") from None
     except OSError as error:
         raise refusal(error, what) from None
-
-
-def read_capped(path: str, what: str, cap: int = CAP) -> tuple[bytes, bool]:
-    """Return the first `cap` bytes of a regular file, and whether there are more."""
-    descriptor = open_regular(path, what)
-    try:
-        content = regular_file.read_descriptor(descriptor, cap + 1)
-    except OSError as error:
-        raise refusal(error, what) from None
-    finally:
-        os.close(descriptor)
-    return content[:cap], len(content) > cap
+    return content[:CAP], len(content) > CAP
 
 
 def is_binary(content: bytes) -> bool:
@@ -142,10 +128,9 @@ def missing(path: str, what: str) -> Refused:
     while not os.path.isdir(folder) and folder not in ("/", ""):
         folder, name = os.path.split(folder)
     why = f"there is no `{show(name)}` in `{show(folder)}`"
-    near = nearest(folder, name)
-    if near:
-        return Refused(what, why, "did you mean " + " or ".join(f"`{show(item)}`" for item in near) + "?")
-    return Refused(what, why, f"look at what is there: `ls` with path `{show(folder)}`, or `glob`")
+    near = " or ".join(f"`{show(item)}`" for item in nearest(folder, name))
+    look = f"look at what is there: `ls` with path `{show(folder)}`, or `glob`"
+    return Refused(what, why, f"did you mean {near}?" if near else look)
 
 
 def nearest(folder: str, name: str) -> list[str]:

@@ -24,10 +24,6 @@ _NO_END = "\n\\ no newline at the end of the file"
 Stretch = tuple[int, int, int, int]
 
 
-def _never() -> bool:
-    return False
-
-
 class Effort:
     """A budget of comparison steps, which several texts may share.
 
@@ -38,7 +34,7 @@ class Effort:
     THREAT T95: the texts may have been written so that comparing them takes as long as possible.
     """
 
-    def __init__(self, steps: int, over: "Callable[[], bool]" = _never) -> None:
+    def __init__(self, steps: int, over: "Callable[[], bool]" = lambda: False) -> None:
         self.left = steps
         self.over = over
 
@@ -136,13 +132,8 @@ def changes(old: "Sequence[Hashable]", new: "Sequence[Hashable]", effort: Effort
             todo.append((first, one, start, other))
             first, start = one + 1, other + 1
         todo.append((first, last, start, end))
-    stretches.sort()
-    return _joined(stretches)
-
-
-def _joined(stretches: list[Stretch]) -> list[Stretch]:
     whole: list[Stretch] = []
-    for each in stretches:
+    for each in sorted(stretches):
         if whole and whole[-1][1] == each[0] and whole[-1][3] == each[2]:
             whole[-1] = (whole[-1][0], each[1], whole[-1][2], each[3])
         else:
@@ -210,9 +201,6 @@ def _traced(steps: list[dict[int, int]], first: int, start: int, x: int, y: int)
         reach, k = steps[edits], x - y
         down = k == -edits or (k != edits and reach.get(k - 1, -1) < reach.get(k + 1, -1))
         before = k + 1 if down else k - 1
-        from_x = reach[before]
-        from_y = from_x - before
-        one, other = (from_x, from_y)
-        stretches.append((first + one, first + one + (not down), start + other, start + other + down))
-        x, y = from_x, from_y
+        x, y = reach[before], reach[before] - before
+        stretches.append((first + x, first + x + (not down), start + y, start + y + down))
     return stretches

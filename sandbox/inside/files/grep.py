@@ -31,14 +31,9 @@ class SearchQuery:
         limit: int = 200,
         seconds: float = 20.0,
     ) -> None:
-        self.pattern = pattern
-        self.root = root
-        self.glob = glob
-        self.ignore_case = ignore_case
-        self.files_only = files_only
-        self.context = context
-        self.limit = limit
-        self.seconds = seconds
+        self.pattern, self.root, self.glob = pattern, root, glob
+        self.ignore_case, self.files_only, self.context = ignore_case, files_only, context
+        self.limit, self.seconds = limit, seconds
 
 
 class SearchResult:
@@ -143,23 +138,14 @@ def _files(query: SearchQuery, result: SearchResult) -> "Iterator[str]":
         if not relative or relative.endswith("/"):
             try:
                 with os.scandir(path) as entries:
-                    names = sorted(
-                        (
-                            entry.name + "/" * entry.is_dir(follow_symlinks=False)
-                            for entry in entries
-                            if entry.name != SKIPPED
-                        ),
-                        key=os.fsencode,
-                        reverse=True,
-                    )
+                    listed = [entry for entry in entries if entry.name != SKIPPED]
+                    below = [f"{relative}{entry.name}{'/' * entry.is_dir(follow_symlinks=False)}" for entry in listed]
             except OSError:
                 result.unread += 1  # protected, or it vanished: the answer says how many
                 continue
-            todo += [
-                relative + name
-                for name in names
-                if not (negated and glob and glob.matches(f"{relative}{name}".rstrip("/")))
-            ]
+            if negated and glob:
+                below = [name for name in below if not glob.matches(name.rstrip("/"))]
+            todo += sorted(below, key=os.fsencode, reverse=True)
         elif glob is None or glob.matches(relative) != negated:
             yield path
 

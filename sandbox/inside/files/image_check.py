@@ -41,12 +41,8 @@ def _png(content: bytes) -> ImageKind | None:
             return None
         if at == len(_PNG):
             depths = _DEPTHS.get(content[body + 9], ())
-            if (
-                name != b"IHDR"
-                or length != 13
-                or content[body + 8] not in depths
-                or any(content[body + 10 : body + 12])
-            ):
+            header = name == b"IHDR" and length == 13
+            if not header or content[body + 8] not in depths or any(content[body + 10 : body + 12]):
                 return None
             size = _big(content, body, 4), _big(content, body + 4, 4)
         data = data or (name == b"IDAT" and length > 0)

@@ -140,7 +140,8 @@ def _name(pattern: str) -> "re.Pattern[str]":
                 fixed.append("")
         elif char == "?":
             fixed[-1] += "."
-        elif char == "[" and (end := _set_end(pattern, at)):
+        elif char == "[" and (end := pattern.find("]", at + 1 + (pattern[at : at + 1] in ("!", "^"))) + 1):
+            # `]` closes the set, unless it is the first character in it.
             fixed[-1] += _set(pattern[at : end - 1])
             at = end
         elif char == "\\" and at < len(pattern):
@@ -154,16 +155,8 @@ def _name(pattern: str) -> "re.Pattern[str]":
     try:
         return re.compile(text, re.DOTALL)
     except re.error as error:
-        raise Refused(
-            f"cannot use the pattern `{pattern[:100]}`", f"{error.msg}", "correct the `[...]` in it"
-        ) from None
-
-
-def _set_end(pattern: str, at: int) -> int:
-    """Return the place after the `]` that closes the set which began before `at`; 0 when none does."""
-    if pattern[at : at + 1] in ("!", "^"):
-        at += 1
-    return pattern.find("]", at + 1) + 1
+        what = f"cannot use the pattern `{pattern[:100]}`"
+        raise Refused(what, f"{error.msg}", "correct the `[...]` in it") from None
 
 
 def _set(inner: str) -> str:

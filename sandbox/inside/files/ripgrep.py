@@ -50,7 +50,9 @@ def search(query: SearchQuery, path: str) -> SearchResult:
         elif line.strip() and not output and not late:
             raise Unusable(_reason(errors))
     if query.files_only:
-        _take_names(output, query, result)
+        names = output.split(b"\0")[:-1]
+        result.files = [(_path_of(query, name), []) for name in names[: query.limit]]
+        result.count, result.limited = len(result.files), len(names) > query.limit
     else:
         _take_lines(output, query, result)
     result.limited = result.limited or full
@@ -82,18 +84,9 @@ def _reason(errors: bytes) -> str:
     return reason.removeprefix("error:").strip()[:300]
 
 
-def _shown(query: SearchQuery, name: bytes) -> str:
+def _path_of(query: SearchQuery, name: bytes) -> str:
     text = os.fsdecode(name)
     return show(os.path.join(query.root, text.removeprefix("./")) if os.path.isdir(query.root) else query.root)
-
-
-def _take_names(output: bytes, query: SearchQuery, result: SearchResult) -> None:
-    for name in output.split(b"\0")[:-1]:
-        if result.count == query.limit:
-            result.limited = True
-            return
-        result.count += 1
-        result.files.append((_shown(query, name), []))
 
 
 def _take_lines(output: bytes, query: SearchQuery, result: SearchResult) -> None:
@@ -114,7 +107,7 @@ def _take_lines(output: bytes, query: SearchQuery, result: SearchResult) -> None
             result.limited = True
             return
         text = rest[digits + 1 :].decode("utf-8", "replace").removesuffix("\r")
-        if not result.line(_shown(query, name), int(rest[:digits]), matches, text):
+        if not result.line(_path_of(query, name), int(rest[:digits]), matches, text):
             return
         result.count += matches
 
@@ -128,17 +121,9 @@ def start(words: list[str], folder: str) -> tuple[int, int, int]:
     child = 0
     try:
         os.chdir(folder)
-        child = os.posix_spawn(
-            words[0],
-            words,
-            {"LC_ALL": "C.UTF-8", "PATH": _PATH},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, nothing, 0),
-                (os.POSIX_SPAWN_DUP2, out_end, 1),
-                (os.POSIX_SPAWN_DUP2, err_end, 2),
-            ],
-            setsigdef=[signal.SIGPIPE],
-        )
+        actions = [(os.POSIX_SPAWN_DUP2, handle, number) for number, handle in enumerate((nothing, out_end, err_end))]
+        environment = {"LC_ALL": "C.UTF-8", "PATH": _PATH}
+        child = os.posix_spawn(words[0], words, environment, file_actions=actions, setsigdef=[signal.SIGPIPE])
     except OSError as error:
         raise Unusable(f"it does not start: {error.strerror}") from None
     finally:

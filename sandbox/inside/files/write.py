@@ -26,14 +26,8 @@ def write_file(path: str, content: str) -> dict[str, object]:
         "notes": [],
     }
     if not os.path.lexists(real):
-        made = make_parents(real, what)
-        return answer | {
-            "changed": True,
-            "created": True,
-            "was": 0,
-            "folders": made,
-            "notes": put(real, new, None, None, what),
-        }
+        answer |= {"changed": True, "created": True, "was": 0, "folders": make_parents(real, what)}
+        return answer | {"notes": put(real, new, None, None, what)}
     state = regular(real, what)
     old, more = read_capped(real, what)
     changed = more or old != new
@@ -52,63 +46,52 @@ def put(real: str, new: bytes, state: os.stat_result | None, old: bytes | None, 
     `state` is the file that is replaced, None for a new one; its mode is kept, its owner when the kernel lets us.
     `old` is its content, to be put back if the file can only be written in place and that fails halfway.
     """
-    if state is not None:
-        require_writable(real, what)
-    folder = os.path.dirname(real)
-    beside = os.path.join(folder, f".ringfence-{os.urandom(6).hex()}.tmp")
+    if state is not None and not os.access(real, os.W_OK):
+        # A rename would get around write protection, and nobody asked for that.
+        os.close(_open_for_writing(real, what))
+    beside = os.path.join(os.path.dirname(real), f".ringfence-{os.urandom(6).hex()}.tmp")
+    made = False
     try:
         mode = 0o644 if state is None else 0o600
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    except OSError as error:
-        if state is None or error.errno not in _FOLDER_LOCKED:
-            raise refusal(error, what) from None
-        return put_in_place(real, new, old, what)
-    try:
-        try:
-            write_all(descriptor, new)
-            notes = [] if state is None else keep_owner_and_mode(descriptor, state)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(beside, flags, mode), "wb", buffering=0) as file:
+            made = True
+            write_all(file.fileno(), new)
+            notes = [] if state is None else keep_owner_and_mode(file.fileno(), state)
+            os.fsync(file.fileno())
         os.rename(beside, real)
     except OSError as error:
-        os.unlink(beside)
+        if made:
+            os.unlink(beside)
         if state is None or error.errno not in _FOLDER_LOCKED:
             raise refusal(error, what) from None
         return put_in_place(real, new, old, what)
     return notes
 
 
-def require_writable(real: str, what: str) -> None:
-    """Refuse a file that is write-protected: a rename would get around that, and nobody asked for it."""
-    if os.access(real, os.W_OK):
-        return
+def _open_for_writing(real: str, what: str) -> int:
     try:
-        os.close(os.open(real, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY))
+        return os.open(real, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError as error:
         raise refusal(error, what) from None
 
 
 def put_in_place(real: str, new: bytes, old: bytes | None, what: str) -> list[str]:
     """Overwrite the file itself: what remains when its folder is locked. Puts `old` back when the disk gives out."""
-    try:
-        descriptor = os.open(real, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
-    except OSError as error:
-        raise refusal(error, what) from None
-    try:
-        overwrite(descriptor, new)
-    except OSError as error:
-        refused = refusal(error, what)
-        if old is None:
-            refused.problem["fix"] = f"the file may be damaged now; {refused.problem['fix']}"
-            raise refused from None
+    with open(_open_for_writing(real, what), "wb", buffering=0) as file:
         try:
-            overwrite(descriptor, old)
-        except OSError:  # the first error is the cause, and this says what the second one means
-            refused.problem["fix"] = f"the old content could not be put back; {refused.problem['fix']}"
-        raise refused from None
-    finally:
-        os.close(descriptor)
+            overwrite(file.fileno(), new)
+        except OSError as error:
+            refused = refusal(error, what)
+            words = "the file may be damaged now" if old is None else ""
+            try:
+                if old is not None:
+                    overwrite(file.fileno(), old)
+            except OSError:  # the first error is the cause, and this says what the second one means
+                words = "the old content could not be put back"
+            if words:
+                refused.problem["fix"] = f"{words}; {refused.problem['fix']}"
+            raise refused from None
     return ["written in place, since its folder may not be changed"]
 
 
