@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 from policy.model.verdict import Problem
 from runner.engine.budget import MOST_ANSWERED, BudgetMeter
-from runner.engine.model_access import ModelAccess
 from runner.engine.partial_reply import BROKEN, CUT, OverlapFilter, PartialReply
-from runner.engine.run_context import RunContext
+from runner.engine.run_context import ModelAccess, RunContext
 from runner.engine.tool_calls import bounded
 from runner.events import CallBegun, Changed, ModelText, ModelThinking, Notice, Retrying
 from runner.messages import (

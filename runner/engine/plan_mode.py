@@ -9,7 +9,7 @@ import time
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.approval.approver import WAYS, Leave, Stay
-from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
+from runner.engine.context.context import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, ModelCall, refused
 from runner.events import Changed, MalformedCall, PlanProposed, QuestionAnswered

@@ -40,8 +40,7 @@ from runner.messages import (
 from runner.providers.catalog import SHARES, ThinkingKind, facts_of
 from runner.providers.connection import WireRequest
 from runner.providers.endpoint import Endpoint
-from runner.providers.error_reason import ErrorReason, reason_of
-from runner.providers.failures import Failures
+from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.sse import SseEvent
 from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
 from runner.text.model_text import Json, count_of, parse_call, whole_text

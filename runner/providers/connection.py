@@ -15,8 +15,7 @@ import httpx
 
 from policy.model.frozen import dataclass
 from runner.messages import ProviderError
-from runner.providers.error_reason import reason_in, wait_of
-from runner.providers.failures import Failures
+from runner.providers.failures import Failures, reason_in, wait_of
 from runner.providers.sse import EventTooLarge, SseEvent, SseParser
 from runner.secrets.secret import Secret
 from runner.text.gunzip import Gunzip, PackedError, PackedTooLarge, layer_of

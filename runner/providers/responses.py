@@ -43,8 +43,7 @@ from runner.messages import (
 from runner.providers.catalog import ThinkingKind, facts_of
 from runner.providers.connection import WireRequest
 from runner.providers.endpoint import Endpoint
-from runner.providers.error_reason import ErrorReason, reason_of
-from runner.providers.failures import Failures
+from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.openai import ERROR_STATUS, TOOL_FAILED, arguments_json, data_url, usage_of
 from runner.providers.sse import SseEvent
 from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json

@@ -18,8 +18,7 @@ from runner.messages import (
 )
 from runner.providers.connection import ProviderConnection, WireRequest, key_adder
 from runner.providers.endpoint import Endpoint, Timeouts
-from runner.providers.error_reason import ErrorReason, reason_of
-from runner.providers.failures import Failures
+from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.sse import SseEvent
 from runner.secrets.secret import Secret
 from runner.text.model_text import Json, parse_object

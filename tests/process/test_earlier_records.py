@@ -22,7 +22,7 @@ from runner.audit.log import AuditLog
 from runner.audit.query import Query
 from runner.audit.verify import verify
 from runner.gate.grants.codec import from_json, to_json
-from runner.sessions.reader import parts
+from runner.sessions.export import parts
 from runner.sessions.tree import Tree
 from tests.support.places import TESTS
 

@@ -25,7 +25,7 @@ from runner.messages import (
     images_in,
 )
 from runner.problems import Exit
-from runner.providers.error_reason import ErrorReason, about_images
+from runner.providers.failures import ErrorReason, about_images
 from tests.support.images import png
 from tests.support.loop_harness import Make
 from tests.support.reply_servers import DONE, Answer, Server, _event, agent, began, ended, of

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from policy.model.tier import Mode
 from runner.agent.agent import Agent
 from runner.audit.log import AuditLog
-from runner.engine.context.system_prompt import PLAN_TOOL as PLAN
+from runner.engine.context.context import PLAN_TOOL as PLAN
 from runner.events import CommandOutput, Notice
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.jsonl.driver import JsonMode

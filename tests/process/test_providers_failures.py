@@ -19,7 +19,7 @@ import pytest
 from runner.messages import Failure, Provider, ProviderError, Reply, TextDelta
 from runner.providers.anthropic import AnthropicProvider
 from runner.providers.endpoint import Timeouts, parse_endpoint
-from runner.providers.error_reason import ErrorReason, about_thoughts, wait_of, window_of
+from runner.providers.failures import ErrorReason, about_thoughts, wait_of, window_of
 from runner.providers.openai import OpenAiProvider
 from runner.secrets.secret import Secret
 from runner.text.gunzip import STEP

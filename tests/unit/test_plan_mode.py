@@ -11,7 +11,7 @@ from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document
 from runner.audit.log import AuditLog
-from runner.engine.context.system_prompt import LONGEST_PLAN, PLAN_TOOL, plan_tool
+from runner.engine.context.context import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.events import ActionFinished, Changed, Denied, MalformedCall, PlanProposed, QuestionAnswered
 from runner.messages import ToolCall
 from runner.problems import Exit

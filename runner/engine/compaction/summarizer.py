@@ -35,7 +35,7 @@ from runner.text.sanitize import marked, one_line
 
 if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
-    from runner.engine.model_access import ModelAccess
+    from runner.engine.run_context import ModelAccess
     from runner.providers.catalog import Price
 
 _MOST = 120_000  # tokens that it is sent at once; a summary of more is no better

@@ -28,7 +28,7 @@ from runner.sessions.entries import CompactionRecord
 
 if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
-    from runner.engine.model_access import ModelAccess
+    from runner.engine.run_context import ModelAccess
 
 _WHOLE = CompactionRecord()
 _LEVELS = tuple(level for level in CompactionLevel if level is not CompactionLevel.ASKED)  # the mildest first

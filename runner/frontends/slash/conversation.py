@@ -122,8 +122,7 @@ async def _cost(words: str, host: CommandHost) -> None:
 
 def _used(session: str, host: CommandHost) -> str:
     """Return the usage of all runs of the session, including prompts that were rewound."""
-    from runner.sessions.export import reading
-    from runner.sessions.reader import usage_text
+    from runner.sessions.export import reading, usage_text
 
     with reading(state_dir(host.environ), session) as stored:
         return usage_text(stored.tree, range(len(stored.tree)))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from policy.model.tier import Mode
-from runner.engine.context.system_prompt import MEANING
+from runner.engine.context.context import MEANING
 from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.messages import Thinking
 
