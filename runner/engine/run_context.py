@@ -9,16 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
+from policy.grants.grant import MAIN, GrantHolder
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, plan_tool, tool_specs
 from runner.engine.context.refusal_hints import Refusals
 from runner.engine.context.tokens import ContextMeter
 from runner.engine.run_limits import RunLimits, priced
 from runner.engine.steering import Steering
+from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
 from runner.providers import OpenModel
 from runner.providers.endpoint import SetupError
+from runner.sessions.journal import Journal
 
 if TYPE_CHECKING:
     from policy.model.facts import Facts
@@ -29,13 +33,10 @@ if TYPE_CHECKING:
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.config import Settings
-    from runner.engine.compaction.view import ConversationView
     from runner.engine.context.context import RequestPart
     from runner.events import Emit, SessionStarted
-    from runner.gate.grants.store import GrantStore
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
-    from runner.sessions.journal import Journal
     from runner.state.output_store import OutputStore
     from sandbox.backend import Backend, Enforcement
     from tools.paths import SeenFiles
@@ -99,7 +100,7 @@ class ModelAccess:
     limits: RunLimits
     models: OpenModels | None
     gauge: ContextMeter
-    journal: "Journal"
+    journal: Journal
     emit: "Emit"
     redactor: "Redactor"
 
@@ -153,23 +154,8 @@ class LiveSettings:
             self._model_changed = None
 
 
-def _unkept() -> "Journal":
-    from runner.sessions.journal import Journal
-
-    return Journal()
-
-
-def _view() -> "ConversationView":
-    from runner.engine.compaction.view import ConversationView
-
-    return ConversationView()
-
-
-def _no_grants() -> "GrantStore":
+def _no_grants() -> GrantStore:
     """Return a store without grants that forgets its grants at the end of the run."""
-    from policy.grants.grant import MAIN, GrantHolder
-    from runner.gate.grants.store import GrantStore
-
     return GrantStore(None, GrantHolder("", MAIN, "none"), lambda text: None)
 
 
@@ -225,14 +211,14 @@ class RunContext:
     outputs: "OutputStore"
     emit: "Emit"
     redactor: "Redactor"
-    journal: "Journal" = field(default_factory=_unkept)
+    journal: Journal = field(default_factory=Journal)
     context: Context = field(default_factory=Context)
     undo: "SnapshotRecorder | None" = None
-    grants: "GrantStore" = field(default_factory=_no_grants)
+    grants: GrantStore = field(default_factory=_no_grants)
     steering: Steering = field(default_factory=Steering)
     refusals: Refusals = field(default_factory=Refusals)
     gauge: ContextMeter = field(default_factory=ContextMeter)
-    view: "ConversationView" = field(default_factory=_view)
+    view: ConversationView = field(default_factory=ConversationView)
     fallback: str = ""
     models: OpenModels | None = None
     refused_rights: set[str] = field(default_factory=set)
