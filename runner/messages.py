@@ -46,21 +46,26 @@ class ToolCall:
     raw: str = ""
 
 
+UserBlock = TextBlock | ImageBlock  # of a user's message or a result
+ModelBlock = TextBlock | ThinkingBlock | ToolCall
+Block = TextBlock | ThinkingBlock | ImageBlock | ToolCall
+
+
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     call_id: str
-    content: tuple[TextBlock | ImageBlock, ...]
+    content: tuple[UserBlock, ...]
     is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    content: tuple[TextBlock | ImageBlock, ...]
+    content: tuple[UserBlock, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantMessage:
-    content: tuple[TextBlock | ThinkingBlock | ToolCall, ...]
+    content: tuple[ModelBlock, ...]
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -91,14 +96,14 @@ def without_thoughts(messages: list[Message]) -> None:
             messages[place] = AssistantMessage(blocks or (TextBlock("[no answer]"),))
 
 
-def blocks_of(message: Message) -> Iterator[TextBlock | ThinkingBlock | ImageBlock | ToolCall]:
+def blocks_of(message: Message) -> Iterator[Block]:
     """Yield the blocks of a message, those of all results in order."""
     contents = [each.content for each in message.results] if isinstance(message, ToolMessage) else [message.content]
     for content in contents:
         yield from content
 
 
-def texts_of(block: TextBlock | ThinkingBlock | ImageBlock | ToolCall) -> tuple[str, ...]:
+def texts_of(block: Block) -> tuple[str, ...]:
     """Return the texts of a block that the model reads or wrote: none for an image."""
     match block:
         case TextBlock(text) | ThinkingBlock(text):
@@ -127,7 +132,7 @@ def images_in(messages: Iterable[Message]) -> Iterator[ImageBlock]:
         yield from (block for block in blocks if isinstance(block, ImageBlock))
 
 
-def with_blocks(message: Message, made: Callable[[TextBlock | ImageBlock], TextBlock | ImageBlock]) -> Message:
+def with_blocks(message: Message, made: Callable[[UserBlock], UserBlock]) -> Message:
     """Return `message` with each block of a user's text or of a result replaced by the result of `made`."""
     match message:
         case UserMessage(content):
@@ -189,7 +194,8 @@ class CallReady:
     call: ToolCall
 
 
-StreamEvent = TextDelta | ThinkingDelta | CallOpened | CallReady | Reply  # Reply is last, exactly once
+ReplyPiece = TextDelta | ThinkingDelta | CallOpened | CallReady
+StreamEvent = ReplyPiece | Reply  # Reply is last, exactly once
 
 
 @dataclass(frozen=True, slots=True)

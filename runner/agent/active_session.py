@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from runner.agent.conversation import Conversation
 from runner.agent.startup import SessionStart
-from runner.engine.run_context import OpenModels
+from runner.engine.model_access import OpenModels
 from runner.events import Emit, Notice, Resumed
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection

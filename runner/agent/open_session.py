@@ -23,7 +23,8 @@ from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, surroundings
 from runner.engine.event_redaction import RedactingEmitter
-from runner.engine.run_context import LiveSettings, OpenModels, RunContext
+from runner.engine.model_access import OpenModels
+from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Delivery, Steering
 from runner.events import Emit, Notice

@@ -6,20 +6,14 @@ from enum import StrEnum
 from typing import NoReturn
 
 from runner.engine.run_limits import RunLimits
-from runner.messages import (
-    AssistantMessage,
-    Message,
-    Usage,
-    blocks_of,
-    texts_of,
-)
+from runner.messages import AssistantMessage, Message, Usage, blocks_of, texts_of
 from runner.problems import Exit
 from runner.providers.catalog import FREE, Price, cost
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
 _BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
-_BYTES_AT_LEAST = 2  # likewise at least, where a server does not count
+_BYTES_AT_LEAST = 2  # of one token at least, where a server does not count
 
 
 class Limit(StrEnum):

@@ -12,8 +12,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 
 from policy.model.verdict import Problem
 from runner.engine.budget import MOST_ANSWERED, BudgetMeter
+from runner.engine.model_access import ModelAccess
 from runner.engine.partial_reply import BROKEN, CUT, OverlapFilter, PartialReply
-from runner.engine.run_context import ModelAccess, RunContext
+from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import bounded
 from runner.events import CallBegun, Changed, ModelText, ModelThinking, Notice, Retrying
 from runner.messages import (
@@ -149,7 +150,9 @@ class Completion:
             self._renew()
             if _identity(before) != _identity(self._access):
                 failed.clear()
-            cap, sent = self._most(self._raised), self._sent()
+            resumed = self._open.resumed(self._ctx.redactor)
+            sent = (*self._ctx.view.sent(self._messages, self._access.named), *resumed)
+            cap = self._most(self._raised)
             most = self._spent.max_answer_tokens(sent, cap)
             self._spent.turns += requests == 0  # however many requests it takes
             requests += 1
@@ -190,10 +193,6 @@ class Completion:
         wanted = raised or min(MOST_ANSWERED, facts_of(self._access.named).output or MOST_ANSWERED)
         available = self._ctx.view.left(self._messages, self._access)
         return wanted if available is None else min(wanted, available)
-
-    def _sent(self) -> tuple[Message, ...]:
-        ctx = self._ctx
-        return (*ctx.view.sent(self._messages, self._access.named), *self._open.resumed(ctx.redactor))
 
     def _request(self, sent: Sequence[Message], most: int) -> Request:
         """Return a request with `sent` for an answer of at most `most` tokens. The gauge learns its other parts."""
@@ -318,7 +317,11 @@ class Completion:
         few = self._open.kept or self.fallback.ready(ctx)
         tries = patience.resumes if few else patience.tries
         luck = random.random()  # noqa: S311  # spreads waits, guards nothing
-        seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=self._left)
+        left = None  # seconds to wait for an answer at most: to the end of the run, and less if a person is waiting
+        if self.until is not None:
+            left = max(self.until - asyncio.get_running_loop().time(), 0.0)
+            left = left if ctx.unattended else min(left, patience.longest)
+        seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=left)
         if seconds is None and error.retry_after is not None and error.retry_after > 0:
             name = access.provider.name
             delay = f"`{name}` wants to be asked again in {error.retry_after:.0f} s"
@@ -343,14 +346,6 @@ class Completion:
             return
         if window is None or view.window(access.named) != window or self._most(self._raised) >= cap:
             raise error
-
-    @property
-    def _left(self) -> float | None:
-        """Return the seconds to wait for an answer at most: to the end of the run, and less if a person is waiting."""
-        if self.until is None:
-            return None
-        left = max(self.until - asyncio.get_running_loop().time(), 0.0)
-        return left if self._ctx.unattended else min(left, self._access.limits.patience.longest)
 
 
 def _identity(access: ModelAccess) -> tuple[Provider, str]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
+from policy.grants.resolve import answerer
 from policy.model.action import Action, RunArgv, RunScript
 from policy.model.frozen import dataclass
 from policy.model.verdict import Allow, Ask, Deny, Permit, Terms, Verdict
@@ -31,12 +32,10 @@ from runner.engine.tool_calls import (
     Judgement,
     ModelCall,
     Planned,
-    again,
     denied,
-    edited,
     finished,
+    headed,
     listener,
-    stopped,
 )
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
@@ -62,7 +61,10 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     else:
         outcome = await _run_recorded(verdict.permit, number, planned, ctx)
         report = await _finish(judgement, verdict.permit, outcome, number, ctx)
-    return report if authorization.proposed is None else edited(report, planned, ctx)
+    if authorization.proposed is None:
+        return report
+    who, action = answerer(ctx.approver.name), action_words(planned.action, ctx.cwd)
+    return headed(report, f"{who} changed your command; this is about:\n{action}", ctx)
 
 
 def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
@@ -100,12 +102,16 @@ async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number
         decision = replace(_decision(judgement, escalated, ctx), typed=tuple(each.words for each in granted))
         number, before = _record(planned, decision, ctx), number
         if isinstance(escalated.verdict, Deny):
-            return stopped(finished(planned, outcome, ctx, before), escalated.verdict.problem, ctx)
+            why = escalated.verdict.problem.why
+            return headed(finished(planned, outcome, ctx, before), f"the sandbox stopped this, and {why}", ctx)
         permit = escalated.verdict.permit
         ctx.emit(Notice(f"it runs once more, with {right.words}"))
         outcome = await _run_recorded(permit, number, planned, ctx)
     report = finished(planned, outcome, ctx, number)
-    return again(report, " and ".join(each.words for each in granted), ctx) if granted else report
+    if not granted:
+        return report
+    who, rights = answerer(ctx.approver.name), " and ".join(each.words for each in granted)
+    return headed(report, f"the sandbox stopped this at first; {who} allowed {rights} for once, and it ran again:", ctx)
 
 
 async def _run_recorded(permit: Permit, number: int, planned: Planned, ctx: RunContext) -> Outcome:

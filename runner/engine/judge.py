@@ -42,7 +42,9 @@ def judge_call(call: ModelCall, ctx: RunContext) -> Judgement | Proposal | CallR
 def evaluate_call(call: ModelCall, ctx: RunContext) -> Judgement | Problem:
     """Return the verdict on `call` as of now. No event is emitted and nothing is recorded."""
     planned = plan(call, ctx)
-    return planned if isinstance(planned, Problem) else judge_action(planned, ctx)
+    if isinstance(planned, Problem):
+        return planned
+    return Judgement(planned, evaluate_action(planned.action, ctx), ctx.live.named)
 
 
 def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
@@ -57,16 +59,10 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
     return CallResult(refused(call, evaluated, ctx))
 
 
-def judge_action(planned: Planned, ctx: RunContext) -> Judgement:
-    """Return the verdict on a planned call as of now."""
-    return Judgement(planned, evaluate_action(planned.action, ctx), ctx.live.named)
-
-
 def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     """Return the verdict on `action` as of now, with remembered answers applied."""
-    noted = FactRecorder(
-        ctx.look(), ctx.profile
-    )  # the one look at the machine, which notes what the verdict depends on
+    # The one look at the machine, which notes what the verdict depends on.
+    noted = FactRecorder(ctx.look(), ctx.profile)
     context = EvaluationContext(
         noted.facts,
         ctx.rules,
@@ -149,7 +145,7 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
     for call in calls:
         planned = plan(call, ctx)
         if isinstance(planned, Planned):
-            evaluation = judge_action(planned, ctx).evaluation
+            evaluation = evaluate_action(planned.action, ctx)
             if isinstance(evaluation.verdict, Ask):
                 context = evaluation.recalled.context
                 questions.append(CallRequester(ctx, call).question(context, evaluation.verdict, ""))

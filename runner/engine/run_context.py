@@ -1,7 +1,4 @@
-"""The dependencies of one run, passed as an argument to every function of the engine; there are no globals.
-
-The models of a session are among them: those that it opened, and the one that a request is sent to.
-"""
+"""The dependencies of one run, passed as an argument to every function of the engine; there are no globals."""
 
 import asyncio
 import dataclasses
@@ -11,17 +8,15 @@ from typing import TYPE_CHECKING
 
 from policy.grants.grant import MAIN, GrantHolder
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, plan_tool, tool_specs
 from runner.engine.context.refusal_hints import Refusals
 from runner.engine.context.tokens import ContextMeter
-from runner.engine.run_limits import RunLimits, priced
+from runner.engine.model_access import ModelAccess, OpenModels
+from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Steering
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
-from runner.providers import OpenModel
-from runner.providers.endpoint import SetupError
 from runner.sessions.journal import Journal
 
 if TYPE_CHECKING:
@@ -32,7 +27,6 @@ if TYPE_CHECKING:
     from runner.approval.approver import Approver
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
-    from runner.config import Settings
     from runner.engine.context.context import RequestPart
     from runner.events import Emit, SessionStarted
     from runner.messages import Message, Provider, ToolSpec
@@ -41,73 +35,6 @@ if TYPE_CHECKING:
     from sandbox.backend import Backend, Enforcement
     from tools.paths import SeenFiles
     from tools.tool import ModelTool
-
-
-class OpenModels:
-    """A pool that opens each model once and closes all models with the session."""
-
-    def __init__(
-        self, first: OpenModel, opener: Callable[[str], OpenModel] | None = None, settings: "Settings | None" = None
-    ) -> None:
-        """`settings` hold prices of models in addition to the published ones."""
-        self._opener = opener
-        self._settings = settings
-        self._opened = {first.named: first}
-        self._all = [first]
-
-    def get(self, spec: str) -> OpenModel:
-        """Return the model `spec` (`provider:model`). Raise SetupError or SecretError."""
-        if spec not in self._opened:
-            if self._opener is None:
-                why = "this program gave the session one model, and no way to open others"
-                raise SetupError(Problem(f"`{spec}` cannot be opened here", why, "start a session with that model"))
-            made = self._opener(spec)
-            self._all.append(made)
-            self._opened[spec] = self._opened.setdefault(made.named, made)
-        return self._opened[spec]
-
-    def vendors(self, spec: str) -> bool:
-        """Return True if the model is open and its server is the vendor's own."""
-        return spec in self._opened and self._opened[spec].vendors
-
-    def limits(self, limits: RunLimits, model: OpenModel) -> RunLimits:
-        """Return `limits` with the price of `model`. Raise Stopped if the run has a budget of money and the price is
-        unknown."""
-        return limits if self._settings is None else priced(limits, model, self._settings)
-
-    async def close(self) -> None:
-        for each in self._all:
-            await each.provider.close()
-
-
-@dataclass(frozen=True, slots=True)
-class ModelAccess:
-    """The model of one request. The value stays the same while the request is answered, whatever the user changes.
-
-    Attributes:
-        provider: The provider that is asked.
-        model: The name of the model at that provider.
-        limits: The limits of the run, at the price of this model.
-        models: The models that the session can open, or None if the session has only one model.
-        gauge: The meter of the model's context window.
-        journal: The journal of the session.
-        emit: The receiver of events.
-        redactor: The redactor of secrets in texts.
-    """
-
-    provider: "Provider"
-    model: str
-    limits: RunLimits
-    models: OpenModels | None
-    gauge: ContextMeter
-    journal: Journal
-    emit: "Emit"
-    redactor: "Redactor"
-
-    @property
-    def named(self) -> str:
-        """Return the model as `provider:model`."""
-        return f"{self.provider.name}:{self.model}"
 
 
 @dataclasses.dataclass(slots=True, eq=False)

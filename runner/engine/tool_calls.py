@@ -4,7 +4,6 @@ import codecs
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from policy.grants.resolve import answerer
 from policy.model.action import Action
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
@@ -166,26 +165,9 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
     return CallResult(ToolResult(planned.call.of.id, content, is_error=failed), output=output)
 
 
-def edited(report: CallResult, planned: Planned, ctx: RunContext) -> CallResult:
-    """Return `report` with a first line saying that the user replaced the command of the model."""
-    action = action_words(planned.action, ctx.cwd)
-    return _headed(report, f"{answerer(ctx.approver.name)} changed your command; this is about:\n{action}\n", ctx)
-
-
-def again(report: CallResult, right: str, ctx: RunContext) -> CallResult:
-    """Return `report` with a first line saying that the action ran again with the additional `right`."""
-    who = answerer(ctx.approver.name)
-    notice = f"the sandbox stopped this at first; {who} allowed {right} for once, and it ran again"
-    return _headed(report, f"{notice}:\n", ctx)
-
-
-def stopped(report: CallResult, problem: Problem, ctx: RunContext) -> CallResult:
-    """Return `report` with a first line saying that the user refused the additional right."""
-    return _headed(report, f"the sandbox stopped this, and {problem.why}\n", ctx)
-
-
-def _headed(report: CallResult, notice: str, ctx: RunContext) -> CallResult:
-    head = TextBlock(ctx.redactor.text(notice))
+def headed(report: CallResult, notice: str, ctx: RunContext) -> CallResult:
+    """Return `report` with `notice` before the text for the model."""
+    head = TextBlock(ctx.redactor.text(f"{notice}\n"))
     return replace(report, result=replace(report.result, content=(head, *report.result.content)))
 
 

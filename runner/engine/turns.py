@@ -57,7 +57,8 @@ class TurnLoop:
     async def through(self, until: float | None = None) -> str:
         """Run turns until the model is done, and return the reason for the end.
 
-        `until` is the end of the run on the clock of the event loop, or None.
+        `until` is the end of the run on the clock of the event loop, or None. Raise BudgetExceeded if a limit is
+        reached or the last answer is not complete.
         """
         completion = self._completion
         completion.until = until
@@ -77,11 +78,20 @@ class TurnLoop:
                     self.messages.append(self._ctx.redactor.mask(reply.message))
                     self._ctx.journal.message(reply.message)
                 self.spent.check()
-                return _why_over(reply, self.spent)
-            await self._turn(self._kept(reply.message))
-            self._steered()
+                if reply.stop is Stop.LENGTH:
+                    reason = "the model's answer was cut off at the most tokens it may have"
+                    raise BudgetExceeded(reason, self.spent.cut_off())
+                if reply.stop is Stop.REFUSAL:
+                    raise BudgetExceeded("the model declined to answer", exit=Exit.FAILED)
+                return "done"
+            await self._turn(self._limited(reply.message))
+            for text in self._ctx.steering.injected():  # sent by the user in the meantime
+                message = UserMessage((TextBlock(text),))
+                self.messages.append(message)
+                self._ctx.journal.message(message)
+                self._ctx.emit(Steered(text))
 
-    def _kept(self, message: AssistantMessage) -> AssistantMessage:
+    def _limited(self, message: AssistantMessage) -> AssistantMessage:
         """Return the message with at most _MOST_KEPT calls, since every later request repeats all of them.
 
         THREAT T121: a model, or a server in its name, can put tens of thousands of calls into one reply.
@@ -92,21 +102,13 @@ class TurnLoop:
         done = self._ctx.live.limits.calls
         text = f"the reply has {self._count:,} calls: {done} are done, the others are refused or left out"
         self._ctx.emit(Notice(text))
-        left = iter(range(_MOST_KEPT))
-        kept = (each for each in message.content if not isinstance(each, ToolCall) or next(left, None) is not None)
-        return AssistantMessage(tuple(kept))
+        places = iter(range(_MOST_KEPT))
+        blocks = (each for each in message.content if not isinstance(each, ToolCall) or next(places, None) is not None)
+        return AssistantMessage(tuple(blocks))
 
     def over(self) -> None:
         """End the run: the next one begins with the chosen model."""
         self._completion.fallback.over(self._ctx, self.messages)
-
-    def _steered(self) -> None:
-        """Append the messages that the user sent in the meantime after the results of the batch."""
-        for text in self._ctx.steering.injected():
-            message = UserMessage((TextBlock(text),))
-            self.messages.append(message)
-            self._ctx.journal.message(message)
-            self._ctx.emit(Steered(text))
 
     def _begin(self, call: ToolCall) -> None:
         """Start a complete call of an incomplete reply if it and all calls before it only read."""
@@ -178,7 +180,10 @@ class TurnLoop:
                 self._ctx.journal.result(place, result)
 
     async def _answer_all(self, calls: tuple[ToolCall, ...]) -> None:
-        """Evaluate and run the calls in order. Calls that only read run at the same time, all others alone."""
+        """Evaluate and run the calls in order. Calls that only read run at the same time, all others alone.
+
+        Raise BudgetExceeded if the output or the denials reach a limit.
+        """
         keyed = [
             (place, ModelCall(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun
         ]
@@ -202,7 +207,12 @@ class TurnLoop:
                 continue
             report = await execute_call(judged, self._ctx)
             self._keep(place, report.result)
-            self._bound(report)
+            self.spent.printed(report.output)
+            if report.denied is None:
+                self.spent.allowed()
+            else:
+                self.denied.append(report.denied)
+                self.spent.denied()
         await asyncio.gather(*self._reading)
 
     async def _refuse(self, place: int, call: ModelCall) -> None:
@@ -245,24 +255,3 @@ class TurnLoop:
         self._results[place] = result
         if self._written:
             self._ctx.journal.result(place, result)
-
-    def _bound(self, report: CallResult) -> None:
-        """Count the output and the denial of one call. Raise BudgetExceeded if a limit is reached."""
-        self.spent.printed(report.output)
-        if report.denied is None:
-            self.spent.allowed()
-            return
-        self.denied.append(report.denied)
-        self.spent.denied()
-
-
-def _why_over(reply: Reply, spent: BudgetMeter) -> str:
-    """Return the reason why a reply without calls ends the run. Raise BudgetExceeded if the answer is not complete."""
-    match reply.stop:
-        case Stop.LENGTH:
-            reason = "the model's answer was cut off at the most tokens it may have"
-            raise BudgetExceeded(reason, spent.cut_off())
-        case Stop.REFUSAL:
-            raise BudgetExceeded("the model declined to answer", exit=Exit.FAILED)
-        case _:
-            return "done"

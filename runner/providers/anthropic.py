@@ -19,12 +19,15 @@ from typing import assert_never
 
 from runner.messages import (
     AssistantMessage,
+    Block,
     CallOpened,
     CallReady,
     ImageBlock,
     Message,
+    ModelBlock,
     ProviderError,
     Reply,
+    ReplyPiece,
     Request,
     Stop,
     TextBlock,
@@ -42,7 +45,7 @@ from runner.providers.connection import WireRequest
 from runner.providers.endpoint import Endpoint
 from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
+from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSION = "2023-06-01"
@@ -96,7 +99,7 @@ class _AnthropicAnswer(AnswerParser):
     def is_last(self, event: SseEvent) -> bool:
         return event.event == "message_stop"
 
-    def take(self, event: SseEvent) -> Iterator[Piece]:
+    def take(self, event: SseEvent) -> Iterator[ReplyPiece]:
         content = self._object(event)
         match content:
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
@@ -131,7 +134,7 @@ class _AnthropicAnswer(AnswerParser):
             content[-1] = replace(cut, arguments=None)  # cut before its first argument: that is not "no arguments"
         return Reply(AssistantMessage(tuple(block for block in content if block)), stop, self._usage)
 
-    def _start(self, index: int, new: Json) -> Iterator[Piece]:
+    def _start(self, index: int, new: Json) -> Iterator[ReplyPiece]:
         if index in self._blocks:
             raise self._failures.malformed("a content block in it begins twice")
         match new:
@@ -152,7 +155,7 @@ class _AnthropicAnswer(AnswerParser):
             case _:
                 self._blocks[index] = _Block("other")
 
-    def _grow(self, index: int, kind: str, delta: Json) -> Iterator[Piece]:
+    def _grow(self, index: int, kind: str, delta: Json) -> Iterator[ReplyPiece]:
         block = self._blocks.get(index)
         match block, kind, delta:
             case None | _Block(ended=True), _, _:
@@ -174,7 +177,7 @@ class _AnthropicAnswer(AnswerParser):
             case _, "text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta", _:
                 raise self._failures.malformed("a part in it does not fit its block")
 
-    def _end(self, index: int) -> Iterator[Piece]:
+    def _end(self, index: int) -> Iterator[ReplyPiece]:
         block = self._blocks.get(index)
         if block is None or block.ended:
             return
@@ -199,7 +202,7 @@ class _AnthropicAnswer(AnswerParser):
         return self._failures.status(reason.status(ERROR_STATUS), reason, self._model, late=True)
 
 
-def _finished(block: _Block) -> TextBlock | ThinkingBlock | ToolCall | None:
+def _finished(block: _Block) -> ModelBlock | None:
     text = whole_text(block.text)
     match block.kind:
         case "text":
@@ -317,11 +320,11 @@ def _message(message: Message) -> Json:
             assert_never(never)
 
 
-def _blocks(content: Iterable[TextBlock | ThinkingBlock | ImageBlock | ToolCall]) -> list[Json]:
+def _blocks(content: Iterable[Block]) -> list[Json]:
     return [wire for block in content if (wire := _block(block))]
 
 
-def _block(block: TextBlock | ThinkingBlock | ImageBlock | ToolCall) -> Json | None:
+def _block(block: Block) -> Json | None:
     match block:
         case TextBlock(text):
             # Blank text blocks are refused by the server, and would make every later request of the session fail too.

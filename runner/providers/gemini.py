@@ -24,7 +24,9 @@ from runner.messages import (
     CallReady,
     ImageBlock,
     Message,
+    ModelBlock,
     Reply,
+    ReplyPiece,
     Request,
     Stop,
     TextBlock,
@@ -34,6 +36,7 @@ from runner.messages import (
     ThinkingDelta,
     ToolCall,
     ToolMessage,
+    UserBlock,
     UserMessage,
 )
 from runner.providers.catalog import SHARES, ThinkingKind, facts_of
@@ -42,7 +45,7 @@ from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
 from runner.providers.openai import result_text
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
+from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Json, count_of, parse_call, whole_text
 
 VERSIONS = ("/v1beta", "/v1", "/v1alpha")
@@ -60,13 +63,13 @@ class _GeminiAnswer(AnswerParser):
 
     def __init__(self, failures: Failures, model: str) -> None:
         super().__init__(failures, model)
-        self._content: list[TextBlock | ThinkingBlock | ToolCall] = []
+        self._content: list[ModelBlock] = []
         self._pieces: list[str] = []  # of the text or thought that is still growing
         self._thinks = False  # whether that is a thought
         self._stop = ""
         self._ids: set[str] = set()  # of the calls so far
 
-    def take(self, event: SseEvent) -> Iterator[Piece]:
+    def take(self, event: SseEvent) -> Iterator[ReplyPiece]:
         if self.is_last(event):
             return
         chunk = self._object(event)
@@ -102,7 +105,7 @@ class _GeminiAnswer(AnswerParser):
             stop = Stop.TOOLS
         return Reply(AssistantMessage(tuple(self._content)), stop, self._usage)
 
-    def _grow(self, part: Json) -> Iterator[Piece]:
+    def _grow(self, part: Json) -> Iterator[ReplyPiece]:
         match part:
             case {"functionCall": dict(call)} if isinstance(name := call.get("name"), str):
                 self._sign(part)
@@ -225,7 +228,7 @@ def _contents(message: Message, model: str, names: dict[str, str], *, signs: boo
                 yield {"role": "model", "parts": parts}
         case ToolMessage():
             answers: list[Json] = []
-            images: list[TextBlock | ImageBlock] = []
+            images: list[UserBlock] = []
             for result in message.results:
                 response: Json = {"error" if result.is_error else "output": result_text(result, images)}
                 name = names.get(result.call_id, "unknown")
@@ -238,7 +241,7 @@ def _contents(message: Message, model: str, names: dict[str, str], *, signs: boo
             assert_never(never)
 
 
-def _parts(blocks: Sequence[TextBlock | ImageBlock]) -> list[Json]:
+def _parts(blocks: Sequence[UserBlock]) -> list[Json]:
     return [
         {"text": block.text}
         if isinstance(block, TextBlock)

@@ -22,7 +22,9 @@ from runner.messages import (
     CallReady,
     ImageBlock,
     Message,
+    ModelBlock,
     Reply,
+    ReplyPiece,
     Request,
     Stop,
     TextBlock,
@@ -34,6 +36,7 @@ from runner.messages import (
     ToolMessage,
     ToolResult,
     Usage,
+    UserBlock,
     UserMessage,
 )
 from runner.providers.catalog import ThinkingKind, facts_of
@@ -41,7 +44,7 @@ from runner.providers.connection import WireRequest
 from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
+from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Closing, Json, count_of, parse_call, whole_text
 
 REASONING = ("reasoning_content", "reasoning")
@@ -190,7 +193,7 @@ class _ChatAnswer(AnswerParser):
         self._stop = ""
         self._done = False
 
-    def take(self, event: SseEvent) -> Iterator[Piece]:
+    def take(self, event: SseEvent) -> Iterator[ReplyPiece]:
         if self.is_last(event):
             self._done = True
             return
@@ -216,7 +219,7 @@ class _ChatAnswer(AnswerParser):
         if not (self.finished or self._text or self._thinking or self._calls):
             raise self._failures.truncated("before the answer began")
         stop = self._stopped()
-        content: list[TextBlock | ThinkingBlock | ToolCall] = []
+        content: list[ModelBlock] = []
         if thinking := whole_text(self._thinking):
             content.append(ThinkingBlock(thinking, MARK + self._thinking_field))
         if text := whole_text(self._text):
@@ -230,7 +233,7 @@ class _ChatAnswer(AnswerParser):
             return Stop.REFUSAL
         return Stop.TOOLS if self._calls and stop is Stop.END else stop  # some servers say "stop" after calls
 
-    def _grow(self, delta: Json) -> Iterator[Piece]:
+    def _grow(self, delta: Json) -> Iterator[ReplyPiece]:
         for name in REASONING:
             # A server that sends both names sends the same text twice.
             if (text := self._failures.string(delta, name)) and self._thinking_field in ("", name):
@@ -251,7 +254,7 @@ class _ChatAnswer(AnswerParser):
             case _:
                 raise self._failures.malformed("a tool call in it lacks what tool calls have")
 
-    def _finish(self, reason: object) -> Iterator[Piece]:
+    def _finish(self, reason: object) -> Iterator[ReplyPiece]:
         if isinstance(reason, str) and reason:
             self._stop, again = reason, self.finished
             self.finished = True
@@ -327,7 +330,7 @@ def _messages(message: Message) -> list[Json]:
             return [answer]
         case ToolMessage():
             wire: list[Json] = []
-            images: list[TextBlock | ImageBlock] = []
+            images: list[UserBlock] = []
             for result in message.results:
                 text = result_text(result, images, head=TOOL_FAILED if result.is_error else "")
                 wire.append({"role": "tool", "tool_call_id": result.call_id, "content": text})
@@ -336,7 +339,7 @@ def _messages(message: Message) -> list[Json]:
             assert_never(never)
 
 
-def _content(blocks: Sequence[TextBlock | ImageBlock]) -> str | list[Json]:
+def _content(blocks: Sequence[UserBlock]) -> str | list[Json]:
     if not any(isinstance(block, ImageBlock) for block in blocks):
         return _text(blocks)
     return [
@@ -365,7 +368,7 @@ def arguments_json(call: ToolCall) -> str:
     return json.dumps(call.arguments or {}, ensure_ascii=False, allow_nan=False)
 
 
-def result_text(result: ToolResult, images: list[TextBlock | ImageBlock], *, head: str = "") -> str:
+def result_text(result: ToolResult, images: list[UserBlock], *, head: str = "") -> str:
     """Return the text of a result below `head`. Its images are added to `images`, each after the label in the text."""
     lines = [head]
     for block in result.content:

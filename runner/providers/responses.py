@@ -26,8 +26,10 @@ from runner.messages import (
     CallReady,
     ImageBlock,
     Message,
+    ModelBlock,
     ProviderError,
     Reply,
+    ReplyPiece,
     Request,
     Stop,
     TextBlock,
@@ -38,6 +40,7 @@ from runner.messages import (
     ToolCall,
     ToolMessage,
     ToolResult,
+    UserBlock,
     UserMessage,
 )
 from runner.providers.catalog import ThinkingKind, facts_of
@@ -46,7 +49,7 @@ from runner.providers.endpoint import Endpoint
 from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.openai import ERROR_STATUS, TOOL_FAILED, arguments_json, data_url, usage_of
 from runner.providers.sse import SseEvent
-from runner.providers.stream import AnswerParser, HttpProvider, Piece, tools_json
+from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Json, parse_call, parse_object, whole_text
 
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
@@ -82,7 +85,7 @@ class _ResponsesAnswer(AnswerParser):
     def is_last(self, event: SseEvent) -> bool:
         return super().is_last(event) or _LAST.search(event.data[:200]) is not None
 
-    def take(self, event: SseEvent) -> Iterator[Piece]:
+    def take(self, event: SseEvent) -> Iterator[ReplyPiece]:
         if super().is_last(event):
             return
         content = self._object(event)
@@ -113,7 +116,7 @@ class _ResponsesAnswer(AnswerParser):
         content = [block for item in items for block in self._blocks(item, stop)]
         return Reply(AssistantMessage(tuple(content)), stop, self._usage)
 
-    def _begin(self, index: int, item: Json) -> Iterator[Piece]:
+    def _begin(self, index: int, item: Json) -> Iterator[ReplyPiece]:
         if index in self._items:
             raise self._failures.malformed("an item in it begins twice")
         match item:
@@ -128,7 +131,7 @@ class _ResponsesAnswer(AnswerParser):
             case _:
                 self._items[index] = _Item("other")
 
-    def _grow(self, index: int, kind: str, text: str, part: object) -> Iterator[Piece]:
+    def _grow(self, index: int, kind: str, text: str, part: object) -> Iterator[ReplyPiece]:
         item = self._items.get(index)
         match item, kind:
             case None | _Item(ended=True), _:
@@ -148,7 +151,7 @@ class _ResponsesAnswer(AnswerParser):
             case _Item(kind="function_call"), "response.function_call_arguments.delta":
                 item.text.append(text)
 
-    def _end(self, index: int, whole: Json) -> Iterator[Piece]:
+    def _end(self, index: int, whole: Json) -> Iterator[ReplyPiece]:
         """Yield what the end of an item adds. The event repeats the whole item, for servers that sent no parts
         before.
         """
@@ -186,7 +189,7 @@ class _ResponsesAnswer(AnswerParser):
         reason = details.get("reason") if isinstance(details, dict) else None
         self._stop = Stop.END if kind == "response.completed" else INCOMPLETE.get(str(reason), Stop.OTHER)
 
-    def _blocks(self, item: _Item, stop: Stop) -> Iterator[TextBlock | ThinkingBlock | ToolCall]:
+    def _blocks(self, item: _Item, stop: Stop) -> Iterator[ModelBlock]:
         text = whole_text(item.text)
         match item.kind:
             case "message":
@@ -283,7 +286,7 @@ def _items(message: Message, model: str) -> Iterator[Json]:
             assert_never(never)
 
 
-def _content(blocks: Sequence[TextBlock | ImageBlock]) -> list[Json]:
+def _content(blocks: Sequence[UserBlock]) -> list[Json]:
     return [
         {"type": "input_text", "text": block.text}
         if isinstance(block, TextBlock)

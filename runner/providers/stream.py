@@ -6,14 +6,11 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 
 from runner.messages import (
-    CallOpened,
-    CallReady,
     ProviderError,
     Reply,
+    ReplyPiece,
     Request,
     StreamEvent,
-    TextDelta,
-    ThinkingDelta,
     Usage,
 )
 from runner.providers.connection import ProviderConnection, WireRequest, key_adder
@@ -22,8 +19,6 @@ from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.sse import SseEvent
 from runner.secrets.secret import Secret
 from runner.text.model_text import Json, parse_object
-
-Piece = TextDelta | ThinkingDelta | CallOpened | CallReady
 
 
 def tools_json(request: Request, schema: str) -> list[Json]:
@@ -50,7 +45,7 @@ class AnswerParser(ABC):
         return event.data.strip() == "[DONE]"
 
     @abstractmethod
-    def take(self, event: SseEvent) -> Iterator[Piece]:
+    def take(self, event: SseEvent) -> Iterator[ReplyPiece]:
         """Yield the parts of the answer that `event` completes. Raise ProviderError if the event is malformed.
 
         Unknown events, parts and fields are ignored, as the APIs require of clients.

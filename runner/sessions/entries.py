@@ -15,6 +15,7 @@ from dataclasses import replace
 from policy.model.frozen import dataclass
 from runner.messages import (
     AssistantMessage,
+    Block,
     ImageBlock,
     TextBlock,
     ThinkingBlock,
@@ -216,8 +217,6 @@ def now() -> str:
 
 # ---- messages
 
-MessageBlock = TextBlock | ThinkingBlock | ImageBlock | ToolCall
-
 
 def of_message(message: UserMessage | AssistantMessage) -> EntryBody:
     """Return the body of a message of the user or the model."""
@@ -231,7 +230,7 @@ def of_result(place: int, result: ToolResult) -> EntryBody:
     return {"role": "tool", "content": content, "place": place, "call": result.call_id, "error": result.is_error}
 
 
-def _of_block(block: MessageBlock) -> EntryBody:
+def _of_block(block: Block) -> EntryBody:
     kind = _KINDS_OF_BLOCKS[type(block)]
     values = (getattr(block, name) for name in type(block).__slots__)
     return {"type": kind, **dict(zip(_BLOCKS[kind], values, strict=True))}
@@ -247,7 +246,9 @@ _BLOCKS: dict[str, dict[str, FieldCheck]] = {
                  "data": lambda value: isinstance(value, str) and _BASE64.fullmatch(value) is not None},
     "call":     {"id": _text, "name": _text, "arguments": _maybe(_arguments), "raw": _text},
 }
-_KINDS_OF_BLOCKS = {TextBlock: "text", ThinkingBlock: "thinking", ImageBlock: "image", ToolCall: "call"}
+_CLASSES: dict[str, Callable[..., Block]] = {
+    "text": TextBlock, "thinking": ThinkingBlock, "image": ImageBlock, "call": ToolCall}
+_KINDS_OF_BLOCKS = {made: kind for kind, made in _CLASSES.items()}
 _MAY = {"user": ("text", "image"), "assistant": ("text", "thinking", "call"), "tool": ("text", "image")}
 # fmt: on
 
@@ -297,7 +298,7 @@ def usual(raw: bytes) -> UserMessage | AssistantMessage | Answered | None:
         return None
 
 
-def _block(value: object, may: tuple[str, ...]) -> MessageBlock:
+def _block(value: object, may: tuple[str, ...]) -> Block:
     if (
         isinstance(value, dict)
         and len(value) == 2
@@ -310,15 +311,7 @@ def _block(value: object, may: tuple[str, ...]) -> MessageBlock:
         raise Unsound(f"it has a part of no kind that belongs there: `{str(kind)[:40]}`")
     fields = {name: item for name, item in value.items() if name != "type"}
     _fields(fields, _BLOCKS[kind])
-    match kind:
-        case "text":
-            return TextBlock(**fields)
-        case "thinking":
-            return ThinkingBlock(**fields)
-        case "image":
-            return ImageBlock(fields["media"], fields["data"])
-        case _:
-            return ToolCall(**fields)
+    return _CLASSES[kind](*(fields[name] for name in _BLOCKS[kind]))
 
 
 def answers(calls: tuple[ToolCall, ...], results: dict[int, ToolResult]) -> ToolMessage:

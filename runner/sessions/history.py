@@ -122,7 +122,7 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
         first = tree.damages[0]
         why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
         raise _stopped(name, why)
-    builder = _HistoryBuilder(model)
+    builder = _HistoryBuilder(tree, name, model)
     path = tree.path()
     while upto and path and tree.id(path[-1]) != upto:
         path.pop()
@@ -142,7 +142,7 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
         builder.through()
     except Unsound as error:
         broken = f"line {tree.line(at)}: {error}"
-        if not builder.begun:
+        if builder.head is None:
             raise no_session(name, broken) from None
         if not lenient:
             raise _stopped(name, broken) from None
@@ -161,11 +161,7 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
                 raise _stopped(name, str(error)) from None
             broken, path = broken or str(error), path[:-1]
     steps = [(at, step) for at, step in steps_of(tree) if not upto or at < path[-1]]
-    return builder.history(tree, name, path, broken, last, steps)
-
-
-def _prompt(tree: Tree, path: Sequence[int], prompts: Sequence[tuple[int, int]], history: Sequence[Message]) -> str:
-    return "".join(cut(typed_of(tree, path, at, history[place])) for at, place in prompts)
+    return builder.history(path, broken, last, steps)
 
 
 def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> CountedRequest | None:
@@ -188,9 +184,11 @@ def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Cou
 class _HistoryBuilder:
     """A builder of the history from the entries of a branch, one by one."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, tree: Tree, name: str, model: str) -> None:
+        self._tree = tree
+        self._name = name
         self._now = model
-        self._head: JournalEntry | None = None
+        self.head: JournalEntry | None = None
         self._messages: list[Message] = []
         self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
         self._results: dict[int, ToolResult] = {}
@@ -199,13 +197,7 @@ class _HistoryBuilder:
         self._mode = self._model = self._cwd = ""
         self._count = self._turns = 0
         self._said: AssistantMessage | None = None
-        self._prompts: list[
-            tuple[int, int]
-        ] = []  # the lines of the user's messages, each with its place in the history
-
-    @property
-    def begun(self) -> bool:
-        return self._head is not None
+        self._prompts: list[tuple[int, int]] = []  # lines of the user's messages, each with its place in the history
 
     def take(self, entry: JournalEntry, at: int) -> None:
         """Add an entry. Raise Unsound, without a change, if the entry does not follow from those before it."""
@@ -217,7 +209,7 @@ class _HistoryBuilder:
                 version = body["version"]
                 if version != VERSION:
                     raise Unsound(f"its format is {version}, and this version reads {VERSION}")
-                self._head = entry
+                self.head = entry
             case "run":
                 self._mode, self._model, self._cwd = str(body["mode"]), str(body["model"]), str(body["cwd"])
             case "mode":
@@ -266,23 +258,21 @@ class _HistoryBuilder:
             self._open, self._results = (), {}
 
     def history(
-        self,
-        tree: Tree,
-        name: str,
-        path: Sequence[int],
-        broken: str,
-        last_entry: JournalEntry,
-        steps: Sequence[tuple[int, int]],
+        self, path: Sequence[int], broken: str, last_entry: JournalEntry, steps: Sequence[tuple[int, int]]
     ) -> SessionHistory:
         """Return the history. `steps` are the lines that name a step of /undo, each with that step."""
-        assert self._head is not None  # a file without a first line is not a Tree
-        body, messages = self._head.body, tuple(self._messages)
+        assert self.head is not None  # a file without a first line is not a Tree
+        tree, body, messages = self._tree, self.head.body, tuple(self._messages)
         origin = body["forked_from"]
+        first, last = (
+            "".join(cut(typed_of(tree, path, at, messages[place])) for at, place in prompts)
+            for prompts in (self._prompts[:1], self._prompts[-1:])
+        )
         return SessionHistory(
-            session=name,
+            session=self._name,
             workspace=str(body["workspace"]),
             forked_from=str(origin["session"]) if isinstance(origin, dict) else None,
-            began=self._head.time,
+            began=self.head.time,
             until=last_entry.time,
             history=messages,
             grants=tuple(self._grants),
@@ -291,8 +281,8 @@ class _HistoryBuilder:
             cwd=self._cwd,
             prompts=self._count,
             turns=self._turns,
-            first=_prompt(tree, path, self._prompts[:1], messages),
-            last=_prompt(tree, path, self._prompts[-1:], messages),
+            first=first,
+            last=last,
             said=cut(text_of(self._said)) if self._said is not None else "",
             leaf=last_entry.id,
             path=path,

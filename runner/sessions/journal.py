@@ -9,7 +9,6 @@ with the next durable entry.
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeVar
 
 from policy.model.tier import Mode
@@ -28,55 +27,45 @@ T = TypeVar("T")
 
 
 class SessionLines:
-    """The lines of a session's file, which is created with the first line."""
+    """The lines of a session's file, which is created with the first line. `file` is None until then."""
 
     def __init__(
         self, store: SessionStore, id: str, file: SessionFile | None, prepare: Callable[[SessionFile], None] | None
     ) -> None:
         self.id = id
-        self._store = store
-        self._file = file
+        self.path = store.path(id)
+        self.store = store
+        self.file = file
         self._prepare = prepare
-
-    @property
-    def path(self) -> Path:
-        return self._store.path(self.id)
-
-    @property
-    def there(self) -> bool:
-        """Return True if the session has a file."""
-        return self._file is not None
 
     def append(self, line: bytes, *, durable: bool) -> None:
         """Append one line. Raise OSError or SessionError."""
-        file = self._file or self._store.create(self.id)
+        file = self.file or self.store.create(self.id)
         if self._prepare is not None:
             try:
                 self._prepare(file)
             except BaseException:
-                if self._file is None:  # a half of a copy is no session
+                if self.file is None:  # a half of a copy is no session
                     file.close()
-                    self._store.unlink(self.id)
+                    self.store.unlink(self.id)
                 raise
-        self._file, self._prepare = file, None
+        self.file, self._prepare = file, None
         file.append(line, durable=durable)
 
-    def spoken(self) -> None:
-        """Note that the user wrote a message, so that the session is the latest of its workspace. Raise OSError or
-        SessionError.
-        """
-        self._store.note_latest(self.id)
-
     def close(self) -> None:
-        if self._file is not None:
-            if not self._file.size:  # nothing could be written
+        if self.file is not None:
+            if not self.file.size:  # nothing could be written
                 with contextlib.suppress(OSError):
-                    self._store.unlink(self.id)
-            self._file.close()
+                    self.store.unlink(self.id)
+            self.file.close()
 
 
 class Journal:
-    """The entries of one session, in order, each the child of the one before. Without `lines` nothing is written."""
+    """The entries of one session, in order, each the child of the one before. Without `lines` nothing is written.
+
+    Attributes:
+        leaf: The id of the parent of the next entry, or None.
+    """
 
     def __init__(
         self,
@@ -91,7 +80,7 @@ class Journal:
         """`leaf` is the parent of the first entry, `number` the highest id in use."""
         self._lines = lines
         self._redactor = redactor
-        self._leaf = leaf
+        self.leaf = leaf
         self._number = number
         self._model = model
         self._run: EntryBody = {}
@@ -103,12 +92,7 @@ class Journal:
     @property
     def kept(self) -> str | None:
         """Return the id of the session if it has a file, else None."""
-        return self._lines.id if self._lines is not None and (self._begun or self._lines.there) else None
-
-    @property
-    def leaf(self) -> str | None:
-        """Return the id of the parent of the next entry."""
-        return self._leaf
+        return self._lines.id if self._lines is not None and (self._begun or self._lines.file is not None) else None
 
     def back_to(self, leaf: str | None) -> None:
         """Continue after the entry `leaf`. Later entries stay in the file as an abandoned branch.
@@ -116,7 +100,7 @@ class Journal:
         This is written at once, together with the current process, because the entry about that process may be on the
         abandoned branch.
         """
-        self._leaf = leaf
+        self.leaf = leaf
         self._begun = self._lines is not None
         self.run(self._run)
 
@@ -138,7 +122,7 @@ class Journal:
         self._written()
         if isinstance(message, UserMessage) and self._lines is not None:
             try:
-                self._lines.spoken()
+                self._lines.store.note_latest(self._lines.id)
             except (OSError, SessionError) as error:
                 raise self._failed(error) from None
 
@@ -245,8 +229,8 @@ class Journal:
 
     def _put(self, type: str, masked: EntryBody) -> None:
         self._number += 1
-        entry = JournalEntry(str(self._number), self._leaf, now(), type, masked)
-        self._leaf = entry.id
+        entry = JournalEntry(str(self._number), self.leaf, now(), type, masked)
+        self.leaf = entry.id
         self._owed.append((line(entry), type in _DURABLE))
 
     def _later(self, type: str, body: EntryBody) -> None:

@@ -183,18 +183,15 @@ def choose_target(
             raise usage("there is nothing to go on with", "no session of this workspace is kept", fix)
         return SessionTarget.resumed(store, sessions[0].id, model=model)
     if flags.resume is not None:
-        id = _named(state, store, flags.resume) if flags.resume else _picked(store, unattended)
+        if not flags.resume:
+            return SessionTarget.resumed(store, _picked(store, unattended), model=model)
+        there, id = choose(SessionStore.all(state), flags.resume)
+        if there.key != store.key:
+            why = f"it belongs to `{summarize_session(there, id).workspace}`"
+            fix = f"go there, or copy it: `agent --fork {id[:8]}`"
+            raise usage(f"the session {id[:8]} is not of this workspace", why, fix)
         return SessionTarget.resumed(store, id, model=model)
     return SessionTarget(store)
-
-
-def _named(state: Path, store: SessionStore, words: str) -> str:
-    there, id = choose(SessionStore.all(state), words)
-    if there.key != store.key:
-        why = f"it belongs to `{summarize_session(there, id).workspace}`"
-        fix = f"go there, or copy it: `agent --fork {id[:8]}`"
-        raise usage(f"the session {id[:8]} is not of this workspace", why, fix)
-    return id
 
 
 def _picked(store: SessionStore, unattended: bool) -> str:

@@ -102,16 +102,11 @@ class SessionStore:
         session.
         """
         path = self.path(id)
-        with _speaking(path), self._opened() as folder:
-            handle = os.open(f"{id}.jsonl", os.O_RDWR | os.O_APPEND | _SAFE, dir_fd=folder)
-            try:
-                _checked(handle, path)
-                _lock(handle, path, id)
-                if not os.fstat(handle).st_nlink:
-                    raise FileNotFoundError(errno.ENOENT, "no such file or directory")
-            except BaseException:
-                os.close(handle)
-                raise
+        with _speaking(path), self._opened() as folder, _opening(id, 0, folder) as handle:
+            _checked(handle, path)
+            _lock(handle, id)
+            if not os.fstat(handle).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "no such file or directory")
         return SessionFile(handle, path)
 
     @contextlib.contextmanager
@@ -127,15 +122,10 @@ class SessionStore:
     def create(self, id: str) -> "SessionFile":
         """Create a new, empty session, locked. Raise JournalError."""
         path = self.path(id)
-        with _speaking(path, JournalError), self._opened(make=True) as folder:
-            new = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _SAFE
-            handle = os.open(f"{id}.jsonl", new, 0o600, dir_fd=folder)
-            try:
-                _lock(handle, path, id)
-                os.fsync(folder)
-            except BaseException:
-                os.close(handle)
-                raise
+        new = os.O_CREAT | os.O_EXCL
+        with _speaking(path, JournalError), self._opened(make=True) as folder, _opening(id, new, folder) as handle:
+            _lock(handle, id)
+            os.fsync(folder)
         return SessionFile(handle, path)
 
     def remove(self, id: str) -> None:
@@ -278,7 +268,18 @@ def _checked(handle: int, path: Path) -> None:
         os.fchmod(handle, 0o700 if folder else 0o600)
 
 
-def _lock(handle: int, path: Path, id: str) -> None:
+@contextlib.contextmanager
+def _opening(id: str, flags: int, folder: int) -> Iterator[int]:
+    """Open a session's file for appending. The file stays open, unless the context raises an exception."""
+    handle = os.open(f"{id}.jsonl", os.O_RDWR | os.O_APPEND | _SAFE | flags, 0o600, dir_fd=folder)
+    try:
+        yield handle
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def _lock(handle: int, id: str) -> None:
     """Lock the file or raise SessionError.
 
     SAFETY: flock(2). The lock belongs to the open file and ends with the process, however the process ends, so that it

@@ -2,6 +2,7 @@
 
 import json
 import time
+from itertools import islice
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
@@ -100,10 +101,7 @@ def row(seen: SessionSummary, *, width: int = 100) -> str:
 
 
 def _first(file: BinaryIO) -> str:
-    for _ in range(_HEAD):
-        raw = file.readline(LONGEST)
-        if not raw:
-            break
+    for raw in islice(iter(lambda: file.readline(LONGEST), b""), _HEAD):
         if _PROMPTS not in raw[:200]:
             continue
         try:

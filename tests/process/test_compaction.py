@@ -18,7 +18,8 @@ from runner.engine.compaction.shorten_history import kept_from, shorten
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.tokens import ContextMeter, weight_of
-from runner.engine.run_context import OpenModels, RunContext
+from runner.engine.model_access import OpenModels
+from runner.engine.run_context import RunContext
 from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import Compacted, ContextUsed, Denied, Notice, Retrying
 from runner.messages import (

@@ -14,7 +14,7 @@ from policy.model.verdict import Problem
 from runner.agent.conversation import Conversation
 from runner.agent.startup import RunArgs, opener
 from runner.config import load
-from runner.engine.run_context import OpenModels
+from runner.engine.model_access import OpenModels
 from runner.engine.run_limits import RetryPolicy, RunLimits
 from runner.events import Changed, Notice, Retrying
 from runner.loop import Ending

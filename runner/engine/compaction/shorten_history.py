@@ -8,16 +8,19 @@ its calls. Calls and results keep their ids, so every result still belongs to it
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from runner.engine.context.tokens import weight_of
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
+    ModelBlock,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
+    UserBlock,
     UserMessage,
     joined_text,
     with_blocks,
@@ -45,8 +48,8 @@ def shorten(history: Sequence[Message], fold: CompactionRecord) -> tuple[Message
 def _shorten_message(message: Message, at: int, fold: CompactionRecord) -> Message:
     if at < fold.lined:
         message = lined(message)
-    if at < fold.trimmed:
-        message = trimmed(message)
+    if at < fold.trimmed and isinstance(message, ToolMessage):
+        message = capped(message, _TRIMMED)  # removes the middle of long results, and all images
     return capped(message, fold.cap) if at < fold.capped else message
 
 
@@ -106,21 +109,9 @@ def kept_from(messages: Sequence[Message], room: float) -> int:
     return first
 
 
-_TRIMMED = 1_500  # characters that are left of a long result
-
-
-_LINE = 160
-
-
+_TRIMMED = 1_500  # characters that remain of a long result
+_LINE = 160  # characters that remain of a result in one line
 _NO_IMAGE = TextBlock("[an image was here; it was left out to save room]")
-
-
-_Shown = tuple[TextBlock | ImageBlock, ...]
-
-
-def trimmed(message: Message) -> Message:
-    """Remove the middle of long results, and all images."""
-    return capped(message, _TRIMMED) if isinstance(message, ToolMessage) else message
 
 
 def lined(message: Message) -> Message:
@@ -144,16 +135,16 @@ def capped(message: Message, most: int) -> Message:
     )
 
 
-def middle_out(text: str, most: int, why: str = "left out to save room") -> str:
+def middle_out(text: str, most: int) -> str:
     """Return the beginning and the end of `text` in about `most` characters, with the number of characters left out."""
     if len(text) <= most + 80:  # the word itself takes room
         return text
     head = most * 2 // 3
     tail = most - head
-    return f"{text[:head]}\n[{len(text) - head - tail} characters {why}]\n{text[len(text) - tail :]}"
+    return f"{text[:head]}\n[{len(text) - head - tail} characters left out to save room]\n{text[len(text) - tail :]}"
 
 
-def _one_line(content: _Shown) -> _Shown:
+def _one_line(content: tuple[UserBlock, ...]) -> tuple[UserBlock, ...]:
     text = joined_text(content)
     images = sum(isinstance(block, ImageBlock) for block in content)
     first = next((line.strip() for line in text.split("\n") if line.strip()), "")
@@ -165,21 +156,17 @@ def _one_line(content: _Shown) -> _Shown:
     return (TextBlock(f"{line} [{' and '.join(omitted)} left out to save room]".strip()),)
 
 
-def _shorten_block(block: TextBlock | ThinkingBlock | ToolCall, most: int) -> TextBlock | ThinkingBlock | ToolCall:
+def _shorten_block(block: ModelBlock, most: int) -> ModelBlock:
     match block:
         case TextBlock():
             return TextBlock(middle_out(block.text, most))
-        case ToolCall(arguments=arguments, raw=raw):
-            return replace(
-                block,
-                arguments=None if arguments is None else {name: _value(each, most) for name, each in arguments.items()},
-                raw=middle_out(raw, most),
-            )
+        case ToolCall():
+            return replace(block, arguments=_value(block.arguments, most), raw=middle_out(block.raw, most))
         case ThinkingBlock():
             return block  # its signature is about these very words
 
 
-def _value(value: object, most: int) -> object:
+def _value(value: Any, most: int) -> Any:
     match value:
         case str():
             return middle_out(value, most)

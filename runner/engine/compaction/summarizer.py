@@ -35,11 +35,11 @@ from runner.text.sanitize import marked, one_line
 
 if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
-    from runner.engine.run_context import ModelAccess
+    from runner.engine.model_access import ModelAccess
     from runner.providers.catalog import Price
 
 _MOST = 120_000  # tokens that it is sent at once; a summary of more is no better
-_UNKNOWN = 24_000  # likewise where nobody knows its window
+_UNKNOWN = 24_000  # tokens that it is sent at once where nobody knows its window
 _LONGEST = 60.0  # seconds that a server may ask us to wait; the conversation waits for it
 LONGEST = 16_000  # characters of notes
 ANSWER = 8_192  # tokens of the answer, with what some models think before it
@@ -182,24 +182,16 @@ def request(old: Sequence[Message], before: str, focus: str, model: str, room: f
 
 def digest(old: Sequence[Message], before: str) -> str:
     """Return notes that need no model: one line for each text and call of the model."""
-    rows = [
-        f"- {one_line(line, 160)}"
-        for message in old
-        if isinstance(message, AssistantMessage)
-        for line in _calls_and_words(message)
-    ]
+    rows: list[str] = []
+    for message in old:
+        for block in message.content if isinstance(message, AssistantMessage) else ():
+            if isinstance(block, ToolCall):
+                rows.append(f"- {one_line(_call(block), 160)}")
+            elif isinstance(block, TextBlock) and block.text.strip():
+                rows.append(f"- {one_line(block.text, 160)}")
     text = "\n".join(rows)
     made = f"No model could write these notes. What the engineer said and called, in order:\n{text}" if rows else ""
     return middle_out("\n\n".join(part for part in (before, made) if part), LONGEST)
-
-
-def _calls_and_words(message: AssistantMessage) -> Iterator[str]:
-    for block in message.content:
-        match block:
-            case TextBlock(text) if text.strip():
-                yield text
-            case ToolCall():
-                yield _call(block)
 
 
 def _lines(old: Sequence[Message]) -> Iterator[str]:

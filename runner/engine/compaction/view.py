@@ -19,6 +19,7 @@ from runner.messages import (
     Message,
     ProviderError,
     TextBlock,
+    UserBlock,
     images_in,
     with_blocks,
     without_thoughts,
@@ -28,7 +29,7 @@ from runner.sessions.entries import CompactionRecord
 
 if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
-    from runner.engine.run_context import ModelAccess
+    from runner.engine.model_access import ModelAccess
 
 _WHOLE = CompactionRecord()
 _LEVELS = tuple(level for level in CompactionLevel if level is not CompactionLevel.ASKED)  # the mildest first
@@ -111,7 +112,7 @@ class ConversationView:
         if not refused:
             return visible_now
 
-        def known(block: TextBlock | ImageBlock) -> TextBlock | ImageBlock:
+        def known(block: UserBlock) -> UserBlock:
             return REFUSED if id(block) in refused else block
 
         return tuple(

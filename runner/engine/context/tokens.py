@@ -7,9 +7,9 @@ from policy.model.frozen import dataclass
 from runner.events import ContextUsed
 from runner.messages import (
     AssistantMessage,
+    Block,
     ImageBlock,
     Message,
-    TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolMessage,
@@ -43,13 +43,16 @@ class ContextMeter:
 
     The last count of the provider is the base, and only the difference to it is estimated: by characters, at the rate
     observed in the provider's own numbers. The meter therefore also works after messages were shortened.
+
+    Attributes:
+        rate: The number of the model's tokens for one estimated token.
     """
 
     def __init__(self) -> None:
         self._fixed = float(_UNSAID)
         self._counted: int | None = None  # by the provider: a request with its answer
         self._weighed = 0.0  # the same by our own scales, without what is fixed
-        self._rate = 1.0
+        self.rate = 1.0
         self._ours = True  # the model that counted is the one that will be asked
         self._known: dict[int, tuple[Message, float]] = {}  # the weights of what was weighed last, by identity
 
@@ -64,15 +67,10 @@ class ContextMeter:
             self._counted = None
             return
         before = self._weigh(sent)
-        self._rate = min(max(asked / (before + self._fixed), _LEAST), _MOST)
+        self.rate = min(max(asked / (before + self._fixed), _LEAST), _MOST)
         self._counted = asked + usage.output
         self._weighed = before + weight_of(answer)
         self._ours = True
-
-    @property
-    def rate(self) -> float:
-        """Return the number of the model's tokens for one estimated token."""
-        return self._rate
 
     def another(self) -> None:
         """Note that another model answers from now on, for which the last count is an estimate."""
@@ -82,10 +80,10 @@ class ContextMeter:
         """Return the size of a request with `messages`."""
         weighed = self._weigh(messages)
         if self._counted is None:
-            return Size(round((self._fixed + weighed) * self._rate), exact=False)
+            return Size(round((self._fixed + weighed) * self.rate), exact=False)
         more = weighed - self._weighed
         least = round(weighed * _LEAST)  # shorter messages never make it less than themselves
-        return Size(max(self._counted + round(more * self._rate), least), exact=self._ours and abs(more) < 1)
+        return Size(max(self._counted + round(more * self.rate), least), exact=self._ours and abs(more) < 1)
 
     def used(self, messages: Sequence[Message], window: int | None, cost: float | None) -> ContextUsed:
         """Return the use of the window by a request with `messages`, as an event.
@@ -127,7 +125,7 @@ def weight_of(message: Message) -> float:
     return _FRAME + sum(map(_block, message.content))
 
 
-def _block(block: TextBlock | ThinkingBlock | ToolCall | ImageBlock) -> float:
+def _block(block: Block) -> float:
     if isinstance(block, ImageBlock):
         return float(_IMAGE)  # the number depends on the model
     texts = texts_of(block)
