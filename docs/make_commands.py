@@ -12,9 +12,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from policy.model.tier import Tier  # noqa: E402  # likewise
+from policy.model.tier import Tier  # noqa: E402  # the import path is set just above
 from policy.rules.rule import CommandRule, Flag, Operands, Role  # noqa: E402  # the import path is set just above
-from policy.rules.rulebook import RuleExample, parse_examples, parse_rules  # noqa: E402  # likewise
+from policy.rules.rulebook import RuleExample, parse_examples, parse_rules  # noqa: E402  # the import path is set just above
 
 HEAD = """# Known commands
 

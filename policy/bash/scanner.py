@@ -7,7 +7,7 @@ from policy.model.frozen import dataclass
 
 DEEPEST = 8  # compound commands and substitutions together
 MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision
-COST_OF_NESTING = 4  # in words, likewise
+COST_OF_NESTING = 4  # words that one level of nesting counts as
 
 _SKIPPED = " \t\\#"  # what can begin what is stepped over
 

@@ -18,8 +18,8 @@ class Where(Enum):
 
     ARGUMENT = auto()  # also `for` lists and redirection targets: globs are live
     ASSIGNED = auto()  # after `name=`: no globs, no splitting
-    STRING = auto()  # after `<<<`: likewise
-    TEST = auto()  # in `[[ ]]`, and the word and the patterns of `case`: likewise
+    STRING = auto()  # after `<<<`: no globs, no splitting
+    TEST = auto()  # in `[[ ]]`, and the word and the patterns of `case`: no globs, no splitting
 
 
 _END = r"(?=[ \t\n;|&)]|\Z)"

@@ -13,7 +13,7 @@ from runner.providers.catalog import FREE, Price, cost
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
 _BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
-_BYTES_AT_LEAST = 2  # of one token at least, where a server does not count
+_BYTES_AT_LEAST = 2  # of one token at least, on average, where a server does not count tokens
 
 
 class Limit(StrEnum):

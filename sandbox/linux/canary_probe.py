@@ -53,9 +53,9 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         for path in (secret, target):
             Path(path).write_text(_UNTOUCHED, encoding="utf-8")
         if everybody:
-            os.chmod(folder, 0o755)  # noqa: S103  # see above
+            os.chmod(folder, 0o755)  # noqa: S103  # the sandbox must stop the canary, not the mode
             for path in (secret, target):
-                os.chmod(path, 0o666)  # noqa: S103  # see above
+                os.chmod(path, 0o666)  # noqa: S103  # the sandbox must stop the canary, not the mode
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
         listener.listen(1)

@@ -304,8 +304,9 @@ class FolderTrees:
         """
         if top not in self._uncovered:
             body = read_sealed(self._cache / _uncovered(top)) if self._cache else None
-            # SAFETY: as in `_load`.
-            self._uncovered[top] = frozenset(marshal.loads(body)) if body is not None else frozenset()  # noqa: S302  # see above
+            # SAFETY: our own private folder, and the digest shows that we wrote the file.
+            marks = marshal.loads(body) if body is not None else ()  # noqa: S302  # the line above
+            self._uncovered[top] = frozenset(marks)
         return self._uncovered[top]
 
     def remember(self, top: str, marks: Iterable[FileMark]) -> None:
@@ -322,8 +323,8 @@ class FolderTrees:
         if body is None:
             return None
         tree = FolderTree(top)
-        # SAFETY: our own private folder, and the digest says that it is what we wrote: marshal is not fed by others.
-        tree.counted, odd, tree.folders = marshal.loads(body)  # noqa: S302  # see above
+        # SAFETY: our own private folder, and the digest shows that we wrote the file.
+        tree.counted, odd, tree.folders = marshal.loads(body)  # noqa: S302  # the line above
         tree.odd = frozenset(odd)
         tree.files = sum(folder[9] for folder in tree.folders.values())
         return tree

@@ -383,7 +383,7 @@ def pooled(out: Path, engine: Scripted, ids: str, **bounds: object) -> TaskPool:
     """Run a batch of tasks and return its pool; each letter of `ids` is the id of a task."""
     store = BatchFolder.open(out)
     try:
-        pool = TaskPool(store, engine, BatchLimits(**{"jobs": 2, **bounds}), Nobody())  # type: ignore[arg-type]  # as a row says
+        pool = TaskPool(store, engine, BatchLimits(**{"jobs": 2, **bounds}), Nobody())  # type: ignore[arg-type]  # `bounds` are fields of BatchLimits
         asyncio.run(pool.run([Task(id, 1, "x", "/") for id in ids]))
         return pool
     finally:

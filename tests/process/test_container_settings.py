@@ -60,7 +60,7 @@ def body(of: Terms, **told: object) -> dict[str, object]:
         "profile": "PROFILE",
         "unset": ("PATH", "HOSTNAME"),
     }
-    return create_body.body(of, FOUND, create_body.ContainerSettings(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # a table of keyword arguments
+    return create_body.body(of, FOUND, create_body.ContainerSettings(**{**base, **told}), DISK.get)  # type: ignore[arg-type]  # `told` are fields of ContainerSettings
 
 
 CASES = {

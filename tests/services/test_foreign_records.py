@@ -40,8 +40,8 @@ def changed(body: dict[str, object], path: tuple[str | int, ...], value: object)
     made = copy.deepcopy(body)
     at: object = made
     for step in path[:-1]:
-        at = at[step]  # type: ignore[index]  # as `places` found it
-    at[path[-1]] = value  # type: ignore[index]  # likewise
+        at = at[step]  # type: ignore[index]  # `path` leads through lists and tables
+    at[path[-1]] = value  # type: ignore[index]  # `path` leads through lists and tables
     return made
 
 

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from runner.engine.model_access import ModelAccess
     from runner.providers.catalog import Price
 
-_MOST = 120_000  # tokens that it is sent at once; a summary of more is no better
-_UNKNOWN = 24_000  # tokens that it is sent at once where nobody knows its window
+_MOST = 120_000  # tokens that the model is sent at once; a summary of more is no better
+_UNKNOWN = 24_000  # tokens that the model is sent at once if the size of its context window is unknown
 _LONGEST = 60.0  # seconds that a server may ask us to wait; the conversation waits for it
 LONGEST = 16_000  # characters of notes
 ANSWER = 8_192  # tokens of the answer, with what some models think before it

@@ -148,7 +148,7 @@ async def run(
             said = await _rest(streams)
             process._transport.close()  # type: ignore[attr-defined]  # nothing else lets go of pipes that others hold
     if not streams.cancelled() and isinstance(error := streams.exception(), Stopped):
-        raise error  # likewise, of the last of them
+        raise error  # the last events could not be written
     return Gone(status, lines.last, said)
 
 
