@@ -86,8 +86,8 @@ class Arena:
     def _lay(self) -> None:
         for folder in (".ssh", ".config/systemd/user", ".local/bin", ".aws", "project/src", "project/sub"):
             (self.home / folder).mkdir(parents=True)
-        for folder in (self.outside, self.state, self.config, self.job):
-            folder.mkdir()
+        for place in (self.outside, self.state, self.config, self.job):
+            place.mkdir()
         files = {
             self.home / ".ssh/id_rsa": self.canary,
             self.home / ".ssh/authorized_keys": "original\n",

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -185,7 +186,7 @@ def test_what_later_decisions_share_is_carried_over(tmp_path: Path, days: list[i
     with AuditLog.open(path) as log:
         log._append({"kind": "decided", "session": "a", "time": on(1)}, "", [{"look": 1}, {"gone": 2}])
         log._append({"kind": "decided", "session": "b", "time": on(5)}, "", [{"look": 1}])
-        names = [record.body["facts"] for record in log.rows(kind="decided")]
+        names: list[Any] = [record.body["facts"] for record in log.rows(kind="decided")]
         prune(log, plan(log.store, on(3), on(30)), lambda: None)
         (kept,) = names[0]
         assert log.facts(kept) == {"look": 1}

@@ -65,7 +65,7 @@ def masked(text: str) -> str:
 
 
 def test_every_command_has_a_row() -> None:
-    names = {each.name for each in (*app.registered_commands, *app.registered_groups)}
+    names = {each.name for each in app.registered_commands} | {each.name for each in app.registered_groups}
     assert names <= {words[0] for words, *_ in ROWS}
 
 

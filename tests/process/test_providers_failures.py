@@ -728,7 +728,7 @@ def test_a_consumer_that_stops_listening_closes_the_connection(name: str) -> Non
             async for event in events:
                 if isinstance(event, TextDelta):
                     break
-            await events.aclose()
+            await events.aclose()  # type: ignore[attr-defined]  # it is a generator
             await asyncio.wait_for(server.left.wait(), 30)
             await provider.close()
 

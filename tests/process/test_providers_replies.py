@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import anthropic.types
 import pytest
@@ -230,7 +231,7 @@ def anthropic_answers(draw: st.DrawFn) -> tuple[bytes, Reply]:
             cache_read_input_tokens=counts[2], cache_creation_input_tokens=counts[3],
         ),
     )  # fmt: skip
-    events: list[BaseModel] = [types.RawMessageStartEvent(type="message_start", message=start)]
+    events: list[Any] = [types.RawMessageStartEvent(type="message_start", message=start)]
     content: list = []
 
     def block(place: int, opening: BaseModel, deltas: Sequence[BaseModel]) -> None:

@@ -378,7 +378,8 @@ def test_no_password_of_an_address_is_kept() -> None:
     noted.facts.remotes("/home/you/project")
     *_, part = noted.parts()
     assert "hunter2" not in canonical(part)
-    kept = Recorded(*noted.parts()[:2], json.loads(canonical(part)), None).facts.remotes("/home/you/project")
+    first, second, *_ = noted.parts()
+    kept = Recorded(first, second, json.loads(canonical(part)), None).facts.remotes("/home/you/project")
     assert kept.fetch == {"origin": ("https://me:x@host.example/a", "git@host.example:b", "https://host.example/c@d")}
     assert kept.modules == ("ssh://u:x@h/x",)
 

@@ -97,7 +97,8 @@ def world(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
             stack.callback(server.server_close)
             stack.callback(server.shutdown)
             ports.append(server.server_port)
-        yield World(bench, *ports, authority)
+        plain, secure = ports
+        yield World(bench, plain, secure, authority)
 
 
 PIP = "test -d env || python3 -m venv env; env/bin/pip install -q --force-reinstall --no-cache-dir --disable-pip-version-check --index-url {}/simple {} ringdemo"

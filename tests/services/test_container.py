@@ -429,7 +429,7 @@ def test_left_over_containers_are_removed_and_those_of_others_are_not(docked: Do
     (tmp_path / "free").mkdir()
     handle = os.open(held, os.O_RDONLY | os.O_DIRECTORY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    labels = {
+    labelled: dict[str, dict[str, str]] = {
         "gone": dict(labels("s1", str(tmp_path / "gone"))),
         "free": dict(labels("s2", str(tmp_path / "free"))),
         "held": dict(labels("s3", str(held))),
@@ -438,7 +438,7 @@ def test_left_over_containers_are_removed_and_those_of_others_are_not(docked: Do
     }
     made = {}
     try:
-        for name, told in labels.items():
+        for name, told in labelled.items():
             body = {"Image": docked.image, "Entrypoint": ["/bin/sleep", "99"], "Labels": told, "HostConfig": {"NetworkMode": "none"}}  # fmt: skip
             made[name] = docked.ask("create_container_from_config", body)["Id"]
             docked.ask("start", made[name])

@@ -49,8 +49,8 @@ def machine() -> Facts:
     work, home = top / "home" / "work", top / "home"
     for folder in FOLDERS:
         (work / folder).mkdir(parents=True)
-    for folder in (home / "out", top / "log", top / "private-log"):
-        folder.mkdir()
+    for place in (home / "out", top / "log", top / "private-log"):
+        place.mkdir()
     for name in FILES:
         (work / name).write_text("x\n")
     for name in ("syslog", "auth"):

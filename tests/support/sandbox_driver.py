@@ -53,14 +53,15 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 async def main() -> None:
     backends: dict[tuple[str, str], Linux | Container] = {}
     stack = contextlib.ExitStack()
-    usable = cgroup.usable
+    usable = cgroup.usable  # type: ignore[attr-defined]  # the name as the backend looks it up
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         told = json.loads(line)
         name = told["tier"]
         names.update(told.get("names", {}))
         counted = told.get("counted", "kernel")
-        cgroup.usable = usable if counted == "kernel" else tuple  # as on a machine where no group can be made
+        # As on a machine where no group can be made.
+        cgroup.usable = usable if counted == "kernel" else tuple  # type: ignore[attr-defined]  # the backend's name for it
         key = (name, f"{counted} {told.get('container')} {told.get('lend')}")
         backend = backends.get(key)
         if backend is None:

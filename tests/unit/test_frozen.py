@@ -5,6 +5,7 @@ import dataclasses
 import pickle
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, asdict, field, fields, is_dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def shown(value: object) -> str:
     return repr(value).replace("Usual", "Point")
 
 
-ALIKE: tuple[tuple[Callable[[type], object], str], ...] = (
+ALIKE: tuple[tuple[Callable[[Any], object], str], ...] = (
     (lambda made: shown(made(1)), "repr"),
     (lambda made: made(1) == made(1, 2), "equal, by defaults too"),
     (lambda made: made(1) == made(1, seen=[3]), "what is not compared"),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.inside import regular_file
 from sandbox.inside.regular_file import (
     FileTooLongError,
     NotRegularError,
@@ -126,7 +125,7 @@ def test_a_file_that_is_exchanged_between_check_and_open_is_refused(
         make(path)
         return state  # type: ignore[no-any-return]  # follows from the line above
 
-    monkeypatch.setattr(regular_file.os, "stat", late)
+    monkeypatch.setattr(os, "stat", late)
     with pytest.raises(OSError, match=r"regular|symbolic links"):
         open_regular(path, follow=False)
 

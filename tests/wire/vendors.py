@@ -138,7 +138,7 @@ def _closed(shape: Any) -> Any:
         if shape not in _closed_shapes:
             hints = get_type_hints(shape, include_extras=True)
             closed = TypedDict(shape.__name__, {key: _field(hint) for key, hint in hints.items()})
-            closed.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+            closed.__pydantic_config__ = ConfigDict(extra="forbid", arbitrary_types_allowed=True)  # type: ignore[attr-defined]  # as pydantic reads it
             _closed_shapes[shape] = closed
         return _closed_shapes[shape]
     origin, args = get_origin(shape), get_args(shape)
