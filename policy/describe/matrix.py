@@ -7,7 +7,7 @@ _NOTES = """\
 A verdict is the strictest cell over all tiers of an action.
 Without a user to ask (--unattended, no terminal) every `ask` is a `deny`.
 accept-edits allows `write` for the file tools and plain file commands; any other write asks.
-No mode, grant or yes lifts `secret` and `denied`."""
+No mode, grant or approval lifts `secret` and `denied`."""
 
 
 def rows() -> tuple[tuple[str, ...], ...]:
@@ -18,7 +18,7 @@ def rows() -> tuple[tuple[str, ...], ...]:
 
 def table() -> str:
     """Return the whole page, ending in a newline."""
-    assert set(MATRIX) == set(Tier)  # a tier without a row would be a hole, not a blank line
+    assert set(MATRIX) == set(Tier)  # every tier must have a row
     widths = [max(map(len, column)) for column in zip(*rows(), strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows()]
     rule = "  ".join("-" * width for width in widths)

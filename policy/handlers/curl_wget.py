@@ -1,4 +1,4 @@
-"""Programs that download files: the files that they send or write by a word that is more than a file name."""
+"""Programs that download files: the files that they send or write, also if a name is only a part of an argument."""
 
 import re
 from dataclasses import replace
@@ -15,7 +15,8 @@ _NUMBERED = re.compile(r"#[0-9]")
 _OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
 _SENT = re.compile(r"[^=]*=")
 _HEADERS = re.compile(r"\s*headers=[@<](.*)", re.DOTALL)
-_SPANS = re.compile(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")  # `-nH` is another flag
+# Flags of wget that contain `-H`, which allows other hosts; `-nH` is another flag.
+_SPANS = re.compile(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")
 _TREES = frozenset(["-r", "--recursive", "-m", "--mirror", "-x", "--force-directories", "-p", "--page-requisites"])
 
 

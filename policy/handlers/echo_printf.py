@@ -1,6 +1,6 @@
 """The builtins `echo` and `printf`, and `true` and `:`, which have no effect but their output, if any.
 
-The texts that they print are searched for paths of secrets, and never make a verdict milder.
+The texts that they print are searched for paths of secrets, and never make a verdict less strict.
 """
 
 import re
@@ -17,7 +17,7 @@ _FLAGS = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([abfnrtv\\]))")
 _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 _FIELD = re.compile(r"%[-+ #0-9.*]*([a-zA-Z%])")
-MOST_ROUNDS = 50  # of the format of printf
+MOST_ROUNDS = 50  # repetitions of the format of printf
 
 
 def echo(call: Call) -> None:
@@ -36,7 +36,7 @@ def printf(call: Call) -> None:
         if name.text is None or not _NAME.fullmatch(name.text):
             call.unknown("`printf -v` into a name known only when it runs", first)
             return
-        # A second -v wins over the first, which bash has looked at by then.
+        # A second -v wins over the first, which bash validates too.
         heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
         state = call.shell.variables.assign(state, name.text, heard, call.span)
         call.after = ExitStates.same(state)

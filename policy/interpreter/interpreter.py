@@ -140,8 +140,8 @@ class Interpreter:
         ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
         opaque = rule.tier is Tier.EXECUTE and not call.quiet and ran
         if begin.exports and not rule.builtin and not opaque:
-            # A variable makes opaque code no worse: that is judged, and confined, as if it did anything already. What
-            # such a program does with the words given here may be less, so the tier that came out decides.
+            # Opaque code is judged and confined as code that may do anything, so a variable cannot add to that. The
+            # tier of this call decides, because a program may do less with these arguments.
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
             self.findings.unknown(text, rule.ref, call.span)
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
@@ -189,7 +189,7 @@ class Interpreter:
                 return None
             place = self.classifier.place(name, cwd)
             self.findings.access_path(Role.READ, literal(name), (cwd,), Check.PROGRAM_BY_PATH, span)
-            text = f"runs `{place.shown}`, a program we cannot see through"
+            text = f"runs `{place.shown}`, a program whose effects are unknown"
             self.findings.runs(place.path, text, Check.PROGRAM_BY_PATH, span)
         return None
 
@@ -197,7 +197,7 @@ class Interpreter:
 def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpan | None = None) -> Reason | None:
     """Return the reason if one simple command is on the denied list. Call it for every command of a script.
 
-    `words` are decoded; None stands for a word that only the moment of running decides. The words meet as those of a
+    `words` are decoded; None is a word known only when the command runs. The words are matched like those of a
     `[[rule]]` that denies (`command_pattern.broad`); a last `*` is any rest. When in doubt it matches.
     """
     if not profile.denied or not words or words[0] is None:

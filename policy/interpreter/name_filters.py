@@ -1,6 +1,6 @@
 """Files that a command picks by name patterns (`find -name`, `grep --include`, `grep '^x$'` of a list).
 
-The results only serve to find secrets: they make no verdict milder.
+The results only serve to find secrets: they never make a verdict less strict.
 """
 
 import re
@@ -15,21 +15,22 @@ from policy.model.tier import Tier
 
 _SIGNS = frozenset("*?[")
 _ESCAPED = re.compile(r"\\(.)")
-_AROUND = re.compile(r"\A\^?(?:\.\*)?/?|\$?\Z")  # what leaves a regular expression's name as it is
+# Parts of a regular expression around a file name that do not change the name.
+_AROUND = re.compile(r"\A\^?(?:\.\*)?/?|\$?\Z")
 # The flags that choose files by patterns for their names: of grep, ripgrep, and ag (a regular expression).
 _CHOOSING = frozenset(["--include", "-g", "--glob", "--iglob", "-G"])
 _PRINTS_A_FIELD = re.compile(r"\s*\{\s*print(?:\s+\$\w+)?\s*;?\s*\}\s*")
 _NO_CONTENT = frozenset(["--files", "--type-list"])  # ripgrep prints names only
-# Of grep: names are not what it prints, or not what it is given.
+# With these flags, the input or the output of grep is not a list of names.
 _OTHER_LINES = frozenset(
     ["-v", "--invert-match", "-r", "-R", "--recursive", "--dereference-recursive", "-c", "--count"]
 )
 
 
 def found_by(call: Call, patterns: Iterable[str], folders: Iterable[str] = (".",)) -> tuple[str, ...]:
-    """Return names that patterns as `find -name` takes them stand for: as written, and the secrets they find alone.
+    """Return the patterns of `find -name` as written, and the names of files that they match if each is a secret.
 
-    A pattern that begins with a sign may find anything below the folders, so only its own text counts.
+    A pattern that begins with a wildcard may match anything below the folders, so only its own text counts.
     """
     classifier, found = call.findings.classifier, dict[str, None]()
     for pattern in patterns:
@@ -49,7 +50,7 @@ def spelled_out(expression: str) -> str:
 
 
 def aims(call: Call, shape: ParsedOptions) -> None:
-    """Refuse a search whose flags let it read nothing but files with names of secrets."""
+    """Report a search as reading a secret if its flags let it read only files with names of secrets."""
     given = {flag.name for flag, _ in shape.flags}
     if given.isdisjoint(_CHOOSING) or not given.isdisjoint(_NO_CONTENT):
         return

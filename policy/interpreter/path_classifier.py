@@ -68,8 +68,8 @@ class ResolvedPath:
     Attributes:
         bound: the path meant is not `path` itself but some path below it.
         shown: the path as shown to people.
-        above: the workspace, the home folder or a system folder is below the path, so reading it shows those of the
-            sandbox.
+        above: the workspace, the home folder or a system folder is below the path, so a listing of the path inside the
+            sandbox differs from the one outside.
     """
 
     path: str
@@ -328,12 +328,12 @@ def _device(path: str) -> Device:
     return Device.OTHER if path.startswith("/dev/") and not shared else Device.NONE
 
 
-# What it leads to is another folder, file or root for every process that asks.
+# These links have another target for each process that follows them.
 _VEILED = re.compile(
     r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/(?:cwd|root|exe|fd|map_files|ns)(?:/|\Z)|/dev/fd/(?![012]\Z)"
 )
 _VEILS = ("/proc/", "/dev/fd/")
-# Facts about the machine that hold no one's data; a process's own memory, environment and files are not among them.
+# Facts about the machine without data of users; the memory, environment and files of a process are not among them.
 _SAFE_PROC = re.compile(
     r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"
     r"|modules|devices|interrupts|net(/.*)?|sys(/.*)?|self/(status|stat|limits|cgroup|mounts|mountinfo|comm)))?\Z"

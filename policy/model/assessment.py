@@ -96,7 +96,7 @@ class EffectKind(StrEnum):
     READS = "reads"
     WRITES = "writes"
     DELETES = "deletes"
-    RUNS = "runs"  # code the classifier cannot see through
+    RUNS = "runs"  # code whose effects are unknown
     CONNECTS = "connects"
     PRIVILEGE = "needs-privilege"
     UNKNOWN = "cannot-tell"

@@ -135,7 +135,7 @@ def _fault(entry: str, path: KeyPath) -> str | None:
     if "." in words or ".." in words or "~" in words:
         return "may not contain `.`, `..` or `~` as a part"
     if path not in (("secret", "public"),) and not "".join(words).strip("*?"):
-        return "would stand for everything"
+        return "would match everything"
     return None
 
 

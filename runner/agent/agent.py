@@ -1,4 +1,5 @@
-"""An agent for a program: a conversation that is opened, asked, turned to another session, and closed.
+"""An agent for a program: a conversation that is opened, receives prompts, can switch to another session, and is
+closed.
 
     async with Agent(cwd="project", approver=decide) as agent:
         async for event in agent.prompt("why does the build fail?"):
@@ -57,6 +58,10 @@ class Agent:
     ) -> None:
         """Prepare an agent; nothing is opened yet.
 
+        `cwd` is the workspace, by default the current folder. `mode` is a permission mode, `limits` are limits of
+        commands such as `wall=60`, `budget` bounds a whole run, and `config` is the path of a configuration file;
+        without them the settings apply.
+
         `approver` answers questions: an Approver, or a function of one `Question` that returns True or an `Answer`.
         Without one, every question is a denial.
 
@@ -114,7 +119,9 @@ class Agent:
         return self._session.opened is not None and self._session.opened.busy
 
     async def open(self) -> Conversation:
-        """Open the session if none is open. Raises what `starting` and `open_session` raise; then nothing is open."""
+        """Open the session if none is open. Raises what `prepare_start` and `open_session` raise; then nothing is
+        open.
+        """
         return await self._session.open()
 
     def prompt(self, text: str) -> "Answering":
@@ -133,7 +140,8 @@ class Agent:
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         ending = await self._asked(text)
-        if task is not None and task.cancelling() > before:  # a run ends well when it is stopped; its caller does not
+        # A cancelled run returns normally; its caller must not.
+        if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
         return ending
 
@@ -150,8 +158,11 @@ class Agent:
         return self._session.opened is not None and self._session.opened.interrupt()
 
     async def resume(self, id: str) -> Conversation:
-        """Go on with that session of this workspace, by its name or the beginning of it. What cannot be opened leaves
-        the present one as it is. Raises SessionError, Stopped while a run is on its way, and as `open` does."""
+        """Continue another session of this workspace. `id` is its id or the first characters of its id.
+
+        If that session cannot be opened, the current session stays open. Raises SessionError, Stopped if a run is in
+        progress, and what `open` raises.
+        """
         kept = self.conversation.ctx.journal.kept
         if kept is not None and len(id) >= 4 and kept.startswith(id):
             raise usage(f"the session {id} is the one that is open", "this conversation is it", "just go on")
@@ -254,7 +265,7 @@ class Answering:
             stop(self._work)
             await asyncio.wait({self._work})
 
-    def __del__(self) -> None:  # `break` leaves an iteration without a word; a generator would learn of it too late
+    def __del__(self) -> None:  # `break` ends an iteration without a call; a generator would be closed too late
         if self._work is not None:
             stop(self._work)
 

@@ -49,7 +49,7 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
     notices = []
     if project := theirs.get(BASE_FILE):
         base = project
-        notices.append(f"`{project.source}`, which you trusted, stands for what ringfence says of the work")
+        notices.append(f"`{project.source}`, which you trusted, replaces ringfence's own instructions to the model")
     texts = tuple(each for each in (added, theirs.get(ADDED_FILE)) if each is not None)
     if ADDED_FILE in theirs:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
@@ -91,11 +91,13 @@ def read_own_text(path: str) -> SourcedText | None:
 
 
 def _unfit(path: str, why: str) -> Stopped:
-    return Stopped(Problem(f"`{path}` cannot be given to the model", why, "mend it, or move it away"), Exit.USAGE)
+    return Stopped(Problem(f"`{path}` cannot be given to the model", why, "correct it, or move it away"), Exit.USAGE)
 
 
 def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
-    """Return the trusted prompt files by name. A file that is too long is left out: the question named its length."""
+    """Return the trusted prompt files by name. A file that is too long is left out: the question about trust showed
+    its length.
+    """
 
     found = {}
     for entry in inventory.entries:
@@ -152,7 +154,7 @@ def _others_may_write(place: str) -> bool:
 
 
 def _broken_notices(broken: tuple[Broken, ...]) -> tuple[str, ...]:
-    shown = [f"`{one_line(each.path, 200)}` is no skill: it {each.why}" for each in broken[:_TOLD]]
+    shown = [f"`{one_line(each.path, 200)}` is not used as a skill: it {each.why}" for each in broken[:_TOLD]]
     if len(broken) > _TOLD:
         shown.append(f"{len(broken) - _TOLD} more skills are not used either")
     return tuple(shown)

@@ -1,4 +1,4 @@
-"""Checkpoints: records that hold the root of a Merkle tree over all records before them, signed where a key is."""
+"""Checkpoints: records that hold the root of a Merkle tree over all records before them, signed if there is a key."""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -70,15 +70,16 @@ def _digest(value: object) -> bytes:
 
 
 def checkpoint(store: LogStore, signer: "Callable[[], Signer] | None") -> int | None:
-    """Add one to the log; None when the last record is one, there is no record, or only its owner may add one.
+    """Add a checkpoint to the log and return its number. Return None if the last record is a checkpoint, if there is no
+    record, or if only the owner of the log may add one.
 
-    A key that cannot be had is no reason to go without: the checkpoint then says why it is not signed.
+    Without a key the checkpoint is written unsigned, with the reason.
     """
     if not store.marks:
         return None
     signs, unsigned = None, ""
     try:
-        signs = signer() if signer is not None else None  # may ask a keyring: before others have to wait
+        signs = signer() if signer is not None else None  # may ask a keyring, so it is done before the log is locked
     except AuditError as error:
         unsigned = error.problem.why
     with store.writing("a checkpoint could not be recorded") as writing:

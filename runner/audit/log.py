@@ -1,9 +1,9 @@
 """The audit log: append-only, hash-chained records, durable before the action they describe may run.
 
 The chain is the proof that no record was changed, and every `EVERY` records a checkpoint holds the root of a Merkle
-tree over all before it, signed where a key is. Without a key, or a head noted elsewhere, nobody can prove that the
-*end* was not cut off and the rest written anew. `chain` defines the interface of a store, and what all
-stores share.
+tree over all records before it, signed if there is a key. Without a key, or a head noted elsewhere, nobody can prove
+that the *end* was not cut off and the rest written anew. `chain` defines the interface of a store, and the parts that
+all stores share.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,9 +132,8 @@ class AuditLog:
         return number
 
     def checkpoint(self) -> int | None:
-        """Record the root of a Merkle tree over all records so far, signed where a key is; answers the record's id.
-
-        None when there is nothing new since the last one.
+        """Record the root of a Merkle tree over all records so far, signed if there is a key, and return the number of
+        the record. Return None if there is no new record since the last checkpoint.
         """
         from runner.audit.checkpoint import checkpoint  # a Merkle tree, needed once in `EVERY` records
 

@@ -56,10 +56,11 @@ def plan(store: LogStore, before: str, silent: str) -> PrunePlan:
 
 
 def prune(log: AuditLog, planned: PrunePlan, signer: "Callable[[], Signer | None]") -> int:
-    """Remove it and leave the tombstone, all or nothing; answers the tombstone's id. Notes that later decisions share
-    are recorded again after it."""
+    """Remove the planned records, add a tombstone in one transaction, and return the number of the tombstone. Facts
+    that later decisions refer to are recorded again after the tombstone.
+    """
     store, last = log.store, planned.last
-    signs = signer()  # before others have to wait, as all that takes long and cannot change
+    signs = signer()  # may ask a keyring, so it is done before the log is locked
     with sound("the log cannot be pruned"):
         ends = _ends(store, planned)
         tree = grown(store, last)

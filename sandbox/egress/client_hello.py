@@ -7,7 +7,7 @@ from sandbox.egress.ledger import Malformed
 
 HANDSHAKE = 0x16
 LONGEST = 16 << 10  # bytes: a ClientHello with post-quantum keys and a ticket takes less than 8 KiB
-_RECORDS = 256  # that one may lie in: each piece that arrives is read from the start
+_RECORDS = 256  # at most for one hello: all data is parsed again whenever more arrives
 _SERVER_NAME, _ENCRYPTED = 0, 0xFE0D
 
 
@@ -16,7 +16,7 @@ def server_name(data: bytes) -> tuple[bool, str]:
     none.
 
     The hello may be split over several records, and each record may arrive in pieces. Raises Malformed for data that is
-    not TLS that can be judged, including a hello that hides its name (Encrypted ClientHello).
+    not TLS, or whose host cannot be determined, such as a hello that hides its name (Encrypted ClientHello).
     """
     body, size = bytearray(), -1
     here = records = 0
@@ -41,7 +41,7 @@ def server_name(data: bytes) -> tuple[bool, str]:
             return False, ""
         here += 5 + length
     if len(body) != size or data[here : here + 1] == b"\x16":
-        # RFC 8446, 5.1: nothing may follow in the record. Only early data goes on before the answer (2.3).
+        # RFC 8446, 5.1: nothing may follow in the record. Only early data may follow before the server answers (2.3).
         raise Malformed("something else follows the ClientHello before it was answered")
     try:
         return True, _name(_extensions(bytes(body[4:])))

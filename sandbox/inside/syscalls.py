@@ -135,7 +135,7 @@ def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
 def fresh_tmpfs(mode: str, size: int) -> int:
     """Return an empty tmpfs that is attached nowhere, without devices and setuid programs (fsopen(2), fsmount(2))."""
     with closing(_syscall("make a tmpfs", FSOPEN, b"tmpfs", FSOPEN_CLOEXEC)) as context:
-        # An empty file takes memory too, and counts no byte: no more of them than pages.
+        # An empty file uses memory but no bytes of the size, so the inodes are limited to the number of pages.
         for key, value in (("mode", mode), ("size", str(size)), ("nr_inodes", str(max(size >> 12, 1024)))):
             _syscall(f"set {key} of a tmpfs", FSCONFIG, context, FSCONFIG_SET_STRING, key.encode(), value.encode(), 0)
         _syscall("make a tmpfs", FSCONFIG, context, FSCONFIG_CMD_CREATE, None, None, 0)
@@ -174,7 +174,7 @@ def drop_capabilities() -> None:
         except KernelError as error:
             if error.errno == errno.EINVAL:
                 break  # past the last capability of this kernel
-            if error.errno != errno.EPERM:  # we hold no CAP_SETPCAP: no_new_privs bars gaining any all the same
+            if error.errno != errno.EPERM:  # without CAP_SETPCAP; no_new_privs still prevents new capabilities
                 raise
     header = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
     _syscall("drop capabilities", _number("capset"), header, struct.pack("6I", 0, 0, 0, 0, 0, 0))

@@ -358,7 +358,7 @@ def test_of_the_persons_own_only_what_is_a_skill_is_looked_at(place: Place) -> N
     place.file(root / "long/SKILL.md", "x" * ((1 << 20) + 1))
     context, notices = place.given(trusted=False)
     assert [each.name for each in context.skills] == ["big"]
-    assert [notice.partition(" is no skill: ")[2] for notice in notices] == [
+    assert [notice.partition(" is not used as a skill: ")[2] for notice in notices] == [
         "it is a link and no folder",
         "it is longer than 1 MiB",
     ]
