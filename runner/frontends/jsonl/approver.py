@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, field
+from functools import partial
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Ruling
@@ -32,8 +34,8 @@ class _Pending:
 
     read: Callable[[AnswerLine], object]
     no: object
-    answer: "asyncio.Future[object]"
     loose: bool = False
+    answer: "asyncio.Future[object]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class Questions:
@@ -60,22 +62,21 @@ class Questions:
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         """Return the answers when each question has one, or one of them is a Halt."""
-        found = await self._answers({each.id: _pending(_reader(each), No(_NO_USER)) for each in questions})
-        return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in found)
+        answers = await self._answers({each.id: _Pending(partial(_read, each), No(_NO_USER)) for each in questions})
+        return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in answers)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         """Ask for the mode to leave plan mode into. The plan was emitted before."""
-        (found,) = await self._listed(
-            QUESTION, [Row(mode.value, mode.value) for mode in WAYS], _planned, Stay(_NO_USER)
-        )
-        if isinstance(found, Halt):
+        rows = [Row(mode.value, mode.value) for mode in WAYS]
+        answer = await self._listed(QUESTION, rows, _Pending(_planned, Stay(_NO_USER)))
+        if isinstance(answer, Halt):
             raise asyncio.CancelledError
-        return found if isinstance(found, Leave | Stay) else Stay()
+        return answer if isinstance(answer, Leave | Stay) else Stay()
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         """Return the value that the program picked; None for a no."""
-        (found,) = await self._listed(title, rows, lambda said: _picked(said, rows), None, loose=True)
-        return found if isinstance(found, str) else None
+        answer = await self._listed(title, rows, _Pending(lambda line: _picked(line, rows), None, loose=True))
+        return answer if isinstance(answer, str) else None
 
     def answer(self, said: AnswerLine) -> None:
         """Answer the question that the program's line names. Raise NoAnswer if the line answers nothing."""
@@ -87,24 +88,20 @@ class Questions:
     def withdraw(self) -> None:
         """Close every open list of a /command without a choice. Questions of a turn end with the turn."""
         for pending in self._pending.values():
-            if pending.loose and not pending.answer.done():
+            if (pending.loose or self._closed) and not pending.answer.done():
                 pending.answer.set_result(pending.no)
 
     def close(self) -> None:
         """Answer every open question with no, and every later one."""
         self._closed = True
-        for pending in self._pending.values():
-            if not pending.answer.done():
-                pending.answer.set_result(pending.no)
+        self.withdraw()
 
-    async def _listed(
-        self, title: str, rows: Sequence[Row], read: Callable[[AnswerLine], object], no: object, *, loose: bool = False
-    ) -> tuple[object, ...]:
+    async def _listed(self, title: str, rows: Sequence[Row], pending: _Pending) -> object:
         self._lists += 1
         id = f"p{self._lists}"
-        told = tuple({"value": row.value, "label": row.label, "detail": row.detail} for row in rows)
-        self._emit(PickWanted(id, title, told))
-        return await self._answers({id: _pending(read, no, loose=loose)})
+        self._emit(PickWanted(id, title, tuple(asdict(row) for row in rows)))
+        (answer,) = await self._answers({id: pending})
+        return answer
 
     async def _answers(self, named: Mapping[str, _Pending]) -> tuple[object, ...]:
         if self._closed:
@@ -120,10 +117,6 @@ class Questions:
         finally:
             for id in named:
                 del self._pending[id]
-
-
-def _pending(read: Callable[[AnswerLine], object], no: object, *, loose: bool = False) -> _Pending:
-    return _Pending(read, no, asyncio.get_running_loop().create_future(), loose)
 
 
 def _picked(said: AnswerLine, rows: Sequence[Row]) -> str | None:
@@ -145,28 +138,24 @@ def _planned(said: AnswerLine) -> PlanAnswer | Halt:
     raise NoAnswer(f"`{said.answer}` is no answer to a plan", f"answer {ways}, no (with `feedback`), or stop")
 
 
-def _reader(question: Question) -> Callable[[AnswerLine], Answer]:
-    """Return a function that reads an answer, and that raises NoAnswer if a line is not a clear answer."""
-
-    def read(said: AnswerLine) -> Answer:
-        match said.answer:
-            case "yes" if said.bare:
-                return Yes()
-            case "no" if said.command is None:
-                return No(said.feedback)
-            case "stop" if said.bare:
-                return Halt()
-            case "edit" if said.feedback is None and said.command is not None and question.card.editable:
-                return Edited(said.command)
-            case _ if said.bare and (kept := _remembering_answer(said.answer, question)) is not None:
-                return kept
-        keys = [key for pick in question.card.choices for key in pick.keys]
-        words = ["yes", "no (with `feedback`, if you like)", "stop"]
-        words += ["edit (with `command`)"] if question.card.editable else []
-        words += [f"a key of its card ({', '.join(keys)})"] if keys else []
-        raise NoAnswer(f"`{said.answer}`, with what stands beside it, is no answer to it", f"answer {', '.join(words)}")
-
-    return read
+def _read(question: Question, line: AnswerLine) -> Answer:
+    """Return the answer in a line of the program. Raise NoAnswer if the line is not a clear answer."""
+    match line.answer:
+        case "yes" if line.bare:
+            return Yes()
+        case "no" if line.command is None:
+            return No(line.feedback)
+        case "stop" if line.bare:
+            return Halt()
+        case "edit" if line.feedback is None and line.command is not None and question.card.editable:
+            return Edited(line.command)
+        case _ if line.bare and (remembering := _remembering_answer(line.answer, question)) is not None:
+            return remembering
+    keys = [key for pick in question.card.choices for key in pick.keys]
+    words = ["yes", "no (with `feedback`, if you like)", "stop"]
+    words += ["edit (with `command`)"] if question.card.editable else []
+    words += [f"a key of its card ({', '.join(keys)})"] if keys else []
+    raise NoAnswer(f"`{line.answer}`, with what stands beside it, is no answer to it", f"answer {', '.join(words)}")
 
 
 def _remembering_answer(said: str, question: Question) -> Answer | None:

@@ -5,49 +5,30 @@ end of input lets what was asked for come to its end, without anybody to answer.
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import AsyncIterable, Coroutine, Sequence
+from typing import assert_never
 
-from policy.model.verdict import Problem
 from runner.agent.agent import Agent
-from runner.agent.conversation import BUSY, Conversation
+from runner.agent.conversation import BUSY
 from runner.engine.steering import UserInput
 from runner.events import Display, Emit, ErrorRaised, Notice, Unqueued
-from runner.frontends.jsonl.approver import NoAnswer, Questions
-from runner.frontends.jsonl.protocol import (
-    AnswerLine,
-    FollowUp,
-    Input,
-    Interrupt,
-    Misread,
-    Prompt,
-    Quit,
-    SetMode,
-    SetModel,
-    SetThinking,
-    Shell,
-    Slash,
-    Steer,
-    TakeBack,
-    parse,
-)
-from runner.frontends.slash.command import Row, run_line
+from runner.frontends.jsonl import protocol
+from runner.frontends.jsonl.approver import Questions
+from runner.frontends.slash.command import CommandHost, Row, run_line
 from runner.frontends.slash.registry import known
 from runner.problems import Exit, Stopped, known_problem
-from runner.sessions.selection import SessionSelection
-
-if TYPE_CHECKING:
-    from runner.config import Settings
 
 
-class JsonMode:
+class JsonMode(CommandHost):
     """The conversation of one program with an open `Agent`."""
 
+    keys = ()
+
     def __init__(self, agent: Agent, questions: Questions, emit: Emit) -> None:
-        found = known(agent.environ, agent.conversation.ctx.context)
-        for notice in found.notices:
+        known_commands = known(agent.environ, agent.conversation.ctx.context)
+        for notice in known_commands.notices:
             agent.conversation.ctx.emit(Notice(notice))
-        self.commands = found.commands
+        self.commands = known_commands.commands
         self._agent = agent
         self._questions = questions
         self._emit = emit  # past the session, which an error of the program is no part of
@@ -89,48 +70,47 @@ class JsonMode:
             if not line.strip():
                 continue
             try:
-                self._follow(parse(line))
-            except (Misread, NoAnswer) as error:
-                self._wrong(error.problem, number)
+                self._follow(protocol.parse(line))
             except Exception as error:  # SEAM of JSON mode: a Problem is reported, and the conversation continues
-                problem = known_problem(error)
-                if problem is None:
-                    raise
-                self._wrong(problem[0], number)
+                self._wrong(error, number)
             if self._left:
                 return
 
-    def _wrong(self, problem: Problem, line: int | None) -> None:
-        self._emit(ErrorRaised(self._agent.conversation.ctx.redactor.mask(problem), line))
+    def _wrong(self, error: BaseException, line: int | None) -> None:
+        """Report the Problem of an error, or raise the error if it has none."""
+        problem = known_problem(error)
+        if problem is None:
+            raise error
+        self._emit(ErrorRaised(self.conversation.ctx.redactor.mask(problem[0]), line))
 
-    def _follow(self, said: Input) -> None:
-        agent = self._agent
-        match said:
-            case Prompt(text):
+    def _follow(self, line: protocol.Input) -> None:
+        agent = self.agent
+        match line:
+            case protocol.Prompt(text):
                 self._prompt(text)
-            case Steer(text) if self._hears:
+            case protocol.Steer(text) if self._hears:
                 agent.steer(text)
-            case FollowUp(text) if self._hears:
+            case protocol.FollowUp(text) if self._hears:
                 agent.follow_up(text)
-            case Steer(text) | FollowUp(text):
+            case protocol.Steer(text) | protocol.FollowUp(text):
                 self._prompt(text)
-            case TakeBack():
+            case protocol.TakeBack():
                 self._take_back()
-            case AnswerLine():
-                self._questions.answer(said)
-            case Interrupt():
+            case protocol.AnswerLine():
+                self._questions.answer(line)
+            case protocol.Interrupt():
                 self._interrupt()
-            case SetMode(mode):
+            case protocol.SetMode(mode):
                 agent.conversation.set_mode(mode)
-            case SetModel(model):
+            case protocol.SetModel(model):
                 agent.conversation.set_model(model)
-            case SetThinking(level):
+            case protocol.SetThinking(level):
                 agent.conversation.set_thinking(level)
-            case Slash(text):
+            case protocol.Slash(text):
                 self._begin(run_line(text if text.startswith("/") else f"/{text}", self))
-            case Shell(command):
+            case protocol.Shell(command):
                 self._start(self._shell(command))
-            case Quit():
+            case protocol.Quit():
                 self.leave()
             case never:
                 assert_never(never)
@@ -138,12 +118,12 @@ class JsonMode:
     @property
     def _hears(self) -> bool:
         """Return True if a run is in progress that accepts further texts. A run that was stopped accepts none."""
-        return self._agent.busy and self._main is not None and not self._stopped
+        return self.agent.busy and self._main is not None and not self._stopped
 
     @property
     def _taken(self) -> bool:
         """Return True if anything uses the conversation, including a command that asks the model."""
-        return self._main is not None or self._agent.busy
+        return self._main is not None or self.agent.busy
 
     def _prompt(self, text: str, typed: str = "") -> None:
         if self._hears:
@@ -157,7 +137,7 @@ class JsonMode:
         """Start the work that uses the conversation itself; only one such task runs at a time."""
         if self._taken:
             work.close()
-            raise Misread(BUSY)
+            raise protocol.Misread(BUSY)
         self._main = self._begin(work)
 
     def _begin(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
@@ -167,17 +147,19 @@ class JsonMode:
         return job
 
     async def _run(self, words: UserInput) -> None:
-        conversation = await self._agent.open()  # where a /command opens another session, once that is done
+        conversation = await self.agent.open()  # where a /command opens another session, once that is done
         try:
-            said = (words.text, words.typed)
-            self._code = (conversation.unbegun(*said) if self._stopped else await conversation.prompt(*said)).exit
+            if self._stopped:
+                self._code = conversation.unbegun(words.text, words.typed).exit
+            else:
+                self._code = (await conversation.prompt(words.text, words.typed)).exit
         except Stopped as error:
             if error.problem is not BUSY:
                 raise
             self._next.insert(0, words)  # a command began to ask the model in the same moment
 
     async def _shell(self, command: str) -> None:
-        conversation = await self._agent.open()
+        conversation = await self.agent.open()
         if self._stopped:
             conversation.ctx.emit(Notice("the command was stopped"))
         else:
@@ -185,7 +167,7 @@ class JsonMode:
 
     def _take_back(self) -> None:
         """Take back every queued text, both in the conversation and before it."""
-        conversation, waited = self._agent.conversation, tuple(self._next)
+        conversation, waited = self.conversation, tuple(self._next)
         self._next.clear()
         conversation.take_back()
         if waited:
@@ -195,7 +177,7 @@ class JsonMode:
         self._take_back()
         self._questions.withdraw()
         self._stopped = self._main is not None  # seen by what has not begun yet
-        self._agent.interrupt()
+        self.agent.interrupt()
 
     def _collect(self) -> None:
         """Let go of what is over, and begin what waited for it."""
@@ -204,37 +186,17 @@ class JsonMode:
             if job is self._main:
                 self._main, self._stopped = None, False
             if not job.cancelled() and (error := job.exception()) is not None:
-                problem = known_problem(error)
-                if problem is None:
-                    raise error
-                self._wrong(problem[0], None)
+                self._wrong(error, None)
         if not self._taken and self._next:
             self._start(self._run(self._next.pop(0)))
 
-    # ---- the desk of /commands
-
-    keys = ()
-
-    @property
-    def conversation(self) -> Conversation:
-        return self._agent.conversation
-
-    @property
-    def settings(self) -> "Settings":
-        return self._agent.settings
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return self._agent.environ
+    # ---- the host of /commands
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         return await self._questions.pick(title, rows)
 
     async def send(self, prompt: str, typed: str) -> None:
         self._prompt(prompt, typed)
-
-    async def switch(self, how: SessionSelection) -> None:
-        await self._agent.switch(how)
 
     def draft(self, text: str) -> None:
         self.conversation.ctx.emit(Display(text, "draft"))

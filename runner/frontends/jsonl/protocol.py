@@ -98,19 +98,9 @@ class Quit:
 
 
 Input = (
-    Prompt
-    | Steer
-    | FollowUp
-    | TakeBack
-    | AnswerLine
-    | Interrupt
-    | SetMode
-    | SetModel
-    | SetThinking
-    | Slash
-    | Shell
+    Prompt | Steer | FollowUp | TakeBack | AnswerLine | Interrupt | SetMode | SetModel | SetThinking | Slash | Shell
     | Quit
-)
+)  # fmt: skip
 
 
 class Misread(ProblemError):

@@ -77,10 +77,8 @@ class JsonLines:
             if not room:
                 self._lose(Stopped(_UNREAD, Exit.FAILED))
             if self._lost is not None:
-                if isinstance(
-                    event, CommandOutput
-                ):  # not every backend would hear of it; what ends the program is called
-                    return
+                if isinstance(event, CommandOutput):
+                    return  # not every backend would hear of it; what ends the program is called
                 raise self._lost
             self._lines.append(line)
             self._waiting += len(line)
@@ -126,7 +124,11 @@ class JsonLines:
                 line = memoryview(self._lines.popleft())
             try:
                 while line:
-                    done = self._written(line[:_PIECE])
+                    try:
+                        done = os.write(self._number, line[:_PIECE])
+                    except BlockingIOError:  # the parent process made it non-blocking
+                        select.select((), (self._number,), ())
+                        continue
                     line = line[done:]
                     with self._changed:
                         self._waiting -= done
@@ -146,10 +148,3 @@ class JsonLines:
         with self._changed:
             if not self._over:
                 self._lose(BrokenPipeError())
-
-    def _written(self, piece: memoryview) -> int:
-        try:
-            return os.write(self._number, piece)
-        except BlockingIOError:  # the parent process made it non-blocking
-            select.select((), (self._number,), ())
-            return 0

@@ -6,12 +6,12 @@ overwritten, so a screen reader reads the output in order, and a log of it is co
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runner.approval.approver import ReadLine
 from runner.events import Notice
-from runner.frontends.slash.command import SHELL, Row, SlashCommand, is_command, run_line, say
+from runner.frontends.slash.command import SHELL, CommandHost, Row, SlashCommand, is_command, run_line, say
 from runner.frontends.slash.registry import known
 from runner.problems import Exit
 from runner.text.sanitize import one_line
@@ -19,15 +19,13 @@ from runner.text.sanitize import one_line
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
     from runner.agent.conversation import Conversation
-    from runner.config import Settings
-    from runner.sessions.selection import SessionSelection
 
 _T = TypeVar("_T")
 _WIDTH = 200
 _SHOWN = 30  # rows to pick from
 
 
-class PlainHost:
+class PlainHost(CommandHost):
     """Commands at a plain terminal: what is to be picked is a numbered list, and a line answers it."""
 
     keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
@@ -37,18 +35,6 @@ class PlainHost:
         self.commands = commands
         self._agent = agent
         self._read_line = read_line
-
-    @property
-    def conversation(self) -> "Conversation":
-        return self._agent.conversation
-
-    @property
-    def settings(self) -> "Settings":
-        return self._agent.settings
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        return self._agent.environ
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         for number, row in enumerate(rows[:_SHOWN], 1):
@@ -68,9 +54,6 @@ class PlainHost:
 
     async def send(self, prompt: str, typed: str) -> None:
         await stoppable(self.conversation, self.conversation.prompt(prompt, typed))
-
-    async def switch(self, how: "SessionSelection") -> None:
-        await self._agent.switch(how)
 
     def draft(self, text: str) -> None:
         say(self, "what you had said:", text)

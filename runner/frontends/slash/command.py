@@ -10,6 +10,7 @@ from runner.events import Display
 from runner.problems import known_problem
 
 if TYPE_CHECKING:
+    from runner.agent.agent import Agent
     from runner.agent.conversation import Conversation
     from runner.config import Settings
     from runner.sessions.selection import SessionSelection
@@ -29,24 +30,27 @@ class CommandHost(Protocol):
     too.
     """
 
-    @property
-    def conversation(self) -> "Conversation": ...
+    commands: "Sequence[SlashCommand]"  # every known one; of two commands with the same name, the first one is used
+    keys: Sequence[tuple[str, str]]  # the keys that the user has here, with their effects
+
+    _agent: "Agent | None" = None  # with an open session
 
     @property
-    def settings(self) -> "Settings": ...
+    def agent(self) -> "Agent":
+        assert self._agent is not None  # no command runs before a session is open
+        return self._agent
 
     @property
-    def commands(self) -> "Sequence[SlashCommand]":
-        """Every command that is known here. Of two commands with the same name, the first one is used."""
-        ...
+    def conversation(self) -> "Conversation":
+        return self.agent.conversation
 
     @property
-    def environ(self) -> Mapping[str, str]: ...
+    def settings(self) -> "Settings":
+        return self.agent.settings
 
     @property
-    def keys(self) -> Sequence[tuple[str, str]]:
-        """Return the keys that the user has here, with their effects."""
-        ...
+    def environ(self) -> Mapping[str, str]:
+        return self.agent.environ
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         """Return the value that the user picked; None if the user left, or if picking is not supported here."""
@@ -60,7 +64,7 @@ class CommandHost(Protocol):
 
     async def switch(self, how: "SessionSelection") -> None:
         """Leave this session, which is kept, and go on in another."""
-        ...
+        await self.agent.switch(how)
 
     def draft(self, text: str) -> None:
         """Put `text` into the input for the user to change and send."""
@@ -79,10 +83,6 @@ class CommandHost(Protocol):
 
 
 CommandFunction = Callable[[str, CommandHost], Awaitable[None]]  # with what stands behind the name
-
-
-def _nothing(host: CommandHost) -> Sequence[str]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class SlashCommand:
     summary: str
     run: CommandFunction
     aliases: tuple[str, ...] = ()
-    words: Callable[[CommandHost], Sequence[str]] = _nothing
+    words: Callable[[CommandHost], Sequence[str]] = lambda host: ()
     idle: bool = False
     source: str = ""
     sends: bool = False

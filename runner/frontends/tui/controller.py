@@ -5,12 +5,12 @@ Lines that are typed before the session is open wait for it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
 from runner.events import Display
-from runner.frontends.slash.command import SHELL, Row, SlashCommand, find, is_command, run_line
+from runner.frontends.slash.command import SHELL, CommandHost, Row, SlashCommand, find, is_command, run_line
 from runner.frontends.tui.app import App
 from runner.frontends.tui.keys import HELP
 from runner.frontends.tui.menu import MenuEntry, Proposals, best
@@ -18,32 +18,26 @@ from runner.problems import Exit
 
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
-    from runner.agent.conversation import Conversation
-    from runner.config import Settings
-    from runner.sessions.selection import SessionSelection
 
 _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
 
 
-class TerminalController:
+class TerminalController(CommandHost):
     """The controller between one App and the sessions of one Agent. `failed` is called with unexpected exceptions."""
 
     app: App
     keys = HELP
 
-    def __init__(self, environ: Mapping[str, str], failed: Callable[[BaseException], None]) -> None:
-        self.environ = environ
+    def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self.commands: Sequence[SlashCommand] = ()
         self._failed = failed
-        self._agent: Agent | None = None
-        self._settings: Settings | None = None
         self._early: list[str] = []
         self._work: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def join(self, agent: "Agent", settings: "Settings") -> None:
+    def join(self, agent: "Agent") -> None:
         """Use the open session, and send the texts that waited for it."""
-        self._agent, self._settings = agent, settings
+        self._agent = agent
         early, self._early = self._early, []
         for text in early:
             self.submit(text)
@@ -132,16 +126,6 @@ class TerminalController:
 
     # what a `/command` asks
 
-    @property
-    def conversation(self) -> "Conversation":
-        assert self._agent is not None  # no command runs before a session is open
-        return self._agent.conversation
-
-    @property
-    def settings(self) -> "Settings":
-        assert self._settings is not None  # as above
-        return self._settings
-
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         return await self.app.pick(title, rows)
 
@@ -150,10 +134,6 @@ class TerminalController:
             self._begin(self._prompt(prompt, typed))
         else:
             self.conversation.follow_up(prompt, typed)
-
-    async def switch(self, how: "SessionSelection") -> None:
-        assert self._agent is not None  # as above
-        await self._agent.switch(how)
 
     def draft(self, text: str) -> None:
         self.app.edit(text)

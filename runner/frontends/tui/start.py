@@ -48,7 +48,7 @@ class _Terminal:
         self._errors: list[BaseException] = []
         self._resumable: str | None = None  # the name of the session, once it has a file
         self._output = canvas(os.environ)
-        self._controller = TerminalController(os.environ, self._fail)
+        self._controller = TerminalController(self._fail)
         self._history = Remembered()
         self._probe = TerminalProbe(os.environ, self._colour)
         self._input = Intake(sys.stdin, self._probe.heard)
@@ -122,7 +122,7 @@ class _Terminal:
             self._controller.commands = commands.commands
             for notice in commands.notices:
                 ctx.emit(Notice(notice))
-            self._controller.join(agent, start.settings)
+            self._controller.join(agent)
             app.bell.how = str(start.settings.value("notify"))
             self._colour()
             try:
