@@ -86,11 +86,10 @@ def unpack(data: bytes, digest: str, folder: str) -> str:
         raise ValueError("the archive of the workspace is not the one that was sent")
     with _Counted(data, _LARGEST_TREE) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
         members = list(itertools.islice(archive, _MOST_MEMBERS + 1))
-        if len(members) > _MOST_MEMBERS:
+        # The second of two members with one name would be written through the first.
+        if len(members) > _MOST_MEMBERS or len({item.name for item in members}) != len(members):
             raise ValueError(_STRANGE)
         links = {item.name for item in members if item.issym()}
-        if len({item.name for item in members}) != len(members):
-            raise ValueError(_STRANGE)  # the second of two would be written through the first
         for item in members:
             _check(item, links)
         archive.extractall(folder, members)  # noqa: S202  # each was looked at; CPython 3.11.2 has no filters yet
@@ -102,12 +101,8 @@ def _check(item: tarfile.TarInfo, links: set[str]) -> None:
     affair, as in the original. Raises ValueError."""
     parts = item.name.split("/")
     through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))
-    if (
-        parts[0] != "workspace"
-        or {"", ".", ".."} & {*parts}
-        or through
-        or not (item.isreg() or item.isdir() or item.issym())
-    ):
+    known = item.isreg() or item.isdir() or item.issym()
+    if parts[0] != "workspace" or {"", ".", ".."} & {*parts} or through or not known:
         raise ValueError(_STRANGE)
     item.mode &= 0o777
 
@@ -116,11 +111,9 @@ def packed(data: bytes) -> bytes:
     """Return the events compressed; only the last ones if there are many."""
     if len(data) > _LARGEST_UNPACKED:
         data = data[-_LARGEST_UNPACKED:].partition(b"\n")[2]
-    found = gzip.compress(data, 1)
-    while len(found) > _LARGEST_EVENTS:
+    while len(small := gzip.compress(data, 1)) > _LARGEST_EVENTS:
         data = data[len(data) // 2 :].partition(b"\n")[2]
-        found = gzip.compress(data, 1)
-    return found
+    return small
 
 
 def unpacked(data: bytes) -> bytes:

@@ -117,7 +117,8 @@ async def run(
     has ended when this function returns or raises. It inherits the descriptors `keep`.
     """
     argv = (sys.executable, "-I", "-c", _START, str(os.getpid()), *words)
-    with open(events, "wb", buffering=0, opener=_private) as file:  # noqa: ASYNC230  # a local file
+    handle = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(handle, "wb", buffering=0) as file:  # noqa: ASYNC230  # a local file
         with starting_process():
             process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -231,10 +232,6 @@ class _Lines:
             found = json.loads(line)
             if isinstance(found, dict):
                 self.last = found
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
 def result_of(task: Task, attempt: int, gone: Gone, started: str) -> Result:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from policy.model.frozen import dataclass
 from runner.frontends.batch.attempt import now
+from runner.frontends.batch.progress import Bar, Lines
 from runner.frontends.batch.store import BatchFolder, Result, Status, status_of
 from runner.frontends.batch.task import Task
 from runner.problems import Exit
@@ -28,16 +29,6 @@ class Engine(Protocol):
         ...
 
 
-class ProgressListener(Protocol):
-    """The listener to the progress of a batch."""
-
-    def begun(self, task: Task) -> None: ...
-
-    def ended(self, task: Task, result: Result) -> None: ...
-
-    def notice(self, text: str) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
     """The limits of a batch. `cost` is for all results, earlier ones too; `seconds` is the wall time of this call."""
@@ -51,7 +42,7 @@ class BatchLimits:
 class TaskPool:
     """One call of a batch. `ended_by` is the reason why it ended before its tasks did, or None."""
 
-    def __init__(self, store: BatchFolder, engine: Engine, bounds: BatchLimits, watch: ProgressListener) -> None:
+    def __init__(self, store: BatchFolder, engine: Engine, bounds: BatchLimits, watch: Bar | Lines) -> None:
         self._store = store
         self._engine = engine
         self._bounds = bounds
@@ -75,7 +66,8 @@ class TaskPool:
                 if self._broke():
                     continue
                 self._fill()
-                await asyncio.wait(self._running, timeout=_seconds_left(until), return_when=asyncio.FIRST_COMPLETED)
+                rest = None if until is None else max(0.0, until - time.monotonic())
+                await asyncio.wait(self._running, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
                 for done in [each for each in self._running if each.done()]:
                     self._take(done, self._running.pop(done))
                 if until is not None and time.monotonic() >= until:  # also of those that a first failure let go on
@@ -143,7 +135,3 @@ class TaskPool:
         self.ended_by, self.why = Exit.INTERRUPTED, "interrupted"
         self._watch.notice(f"interrupted: {running} running, each is ended now; once more to kill them")
         self._cancel()
-
-
-def _seconds_left(until: float | None) -> float | None:
-    return None if until is None else max(0.0, until - time.monotonic())

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections import Counter
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from runner.frontends.batch.store import Result, Status, status_of
@@ -65,7 +64,7 @@ class Bar:
         self._line = self._bar.add_task(self._words(), total=self._total)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 

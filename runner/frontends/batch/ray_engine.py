@@ -94,7 +94,7 @@ class OnRay:
         await asyncio.wait(either, timeout=_GRACE, return_when=asyncio.FIRST_COMPLETED)
         haste.cancel()
         if not coming.done():
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # as above
                 self._ray.cancel(reference, force=True)
             await asyncio.wait({coming}, timeout=_GRACE)
         if coming.done() and not coming.cancelled():

@@ -99,28 +99,28 @@ class BatchFolder:
         be written.
         """
         try:
-            _make(folder)
-            lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with contextlib.ExitStack() as undo:
+                _make(folder)
+                lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+                undo.callback(os.close, lock)
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    what, fix = f"another batch works on `{folder}`", "wait until it is done, or name another --out"
+                    raise Stopped(Problem(what, "its lock is held", fix), Exit.FAILED) from None
+                store = cls(folder, lock)
+                for name in ("journal.jsonl", "results.jsonl"):
+                    _mend(folder / name)
+                if not (folder / "journal.jsonl").exists() or (folder / "journal.jsonl").stat().st_size == 0:
+                    store._append("journal.jsonl", {"type": "batch", "version": _VERSION})
+                store.past = history(folder)
+                for name in ("patches", "events"):
+                    (folder / name).mkdir(mode=0o700, exist_ok=True)
+                for part in (folder / "patches").glob(".*.part"):
+                    part.unlink(missing_ok=True)  # a killed task was writing it
+                undo.pop_all()
         except OSError as error:
             raise _refused(folder, _words(error)) from None
-        try:
-            _take(lock, folder)
-            store = cls(folder, lock)
-            for name in ("journal.jsonl", "results.jsonl"):
-                _mend(folder / name)
-            if not (folder / "journal.jsonl").exists() or (folder / "journal.jsonl").stat().st_size == 0:
-                store._append("journal.jsonl", {"type": "batch", "version": _VERSION})
-            store.past = history(folder)
-            for name in ("patches", "events"):
-                (folder / name).mkdir(mode=0o700, exist_ok=True)
-            for part in (folder / "patches").glob(".*.part"):
-                part.unlink(missing_ok=True)  # a killed task was writing it
-        except OSError as error:
-            os.close(lock)
-            raise _refused(folder, _words(error)) from None
-        except BaseException:
-            os.close(lock)
-            raise
         return store
 
     def close(self) -> None:
@@ -169,8 +169,9 @@ class BatchFolder:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         path = self.folder / name
         try:
-            handle = os.open(path, flags, 0o600)
-            try:
+            with contextlib.ExitStack() as opened:
+                handle = os.open(path, flags, 0o600)
+                opened.callback(os.close, handle)
                 before = os.fstat(handle).st_size
                 try:
                     if os.write(handle, data) != len(data):
@@ -180,10 +181,10 @@ class BatchFolder:
                     with contextlib.suppress(OSError):  # else it is a cut-off line, which `_mend` takes away
                         os.ftruncate(handle, before)
                     raise
-            finally:
-                os.close(handle)
-            if before == 0:
-                _settle(self.folder)
+                if before == 0:
+                    folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    opened.callback(os.close, folder)
+                    os.fsync(folder)
         except OSError as error:
             fix = "free some disk space, and run the same command again: what is done stays done"
             raise Stopped(Problem(f"`{path}` could not be written", _words(error), fix), Exit.FAILED) from None
@@ -271,22 +272,6 @@ def _make(folder: Path) -> None:
         if names - {"lock", ".gitignore"}:
             raise _refused(folder, "it holds other files, and no batch") from None
     (folder / ".gitignore").write_text("*\n")
-
-
-def _take(lock: int, folder: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        fix = "wait until it is done, or name another --out"
-        raise Stopped(Problem(f"another batch works on `{folder}`", "its lock is held", fix), Exit.FAILED) from None
-
-
-def _settle(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _refused(folder: Path, why: str) -> Stopped:

@@ -30,6 +30,12 @@ _POINTING = (
 )  # fmt: skip
 
 
+# Folders that contain everything. Making them secret would hide all of it.
+_USUAL = frozenset((
+    "", "/", "/tmp", "/var/tmp", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/dev", "/dev/shm",  # noqa: S108  # names, no files of ours
+))  # fmt: skip
+
+
 def command_environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
     """Return the environment that commands may get parts of.
 
@@ -65,7 +71,7 @@ def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str)
                 real = os.path.realpath(path) if path.startswith("/") else "/"
                 if not inside(workspace, real) and os.path.lexists(real):
                     found |= {path, real}
-    found = {path.rstrip("/") for path in found} - {"", "/", *_usual()}
+    found = {path.rstrip("/") for path in found} - _USUAL
     # A secret place in the workspace would close all of it; a secret name is masked there.
     names = sorted(os.path.basename(path) for path in found if inside(path, workspace))
     return replace(
@@ -73,8 +79,3 @@ def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str)
         secret_paths=(*profile.secret_paths, *sorted(path for path in found if not inside(path, workspace))),
         secret_names=tuple(dict.fromkeys((*profile.secret_names, *names))),
     )
-
-
-def _usual() -> tuple[str, ...]:
-    """Return the folders that contain everything. Making them secret would hide all of it."""
-    return ("/tmp", "/var/tmp", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/dev", "/dev/shm")  # noqa: S108

@@ -83,20 +83,16 @@ class TextKind(StrEnum):
 
 def addresses(text: str) -> Iterator[str]:
     """Yield the logins in addresses, and texts that have the shape of a key."""
-    for found in _LOGIN.finditer(text):
-        if word := _password(found):
-            yield word
-    for found in _PARAMETER.finditer(text):
-        if _speaks(found["name"]):
-            yield found["word"]
+    yield from filter(None, map(_password, _LOGIN.finditer(text)))
+    yield from _words(text, _PARAMETER, _is_parameter)
     for start, end in shaped(text):
         yield text[start:end]
 
 
 def without_addresses(text: str) -> str:
     """Return a text without what `addresses` finds."""
-    text = _LOGIN.sub(lambda found: found["kept"] if _password(found) else found[0], text)
-    text = _PARAMETER.sub(lambda found: found["kept"] if _speaks(found["name"]) else found[0], text)
+    text = _without(text, _LOGIN, lambda match: bool(_password(match)))
+    text = _without(text, _PARAMETER, _is_parameter)
     kept, last = [], 0
     for start, end in sorted(shaped(text)):
         kept.append(text[last:start])
@@ -151,12 +147,12 @@ def without(text: str, kind: TextKind) -> str:
     """Return a text without what `logins` finds in it."""
     text = without_addresses(text)
     for pattern, accepts in _PATTERNS[kind]:
-        text = _dropped(text, pattern, accepts)
+        text = _without(text, pattern, accepts)
     return text
 
 
-def _dropped(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> str:
-    return pattern.sub(lambda found: found["kept"] if accepts(found) else found[0], text)
+def _without(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> str:
+    return pattern.sub(lambda match: match["kept"] if accepts(match) else match[0], text)
 
 
 def _words(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> Iterator[str]:
@@ -177,6 +173,10 @@ def _password(found: re.Match[str]) -> str:
 def _speaks(name: str) -> bool:
     name = name.replace("-", "_").replace(".", "_")
     return names_secret(name) or name.upper().endswith(_SIGNED)
+
+
+def _is_parameter(found: re.Match[str]) -> bool:
+    return _speaks(found["name"])
 
 
 def _any(found: re.Match[str]) -> bool:

@@ -11,7 +11,6 @@ import os
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
 
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
@@ -48,16 +47,14 @@ class Outlet:
             self.add(self._keep + data)
             if self._temporary:
                 os.fsync(self._handle)
-                mine, there = (
-                    os.fstat(self._handle),
-                    os.stat(self._temporary, dir_fd=self._folder, follow_symlinks=False),
-                )
-                if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino):
+                there = os.stat(self._temporary, dir_fd=self._folder, follow_symlinks=False)
+                if not os.path.samestat(os.fstat(self._handle), there):
                     raise OSError("another process put another file in its place")
                 os.replace(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
                 self._temporary = ""
         except OSError as error:
-            raise _unwritten(self.option, self.path, error) from None
+            what, why = f"`{self.path}` ({self.option}) could not be written", (error.strerror or str(error)).lower()
+            raise Stopped(Problem(what, why, "check the disk and the folder"), Exit.FAILED) from None
 
     def add(self, data: bytes) -> None:
         """Append to a file that grows. Raise OSError."""
@@ -90,7 +87,8 @@ class Outlets:
         killed run leaves the events so far.
         """
         made = cls()
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(made.close)
             taken: dict[str, str] = {}
             for option, path in asked.items():
                 if path is None:
@@ -101,9 +99,7 @@ class Outlets:
                     why = "the one would overwrite the other"
                     raise usage(f"`{taken[outlet.path]}` and `{option}` name the same file", why, "name two files")
                 taken[outlet.path] = option
-        except BaseException:
-            made.close()
-            raise
+            undo.pop_all()
         return made
 
     def get(self, option: str) -> Outlet | None:
@@ -117,9 +113,7 @@ class Outlets:
     def __enter__(self) -> "Outlets":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -139,14 +133,14 @@ def _opened(
         )
     above, name = os.path.split(real)
     try:
-        folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with contextlib.ExitStack() as undo:
+            folder = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            undo.callback(os.close, folder)
+            handle, temporary, keep = _handle(folder, name, real, environ, grows)
+            undo.pop_all()
     except OSError as error:
-        raise _unopened(option, text, error) from None
-    try:
-        handle, temporary, keep = _handle(folder, name, real, environ, grows)
-    except OSError as error:
-        os.close(folder)
-        raise _unopened(option, text, error) from None
+        why, fix = (error.strerror or str(error)).lower(), "give a path in an existing folder that you may write to"
+        raise usage(f"`{option} {text}` cannot be written", why, fix) from None
     return Outlet(option, real, folder, name, handle, temporary, keep)
 
 
@@ -190,18 +184,6 @@ def no_link(option: str, path: str, workspace: str) -> None:
                 "it lies in the workspace, and its author would choose what is read or written",
                 "give a path without it",
             )
-
-
-def _unopened(option: str, text: str, error: OSError) -> Stopped:
-    why = (error.strerror or str(error)).lower()
-    return usage(f"`{option} {text}` cannot be written", why, "give a path in an existing folder that you may write to")
-
-
-def _unwritten(option: str, path: str, error: OSError) -> Stopped:
-    why = (error.strerror or str(error)).lower()
-    return Stopped(
-        Problem(f"`{path}` ({option}) could not be written", why, "check the disk and the folder"), Exit.FAILED
-    )
 
 
 def write_outputs(result: Result, content: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:

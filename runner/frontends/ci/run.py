@@ -74,7 +74,9 @@ class Run:
         problem: Problem | None = None
         code = Exit.DONE
         try:
-            self._watched()
+            if not self._args.json:
+                self._log = JobLog(sys.stdout, github=os.environ.get("GITHUB_ACTIONS") == "true")
+            self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
             self._session(prompt_text(prompt, prompt_file))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code, problem = Exit.INTERRUPTED, Problem("stopped from outside", "the job was cancelled", "")
@@ -83,7 +85,9 @@ class Run:
         except Exception as error:  # the seam of a pipeline: what was asked for is written, whatever went wrong
             problem, code = known_problem(error) or (unexpected(error), Exit.FAILED)
         self._seconds = time.monotonic() - self._began
-        _ignored()  # what follows takes a moment, and is all that is left of the run
+        # The rest takes a moment, and is all that is left of the run. SIGKILL remains for a caller that cannot wait.
+        for number in (signal.SIGINT, *ending_signals()):
+            signal.signal(number, signal.SIG_IGN)
         if problem is not None and code not in (Exit.INTERRUPTED, Exit.BROKEN_PIPE):
             self._show_problem(problem)
         self._content.story = self._story()
@@ -96,11 +100,6 @@ class Run:
                 self._log.end()
         print(result.line(), flush=True)  # raises BrokenPipeError where that is why it ended
         return result.exit
-
-    def _watched(self) -> None:
-        if not self._args.json:
-            self._log = JobLog.on_stdout(sys.stdout, os.environ)
-        self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
 
     def _session(self, prompt: str) -> None:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
@@ -208,16 +207,14 @@ class Run:
                 self._words.append(text)
             case ToolProposed(call):
                 self._words.clear()
-                self._grouped(call.partition(".")[0])
+                turn = call.partition(".")[0]
+                if self._log is not None and turn != self._turn:
+                    self._turn = turn
+                    self._log.group(f"turn {turn}")
             case RunEnded():
                 self._ended = event
             case _:
                 pass
-
-    def _grouped(self, turn: str) -> None:
-        if self._log is not None and turn != self._turn:
-            self._turn = turn
-            self._log.group(f"turn {turn}")
 
     @staticmethod
     def _print(event: Event) -> None:
@@ -240,9 +237,8 @@ class Run:
             code = Exit.INTERRUPTED
         elif self._cut and code in (Exit.DONE, Exit.DENIED):
             code, limit = Exit.LIMIT, Limit.WALL
-            reason = (
-                f"stopped after {self._content.bounds.seconds:g} s, the time this run may take, looking at what changed"
-            )
+            seconds = self._content.bounds.seconds
+            reason = f"stopped after {seconds:g} s, the time this run may take, looking at what changed"
         if code is Exit.INTERRUPTED:
             reason = "stopped from outside"
         return Result(
@@ -284,14 +280,6 @@ def _reviewed(
         yield review
 
 
-def _ignored() -> None:
-    """Ignore the signals that end a program for the short rest of the run. SIGKILL remains for a caller that cannot
-    wait.
-    """
-    for number in (signal.SIGINT, *ending_signals()):
-        signal.signal(number, signal.SIG_IGN)
-
-
 def start_ci(
     args: RunArgs,
     files: Mapping[str, str | None],
@@ -310,16 +298,13 @@ def start_ci(
     if ignored and not review:
         raise usage("`--patch-ignored` stands without `--review`", "without a copy there is no patch", "add --review")
     if review != (files.get("--patch") is not None):
-        given, other = ("--review", "--patch FILE") if review else ("--patch", "--review")
-        why = (
-            "what is done in a copy would be lost"
-            if review
-            else "a patch is what a run in a copy leaves, and this is none"
-        )
-        raise usage(f"`{given}` stands without `{other}`", why, f"add {other}")
-    args.key.check(
-        prompt_from_stdin=prompt is None and (prompt_file is None or str(prompt_file) in ("-", "/dev/stdin"))
-    )
+        if review:
+            option, other, why = "--review", "--patch FILE", "what is done in a copy would be lost"
+        else:
+            option, other, why = "--patch", "--review", "a patch is what a run in a copy leaves, and this is none"
+        raise usage(f"`{option}` stands without `{other}`", why, f"add {other}")
+    from_stdin = prompt_file is None or str(prompt_file) in ("-", "/dev/stdin")
+    args.key.check(prompt_from_stdin=prompt is None and from_stdin)
     from runner.config.trust.session_check import workspace_at
 
     workspace = workspace_at(str(folder(args.cwd)), os.environ)

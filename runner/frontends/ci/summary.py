@@ -42,10 +42,11 @@ class Page:
     def text(self) -> str:
         first, last = self._head(), [*self._used(), *self._reading()]
         middle = [*self._message(), *self._denied(), *self._changed(), *self._actions()]
-        whole = "\n".join([*first, *middle, *last]) + "\n"
-        if len(whole.encode("utf-8", "backslashreplace")) > LONGEST:
-            whole = "\n".join([*first, *last, "The rest is too long for a summary."]) + "\n"
-        return whole.encode("utf-8", "backslashreplace").decode()
+        page = ("\n".join([*first, *middle, *last]) + "\n").encode("utf-8", "backslashreplace")
+        if len(page) > LONGEST:
+            rest = [*first, *last, "The rest is too long for a summary."]
+            page = ("\n".join(rest) + "\n").encode("utf-8", "backslashreplace")
+        return page.decode()
 
     def _head(self) -> list[str]:
         result = self.result
@@ -77,23 +78,13 @@ class Page:
         refused = self.result.denied
         if not refused:
             return []
-        rows = [
-            (
-                str(each.record),
-                "yes" if each.mattered else "no",
-                *map(code, (each.tier, each.action, each.why, each.rule)),
-            )
-            for each in sorted(refused, key=lambda each: not each.mattered)[:_ROWS]
-        ]
-        return [
-            "### Denied",
-            "",
-            "A denial mattered unless the same was done later in an allowed way.",
-            "",
-            *_table(("record", "mattered", "tier", "action", "why", "rule"), rows),
-            *_more(len(refused)),
-            "",
-        ]
+        rows: list[tuple[str, ...]] = []
+        for each in sorted(refused, key=lambda each: not each.mattered)[:_ROWS]:
+            words = map(code, (each.tier, each.action, each.why, each.rule))
+            rows.append((str(each.record), "yes" if each.mattered else "no", *words))
+        table = [*_table(("record", "mattered", "tier", "action", "why", "rule"), rows), *_more(len(refused))]
+        about = "A denial mattered unless the same was done later in an allowed way."
+        return ["### Denied", "", about, "", *table, ""]
 
     def _changed(self) -> list[str]:
         changed = self.result.changed
@@ -119,7 +110,8 @@ class Page:
         result, bounds = self.result, self.content.bounds
         usage = result.usage
         tokens = usage.input + usage.output + usage.cache_read + usage.cache_write
-        printed = sum(map(_printed, self.content.story.deeds))
+        sizes = (mapping(deed.outcome.get("bytes")).values() for deed in self.content.story.deeds)
+        printed = sum(int(number(size) or 0) for streams in sizes for size in streams)
         rows = (
             ("turns", f"{result.turns}", f"{bounds.turns}"),
             ("tokens", f"{tokens:,}", _bound(bounds.tokens, "{:,}")),
@@ -133,12 +125,9 @@ class Page:
     def _reading(self) -> list[str]:
         if not self.result.session:
             return []
-        named = f"agent audit list --session {self.result.session[:8]}"
-        lines = [
-            "### The record",
-            "",
-            f"On the machine of the job: {code(named)}, and `agent audit show RECORD` for one of them.",
-        ]
+        named = code(f"agent audit list --session {self.result.session[:8]}")
+        about = f"On the machine of the job: {named}, and `agent audit show RECORD` for one of them."
+        lines = ["### The record", "", about]
         if self.result.head:
             expect = f"agent audit verify --expect {self.result.head}"
             lines += ["", f"To show later that nothing of it was changed or cut off: {code(expect)}."]
@@ -177,13 +166,7 @@ def _end(deed: DecisionTrail) -> str:
     body = deed.finished.body
     ended = body.get("ended_by")
     contained = len(items(body.get("violations")))
-    return (
-        f"exit {number(body.get('status'))}"
-        + (f", ended by {code(str(ended))}" if ended else "")
-        + (f", {contained} contained" if contained else "")
-    )
-
-
-def _printed(deed: DecisionTrail) -> int:
-    sizes = mapping(deed.outcome.get("bytes"))
-    return sum(int(number(size) or 0) for size in sizes.values())
+    words = [f"exit {number(body.get('status'))}"]
+    words += [f"ended by {code(str(ended))}"] if ended else []
+    words += [f"{contained} contained"] if contained else []
+    return ", ".join(words)

@@ -11,7 +11,6 @@ SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and the o
 import io
 import os
 import secrets
-from collections.abc import Mapping
 from typing import TextIO
 
 from runner.text.sanitize import without_ci_commands
@@ -30,10 +29,6 @@ class JobLog(io.TextIOBase):
         self._grouped = False
         if self._word:
             self._own(f"::stop-commands::{self._word}")
-
-    @classmethod
-    def on_stdout(cls, stream: TextIO, environ: Mapping[str, str]) -> "JobLog":
-        return cls(stream, github=environ.get("GITHUB_ACTIONS") == "true")
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # the base class has no value for it
