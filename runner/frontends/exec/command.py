@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from policy.model.action import Action
 from policy.model.profile import Source
 from policy.model.tier import Tier
-from policy.model.verdict import Allow, Ask, Deny, Problem
+from policy.model.verdict import Allow, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.gate import Gate, GateArgs, answers_kept, nobody_there, open_gate, refuse_folder
@@ -59,8 +59,13 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
             # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
             from sandbox.linux.launch import launched_ahead
 
+            lending: AbstractContextManager[InjectorFactory | None] = nullcontext()
+            if verdict.permit.terms.credentials:
+                from runner.secrets.broker.session import injector_for
+
+                lending = injector_for(gate.settings.profile, os.environ, gate.facts.workspace)
             with (
-                _lending(gate, verdict) as lend,
+                lending as lend,
                 launched_ahead(args.backend, verdict.permit.terms, cache=cache_dir(os.environ), spare=spare) as ahead,
             ):
                 _load_event_loop()
@@ -69,14 +74,6 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
                 from runner.frontends.exec.confined import confine
 
                 return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum), ahead, lend))
-
-
-def _lending(gate: Gate, verdict: Allow) -> "AbstractContextManager[InjectorFactory | None]":
-    if not verdict.permit.terms.credentials:
-        return nullcontext()
-    from runner.secrets.broker.session import injector_for
-
-    return injector_for(gate.settings.profile, os.environ, gate.facts.workspace)
 
 
 def _load_event_loop() -> None:
@@ -93,14 +90,12 @@ def _load_event_loop() -> None:
 def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> ExecCase:
     """Evaluate the action, apply remembered answers, and ask if the verdict is a question."""
     assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
-    if not isinstance(verdict, Ask) and (
-        isinstance(verdict, Deny) or assessment.tiers[0] is Tier.READ or not answers_kept()
-    ):
+    if isinstance(verdict, Deny):
         return ExecCase(gate, assessment, verdict, None, attended, noted)
-    from runner.frontends.exec.grants import (  # needed only for a question or a remembered answer
-        authorize_at_terminal,
-        recall,
-    )
+    if isinstance(verdict, Allow) and (assessment.tiers[0] is Tier.READ or not answers_kept()):
+        return ExecCase(gate, assessment, verdict, None, attended, noted)
+    # Imported now: only a question or a remembered answer needs it.
+    from runner.frontends.exec.grants import authorize_at_terminal, recall
 
     asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
     noted.parts()  # read now: a question may stand for minutes

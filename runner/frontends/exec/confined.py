@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Allow, Terms
@@ -70,27 +71,16 @@ async def _boundary(
 
     name, minimum = wanted
     cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
-    opening = asyncio.create_task(
-        open_backend(
-            name,
-            minimum,
-            terms=terms,
-            cache=cache,
-            aside=aside,
-            files=False,
-            ahead=ahead,
-            container=container,
-            lend=lend,
-        )
-    )
+    open_here = partial(open_backend, terms=terms, cache=cache, aside=aside, files=False, container=container)
+    opening = asyncio.create_task(open_here(name, minimum, ahead=ahead, lend=lend))
     await asyncio.sleep(0)  # without one launched ahead, a helper is started now; it gets ready on another core
     try:
         yield opening
     finally:
         opening.cancel()
-        (opened,) = await asyncio.gather(opening, return_exceptions=True)
-        if isinstance(opened, tuple):
-            await opened[0].close()
+        (result,) = await asyncio.gather(opening, return_exceptions=True)
+        if isinstance(result, tuple):
+            await result[0].close()
 
 
 async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:

@@ -36,7 +36,8 @@ def recall(
     gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool
 ) -> "RecalledVerdict":
     """Return the verdict on an action of this gate with remembered answers applied, and their store."""
-    store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=_redact)
+    redact = Redactor(live=True, shapes=True).text
+    store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=redact)
     context = gate.context(source, unattended=unattended)
     return RecalledVerdict(store, recalled(context, assessment, verdict, store))
 
@@ -64,11 +65,6 @@ def _notice(text: str) -> None:
     say(f"notice: {text}")
 
 
-def _redact(text: str) -> str:
-
-    return Redactor(live=True, shapes=True).text(text)
-
-
 def authorize_at_terminal(gate: Gate, asked: RecalledVerdict, noted: FactRecorder, *, attended: bool) -> ExecCase:
     """Decide about an action of `gate` before a sandbox is opened; ask on the terminal if the verdict is a question.
 
@@ -80,17 +76,8 @@ def authorize_at_terminal(gate: Gate, asked: RecalledVerdict, noted: FactRecorde
         decision = _finish_now(authorize(Evaluation(found.assessment, found.verdict, found, noted), requester))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    evaluation = decision.evaluation
-    return ExecCase(
-        requester.gate,
-        evaluation.assessment,
-        decision.verdict,
-        decision.answer,
-        attended,
-        evaluation.noted,
-        decision.names,
-        decision.by,
-    )
+    gate, assessment, noted = requester.gate, decision.evaluation.assessment, decision.evaluation.noted
+    return ExecCase(gate, assessment, decision.verdict, decision.answer, attended, noted, decision.names, decision.by)
 
 
 class _TerminalRequester:

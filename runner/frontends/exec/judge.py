@@ -2,14 +2,13 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from math import isfinite
 from typing import BinaryIO, TextIO
 
 from policy.model.action import RunScript
-from policy.model.assessment import Assessment, Reason
 from policy.model.tier import Mode
-from policy.model.verdict import Verdict
 from runner.gate.explain import reason_json
 from runner.gate.gate import GateArgs, open_gate, ruling
 from runner.problems import Exit, usage
@@ -34,27 +33,21 @@ def judge_lines(
     for number, line in _lines(source):
         name, script = _question(line, number)
         assessment, verdict = context.evaluate(RunScript(script, gate.cwd, gate.limits.wall))
+        # The deciding reason first, even if it is a rule of the user.
+        reasons = (verdict.reason, *assessment.reasons, *assessment.asked, *assessment.covered.values())
         answer = {
             "id": name,
             "verdict": ruling(verdict).name.lower(),
             "tiers": [tier.label for tier in assessment.tiers],
-            "reasons": [reason_json(reason) for reason in _reasons(assessment, verdict)],
+            "reasons": [reason_json(reason) for reason in dict.fromkeys(reasons)],
         }
         sink.write(json.dumps(answer) + "\n")
         sink.flush()  # the caller may wait for this answer before its next question
     return Exit.DONE
 
 
-def _reasons(assessment: Assessment, verdict: Verdict) -> Iterable[Reason]:
-    """Return the reasons, with the deciding reason first, even if it is a rule of the user."""
-    told = (verdict.reason, *assessment.reasons, *assessment.asked, *assessment.covered.values())
-    return dict.fromkeys(told)
-
-
 def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    while line := source.readline(_LONGEST + 1):
-        number += 1
+    for number, line in enumerate(iter(partial(source.readline, _LONGEST + 1), b""), 1):
         if len(line) > _LONGEST:
             why = f"it is longer than {_LONGEST >> 20} MiB"
             raise usage(f"line {number} of standard input cannot be judged", why, "judge its parts one by one")

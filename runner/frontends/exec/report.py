@@ -7,7 +7,7 @@ import os
 import select
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from policy.evaluation import fingerprint
 from policy.model.assessment import Assessment
@@ -63,11 +63,6 @@ class ExecCase:
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()
 
-    @property
-    def typed(self) -> tuple[str, ...]:
-        """Return the rights that flags added, for the record."""
-        return self.gate.typed.words if self.gate.typed else ()
-
     def decision(self, verdict: Allow | Deny, backend: str) -> Decision:
         """Return the decision for the record; `backend` is `none` if the action will not run."""
         return Decision(
@@ -76,7 +71,7 @@ class ExecCase:
             verdict,
             backend,
             self.answer,
-            self.typed,
+            self.gate.typed.words if self.gate.typed else (),
             self.grants,
             self.granted,
             Source.PERSON,
@@ -103,47 +98,34 @@ class ExecCase:
         )
 
 
-class Report(Protocol):
-    def denied(self, assessment: Assessment, verdict: Deny) -> int:
-        """Report that nothing ran, and return the exit code."""
-        ...
-
-    def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None: ...
-
-    def listen(self, stream: int, chunk: bytes) -> None:
-        """Take output as it comes. Raise BrokenPipeError if the reader is gone, Stopped if the output cannot be
-        written.
-        """
-        ...
-
-    def finished(self, outcome: Outcome, limits: Limits) -> int:
-        """Report the end of the command, and return the exit code."""
-        ...
-
-
 class PlainReport:
     """The report for people and shells: stdout and stderr of the command, then the messages of ringfence on stderr."""
 
+    def __init__(self) -> None:
+        # Only exact secrets: a text that looks like a key may be what the user copies to a file.
+        self._masked = _masking(shapes=False)
+
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
+        """Report that nothing ran, and return the exit code."""
         from runner.gate.explain import caret_lines
 
         print_problem(verdict.problem, label="denied")
         say("\n".join(caret_lines(assessment.action, verdict.reason)))
         return Exit.DENIED
 
-    def __init__(self) -> None:
-        # Only exact secrets: a text that looks like a key may be what the user copies to a file.
-        self._masked = _masking(shapes=False)
-
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
         pass
 
     def listen(self, stream: int, chunk: bytes) -> None:
+        """Take output as it comes. Raise BrokenPipeError if the reader is gone, Stopped if the output cannot be
+        written.
+        """
         masked = self._masked.get(stream)
         # latin-1 gives every byte a character and back, and a key is plain ASCII
         _write(stream, chunk if masked is None else masked.feed(chunk.decode("latin-1")).encode("latin-1"))
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
+        """Report the end of the command, and return the exit code."""
         for stream, masked in self._masked.items():
             _write(stream, masked.end().encode("latin-1"))
         for violation in outcome.violations:
@@ -161,7 +143,9 @@ class PlainReport:
 
 
 class EventReport:
-    """The report for programs: the events of `agent run --json` on stdout, one per line."""
+    """The report for programs: the events of `agent run --json` on stdout, one per line. The methods are those of
+    PlainReport.
+    """
 
     def __init__(self) -> None:
         import codecs
@@ -172,7 +156,7 @@ class EventReport:
 
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
         self._judged(assessment, verdict)
-        self._print({"type": "denied", "call": "exec", "problem": _problem(verdict.problem)})
+        self._print({"type": "denied", "call": "exec", "problem": asdict(verdict.problem)})
         return self._end(Exit.DENIED)
 
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:
@@ -193,10 +177,8 @@ class EventReport:
             masked = self._masked[stream]
             self._output(stream, masked.feed(decoder.decode(b"", final=True)) + masked.end())
         problem, code = ending(outcome, limits)
-        violations = [
-            {"what": item.what, "path": item.path, "fix": item.fix, "inferred": item.inferred, "layer": item.layer}
-            for item in outcome.violations
-        ]
+        fields = ("what", "path", "fix", "inferred", "layer")
+        violations = [{name: getattr(item, name) for name in fields} for item in outcome.violations]
         self._print(
             {
                 "type": "finished",
@@ -206,7 +188,7 @@ class EventReport:
                 "ended_by": outcome.ended_by,
                 "violations": violations,
                 "connections": [asdict(made) for made in outcome.connections[:MOST_TOLD]],
-                "problem": _problem(problem) if problem else None,
+                "problem": asdict(problem) if problem else None,
             }
         )
         return self._end(code)
@@ -248,12 +230,17 @@ def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    try:
-        _write_all(descriptor, data)
-    except BrokenPipeError:
-        raise
-    except OSError as error:  # a full disk
-        raise Stopped(unwritten(error), Exit.FAILED) from None
+    """Write every byte, and wait for a slow reader. Raise BrokenPipeError if the reader closed its end."""
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:  # another program that shares the terminal made it non-blocking
+            select.select([], [descriptor], [])
+        except BrokenPipeError:
+            raise
+        except OSError as error:  # a full disk
+            raise Stopped(unwritten(error), Exit.FAILED) from None
 
 
 def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
@@ -267,15 +254,4 @@ def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
     return None, outcome.status
 
 
-def _problem(problem: Problem) -> dict[str, str]:
-    return {"what": problem.what, "why": problem.why, "fix": problem.fix}
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte, and wait for a slow reader. Raise BrokenPipeError if the reader closed its end."""
-    view = memoryview(data)
-    while view:
-        try:
-            view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # another program that shares the terminal made it non-blocking
-            select.select([], [descriptor], [])
+Report = PlainReport | EventReport

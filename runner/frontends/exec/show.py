@@ -8,7 +8,7 @@ from policy.model.action import RunArgv
 from policy.model.assessment import Assessment, Check, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import Allow, Ask, Deny, Problem, Rights, Terms
+from policy.model.verdict import Ask, Deny, Problem, Rights, Terms
 from policy.terms import Floor, terms_for
 from runner.gate.explain import names_of
 from runner.gate.gate import Gate, GateArgs, open_gate
@@ -56,15 +56,12 @@ def run_show(args: GateArgs) -> int:
         if isinstance(verdict, Deny):
             print_problem(verdict.problem, label="denied")
             return Exit.DENIED
-        found = [_rights_report(_title(verdict), verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms)]
+        if isinstance(verdict, Ask):
+            found = [_rights_report("asks; after an approval a permit holds", verdict.terms)]
+        else:
+            found = [_rights_report(f"{RULING_WORDS[Ruling.ALLOW]}; a permit holds", verdict.permit.terms)]
     print(masked(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found))))
     return Exit.DONE
-
-
-def _title(verdict: Allow | Ask) -> str:
-    if isinstance(verdict, Ask):
-        return "asks; after an approval a permit holds"
-    return f"{RULING_WORDS[Ruling.ALLOW]}; a permit holds"
 
 
 def _standard(gate: Gate, rights: Rights) -> Terms:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 def run_why(args: GateArgs) -> int:
     """Print the explanation and return 0, whatever the verdict: the question was answered."""
     from policy.describe.summary import summarize
+    from policy.model.profile import Source
     from runner.gate.explain import explain, render
-    from runner.gate.gate import open_gate
+    from runner.gate.gate import answers_kept, open_gate
     from runner.problems import Exit
     from runner.secrets.redactor import masked
     from runner.stderr import coloured, say
@@ -25,7 +26,11 @@ def run_why(args: GateArgs) -> int:
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
     assessment, verdict = gate.evaluate(action, unattended=args.unattended)
-    assessment, verdict = _answered(gate, assessment, verdict, unattended=args.unattended)
+    if answers_kept():  # nothing is asked, consumed or stored
+        from runner.frontends.exec.grants import recall
+
+        found = recall(gate, assessment, verdict, Source.MODEL, unattended=args.unattended).found
+        assessment, verdict = found.assessment, found.verdict
     explanation = explain(
         assessment,
         verdict,
@@ -47,21 +52,6 @@ def run_why(args: GateArgs) -> int:
         config = near(str(config_file(os.environ)), gate.facts)
         print(masked(render(explanation, colour=coloured(sys.stdout), config=config)))
     return Exit.DONE
-
-
-def _answered(
-    gate: "Gate", assessment: "Assessment", verdict: "Verdict", *, unattended: bool
-) -> "tuple[Assessment, Verdict]":
-    """Return the verdict after remembered answers are applied. Nothing is asked, consumed or stored."""
-    from policy.model.profile import Source
-    from runner.gate.gate import answers_kept
-
-    if not answers_kept():
-        return assessment, verdict
-    from runner.frontends.exec.grants import recall
-
-    found = recall(gate, assessment, verdict, Source.MODEL, unattended=unattended).found
-    return found.assessment, found.verdict
 
 
 def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:
