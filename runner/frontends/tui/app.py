@@ -87,7 +87,7 @@ class App:
         self.host = host
         self.status = StatusLine()
         self._wait = Wait()
-        self.editor = Editor(history, self._edited)
+        self.editor = Editor(history, lambda: self.menu.leave(self.editor.buffer.document.text_before_cursor))
         self.own_editor = OwnEditor(environ, self._write_code)
         self.menu = Menu(sources)
         self.panel: Panel[Any] | None = None
@@ -220,7 +220,10 @@ class App:
         alone = not panel.alone or not self.application.key_processor.input_queue
         step = panel.key(key if alone or key == "c-c" else "<paste>")
         if key == "c-c" and not isinstance(step, Done | Edit) and not self.host.interrupt():
-            self._drop(panel)
+            for asked, answer in self._questions:
+                if asked is panel:
+                    answer.cancel()
+            self._close_panel()
         else:
             self._stepped(panel, step)
 
@@ -290,9 +293,6 @@ class App:
         self._beat += 1
         self._frame()
 
-    def _edited(self) -> None:
-        self.menu.leave(self.editor.buffer.document.text_before_cursor)
-
     def _compose(self) -> None:
         """Before each drawing. A question takes the keys from here on; what was typed before went into the input."""
         if self.panel is None and not self._label and self._questions:
@@ -302,9 +302,10 @@ class App:
             self.menu.close("")
             self.application.layout.focus(self.frame.question)
         self._up += self._done()
-        self.frame.above, self.frame.asked, self.frame.below = map(
-            self._spelled, (self._top(), self._panel_rows(), self._bottom())
-        )
+        width, rows = self._size()
+        asked = self.panel.lines(width, max(rows - _ROWS_BELOW, 1)) if self.panel is not None else []
+        below = [*self.menu.lines(width, rows // 3), self.status.line(width)]
+        self.frame.above, self.frame.asked, self.frame.below = map(self._spelled, (self._top(), asked, below))
 
     def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
         if self._unicode:
@@ -342,12 +343,6 @@ class App:
             self.application.layout.focus(self.frame.question)
             self._stepped(panel, panel.edited(text))
 
-    def _drop(self, panel: Panel[Any]) -> None:
-        for asked, answer in self._questions:
-            if asked is panel:
-                answer.cancel()
-        self._close_panel()
-
     def _close_panel(self) -> None:
         if self._label and self._draft is not None:
             self.editor.restore(self._draft)
@@ -361,10 +356,6 @@ class App:
     def _size(self) -> tuple[int, int]:
         size = self._output.get_size()
         return max(size.columns - 1, 1), size.rows  # never a whole row: a narrower window would wrap it
-
-    def _panel_rows(self) -> list[Fragments]:
-        width, rows = self._size()
-        return self.panel.lines(width, max(rows - _ROWS_BELOW, 1)) if self.panel is not None else []
 
     def _top(self) -> list[Fragments]:
         width, rows = self._size()
@@ -383,7 +374,3 @@ class App:
         if self._label:
             drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
         return drawn if live or rows <= _SMALL else [[], *drawn]  # live rows begin with an empty row
-
-    def _bottom(self) -> list[Fragments]:
-        width, rows = self._size()
-        return [*self.menu.lines(width, rows // 3), self.status.line(width)]

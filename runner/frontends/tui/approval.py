@@ -92,20 +92,18 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if self._view == "x":
             return Content(detail_rows(self._question.card, self._reasons(), width, self._theme))
         if (pick := self._pick(self._view)) is not None:
-            return Content(tuple(self._whole(pick, width)))
+            text = _pick_words(pick)
+            rows = [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
+            if pick.not_covered:
+                exceptions = f"but not {' or '.join(pick.not_covered)}"
+                rows += [[("", "  "), *row] for row in wrapped("", exceptions, width - 2)]
+            return Content(tuple(rows))
         if (self._at, width) not in self._drawn:
             self._drawn.clear()
             question = self._question
             cut = self._head(width)[-1][-1][1].endswith("…")
             self._drawn[self._at, width] = content(question.card, question.again, width, self._theme, first=cut)
         return self._drawn[self._at, width]
-
-    def _whole(self, pick: Pick, width: int) -> list[Fragments]:
-        text = f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
-        rows = [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
-        if pick.not_covered:
-            rows += [[("", "  "), *row] for row in wrapped("", f"but not {' or '.join(pick.not_covered)}", width - 2)]
-        return rows
 
     def _reasons(self) -> tuple[str, ...]:
         assessment = self._question.ask.assessment
@@ -120,7 +118,9 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if self._view:
             return [[(self._theme.warn, f"  {self._view} again: yes, exactly that · escape: back")]]
         card = self._question.card
-        rows = self._others(width)
+        rows = [fit(self._row(place), width) for place in self._open_others[:_LISTED]]
+        if (more := len(self._open_others) - _LISTED) > 0:
+            rows.append([(self._theme.dim, f"  and {more} more questions")])
         self._cut = set()
         if low and card.choices:
             self._cut_all()
@@ -129,15 +129,24 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {words}: each is shown first")], width))
         else:
             rows += self._choices(card.choices, width)
-        rows += self._keys(width)
+        keys = ["y yes, once", "n no", "f no, and say why"]
+        keys += ["e edit"] if card.editable else []
+        keys += ["x explain"]
+        keys += ["tab next"] if self._open_others else []
+        keys += ["A approve all like it"] if self._like else []
+        keys += ["N no to the rest"] if self._open_others else []
+        text = " · ".join(keys)
+        text = text if len(text) <= width - 2 else text.replace("no, and say why", "no, say why")
+        rows += [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
         if self._hint:
             rows.append([(self._theme.warn, f"  {self._hint}")])
         return rows
 
     def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
         """Return a row for each answer; all of them in the shorter words if one would not fit otherwise."""
+        strong = self._theme.strong
         for short in (False, True):
-            rows = [[("", "  "), (self._theme.strong, f"{'/'.join(each.keys):<3}"), ("", _pick_words(each, short))]
+            rows = [[("", "  "), (strong, f"{'/'.join(each.keys):<3}"), ("", f" {_pick_words(each, short)}")]
                     for each in picks]  # fmt: skip
             cut = {key for pick, row in zip(picks, rows, strict=True) if fit(row, width) != row for key in pick.keys}
             if not cut:
@@ -148,23 +157,6 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
     def _cut_all(self) -> None:
         """Mark every remembered answer as cut. A cut answer is shown whole before it counts."""
         self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
-
-    def _keys(self, width: int) -> list[Fragments]:
-        card = self._question.card
-        keys = ["y yes, once", "n no", "f no, and say why"]
-        keys += ["e edit"] if card.editable else []
-        keys += ["x explain"]
-        keys += ["tab next"] if self._open_others else []
-        keys += ["A approve all like it"] if self._like else []
-        keys += ["N no to the rest"] if self._open_others else []
-        text = " · ".join(keys)
-        text = text if len(text) <= width - 2 else text.replace("no, and say why", "no, say why")
-        return [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
-
-    def _others(self, width: int) -> list[Fragments]:
-        rows = [fit(self._row(place), width) for place in self._open_others[:_LISTED]]
-        more = len(self._open_others) - _LISTED
-        return [*rows, [(self._theme.dim, f"  and {more} more questions")]] if more > 0 else rows
 
     def _row(self, place: int) -> Fragments:
         card = self._questions[place].card
@@ -186,7 +178,14 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             self._hint = "a key that was pressed as this appeared counts for nothing"
             return Unanswered()
         self._hint = ""
-        return self._viewed(key) if self._view else self._answered(key)
+        if not self._view:
+            return self._answered(key)
+        pick = self._pick(self._view)
+        if pick is not None and key in pick.keys:
+            return self._take(pick)
+        if key in ("escape", "x", "n", "enter", "q"):
+            self._look("")
+        return Unanswered()
 
     def _scrolled(self, key: str) -> bool:
         far = 1 << 30
@@ -197,14 +196,6 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             self._guard.pressed()
         self._top = max(self._top + steps.get(key, self._page), 0)
         return True
-
-    def _viewed(self, key: str) -> PanelStep[tuple[Answer, ...]]:
-        pick = self._pick(self._view)
-        if pick is not None and key in pick.keys:
-            return self._take(pick)
-        if key in ("escape", "x", "n", "enter", "q"):
-            self._look("")
-        return Unanswered()
 
     def _answered(self, key: str) -> PanelStep[tuple[Answer, ...]]:
         question = self._question
@@ -228,7 +219,11 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             case "tab" | "right" | "s-tab" | "left":
                 self._turn(-1 if key in ("s-tab", "left") else 1)
             case "A" if self._like:
-                return self._all_alike()
+                if self._unseen(self._at):
+                    return self._agreed(Yes())
+                for place in (self._at, *self._like):  # the rows below show the similar ones completely
+                    self._answers[place] = Yes()
+                return self._next()
             case "N" if self._open_others:
                 for place in (self._at, *self._open_others):
                     self._answers[place] = No()
@@ -267,14 +262,6 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         """Return True if the end of the content was not on the screen yet. At another width, it may be another row."""
         body = self._drawn.get((place, self._width))
         return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
-
-    def _all_alike(self) -> PanelStep[tuple[Answer, ...]]:
-        """Answer yes to this question and to similar ones that the row below shows completely."""
-        if self._unseen(self._at):
-            return self._agreed(Yes())
-        for place in (self._at, *self._like):
-            self._answers[place] = Yes()
-        return self._next()
 
     @property
     def _like(self) -> list[int]:
@@ -337,8 +324,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return next((pick for pick in self._question.card.choices if key in pick.keys), None)
 
 
-def _pick_words(pick: Pick, short: bool) -> str:
+def _pick_words(pick: Pick, short: bool = False) -> str:
     if not short:
-        return f" {'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
+        return f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
     where = pick.where.removeprefix("in this ").replace(" for ", " ")
-    return f" {'yes' if pick.yes else 'no, never'}, {where}: {pick.words}"
+    return f"{'yes' if pick.yes else 'no, never'}, {where}: {pick.words}"

@@ -56,7 +56,10 @@ class CallCard:
         head, *more = self.head(width, theme)
         if more:
             head = fit([*head, (theme.dim, " …")], width)
-        state = "waits" if self.began is None else f"running, {_elapsed(now - self.began)}"
+        state = "waits"
+        if self.began is not None:
+            seconds = now - self.began
+            state = f"running, {f'{seconds:.0f} s' if seconds < 60 else wording.seconds_words(seconds)}"
         if self._lines > 1:
             state += f", {self._lines} lines"
         if rows < 2:
@@ -196,7 +199,3 @@ def _last_lines(text: str, count: int) -> list[str]:
         return []
     lines = wording.overwritten_text(text).rstrip("\n").split("\n")[-count:]
     return [visible(line, prose=True).rstrip() for line in lines if line.strip()]
-
-
-def _elapsed(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 60 else wording.seconds_words(seconds)

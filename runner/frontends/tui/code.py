@@ -54,7 +54,14 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
     if lexer is None or any(len(line) > _LONGEST for line in texts):
         return [[("", line)] for line in texts[len(before) :]]
     rows: list[Fragments] = [[]]
-    for kind, text in _read(lexer, language.lower(), "\n".join(texts)):
+    began = time.thread_time()
+    try:
+        tokens = list(lexer.get_tokens("\n".join(texts)))
+    except Exception:  # foreign code reads untrusted text: on failure the text is shown without colours
+        tokens = [(Text, "\n".join(texts))]
+    if time.thread_time() - began > _SLOW:
+        _too_slow.add(language.lower())
+    for kind, text in tokens:
         style = _style(kind, theme)
         first, *rest = text.split("\n")
         if first:
@@ -66,17 +73,6 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
 
 
 _too_slow: set[str] = set()
-
-
-def _read(lexer: Lexer, language: str, text: str) -> list[tuple[_TokenType, str]]:
-    began = time.thread_time()
-    try:
-        return list(lexer.get_tokens(text))
-    except Exception:  # foreign code reads untrusted text: on failure the text is shown without colours
-        return [(Text, text)]
-    finally:
-        if time.thread_time() - began > _SLOW:
-            _too_slow.add(language)
 
 
 def diff_style(line: str, theme: Theme) -> str:

@@ -60,7 +60,11 @@ def hushed() -> Iterator[str]:
     quiet[0] &= ~termios.ICRNL
     quiet[3] &= ~(termios.ECHO | termios.ICANON)
     quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 0, 0  # a look, and no wait for a key
-    taken = {number: signal.signal(number, _leave) for number in ending_signals()}
+
+    def leave(number: int, frame: object) -> "NoReturn":  # no event loop is there to take the signal
+        raise SystemExit(128 + number)
+
+    taken = {number: signal.signal(number, leave) for number in ending_signals()}
     try:
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         early = os.read(0, 4096)
@@ -76,11 +80,6 @@ def hushed() -> Iterator[str]:
             termios.tcsetattr(0, termios.TCSADRAIN, before)
         for number, handler in taken.items():
             signal.signal(number, handler)
-
-
-def _leave(number: int, frame: object) -> "NoReturn":
-    """Take a signal while no event loop is there to take it."""
-    raise SystemExit(128 + number)
 
 
 def _parsed(words: list[str]) -> "RunArgs":

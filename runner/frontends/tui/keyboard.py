@@ -26,14 +26,7 @@ class Keyboard:
 
 
 def keyboard(environ: Mapping[str, str]) -> Keyboard:
-    _learn()
-    if environ.get("TERM") in ("linux", "dumb", None) or environ.get("TERM_PROGRAM") == "Apple_Terminal":
-        return Keyboard("", "")
-    return Keyboard("\x1b[>1u\x1b[>4;1m", "\x1b[<u\x1b[>4;0m")
-
-
-def _learn() -> None:
-    """Teach prompt_toolkit the codes."""
+    """Teach prompt_toolkit the codes, and return the sequences that ask the terminal for them."""
     known: dict[str, KeyCode] = ansi_escape_sequences.ANSI_SEQUENCES  # type: ignore[assignment]  # it takes text as well
     for code, modifiers, keys in _codes():
         for locks in _LOCKS:
@@ -43,6 +36,9 @@ def _learn() -> None:
                 known[f"\x1b[27;{held + 1};{code}~"] = keys
                 if not held:
                     known[f"\x1b[{code}u"] = keys
+    if environ.get("TERM") in ("linux", "dumb", None) or environ.get("TERM_PROGRAM") == "Apple_Terminal":
+        return Keyboard("", "")
+    return Keyboard("\x1b[>1u\x1b[>4;1m", "\x1b[<u\x1b[>4;0m")
 
 
 def _codes() -> list[tuple[int, int, KeyCode]]:

@@ -5,6 +5,7 @@ the terminal follows. An image is shown as its words. Depth and the cost of one 
 `visible` after the markup was read, so the characters of an entity are spelled out too.
 """
 
+import contextlib
 from collections.abc import Sequence
 from functools import cache
 
@@ -33,19 +34,12 @@ def markdown_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
     """Return `text`, one block or a few, as rows of at most `width` cells."""
     tokens: list[Token] = []
     if len(text) <= LONGEST + 1000 and sum(map(text.count, "[]*_`~!<|>&")) <= _MARKS:
-        tokens = _parse(text)
+        with contextlib.suppress(Exception):  # foreign code reads untrusted text: on failure, it is shown as source
+            tokens = _parser().parse(text)
     # What is deeper than the parser goes is not among the tokens: such text stays as it is.
     if not tokens or max(token.level for token in tokens) >= _DEEPEST - 1:
         return wrap(safe(text, prose=True), width)
     return _Rows(theme).blocks(tokens, width)
-
-
-def _parse(text: str) -> list[Token]:
-    """Return the tokens of `text`; none if the parser fails on it."""
-    try:
-        return _parser().parse(text)
-    except Exception:  # foreign code reads untrusted text: on failure the text is shown as source
-        return []
 
 
 class _Rows:

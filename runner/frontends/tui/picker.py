@@ -64,8 +64,6 @@ class Picker(Panel[str | None]):
 
     def _search(self, query: str) -> None:
         self._query, self._at = query[:_LONGEST], 0
-        self._matches = best(self._query, self._rows, _searched)
-
-
-def _searched(row: Row) -> str:
-    return f"{row.label} {row.detail}" if row.detail else row.label
+        self._matches = best(
+            query[:_LONGEST], self._rows, lambda row: f"{row.label} {row.detail}" if row.detail else row.label
+        )

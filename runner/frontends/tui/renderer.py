@@ -184,19 +184,16 @@ class Frame:
             dont_extend_height=True,
             height=lambda: Dimension(min=1, max=max(rows() // 3, 1)),
         )
-        body = HSplit(
-            [
-                ConditionalContainer(
-                    Window(FormattedTextControl(lambda: _formatted(self.above)), dont_extend_height=True),
-                    Condition(lambda: bool(self.above)),
-                ),
-                ConditionalContainer(self.question, Condition(asking)),
-                ConditionalContainer(self.input, ~Condition(asking)),
-                Window(FormattedTextControl(lambda: _formatted(self.below)), dont_extend_height=True),
-                Window(),  # what is left when the rows above become fewer
-            ]
+        above = Window(FormattedTextControl(lambda: _formatted(self.above)), dont_extend_height=True)
+        below = Window(FormattedTextControl(lambda: _formatted(self.below)), dont_extend_height=True)
+        parts = (
+            ConditionalContainer(above, Condition(lambda: bool(self.above))),
+            ConditionalContainer(self.question, Condition(asking)),
+            ConditionalContainer(self.input, ~Condition(asking)),
+            below,
+            Window(),  # what is left when the rows above become fewer
         )
-        self.layout = Layout(body, self.input)
+        self.layout = Layout(HSplit(parts), self.input)
 
 
 def _formatted(rows: list[Fragments]) -> StyleAndTextTuples:

@@ -47,7 +47,7 @@ def cells(text: str) -> int:
 
 def clip_rows(rows: list[Fragments], width: int) -> list[Fragments]:
     """Return `rows`, none of them wider than `width`."""
-    if all(sum(cells(text) for _, text in row) <= width for row in rows):
+    if all(row_cells(row) <= width for row in rows):
         return rows
     return [part for row in rows for part in chop(row, width)]
 
@@ -198,11 +198,11 @@ def encode_rows(rows: list[Fragments], encoding: str) -> list[Fragments]:
     """
     if encoding.lower().replace("-", "").startswith("utf"):
         return rows
-    return [[(style, _spelled(text, encoding)) for style, text in row] for row in rows]
 
+    def spelled(text: str) -> str:
+        return text.translate(_PLAINER).encode(encoding, "backslashreplace").decode(encoding)
 
-def _spelled(text: str, encoding: str) -> str:
-    return text if text.isascii() else text.translate(_PLAINER).encode(encoding, "backslashreplace").decode(encoding)
+    return [[(style, text if text.isascii() else spelled(text)) for style, text in row] for row in rows]
 
 
 def _trimmed(row: Fragments) -> Fragments:

@@ -177,13 +177,11 @@ class Screen:
         card = self._cards.get(event.call)
         if card is None and isinstance(event, events.QuestionAsked) and event.card is not None:
             # One of a list, before its turn. Where that is stopped, this is the only trace of it.
-            card = self._cards[event.call] = CallCard(
-                event.call, f"{'$ ' if event.card.editable else ''}{event.card.command}", None, self._cwd
-            )
+            title = f"{'$ ' if event.card.editable else ''}{event.card.command}"
+            card = self._cards[event.call] = CallCard(event.call, title, None, self._cwd)
         if card is None:
-            if isinstance(
-                event, events.QuestionAnswered
-            ):  # to a plan, which has no card: their words leave the screen else
+            # An answer to a plan, which has no card: the user's words would leave the screen.
+            if isinstance(event, events.QuestionAnswered):
                 self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
             return
         match event:
