@@ -131,12 +131,8 @@ class Linux:
             logged = self.feed.denials(halves, since) if self.feed is not None else ()
             paths = {violation.path for violation in logged}
             guessed = explain(permit, outcome, slot.scan, private=self.name != "T3")
-            violations = (
-                *violations,
-                *logged,
-                *(guess for guess in guessed if guess.path not in paths),
-                *reached(outcome, terms.limits, refused, slot.group.held),
-            )
+            violations += (*logged, *(guess for guess in guessed if guess.path not in paths))
+            violations += reached(outcome, terms.limits, refused, slot.group.held)
         if violations == outcome.violations and outcome.enforcement is enforcement:
             return outcome
         return replace(outcome, violations=violations, enforcement=enforcement)
@@ -145,10 +141,9 @@ class Linux:
         self.pool.close()
         if self.feed is not None:
             self.feed.close()
-            self.feed = None
         if self.scratch is not None:
             self.scratch.remove()
-            self.scratch = None
+        self.feed = self.scratch = None
 
     # ---- helpers
 
@@ -277,20 +272,13 @@ async def _converse(
     if ended == "watch" and why == "-":
         ended = None  # it had ended by itself before it was told to
     ended = ended or passed or (None if why == "-" else why)
-    used = _used(numbers)
+    used = None  # the helper is confined: a value that is not a number counts as nothing
+    if len(numbers) == 2 and all(each.isdigit() and len(each) < _DIGITS for each in numbers):
+        used = Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)
     if request["op"] == "spawn":
         result = (bytes(out), bytes(err), seconds, ended, ended == "output")
         return Outcome(int(code), *result, enforcement=slot.enforcement, used=used)
     return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
-
-
-def _used(numbers: list[str]) -> Used | None:
-    """Return the resources that a helper reported. The helper is confined, so a value that is not a number counts as
-    nothing.
-    """
-    if len(numbers) != 2 or not all(each.isdigit() and len(each) < _DIGITS for each in numbers):
-        return None
-    return Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)
 
 
 GONE = Problem(
@@ -312,9 +300,8 @@ def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcom
     text = f"{name or program}: {reason}\n"
     fix = "check the name, and that the folder and the program lie in the workspace or a system folder"
     if code == errno.EACCES:
-        fix = (
-            "check that the modes of the working folder and of the program let you in: root, too, is held to them here"
-        )
+        held = "root, too, is held to them here"
+        fix = f"check that the modes of the working folder and of the program let you in: {held}"
     why = f"{reason} (inside the sandbox, where only granted paths exist)"
     problem = Problem(f"`{program}` could not be started", why, fix)
     return Outcome(status, b"", text.encode(), seconds, problem=problem)

@@ -8,13 +8,12 @@ mount shows the file that the plan meant.
 import contextlib
 import os
 
-from policy.model.verdict import Terms
 from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.linux import interpreter_paths
 from sandbox.linux.helper_process import spawn
-from sandbox.linux.plan_builder import DEVICES, MountStep
+from sandbox.linux.plan_builder import DEVICES
 from sandbox.linux.session_tmp import Scratch
 
 # It reads the whole table of mounts after each one: a thousand take three seconds. It refuses 9,000 words (MAX_ARGS).
@@ -43,37 +42,23 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
         admin: True for root with its capabilities, who needs no user namespace.
     """
     words = [*(() if admin else ("--unshare-user",)), *_ALONE, *_KERNELS]
-    for step in plan.mounts:
-        words += _words(step, plan, empty)
-    return [*words, *_SEALED]
-
-
-def _words(step: MountStep | tuple[str, str, str], plan: Plan, empty: dict[str, str]) -> tuple[str, ...]:
-    kind, source, target = step
-    match kind:
-        case "ro":
+    for kind, source, target in plan.mounts:
+        if kind in ("ro", "rw"):
             # Bound by itself a device would be closed (`nodev`); what `--dev` contains is sealed by the helper.
-            return () if target in _BROUGHT else ("--ro-bind", source, target)
-        case "rw":
-            return () if target in _BROUGHT else ("--bind", source, target)
-        case "tmpfs":
+            if target not in _BROUGHT:
+                words += ("--ro-bind" if kind == "ro" else "--bind", source, target)
+        elif kind == "tmpfs":
             mode = "1777" if target == "/dev/shm" else "0700"
-            return ("--perms", mode, "--size", source or str(plan.tmpfs), "--tmpfs", target)
-        case "folder":
-            return ("--dir", target)
-        case "link":
-            return ("--symlink", source, target)
-        case "mask":
-            return ("--ro-bind", empty["dir" if source == "dir" else "file"], target)
-        case _:
+            words += ("--perms", mode, "--size", source or str(plan.tmpfs), "--tmpfs", target)
+        elif kind == "folder":
+            words += ("--dir", target)
+        elif kind == "link":
+            words += ("--symlink", source, target)
+        elif kind == "mask":
+            words += ("--ro-bind", empty["dir" if source == "dir" else "file"], target)
+        else:
             raise ValueError(f"no such step: {kind}")
-
-
-def own(terms: Terms) -> tuple[MountStep, ...]:
-    """Return the paths that the helper needs inside in addition to those that `terms` show, because the helper
-    starts there.
-    """
-    return interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.write))
+    return [*words, *_SEALED]
 
 
 class Waiting:

@@ -156,9 +156,7 @@ class ControlGroup:
         made, self._made = self._made, []
         until = time.monotonic() + _PATIENCE
         for place, path in made:
-            while not removed(path):
-                if time.monotonic() > until:
-                    break
+            while not removed(path) and time.monotonic() <= until:
                 _empty(place, path)
                 time.sleep(0.001)
         _living.discard(self._name)

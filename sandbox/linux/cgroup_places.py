@@ -10,12 +10,14 @@ import contextlib
 import os
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 
 from policy.model.frozen import dataclass
 
 MEMORY, PIDS, CPU = "memory", "pids", "cpu"  # what a group can keep or count
 _PREFIX = "ringfence-"
 _OF_V1 = {"memory": MEMORY, "pids": PIDS, "cpuacct": CPU}
+_ABOUT = ("/proc/self/mountinfo", "/proc/self/cgroup")
 _moved: list[tuple[str, str, list[str]]] = []  # our own group, the leaf of it that we are in, the controllers
 
 
@@ -33,10 +35,7 @@ class CgroupPlace:
 def usable() -> tuple[CgroupPlace, ...]:
     """Return the places in which this process may create groups. Removes groups that killed sessions left."""
     try:
-        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = file.read()
-        with open("/proc/self/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-            own = file.read()
+        mounts, own = (Path(path).read_text("utf-8", "surrogateescape") for path in _ABOUT)
     except OSError:
         return ()
     folders = tuple(places(mounts, own))
@@ -91,18 +90,14 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> CgroupPlace | Non
     leaves are copied.
     """
     most: dict[str, int] = {}
-    current = folder
+    current, limited = folder, {MEMORY, PIDS} & wanted
     while (current + "/").startswith(point.rstrip("/") + "/"):
         # Moving a process needs the right to write to the nearest group above both (same page, "Delegation").
         if os.access(current, os.W_OK) and os.access(f"{current}/cgroup.procs", os.W_OK):
             there = read_words(current, "cgroup.subtree_control")
-            if (
-                current == folder
-                and not {MEMORY, PIDS} & wanted <= there
-                and make_room(current, frozenset({MEMORY, PIDS} & wanted))
-            ):
+            if current == folder and not limited <= there and make_room(current, frozenset(limited)):
                 there = read_words(current, "cgroup.subtree_control")
-            if there & {MEMORY, PIDS} & wanted:
+            if there & limited:
                 return CgroupPlace(2, current, frozenset(there & wanted | {CPU} & wanted), tuple(sorted(most.items())))
         if current == point or _tied(current):
             return None
@@ -127,7 +122,7 @@ def make_room(folder: str, names: frozenset[str]) -> bool:
     asked = sorted(names & read_words(folder, "cgroup.controllers"))
     inside = {int(word) for word in read_words(folder, "cgroup.procs")}
     leaf = f"{folder}/{mark(os.getpid())}self"
-    if not asked or any(pid != os.getpid() and _parent(pid) != os.getpid() for pid in inside):
+    if not asked or any(pid != os.getpid() and _stat(pid)[1:2] != [str(os.getpid())] for pid in inside):
         return False
     try:
         if inside:
@@ -173,13 +168,8 @@ def mark(pid: int) -> str:
     """Return the beginning of the names of a process' groups. A process number is reused, its moment of birth is
     not.
     """
-    stat = _stat(pid)
-    return f"{_PREFIX}{pid}-{stat[19] if stat else 'gone'}-"
-
-
-def _parent(pid: int) -> int:
-    stat = _stat(pid)
-    return int(stat[1]) if stat else 0
+    birth = next(iter(_stat(pid)[19:20]), "gone")
+    return f"{_PREFIX}{pid}-{birth}-"
 
 
 def _stat(pid: int) -> list[str]:
@@ -230,10 +220,7 @@ def read(handle: int) -> bytes:
 
 def field(content: bytes, name: bytes) -> int:
     """Return the number behind `name` in lines of `NAME NUMBER`."""
-    for line in content.splitlines():
-        if line.startswith(name + b" "):
-            return int(line.split()[1])
-    return 0
+    return next((int(line.split()[1]) for line in content.splitlines() if line.startswith(name + b" ")), 0)
 
 
 def removed(path: str) -> bool:

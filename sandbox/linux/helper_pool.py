@@ -59,10 +59,7 @@ class HelperPool(Generic[S]):
             fits: Returns True if the mounts of an idle helper still cover all that must be covered.
         """
         self.all: set[S] = set()
-        self._launch = launch
-        self._prove = prove
-        self._fits = fits
-        self._rest = rest
+        self._launch, self._prove, self._fits, self._rest = launch, prove, fits, rest
         self._idle: list[_Idle[S]] = []  # least recently used first
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._users: dict[str, int] = {}  # those that hold a gate or wait at it

@@ -73,16 +73,18 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
+    helper = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "helper.py")
     try:
         with theirs, starting_process():
+            number = theirs.fileno()
             process = subprocess.Popen(
-                list((command or _plain)(theirs.fileno())),
+                list(command(number) if command else (*interpreter(), helper, str(number))),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE if command else subprocess.DEVNULL,
                 env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
                 cwd="/",
-                pass_fds=(theirs.fileno(), *handed),
+                pass_fds=(number, *handed),
                 start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
             )
     except BaseException:
@@ -91,11 +93,6 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     from sandbox.linux.cgroup import ControlGroup  # while the interpreter on that side starts
 
     return process, ours, ControlGroup(process.pid)
-
-
-def _plain(control: int) -> Sequence[str]:
-    helper = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "helper.py")
-    return (*interpreter(), helper, str(control))
 
 
 def end(process: subprocess.Popen[bytes], control: socket.socket, group: "ControlGroup", grace: float = 0.0) -> None:
@@ -146,9 +143,5 @@ def code() -> tuple[str, ...]:
 def _code(imports: tuple[str, ...]) -> tuple[str, ...]:
     top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     places = {os.path.join(top, name) for name in ("policy", "profiles", "runner", "sandbox", "tools")}
-    places |= {
-        os.path.dirname(sys.executable),
-        os.path.join(sys.prefix, "pyvenv.cfg"),
-        os.path.realpath(sys.executable),
-    }
+    places |= {os.path.dirname(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg"), sys.executable}
     return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, imports))}))

@@ -43,19 +43,15 @@ def _needed() -> tuple[str, ...]:
     """
     library = os.path.dirname(os.path.realpath(os.__file__))
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library), "lib-dynload")
-    paths = {os.path.realpath(sys.executable), library, *_mapped(), *_loader(os.path.realpath(sys.executable))}
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
+    # The shared libraries beside the interpreter itself. Extension modules are in the library's folder.
+    elsewhere = ("/site-packages/", "/lib-dynload/")
+    paths = {path for path in mapped if not any(part in path for part in elsewhere) and os.path.isfile(path)}
+    paths |= {os.path.realpath(sys.executable), library, *_loader(os.path.realpath(sys.executable))}
     if os.path.isdir(compiled) and not inside(os.path.realpath(compiled), library):
         paths.add(os.path.realpath(compiled))
     return tuple(sorted(path for path in paths if not path.startswith(library + "/")))
-
-
-def _mapped() -> set[str]:
-    """Return the shared libraries beside the interpreter itself. Extension modules are in the library's folder."""
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
-        paths = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
-    return {
-        path for path in paths if "/site-packages/" not in path and "/lib-dynload/" not in path and os.path.isfile(path)
-    }
 
 
 def _names(path: str) -> tuple[str, ...]:

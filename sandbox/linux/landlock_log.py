@@ -46,13 +46,12 @@ class Feed:
         for _, when, blockers, path in mine:
             if when < int(since * 1000) / 1000:  # the log counts milliseconds
                 continue  # an earlier command's
-            place = f" `{path}`" if path else ""
-            fix = (
-                f"name `{path}` in the command itself: the gate then asks, or says why not" if path else "do without it"
-            )
-            violations[blockers, path] = Violation(
-                f"{_words(blockers)}{place} was denied", path, fix, False, "landlock"
-            )
+            fix = "do without it"
+            denied = ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in blockers.split(",")))
+            if path:
+                denied += f" `{path}`"
+                fix = f"name `{path}` in the command itself: the gate then asks, or says why not"
+            violations[blockers, path] = Violation(f"{denied} was denied", path, fix, False, "landlock")
         return tuple(violations.values())[:_MOST]
 
     @staticmethod
@@ -97,31 +96,26 @@ def feed() -> Feed | None:
     """Return the feed of the log; None if the log cannot be read, or nothing is written to it."""
     if os.geteuid() != 0:
         return None
-    with contextlib.ExitStack() as stack:
-        try:
-            asking = stack.enter_context(
-                socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
-            )
+    kinds = (socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
+    try:
+        with socket.socket(*kinds) as asking:
             asking.settimeout(0.1)
             asking.send(struct.pack("=IHHII", 16, _GET, 1, 1, 0))  # NLM_F_REQUEST
-            kind, enabled = 0, 0
+            kind = 0
             while kind != _GET:
                 answer = asking.recv(1 << 13)
                 kind = struct.unpack_from("=IH", answer)[1]
                 if kind == 2 and struct.unpack_from("=i", answer, 16)[0] != 0:  # NLMSG_ERROR
                     return None
-            enabled = struct.unpack_from("=I", answer, 20)[0]
-            if not enabled:
+            if not struct.unpack_from("=I", answer, 20)[0]:  # whether auditing is enabled
                 return None
-            listening = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
-            try:
-                listening.bind((0, _READLOG))
-            except BaseException:
-                listening.close()
-                raise
+        with contextlib.ExitStack() as stack:
+            listening = stack.enter_context(socket.socket(*kinds))
+            listening.bind((0, _READLOG))
+            stack.pop_all()
             return Feed(listening)
-        except (OSError, struct.error):
-            return None
+    except (OSError, struct.error):
+        return None
 
 
 def _path(text: str) -> str:
@@ -131,11 +125,6 @@ def _path(text: str) -> str:
     if text.startswith('"'):
         return text[1:-1]
     return bytes.fromhex(text).decode("utf-8", "replace") if text and len(text) % 2 == 0 else ""
-
-
-def _words(blockers: str) -> str:
-    """Return `fs.write_file,fs.truncate` in plain words."""
-    return ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in blockers.split(",")))
 
 
 # fmt: off

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside import syscalls
+from sandbox.inside.safe_rmtree import closing
 from sandbox.linux import passwd_files, plan_builder, seccomp
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import SpareHelper, code, end, send, spawn
@@ -27,10 +27,6 @@ from sandbox.workspace import tool_cache
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.protected_paths import Scan, scan
 from sandbox.workspace.secret_files import plain_names
-
-if TYPE_CHECKING:
-    from sandbox.inside.plan import Plan
-    from sandbox.linux.bwrap import Waiting
 
 TIERS = ("T1", "T2", "T3")  # what this module can launch, best first
 
@@ -78,6 +74,12 @@ def launch(
             "the kernel has no Landlock, or it was switched off at boot",
             "run `agent doctor`: it says which, and what to do; nothing was run",
         )
+    own: tuple[plan_builder.MountStep, ...] = ()
+    if tier == "T2":
+        from sandbox.linux import bwrap, interpreter_paths  # nobody else needs them, and `agent exec` starts here
+
+        # What the helper needs inside in addition to what the terms show, because it starts there.
+        own = interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.write))
     compiled = plan_builder.compile_plan(
         terms,
         protected,
@@ -87,10 +89,10 @@ def launch(
         warm=files,
         scratch=scratch.path,
         instead=passwd_files.files(cache, terms.home),
-        own=_own(terms) if tier == "T2" else (),
+        own=own,
     )
     make_points(scratch, terms, compiled.mounts)
-    waiting = _waiting(compiled, scratch) if tier == "T2" else None
+    waiting = bwrap.Waiting(compiled, scratch) if tier == "T2" else None
     process, control, group = (waiting.helper if waiting else spare.take() if spare else None) or spawn()
     try:
         plan_builder.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
@@ -104,18 +106,6 @@ def launch(
             waiting.drop()
         raise
     return Launch(process, control, group, protected)
-
-
-def _own(terms: Terms) -> tuple[plan_builder.MountStep, ...]:
-    from sandbox.linux import bwrap  # nobody else needs it, and `agent exec` starts with this module
-
-    return bwrap.own(terms)
-
-
-def _waiting(compiled: "Plan", scratch: Scratch) -> "Waiting":
-    from sandbox.linux import bwrap
-
-    return bwrap.Waiting(compiled, scratch)
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
@@ -213,30 +203,25 @@ def in_scratch(terms: Terms, scratch: str) -> Terms:
     """Return the terms for a tier without a private root: HOME and TMPDIR are in the session's folder, the cache
     keeps its path.
     """
-    cache_inside = f"{terms.home}/.cache"
-    placed = {
-        name: value.replace(cache_inside, terms.cache, 1)
-        for name, value in terms.env
-        if terms.cache and inside(value, cache_inside)
-    }
-    environment = {**dict(terms.env), **placed, "HOME": scratch, "TMPDIR": scratch}
+    environment, cache_inside = dict(terms.env), f"{terms.home}/.cache"
+    for name, value in terms.env:
+        if terms.cache and inside(value, cache_inside):
+            environment[name] = value.replace(cache_inside, terms.cache, 1)
+    environment |= {"HOME": scratch, "TMPDIR": scratch}
     return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
 
 
 def make_points(scratch: Scratch, terms: Terms, steps: Iterable[tuple[str, str, str]]) -> None:
     """Mount points in folders that commands write to: below /tmp (a workspace may lie there), which must exist in the
     scratch folder before it is read-only, and below the sandbox's own cache."""
-    points = [step for step in steps if step[0] not in ("link", "mask")]
-    for kind, source, target in points:
-        if target.startswith("/tmp/"):
-            scratch.make(target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
     root = plan_builder.cache_place(terms)
-    points = [step for step in points if step[2].startswith(root + "/")]
-    if not root or not points:
-        return
-    top = os.open(terms.cache, FOLDER)
-    try:
-        for kind, source, target in points:
-            make_point(top, root, target, folder=kind not in ("ro", "rw") or os.path.isdir(source))
-    finally:
-        os.close(top)
+    for kind, source, target in steps:
+        in_tmp, in_cache = target.startswith("/tmp/"), bool(root) and target.startswith(f"{root}/")
+        if kind in ("link", "mask") or not (in_tmp or in_cache):
+            continue
+        folder = kind not in ("ro", "rw") or os.path.isdir(source)
+        if in_tmp:
+            scratch.make(target, folder=folder)
+        if in_cache:
+            with closing(os.open(terms.cache, FOLDER)) as top:
+                make_point(top, root, target, folder=folder)

@@ -58,31 +58,30 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
     if outcome.status == 0 or outcome.ended_by is not None:
         return ()
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
-    violations: list[Violation] = []
-
-    def say(what: str, name: str, value: str, *, inferred: bool) -> None:
-        violations.append(
-            Violation(what, "", f"raise it with --limit {name}={value}, or ask for less", inferred, "limit")
-        )
-
+    pids = f"the limit of {limits.pids} processes was reached"
     if refused:
-        times = f"{refused} time(s)"
-        what = f"a process or thread could not be started, {times}: the limit is {limits.pids}"
-        say(what, "pids", str(limits.pids * 2), inferred=False)
-    elif _PIDS.search(text):
-        say(f"the limit of {limits.pids} processes was reached", "pids", str(limits.pids * 2), inferred=True)
-    if _OPEN_FILES.search(text):
-        what = f"the limit of {limits.open_files} open files was reached, or one that the command set itself"
-        say(what, "open-files", str(limits.open_files * 2), inferred=True)
-    if outcome.status == 128 + signal.SIGXFSZ or _FILE.search(text):
-        name = "disk" if limits.largest < limits.file else "file"
-        what = f"a file reached the limit of {amount(limits.largest)}"
-        say(what, name, amount(limits.largest * 2), inferred=True)
-    if outcome.status == 128 + signal.SIGXCPU:
-        say(f"a process used up its processor time ({limits.cpu} s)", "cpu", str(limits.cpu * 2), inferred=True)
-    if MEMORY not in held and _MEMORY.search(text):
-        what = f"a process reached the limit of memory ({amount(limits.memory)})"
-        say(what, "memory", amount(limits.memory * 2), inferred=True)
+        pids = f"a process or thread could not be started, {refused} time(s): the limit is {limits.pids}"
+    files = f"the limit of {limits.open_files} open files was reached, or one that the command set itself"
+    too_large = outcome.status == 128 + signal.SIGXFSZ or _FILE.search(text)
+    largest = f"{'disk' if limits.largest < limits.file else 'file'}={amount(limits.largest * 2)}"
+    too_long = outcome.status == 128 + signal.SIGXCPU
+    rows = (
+        (refused or _PIDS.search(text), pids, f"pids={limits.pids * 2}"),
+        (_OPEN_FILES.search(text), files, f"open-files={limits.open_files * 2}"),
+        (too_large, f"a file reached the limit of {amount(limits.largest)}", largest),
+        (too_long, f"a process used up its processor time ({limits.cpu} s)", f"cpu={limits.cpu * 2}"),
+        (
+            MEMORY not in held and _MEMORY.search(text),
+            f"a process reached the limit of memory ({amount(limits.memory)})",
+            f"memory={amount(limits.memory * 2)}",
+        ),
+    )
+    violations = [
+        # Only the count of refused processes is the kernel's own.
+        Violation(what, "", f"raise it with --limit {limit}, or ask for less", not refused or what != pids, "limit")
+        for is_reached, what, limit in rows
+        if is_reached
+    ]
     if _SPACE.search(text):
         most = amount(min(limits.memory // 2, limits.file))
         what = f"HOME or /dev/shm is full (they lie in memory, {most} each), or the disk is"

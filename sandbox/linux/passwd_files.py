@@ -22,16 +22,20 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
     replacements = {}
     uid, gid = os.geteuid(), os.getegid()
     for path, number in (("/etc/passwd", uid), ("/etc/group", gid)):
-        text = _text(path)
-        if text is None or any(line.split(b":")[2:3] == [b"%d" % number] for line in text.splitlines()):
+        try:
+            with open(path, "rb") as file:
+                text = file.read(_LONGEST)
+        except OSError:
+            continue
+        if any(line.split(b":")[2:3] == [b"%d" % number] for line in text.splitlines()):
             continue
         words = [_group(gid), "x", str(gid), ""]
         if path == "/etc/passwd":
             words = [_user(uid), "x", str(uid), str(gid), _user(uid), home, "/bin/bash"]
         if any(":" in word or "\n" in word for word in words):
             continue  # a home that no such file can name
-        copy = _kept(cache, os.path.basename(path), text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n")
-        if copy:
+        whole = text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n"
+        if copy := _kept(cache, os.path.basename(path), whole):
             replacements[path] = copy
     return replacements
 
@@ -50,14 +54,6 @@ def _group(gid: int) -> str:
     with contextlib.suppress(KeyError):
         return grp.getgrgid(gid).gr_name
     return f"group{gid}"
-
-
-def _text(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read(_LONGEST)
-    except OSError:
-        return None
 
 
 def _kept(cache: Path, name: str, text: bytes) -> str:

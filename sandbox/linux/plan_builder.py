@@ -143,9 +143,8 @@ def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
             why = "a sandbox is given whole paths, without `..` and without a NUL byte"
             refuse(f"`{printable}` is no path that can be given to a sandbox", why, "name it from `/` on")
     if look(terms.workspace) != "dir":
-        refuse(
-            f"the workspace `{terms.workspace}` is not a folder", "it is missing or not a folder", "use --cwd FOLDER"
-        )
+        what = f"the workspace `{terms.workspace}` is not a folder"
+        refuse(what, "it is missing or not a folder", "use --cwd FOLDER")
     if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace + "/"):
         refuse(
             f"`{terms.workspace}` cannot be a workspace",
@@ -301,7 +300,7 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
     rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
     rules += [(path, landlock.WRITE if work else landlock.READ) for path in (terms.workspace, terms.home)]
-    rules += [(path, landlock.WRITE) for path in (*terms.write, *filter(None, (terms.cache if work else "",)))]
+    rules += [(path, landlock.WRITE) for path in (*terms.write, *((terms.cache,) if terms.cache and work else ()))]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     return rules
 

@@ -70,16 +70,23 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
     for name in table["refuse"]:
         by_name.add(pyseccomp.ERRNO(errno.EPERM), name)
     by_argument = _Filter(pyseccomp, pyseccomp.ALLOW, machine, numbers)
-    sockets = table["sockets"]
-    families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
-    socket = {"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]}
-    for entry in (*table["argument"], *table["stacked"], socket):
+    for entry in argument_entries(table, rights, *table["stacked"], unix=unix):
         if "only_for" in entry and root:
             continue
         for name in entry["calls"]:
             for comparisons in refused(entry):
                 by_argument.add(pyseccomp.ERRNO(getattr(errno, entry["errno"])), name, comparisons)
     return by_name.exported(), by_argument.exported()
+
+
+def argument_entries(
+    table: dict[str, Any], rights: Rights, *others: dict[str, Any], unix: bool
+) -> list[dict[str, Any]]:
+    """Return the entries that refuse calls by argument: those of the table, `others`, and that for sockets."""
+    sockets = table["sockets"]
+    families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
+    socket = {"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]}
+    return [*table["argument"], *others, socket]
 
 
 def refused(entry: dict[str, Any]) -> list[list[Comparison]]:

@@ -94,11 +94,8 @@ def _sweep(where: str) -> None:
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         folders = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
         for path in folders:
-            with contextlib.suppress(OSError):  # another user's, or another session's: not ours to touch
-                handle = os.open(path, FOLDER)
-                try:
-                    if os.fstat(handle).st_uid == os.geteuid():
-                        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        safe_rmtree.remove(path)
-                finally:
-                    os.close(handle)
+            # Another user's, or another session's, is not ours to touch.
+            with contextlib.suppress(OSError), safe_rmtree.closing(os.open(path, FOLDER)) as handle:
+                if os.fstat(handle).st_uid == os.geteuid():
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    safe_rmtree.remove(path)

@@ -80,13 +80,16 @@ def explain(
             names += [match["quoted"] for match in _BUSY.finditer(line)]
         refused = [match["path"] or match["quoted"] for match in _REFUSED.finditer(line)]
         for name in dict.fromkeys((*names, *refused)):
-            path = os.path.normpath(os.path.join(_folder(permit, terms), name))
-            hidden = _masked(path, terms) and error_text != _MISSING
-            violation = _about(path, error_text, terms, protected, private) if not hidden else None
-            if violation is not None and name not in names and violation.path == path:
-                continue  # a relative name that no link leads away: its own program's business
-            if hidden or violation is not None:
-                violations.setdefault(path, violation or _hidden(path))
+            path = os.path.normpath(os.path.join(str(getattr(permit.action, "cwd", terms.workspace)), name))
+            if _masked(path, terms) and error_text != _MISSING:
+                what = f"`{path}` is masked: it is a secret by its name, or a rule denies reading it"
+                fix = "do without it, or look at it yourself, outside the agent"
+                violations.setdefault(path, Violation(what, path, fix, inferred=True))
+                continue
+            violation = _about(path, error_text, terms, protected, private)
+            # A relative name that no link leads away is its own program's business.
+            if violation is not None and (name in names or violation.path != path):
+                violations.setdefault(path, violation)
     return tuple(violations.values())[:_MOST]
 
 
@@ -111,11 +114,9 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
             what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
             what += " elsewhere, or a rule denies changing it"
             return Violation(what, path, "change it yourself, outside the agent", inferred=True)
-        right = (
-            "writing"
-            if terms.rights is Rights.WORKSPACE_WRITE or not inside(real, terms.workspace)
-            else "changing anything"
-        )
+        right = "writing"
+        if terms.rights is Rights.READ_ONLY and inside(real, terms.workspace):
+            right = "changing anything"
         if not private and not (_may(real, os.W_OK) and _readable(real)):
             return None  # nobody else could write there either, or its own modes kept it from being read
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
@@ -127,7 +128,9 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
         private and inside(real, terms.home) and os.path.lexists(real)
     ):
         return None  # the sandbox's own: what is missing there, nobody took away
-    there = os.path.lexists(real) or (os.path.isdir(os.path.dirname(real)) and not _above(real, visible))
+    # The folder of a granted path exists inside, too.
+    folder = os.path.dirname(real)
+    there = os.path.lexists(real) or (os.path.isdir(folder) and not any(inside(root, folder) for root in visible))
     if error_text == _MISSING and not (there and private):
         return None  # it does not exist outside either; where nothing is hidden, a denial says so
     if not private and not _may(real, os.R_OK):
@@ -151,11 +154,6 @@ def _kept(path: str, terms: Terms, protected: Scan | None) -> bool:
     tail = path.removeprefix(terms.workspace).strip("/").split("/")
     ends = ["/".join(tail[start:stop]) for start in range(len(tail)) for stop in range(start + 1, len(tail) + 1)]
     return any(fnmatchcase(end, pattern) for pattern in terms.locked for end in ends)
-
-
-def _above(path: str, roots: tuple[str, ...]) -> bool:
-    """Return True if the folder of `path` exists inside as a parent of a granted path."""
-    return any(inside(root, os.path.dirname(path)) for root in roots)
 
 
 def _may(path: str, how: int) -> bool:
@@ -198,15 +196,6 @@ def _masked(path: str, terms: Terms) -> bool:
     )
 
 
-def _hidden(path: str) -> Violation:
-    what = f"`{path}` is masked: it is a secret by its name, or a rule denies reading it"
-    return Violation(what, path, "do without it, or look at it yourself, outside the agent", inferred=True)
-
-
-def _folder(permit: Permit, terms: Terms) -> str:
-    return str(getattr(permit.action, "cwd", terms.workspace))
-
-
 def _fix(path: str, terms: Terms) -> str:
     if terms.rights is Rights.READ_ONLY and inside(path, terms.workspace):
         return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
@@ -214,34 +203,26 @@ def _fix(path: str, terms: Terms) -> str:
 
 
 def _family(terms: Terms, private: bool) -> Violation:
+    what = "AF_UNIX sockets are closed to this command"
+    flags = "`agent exec --unix`, or `sandbox.unix_sockets = true`"
+    fix = f"use a TCP port on 127.0.0.1; a person could allow them: {flags}"
     if not private:  # without a network of its own
+        what = "sockets of every kind are closed in this sandbox"
         fix = "a person could run it under T1 or T2: `agent doctor` says what they need"
-        return Violation("sockets of every kind are closed in this sandbox", "", fix, inferred=True)
-    if terms.unix:
+    elif terms.unix:
         what = "sockets of other families than IPv4, IPv6 and AF_UNIX are closed to every command"
-        return Violation(what, "", "do without that socket", inferred=True)
-    return Violation(
-        "AF_UNIX sockets are closed to this command",
-        "",
-        "use a TCP port on 127.0.0.1; a person could allow them: `agent exec --unix`, or `sandbox.unix_sockets = true`",
-        inferred=True,
-    )
+        fix = "do without that socket"
+    return Violation(what, "", fix, inferred=True)
 
 
 def _network(terms: Terms, private: bool, line: str) -> Violation:
     if terms.open_hosts:
-        return Violation(
-            f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.open_hosts)})",
-            "",
-            "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)",
-            inferred=True,
-        )
-    named = _HOST.search(line)
-    return Violation(
-        "the network is closed to this command (no host in its terms)",
-        named["host"] if named else "",
-        "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`"
-        + ("" if private else ", under T1 or T2"),
-        inferred=True,
-        right=f"--host {named['host']}" if named else "",
-    )
+        what = f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.open_hosts)})"
+        fix = "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)"
+        return Violation(what, "", fix, inferred=True)
+    match = _HOST.search(line)
+    host = match["host"] if match else ""
+    what = "the network is closed to this command (no host in its terms)"
+    fix = "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`"
+    fix += "" if private else ", under T1 or T2"
+    return Violation(what, host, fix, inferred=True, right=f"--host {host}" if host else "")
