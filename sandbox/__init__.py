@@ -6,34 +6,23 @@ before it is used, because helpers start here. Start reading at `backend.py`, th
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
-    from policy.model.verdict import Limits as Limits
-    from policy.model.verdict import Permit as Permit
-    from policy.model.verdict import Problem as Problem
-    from policy.model.verdict import Rights as Rights
-    from policy.model.verdict import Terms as Terms
-    from sandbox.backend import Backend as Backend
-    from sandbox.backend import Connection as Connection
-    from sandbox.backend import Enforcement as Enforcement
-    from sandbox.backend import Level as Level
-    from sandbox.backend import Outcome as Outcome
-    from sandbox.backend import SandboxUnavailable as SandboxUnavailable
-    from sandbox.backend import Violation as Violation
-    from sandbox.backends import open_backend as open_backend
+    from policy.model.verdict import Limits, Permit, Problem, Rights, Terms
+    from sandbox.backend import Backend, Connection, Enforcement, Level, Outcome, SandboxUnavailable, Violation
+    from sandbox.backends import open_backend
 
-_FROM = {
-    "policy.model.verdict": ("Limits", "Permit", "Problem", "Rights", "Terms"),
-    "sandbox.backend": (
-        *("Backend", "Connection", "Enforcement", "Level", "Outcome", "SandboxUnavailable", "Violation"),
-    ),
-    "sandbox.backends": ("open_backend",),
-}
-__all__ = sorted(name for names in _FROM.values() for name in names)
+# fmt: off
+__all__ = [
+    "Backend", "Connection", "Enforcement", "Level", "Limits", "Outcome", "Permit", "Problem", "Rights",
+    "SandboxUnavailable", "Terms", "Violation", "open_backend",
+]
+# fmt: on
 
 
 def __getattr__(name: str) -> object:
-    for module, names in _FROM.items():
-        if name in names:
-            from importlib import import_module
+    if name in __all__:
+        from importlib import import_module
 
-            return getattr(import_module(module), name)
+        for module in map(import_module, ("policy.model.verdict", "sandbox.backend", "sandbox.backends")):
+            if hasattr(module, name):
+                return getattr(module, name)
     raise AttributeError(f"sandbox has no name {name!r}")

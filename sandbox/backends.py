@@ -84,25 +84,17 @@ async def open_backend(
         if first is None:
             first = SandboxUnavailable(_too_weak(candidate, insisted))
         elif not insisted:
-            first = SandboxUnavailable(_partial(first.problem, enforcement))
+            problem, words = first.problem, "(`agent doctor` lists what it misses)"
+            why = f"{problem.why}; the weaker {enforcement.backend} sandbox would work but enforces only a part"
+            fix = f"{problem.fix}; or accept the weaker one with --accept-partial {words}"
+            first = SandboxUnavailable.of(problem.what, why, fix)
     raise first or SandboxUnavailable(_too_weak("none", insisted))
 
 
 def _too_weak(name: str, insisted: bool) -> Problem:
-    what = f"the {name} sandbox enforces only a part"
+    why = "you asked for that backend, and did not accept that"
+    fix = "add --accept-partial to run under it (`agent doctor` lists what it misses)"
     if insisted:
+        why = "that backend was asked for, and one that holds in full"
         fix = "leave --backend out, or name one that holds in full (`agent doctor`)"
-        return Problem(what, "that backend was asked for, and one that holds in full", fix)
-    return Problem(
-        what,
-        "you asked for that backend, and did not accept that",
-        "add --accept-partial to run under it (`agent doctor` lists what it misses)",
-    )
-
-
-def _partial(problem: Problem, enforcement: Enforcement) -> Problem:
-    return Problem(
-        problem.what,
-        f"{problem.why}; the weaker {enforcement.backend} sandbox would work but enforces only a part",
-        f"{problem.fix}; or accept the weaker one with --accept-partial (`agent doctor` lists what it misses)",
-    )
+    return Problem(f"the {name} sandbox enforces only a part", why, fix)

@@ -76,7 +76,6 @@ class Container:
         self.daemon: Daemon | None = None
         self.image: Image | None = None
         self.scratch: Scratch | None = None
-        self.masks: Scratch | None = None  # what lies over secret files: an empty file and an empty folder
         self.local: Linux | None = None
         self._later: set[asyncio.Task[None]] = set()
         self._count = 0
@@ -135,26 +134,25 @@ class Container:
             self.local.scratch = None  # it is ours, and removed below
             await self.local.close()
             self.local = None
-        for folder in filter(None, (self.scratch, self.masks)):
-            folder.remove()
-        self.scratch = self.masks = None
+        if self.scratch is not None:
+            self.scratch.remove()
+            self.scratch = None
 
     async def _files(self, terms: Terms) -> Backend:
         """Return the local helper for actions on single files, so that no image needs a Python."""
-        if self.local is None:
-            first: SandboxUnavailable | None = None
-            for tier in LOCAL:
-                local = Linux(tier, cache=self.cache, aside=self.aside)
-                self.scratch = local.scratch = self.scratch or Scratch()  # one /tmp for both
-                try:
-                    await local.probe(replace(terms, hosts=()))
-                except SandboxUnavailable as error:
-                    local.scratch = None
-                    await local.close()
-                    first = first or error
-                    continue
+        first: SandboxUnavailable | None = None
+        for tier in LOCAL if self.local is None else ():
+            local = Linux(tier, cache=self.cache, aside=self.aside)
+            self.scratch = local.scratch = self.scratch or Scratch()  # one /tmp for both
+            try:
+                await local.probe(replace(terms, hosts=()))
                 self.local = local
-                return local
+                break
+            except SandboxUnavailable as error:
+                local.scratch = None
+                await local.close()
+                first = first or error
+        if self.local is None:
             assert first is not None
             raise first
         return self.local
@@ -167,11 +165,8 @@ class Container:
             if self.image is not None:
                 return
             if os.uname().machine not in syscalls.MACHINES:
-                raise SandboxUnavailable.of(
-                    "the container sandbox cannot be built here",
-                    f"there is no list of system calls for {os.uname().machine}",
-                    "use another machine",
-                )
+                why = f"there is no list of system calls for {os.uname().machine}"
+                raise SandboxUnavailable.of("the container sandbox cannot be built here", why, "use another machine")
             self.daemon = Daemon(find_socket(self.choice.socket, os.environ))
             image = await find_image(self.daemon, self.choice.image)
             await sweep(self.daemon)
@@ -214,7 +209,9 @@ class Container:
         assert self.image is not None
         assert self.daemon is not None
         self.scratch = self.scratch or Scratch()
-        self.masks = self.masks or _make_masks()
+        empty = self.scratch.empty()
+        place_of_empty = os.path.dirname(empty["file"])
+        os.chmod(place_of_empty, 0o755)  # noqa: S103  # the daemon of another user must find the way; both are closed
         box.scan = survey(terms, self.scratch.path, self.cache)
         plan_builder.refuse_impossible(terms, box.scan, plan_builder.kind)
         named = (terms.workspace, *terms.read, *terms.write, *box.scan.masked, *box.scan.locked, *box.scan.shared)
@@ -227,20 +224,17 @@ class Container:
             user=box.user,
             keeper=create_body.keeper(box.user),
             scratch=self.scratch.path,
-            empty_file=f"{self.masks.path}/file",
-            empty_folder=f"{self.masks.path}/folder",
-            profile=self._profile(terms),
+            empty_file=empty["file"],
+            empty_folder=empty["dir"],
+            profile=self._profile(terms, place_of_empty),
             runtime=self.choice.runtime,
             labels=labels(self.session, self.scratch.path),
             unset=tuple(sorted({*self.image.variables, "HOSTNAME", "PATH", "HOME"})),
             volumes=self.image.volumes,
             owned=not self.daemon.podman,
         )
-        make_points(
-            self.scratch,
-            terms,
-            plan_builder.mounts(replace(terms, system=()), box.scan, plan_builder.kind, self.scratch.path),
-        )
+        steps = plan_builder.mounts(replace(terms, system=()), box.scan, plan_builder.kind, self.scratch.path)
+        make_points(self.scratch, terms, steps)
         uid, _, gid = box.user.partition(":")
         if os.geteuid() == 0 and os.stat(self.scratch.path).st_uid != int(uid):
             os.chown(self.scratch.path, int(uid), int(gid))  # only root can run commands as another user
@@ -248,18 +242,17 @@ class Container:
         box.disks = create_body.writable(body)
         return body
 
-    def _profile(self, terms: Terms) -> str:
-        """Return the seccomp profile for the daemon: as JSON, or (Podman) as the path of a file that the daemon can
-        read.
+    def _profile(self, terms: Terms, folder: str) -> str:
+        """Return the seccomp profile for the daemon: as JSON, or (Podman) as the path of a file in `folder`, which the
+        daemon can read.
         """
         assert self.daemon is not None
-        assert self.masks is not None
         rights = Rights.WORKSPACE_WRITE if terms.hosts else terms.rights  # the proxy is reached over TCP
         unix = terms.unix and terms.rights is Rights.WORKSPACE_WRITE
         text = syscalls.profile(rights, unix=unix, machine=os.uname().machine)
         if not self.daemon.podman:
             return text
-        path = Path(self.masks.path, f"{rights.value}-{unix}.json")
+        path = Path(folder, f"{rights.value}-{unix}.json")
         path.write_text(text, encoding="utf-8")
         return str(path)
 
@@ -318,15 +311,6 @@ def _unspeakable(words: tuple[str, ...]) -> Problem | None:
             "put it into a file of the workspace, and run that",
         )
     return None
-
-
-def _make_masks() -> Scratch:
-    """Create the empty file and folder that are mounted over secrets, with modes under which they cannot be opened."""
-    folder = Scratch()
-    os.chmod(folder.path, 0o755)  # noqa: S103  # the daemon of another user must find the way; nothing is in there
-    os.close(os.open(f"{folder.path}/file", os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
-    os.mkdir(f"{folder.path}/folder", 0)
-    return folder
 
 
 def _start_failure(ended: Ended) -> str:

@@ -123,12 +123,10 @@ class Box:
         except OSError as error:
             if not self.terms.open_hosts:
                 return  # nothing was to be open: only nobody will tell whom it asked for
-            raise SandboxUnavailable.of(
-                f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}",
-                f"its network cannot be entered ({(error.strerror or '').lower()}): only root may enter it, and "
-                "this program never opens the whole network for one host",
-                "use T1 for commands that need a host",
-            ) from None
+            what = f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}"
+            why = f"its network cannot be entered ({(error.strerror or '').lower()}): only root may enter it, and "
+            why += "this program never opens the whole network for one host"
+            raise SandboxUnavailable.of(what, why, "use T1 for commands that need a host") from None
         self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
 
     async def prove(self, scratch: str, body: create_body.CreateBody, sockets: tuple[str, ...]) -> dict[str, bool]:
@@ -142,14 +140,8 @@ class Box:
             stack.callback(same.unlink)
             net = "no" if terms.rights is Rights.READ_ONLY and not terms.hosts else "yes"
             words = (decoys.secret, decoys.target, str(decoys.port), terms.workspace, terms.rights.value)
-            ended = await self.run(
-                (*_CANARY, *words, str(os.getpid()), decoys.abstract, decoys.folder, net, *sockets),
-                "/",
-                None,
-                None,
-                wall=20.0,
-                most=1 << 20,
-            )
+            argv = (*_CANARY, *words, str(os.getpid()), decoys.abstract, decoys.folder, net, *sockets)
+            ended = await self.run(argv, "/", None, None, wall=20.0, most=1 << 20)
             text = ended.out.decode("utf-8", "replace")
             if decoys.touched:
                 text += "outside 0\n"
@@ -200,11 +192,8 @@ class Box:
             # THREAT T05: without input the runtime gives the machine's own /dev/null, which uid 0 could close to all.
             argv = (*_OWN_INPUT, *argv)
         try:
-            made = await self.daemon.call(
-                lambda client: client.exec_create(
-                    self.name, list(argv), stdin=bool(stdin), user=self.user, environment=variables, workdir=cwd
-                )
-            )
+            options = {"stdin": bool(stdin), "user": self.user, "environment": variables, "workdir": cwd}
+            made = await self.daemon.call(lambda client: client.exec_create(self.name, list(argv), **options))
             path = f"/v{self.daemon.version}/exec/{made['Id']}/start"
             wire = await open_wire(self.daemon.socket, path, {"Detach": False, "Tty": False})
         except DaemonRefused as error:
@@ -352,15 +341,12 @@ def listen_inside(pid: int, port: int) -> socket.socket:
 
     def enter() -> None:
         try:
-            handle = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-            try:
+            with safe_rmtree.closing(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)) as handle:
                 if os.path.samestat(os.fstat(handle), os.stat("/proc/self/ns/net")):
                     raise OSError(0, "it shares the network of this machine")
                 if ctypes.CDLL(None, use_errno=True).setns(handle, _NEW_NETWORK) != 0:
                     number = ctypes.get_errno()
                     raise OSError(number, os.strerror(number))
-            finally:
-                os.close(handle)
             made.append(listen(port))
         except OSError as error:
             made.append(error)

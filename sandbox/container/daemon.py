@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from policy.model.frozen import dataclass
 from sandbox.backend import SandboxUnavailable
+from sandbox.inside.safe_rmtree import closing
+from sandbox.linux.session_tmp import FOLDER
 
 if TYPE_CHECKING:
     import docker
@@ -106,19 +108,15 @@ def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
             raise NoDaemon.of(f"there is no container daemon at `{path}`", "no socket is there", _FIX)
         return path
     places = usual(environ)
-    for path in places:
-        if is_socket(path):
-            return path
+    if path := next(filter(is_socket, places), ""):
+        return path
     raise NoDaemon.of("there is no container daemon", f"none of {', '.join(places)} is a socket", f"{_FIX}, or use T1")
 
 
 def usual(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the sockets of Docker and Podman, of the system and of the user."""
     own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    return (
-        *("/var/run/docker.sock", f"{own}/docker.sock"),
-        *("/run/podman/podman.sock", f"{own}/podman/podman.sock"),
-    )
+    return "/var/run/docker.sock", f"{own}/docker.sock", "/run/podman/podman.sock", f"{own}/podman/podman.sock"
 
 
 def is_socket(path: str) -> bool:
@@ -159,12 +157,9 @@ def _json(path: str) -> Any:
 def unreachable(socket: str, error: BaseException) -> SandboxUnavailable:
     """Return the error for a daemon that does not answer, with the reason and a fix."""
     if "Permission denied" in str(error):
-        return SandboxUnavailable.of(
-            f"you may not use the container daemon at `{socket}`",
-            "the socket belongs to another user or group",
-            "join its group (`sudo usermod -aG docker $USER`, which gives you the rights of root), or run a "
-            "rootless daemon",
-        )
+        what, why = f"you may not use the container daemon at `{socket}`", "the socket belongs to another user or group"
+        group = "join its group (`sudo usermod -aG docker $USER`, which gives you the rights of root)"
+        return SandboxUnavailable.of(what, why, f"{group}, or run a rootless daemon")
     return SandboxUnavailable.of(f"the container daemon at `{socket}` does not answer", str(error).lower()[:300], _FIX)
 
 
@@ -173,7 +168,7 @@ async def find_image(daemon: Daemon, name: str) -> Image:
     not for this machine.
     """
     if not name:
-        raise _unusable(
+        raise SandboxUnavailable.of(
             "no image is configured for the container sandbox",
             "commands run with the programs of an image, and you choose which",
             'write `image = "NAME@sha256:..."` under [sandbox.container] in your configuration',
@@ -181,24 +176,21 @@ async def find_image(daemon: Daemon, name: str) -> Image:
     try:
         details = await daemon.call(lambda client: client.inspect_image(name))
     except DaemonRefused as error:
-        if error.status != 404:
-            raise _unusable(f"the image `{name}` cannot be used", str(error), "check its name") from None
-        fix = f"fetch it yourself: `docker pull {name}`"
-        if name.startswith("sha256:"):
-            fix = "`docker images --no-trunc` lists those that are there"
-        raise _unusable(f"the image `{name}` is not on this machine", "images are never fetched here", fix) from None
+        what, why, fix = f"the image `{name}` cannot be used", str(error), "check its name"
+        if error.status == 404:
+            what, why = f"the image `{name}` is not on this machine", "images are never fetched here"
+            fix = f"fetch it yourself: `docker pull {name}`"
+            if name.startswith("sha256:"):
+                fix = "`docker images --no-trunc` lists those that are there"
+        raise SandboxUnavailable.of(what, why, fix) from None
     if not is_pinned(name):
+        what, why = f"the image `{name}` is not pinned", "a tag can name a different image later"
         exact = (details.get("RepoDigests") or [details["Id"]])[0]
-        raise _unusable(
-            f"the image `{name}` is not pinned", "a tag can name a different image later", f'write `image = "{exact}"`'
-        )
+        raise SandboxUnavailable.of(what, why, f'write `image = "{exact}"`')
     made_for, ours = str(details.get("Architecture", "")), _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
     if made_for != ours:
-        raise _unusable(
-            f"the image `{name}` is for another machine",
-            f"it is made for {made_for or 'an unknown machine'}, and this is {ours}",
-            f"use one for {ours}",
-        )
+        why = f"it is made for {made_for or 'an unknown machine'}, and this is {ours}"
+        raise SandboxUnavailable.of(f"the image `{name}` is for another machine", why, f"use one for {ours}")
     config = details.get("Config") or {}
     variables = tuple(str(item).partition("=")[0] for item in config.get("Env") or ())
     # In the one spelling that the daemon and the kernel use: `/data/` and `//data` are `/data`.
@@ -213,10 +205,6 @@ def is_pinned(name: str) -> bool:
 
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-
-
-def _unusable(what: str, why: str, fix: str) -> SandboxUnavailable:
-    return SandboxUnavailable.of(what, why, fix)
 
 
 def labels(session: str, lock: str) -> tuple[tuple[str, str], ...]:
@@ -255,15 +243,8 @@ async def sweep(daemon: Daemon) -> tuple[str, ...]:
 def _is_held(lock: str) -> bool:
     """Return True if the session of that folder lives. A session removes its folder at its end."""
     try:
-        handle = os.open(lock, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
+        with closing(os.open(lock, FOLDER)) as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
     return False

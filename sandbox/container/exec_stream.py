@@ -61,17 +61,14 @@ async def open_wire(socket: str, path: str, body: dict[str, object] | None = Non
     except OSError as error:
         raise unreachable(socket, error) from None
     try:
-        text = json.dumps(body).encode() if body is not None else b""
-        writer.write(
-            f"POST {path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n".encode()
-            + text
-        )
+        text = json.dumps(body) if body is not None else ""  # in ASCII: as many bytes as characters
+        request = f"POST {path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+        request += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n\r\n{text}"
+        writer.write(request.encode())
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         status = int(head.split(" ", 2)[1])
         if status not in (101, 200):
-            reason = await _body(reader, head)
-            raise DaemonRefused(status, reason)
+            raise DaemonRefused(status, await _body(reader, head))
     except BaseException as error:
         writer.transport.abort()
         if isinstance(error, asyncio.IncompleteReadError | ConnectionError):

@@ -30,16 +30,17 @@ def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
         place = os.path.realpath(socket)
         for path in sorted(granted):
             if inside(place, real[path]) or inside(socket, path) or os.path.samestat(_stat(path), status):
-                raise _refused(
-                    path, f"the container daemon listens at `{socket}`, and a program that can use it is root outside"
-                )
+                why = f"the container daemon listens at `{socket}`, and a program that can use it is root outside"
+                raise _refused(path, why)
             if other := _elsewhere(real[path], status):
                 raise _refused(path, f"`{other}` is another name of the container daemon's socket `{socket}`")
 
 
 def _elsewhere(root: str, socket: os.stat_result) -> str:
     """Return another name of `socket` below `root`: a hard link, or a mount of the socket itself."""
-    for mounted in _mount_points():
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        mount_points = [unescape(line.split(" ", 5)[4]) for line in file]  # proc_pid_mountinfo(5)
+    for mounted in mount_points:
         if inside(mounted, root) and os.path.samestat(_stat(mounted), socket):
             return mounted
     if socket.st_nlink < 2 or _stat(root).st_dev != socket.st_dev:
@@ -57,15 +58,8 @@ def _elsewhere(root: str, socket: os.stat_result) -> str:
     return ""
 
 
-def _mount_points() -> list[str]:
-    """Return the mount points of this mount namespace (proc_pid_mountinfo(5)), with octal escapes for white space
-    decoded.
-    """
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return [unescape(line.split(" ", 5)[4]) for line in file]
-
-
 def unescape(path: str) -> str:
+    """Return a path of mountinfo with its octal escapes for white space decoded."""
     for code in (r"\040", r"\011", r"\012"):
         path = path.replace(code, chr(int(code[1:], 8)))
     return path.replace(r"\134", "\\")
@@ -80,6 +74,5 @@ def _stat(path: str) -> os.stat_result:
 
 
 def _refused(path: str, why: str) -> SandboxUnavailable:
-    return SandboxUnavailable.of(
-        f"`{path}` cannot be given to a container", why, "name a narrower path, or use another folder"
-    )
+    fix = "name a narrower path, or use another folder"
+    return SandboxUnavailable.of(f"`{path}` cannot be given to a container", why, fix)

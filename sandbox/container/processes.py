@@ -11,6 +11,7 @@ import signal
 
 from policy.model.verdict import Limits
 from sandbox.inside.disk_space import Space
+from sandbox.inside.safe_rmtree import closing
 
 ROUNDS = 40
 PAUSE = 0.002  # seconds between two rounds
@@ -72,33 +73,25 @@ class Processes:
             signalled |= new
 
     def _send(self, pid: int, number: signal.Signals) -> None:
-        with contextlib.suppress(OSError):  # it ended meanwhile, or is not ours to signal: the caller looks again
-            handle = os.pidfd_open(pid)
-            try:
-                # SAFETY: the number may be another process's by now; the handle is what was in the container.
-                if self._container in _read(f"/proc/{pid}/cgroup"):
-                    signal.pidfd_send_signal(handle, number)
-            finally:
-                os.close(handle)
+        # A process that ended meanwhile, or is not ours to signal, is no error: the caller looks again.
+        with contextlib.suppress(OSError), closing(os.pidfd_open(pid)) as handle:
+            # SAFETY: the number may be another process's by now; the handle is what was in the container.
+            if self._container in _read(f"/proc/{pid}/cgroup"):
+                signal.pidfd_send_signal(handle, number)
 
     def memory_kills(self) -> int:
         """Return how many processes the kernel has ended for lack of memory."""
-        for name in ("memory.events", "memory.oom_control"):
-            if match := re.search(r"^oom_kill (\d+)$", _read(os.path.join(self._memory, name)), re.MULTILINE):
-                return int(match[1])
-        return 0
+        return max(_number(self._memory, name, "oom_kill") for name in ("memory.events", "memory.oom_control"))
 
     def cpu(self) -> float:
         """Return the processor time of all processes of the container so far, in seconds; 0 if it is unknown."""
         if nanoseconds := _read(os.path.join(self._cpu, "cpuacct.usage")).strip():
             return int(nanoseconds) / 1e9
-        match = re.search(r"^usage_usec (\d+)$", _read(os.path.join(self._cpu, "cpu.stat")), re.MULTILINE)
-        return int(match[1]) / 1e6 if match else 0.0
+        return _number(self._cpu, "cpu.stat", "usage_usec") / 1e6
 
     def refused(self) -> int:
         """Return how many processes the kernel did not start since the last call, because of their limit."""
-        match = re.search(r"^max (\d+)$", _read(os.path.join(self._folder, "pids.events")), re.MULTILINE)
-        before, self._refused = self._refused, int(match[1]) if match else 0
+        before, self._refused = self._refused, _number(self._folder, "pids.events", "max")
         return self._refused - before
 
     def _all(self) -> list[int]:
@@ -110,16 +103,12 @@ def _folders(container: str, pid: int) -> dict[str, str]:
     by_controller: dict[str, str] = {}
     for line in _read(f"/proc/{pid}/cgroup").splitlines():
         _, names, path = line.split(":", 2)
-        if container not in path:
-            continue
-        for name in names.split(","):
-            by_controller[name] = path
-    there = {}
+        if container in path:
+            by_controller |= dict.fromkeys(names.split(","), path)
+    there: dict[str, str] = {}
     for name in ("pids", "memory", "cpuacct"):
-        own, shared = (
-            f"/sys/fs/cgroup/{name}{by_controller.get(name, '')}",
-            f"/sys/fs/cgroup{by_controller.get('', '')}",
-        )
+        own = f"/sys/fs/cgroup/{name}{by_controller.get(name, '')}"
+        shared = f"/sys/fs/cgroup{by_controller.get('', '')}"
         if name in by_controller and os.path.isdir(own):
             there[name] = own
         elif "" in by_controller and os.path.exists(f"{shared}/cgroup.procs"):  # version 2: one group for everything
@@ -127,12 +116,16 @@ def _folders(container: str, pid: int) -> dict[str, str]:
     return there
 
 
+def _number(folder: str, name: str, field: str) -> int:
+    """Return the number behind `field` in a file of lines `FIELD NUMBER`; 0 if there is none."""
+    match = re.search(rf"^{field} (\d+)$", _read(os.path.join(folder, name)), re.MULTILINE)
+    return int(match[1]) if match else 0
+
+
 def _read(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as file:
+        return file.read()
+    return ""
 
 
 class ContainerUsage:

@@ -35,7 +35,7 @@ from sandbox.inside import canary
 from sandbox.linux.helper_process import starting_process
 from sandbox.linux.launch import in_scratch, survey
 from sandbox.linux.session_tmp import Scratch
-from sandbox.macos.sbpl import Sbpl, profile_for
+from sandbox.macos.sbpl import profile_for
 from sandbox.workspace.autorun import Watch
 from sandbox.workspace.protected_paths import Scan
 
@@ -143,7 +143,7 @@ class Seatbelt:
         helper = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "perform")
         package = os.path.dirname(os.path.dirname(__file__))
         code = tuple({os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, package)})
-        done = await self._confined(asked, helper, terms.workspace, request, None, own=code)
+        done = await self._confined(asked, helper, terms.workspace, request, None, *code)
         answer = file_outcome(done.status, done.stdout, done.seconds, done.ended_by)
         return replace(answer, violations=done.violations, enforcement=enforcement)
 
@@ -158,11 +158,9 @@ class Seatbelt:
         """Return the whole command line: limits first, then sandbox-exec, then `argv`. Raises SandboxUnavailable."""
         self.scratch = self.scratch or Scratch()
         written = profile_for(terms, protected, scratch=self.scratch.path, code=code, proxy=proxy)
-        if (
-            protected.truncated
-            or (protected.crowded and terms.rights is Rights.WORKSPACE_WRITE)
-            or _size(written) > _MOST
-        ):
+        size = len(written.text) + sum(len(name) + len(path) + 16 for name, path in written.parameters)
+        crowded = protected.crowded and terms.rights is Rights.WORKSPACE_WRITE
+        if protected.truncated or crowded or size > _MOST:
             raise SandboxUnavailable.of(
                 "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
                 "protecting only some of them would be a silent gap",
@@ -176,26 +174,11 @@ class Seatbelt:
             environment |= variables(environment, terms.hosts, proxy)
         start = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "start")
         parameters = tuple(part for name, path in written.parameters for part in ("-D", f"{name}={path}"))
-        return (
-            *start,
-            json.dumps(bounds),
-            json.dumps(environment),
-            self.program,
-            "-p",
-            written.text,
-            *parameters,
-            *argv,
-        )
+        confined = (self.program, "-p", written.text, *parameters, *argv)
+        return (*start, json.dumps(bounds), json.dumps(environment), *confined)
 
     async def _confined(
-        self,
-        terms: Terms,
-        argv: tuple[str, ...],
-        cwd: str,
-        stdin: bytes | None,
-        listen: Listener | None,
-        *,
-        own: tuple[str, ...] = (),
+        self, terms: Terms, argv: tuple[str, ...], cwd: str, stdin: bytes | None, listen: Listener | None, *own: str
     ) -> Outcome:
         if terms.credentials:
             from sandbox.egress.credential_injection import injector_for
@@ -237,16 +220,9 @@ class Seatbelt:
             if egress is not None:
                 egress.close()
         code, seconds, (out, err) = await process.wait(), time.monotonic() - started, confined.streams
-        return Outcome(
-            code if code >= 0 else 128 - code,
-            bytes(out),
-            bytes(err),
-            seconds,
-            "output" if confined.over else ended,
-            confined.over,
-            (*violations, *refused),
-            connections=connections,
-        )
+        status, ended = code if code >= 0 else 128 - code, "output" if confined.over else ended
+        every = (*violations, *refused)
+        return Outcome(status, bytes(out), bytes(err), seconds, ended, confined.over, every, connections)
 
     async def _canary(self, terms: Terms) -> dict[str, bool]:
         """Lay out decoys, let a confined shell try them, and look again from outside."""
@@ -267,7 +243,3 @@ class Seatbelt:
                 "the seatbelt sandbox cannot be built here", reason, "nothing was run; report it with this text"
             )
         return {**checks, "outside": checks["outside"] and untouched}
-
-
-def _size(written: Sbpl) -> int:
-    return len(written.text) + sum(len(name) + len(path) + 16 for name, path in written.parameters)

@@ -119,7 +119,10 @@ def _withdraw(paper: _Paper, terms: Terms, protected: Scan) -> None:
     """Write the restrictions that hold regardless of earlier rules, and therefore come last."""
     paper.rule("deny file-write-setugid", '(subpath "/")')
     masked = [path for path in protected.masked if path not in terms.read]
-    locked = sorted({*protected.locked, *protected.shared, *_absent(terms, protected)} - set(terms.write))
+    # Auto-run files that do not exist, too: a rule about a name needs no file, so the files cannot be created.
+    plain = [pattern for pattern in terms.locked if not any(c in pattern for c in "*?[")]
+    absent = {f"{root}/{pattern}" for root in (protected.roots or (terms.workspace,)) for pattern in plain}
+    locked = sorted({*protected.locked, *protected.shared, *absent} - set(terms.write))
     paper.rule("deny file-write*", *(f"(subpath {paper.path('LOCKED', path)})" for path in locked))
     # A rule is about a name: a rename of a folder above takes the file out of the rule. A rename is an unlink.
     kept = [*masked, *locked]
@@ -128,12 +131,6 @@ def _withdraw(paper: _Paper, terms: Terms, protected: Scan) -> None:
     pinned = sorted({*above, *protected.pinned})
     paper.rule("deny file-write-unlink", *(f"(literal {paper.path('PINNED', path)})" for path in pinned))
     paper.rule("deny file* process-exec*", *(f"(subpath {paper.path('MASKED', path)})" for path in masked))
-
-
-def _absent(terms: Terms, protected: Scan) -> set[str]:
-    """Return auto-run files that do not exist: a rule about a name needs no file, so the files cannot be created."""
-    plain = [pattern for pattern in terms.locked if not any(c in pattern for c in "*?[")]
-    return {f"{root}/{pattern}" for root in (protected.roots or (terms.workspace,)) for pattern in plain}
 
 
 def _parents(paths: list[str]) -> list[str]:

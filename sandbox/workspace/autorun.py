@@ -32,9 +32,7 @@ class Watch:
     """The auto-run files before a command; `settle` moves aside those that appeared."""
 
     def __init__(self, terms: Terms, protected: Scan, aside: Path | None, trees: FolderTrees | None = None) -> None:
-        self.aside = aside
-        self.terms = terms
-        self.trees = trees
+        self.aside, self.terms, self.trees = aside, terms, trees
         self.working = terms.rights is Rights.WORKSPACE_WRITE
         self.found = protected
         self.moment = self._moment()
@@ -51,11 +49,14 @@ class Watch:
         now = self._look()
         if self.moment and self.moment == self._moment():
             return ()  # no name came or went in any folder
-        if closed := [path for path in now.closed if path not in self.found.closed]:
-            for (
-                path
-            ) in closed:  # the command did it: what it hides there would no longer be new when the folder is opened
-                _open_again(path)
+        # A command closed them: what it hides there would no longer be new when the folder is opened.
+        if pending := [path for path in now.closed if path not in self.found.closed]:
+            while pending:
+                path = pending.pop()
+                with contextlib.suppress(OSError):
+                    safe_rmtree.regain(path)
+                    with os.scandir(path) as entries:
+                        pending += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
             now = self._look()
         roots = self._hits(now)
         new = {
@@ -115,11 +116,8 @@ class Watch:
         """Return True if a scan would find what the first one found."""
         if self.trees is None or not self.moment:
             return False
-        terms, trees = self.terms, self.trees
-        return all(
-            unchanged(folder, hidden, terms.shown, terms.locked, trees, then)
-            for (folder, hidden), then in zip(_places(terms), self.moment, strict=True)
-        )
+        places = zip(_places(self.terms), self.moment, strict=True)
+        return all(unchanged(*place, self.trees, then) for place, then in places)
 
     def _moment(self) -> tuple[int, ...]:
         """Return the versions of the workspace and the other writable folders at their last scan; empty if they are
@@ -127,16 +125,15 @@ class Watch:
         """
         if not self.working or self.trees is None:
             return ()
-        terms, trees = self.terms, self.trees
-        moments = [moment(folder, hidden, terms.shown, terms.locked, trees) for folder, hidden in _places(terms)]
+        moments = [moment(*place, self.trees) for place in _places(self.terms)]
         return tuple(moments) if all(moments) else ()
 
     def _look(self) -> Scan:
-        terms, trees = self.terms, self.trees
-        now = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=False)
-        for folder, names in _places(terms)[1:]:
-            if os.path.isdir(folder):
-                now = now.with_guarded(scan(folder, names, terms.shown, terms.locked, trees, count=False))
+        workspace, *others = _places(self.terms)
+        now = scan(*workspace, self.trees, count=False)
+        for place in others:
+            if os.path.isdir(place[0]):
+                now = now.with_guarded(scan(*place, self.trees, count=False))
         return now
 
     def _present(self, protected: Scan) -> Present:
@@ -149,7 +146,12 @@ class Watch:
         places = {*protected.named, *self.found.named, *self.found.led}
         paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
         paths -= set(self.terms.write)
-        return {path: _target(path) or (device, number, birth) for path, device, number, birth in marks(tuple(paths))}
+        present: Present = {}
+        for path, device, number, birth in marks(tuple(paths)):
+            present[path] = (device, number, birth)
+            with contextlib.suppress(OSError):  # no link; one call, because another command may change it meanwhile
+                present[path] = os.readlink(path)
+        return present
 
     def set_aside(self, path: str, *, quickly: bool = False) -> Violation:
         """Move one file or folder away, and say where it is. `quickly`: by one rename, while a command still runs."""
@@ -165,10 +167,11 @@ class Watch:
         )
 
 
-def _places(terms: Terms) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the folders in which files may appear, the workspace first, each with its patterns of secret files."""
+def _places(terms: Terms) -> list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
+    """Return the folders in which files may appear, the workspace first, each with the patterns for a scan of it."""
     names = plain_names(terms.hidden) if terms.write else ()
-    return [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
+    hidden = [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
+    return [(folder, patterns, terms.shown, terms.locked) for folder, patterns in hidden]
 
 
 def _moved(path: str, place: str, *, quickly: bool) -> str:
@@ -187,24 +190,3 @@ def _moved(path: str, place: str, *, quickly: bool) -> str:
     beside = f"{path}.set-aside-{time.time_ns()}"
     os.rename(path, beside)
     return beside
-
-
-def _open_again(top: str) -> None:
-    """The folder at `top` and those below."""
-    pending = [top]
-    while pending:
-        path = pending.pop()
-        with contextlib.suppress(OSError):
-            safe_rmtree.regain(path)
-            with os.scandir(path) as entries:
-                pending += [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-
-
-def _target(path: str) -> str:
-    """Return the target of a link; empty for a path that is not a link. One call: another command may change it
-    meanwhile.
-    """
-    try:
-        return os.readlink(path)
-    except OSError:
-        return ""

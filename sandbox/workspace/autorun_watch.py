@@ -187,9 +187,12 @@ class Live:
             if not patterns and not inner:
                 continue  # most names; the folders of a path of a thousand names are then not spelled a thousand times
             root = "/".join((top, *names[:count]))
-            if patterns and (root == top or _top(root)):
+            # The top of a repository of any kind.
+            if patterns and (root == top or any(os.path.lexists(f"{root}/{other}") for other in (".git", *OTHERS))):
                 self._candidates(root, patterns, complete=complete)
-                if gone and any(_is(names[count:], pattern) for pattern in patterns):
+                parts = [pattern.strip("/").split("/") for pattern in patterns if gone]
+                below = names[count:]
+                if any(len(each) == len(below) and all(map(fnmatchcase, below, each)) for each in parts):
                     self._passed(path)
             if inner and _repository(root):
                 self._inside(root, complete)
@@ -223,9 +226,8 @@ class Live:
         if steps and path not in self._waiting:
             self._waiting[path] = _Steps(_stamp(path))
         # One that is empty does nothing, and is perhaps about to be written: another file of its folder was completed.
-        if steps and (not complete or _empty(path)):
-            return
-        if harmless(path, self._terms.workspace):
+        unfinished = steps and (not complete or _stamp(path)[1:2] == (0,))
+        if unfinished or harmless(path, self._terms.workspace):
             return
         self._waiting.pop(path, None)
         self._set_aside(path)
@@ -294,12 +296,6 @@ class _Steps:
 _SHAPE = frozenset(map(str.lower, SHAPE))
 
 
-def _is(names: list[str], pattern: str) -> bool:
-    """Return True if `pattern` is about the path of `names` itself."""
-    parts = pattern.strip("/").split("/")
-    return len(parts) == len(names) and all(map(fnmatchcase, names, parts))
-
-
 def _files(folder: str) -> Iterator[str]:
     """Yield the paths of what lies in `folder` and is no folder."""
     try:
@@ -313,20 +309,10 @@ def _files(folder: str) -> Iterator[str]:
         return  # gone, or closed to us
 
 
-def _top(folder: str) -> bool:
-    """Return True if `folder` is the top of a repository of any kind."""
-    return any(os.path.lexists(f"{folder}/{name}") for name in (".git", *OTHERS))
-
-
 def _repository(folder: str) -> bool:
     if not os.path.lexists(f"{folder}/HEAD"):
         return False
     return like_repository([name for name in SHAPE if os.path.lexists(f"{folder}/{name}")])
-
-
-def _empty(path: str) -> bool:
-    stamp = _stamp(path)
-    return bool(stamp) and not stamp[1]
 
 
 def _stamp(path: str) -> tuple[int, ...]:

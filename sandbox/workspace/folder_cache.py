@@ -34,10 +34,8 @@ MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system
 SHORT_MARGIN = 100_000_000
 MANY = 30_000  # files: counting the links of fewer takes less than a tenth of a second
 FEW = 500  # files: counting the links of fewer costs nothing that anybody would notice
-PATIENCE, LONG_PATIENCE = (
-    1.0,
-    60.0,
-)  # seconds for which link counts are believed, in a folder of at most and of more than MANY
+# Seconds for which link counts are believed, in a folder of at most and of more than MANY.
+PATIENCE, LONG_PATIENCE = 1.0, 60.0
 WORTH = 256  # folders: reading fewer of them costs less than reading what was kept of them
 KEPT = 32  # files with what is known of a folder; older ones go
 # statfs(2), linux/magic.h: ext2-4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, overlayfs, bcachefs
@@ -174,9 +172,13 @@ class FolderTree:
         return not stamp or self._apart(stamp[4], stamp[0], path, before)
 
     def _apart(self, ctime: int, device: int, path: str, before: int) -> bool:
-        return ctime < before - (min(MARGIN, SHORT_MARGIN) if ctime % 10**9 else MARGIN) and self._is_local(
-            device, path
-        )
+        if ctime >= before - (min(MARGIN, SHORT_MARGIN) if ctime % 10**9 else MARGIN):
+            return False
+        if device not in self._local:
+            answer = ctypes.create_string_buffer(256)
+            asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
+            self._local[device] = asked == 0 and int.from_bytes(answer.raw[:8], sys.byteorder) in _LOCAL
+        return self._local[device]
 
     def _counted(self, path: str, folder: Folder) -> bool:
         """Return True if the link counts of its unchanged files are as they were."""
@@ -216,22 +218,21 @@ class FolderTree:
                         secrets.append(name)
                     if named:
                         continue
-                    if entry.is_dir(follow_symlinks=False):
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if name == ".git" and not is_folder and not entry.is_symlink():
+                        names.add("file")
+                    elif (known := _GIT.get(name.lower())) is not None:
+                        names.add(known)
+                    if is_folder:
                         folders.append(name)
-                        if (known := _GIT.get(name.lower())) is not None:
-                            names.add(known)
-                    else:
-                        files.append(name)
-                        if name == ".git" and not entry.is_symlink():
-                            names.add("file")
-                        elif (known := _GIT.get(name.lower())) is not None:
-                            names.add(known)
-                        try:
-                            about = entry.stat(follow_symlinks=False)
-                        except OSError:
-                            continue  # gone meanwhile
-                        if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
-                            linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+                        continue
+                    files.append(name)
+                    try:
+                        about = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # gone meanwhile
+                    if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
+                        linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
         except OSError:
             return _UNKNOWN
         finally:
@@ -247,13 +248,6 @@ class FolderTree:
             *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
             *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files)),
         )
-
-    def _is_local(self, device: int, path: str) -> bool:
-        if device not in self._local:
-            answer = ctypes.create_string_buffer(256)
-            asked = ctypes.CDLL(None).statfs(os.fsencode(path), answer)
-            self._local[device] = asked == 0 and int.from_bytes(answer.raw[:8], sys.byteorder) in _LOCAL
-        return self._local[device]
 
 
 _UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)

@@ -88,13 +88,11 @@ class Inotify:
                 yield "", "", False, False
                 continue
             path = self.paths.get(number)
-            if mask & _IGNORED:
-                if path is not None:
-                    del self.paths[number]
-                    if self._numbers.get(path) == number:
-                        del self._numbers[path]
-                continue
-            if path is not None and length:
+            if path is not None and mask & _IGNORED:
+                del self.paths[number]
+                if self._numbers.get(path) == number:
+                    del self._numbers[path]
+            elif path is not None and length:
                 name = os.fsdecode(data[at - length : at].rstrip(b"\0"))
                 yield path, name, bool(mask & _FOLDER), not mask & _CREATE
 
@@ -183,8 +181,17 @@ class FolderWatch:
             path, new = self._left.pop()
             if not self._add(path):
                 return
-            if new or self._changed(path):
-                yield from self._names(path)
+            if not new and not self._changed(path):
+                continue
+            try:
+                with os.scandir(path) as entries:
+                    for entry in entries:
+                        is_folder = entry.is_dir(follow_symlinks=False)
+                        if is_folder:
+                            self._leave(entry.path)
+                        yield path, entry.name, is_folder
+            except OSError:
+                continue  # gone, or closed to us: the look at the end opens it again
 
     def poll(self) -> None:
         """Have `grow` examine changed folders that cannot be watched, and all folders after a loss of events."""
@@ -240,17 +247,6 @@ class FolderWatch:
                     return False
                 return not folder[4] or (status.st_mtime_ns, status.st_ctime_ns) != (folder[2], folder[3])
         return True
-
-    def _names(self, path: str) -> Iterator[tuple[str, str, bool]]:
-        try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    if is_folder:
-                        self._leave(entry.path)
-                    yield path, entry.name, is_folder
-        except OSError:
-            return  # gone, or closed to us: the look at the end opens it again
 
 
 def _folder_stamp(path: str) -> tuple[int, ...]:

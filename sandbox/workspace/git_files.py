@@ -85,7 +85,9 @@ def harmless(path: str, workspace: str) -> bool:
         status = os.lstat(path)
         name = os.path.basename(path)
         if stat.S_ISDIR(status.st_mode):
-            return name == "hooks" and all(_sample(entry) for entry in os.scandir(path))
+            return name == "hooks" and all(
+                entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False) for entry in os.scandir(path)
+            )
         content = read_whole(path, _MOST, follow=False)
     except (FileNotFoundError, NotADirectoryError):
         return True
@@ -93,27 +95,21 @@ def harmless(path: str, workspace: str) -> bool:
         return False
     if name == "hgrc" or path.endswith("/.sl/config"):
         return all(_PATHS.fullmatch(line) for line in content.decode("utf-8", "surrogateescape").split("\n"))
-    if name in ("config", "config.worktree"):
-        return _settings(content)
-    if name == "commondir":  # where settings are looked for: in what is looked at as a repository itself
-        shared = common(os.path.dirname(path))
-        return content == b"../..\n" and all(
-            os.path.lexists(f"{shared}/{part}") for part in ("HEAD", "objects", "refs")
-        )
-    return name == ".git" and _pointer(content, path, workspace)
-
-
-def _sample(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False)
-
-
-def _settings(content: bytes) -> bool:
-    if b"\\" in content:  # Git writes none into settings that are plain
-        return False
     try:
-        return all(_starts_nothing(setting) for setting in read_settings(content))
+        if name in ("config", "config.worktree"):  # Git writes no backslash into settings that are plain
+            return b"\\" not in content and all(map(_starts_nothing, read_settings(content)))
+        if name == "commondir":  # where settings are looked for: in what is looked at as a repository itself
+            shared = common(os.path.dirname(path))
+            parts = ("HEAD", "objects", "refs")
+            return content == b"../..\n" and all(os.path.lexists(f"{shared}/{part}") for part in parts)
+        if name != ".git":
+            return False
+        # The `.git` file of a worktree or submodule: it leads into a repository here, whose settings are watched.
+        place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
     except GitConfigError:
         return False
+    match = re.search(r"/\.git/(?:worktrees|modules)/", place)
+    return match is not None and inside(place, workspace) and os.path.realpath(place) == place
 
 
 def _starts_nothing(setting: Setting) -> bool:
@@ -123,15 +119,3 @@ def _starts_nothing(setting: Setting) -> bool:
         return starts_nothing(name, value)
     plain = setting.subsection is None or _SUBSECTION.fullmatch(setting.subsection) is not None
     return plain and re.fullmatch(known, value) is not None
-
-
-def _pointer(content: bytes, path: str, workspace: str) -> bool:
-    """Return True for the `.git` file of a worktree or submodule: it leads into a repository here, whose settings
-    are watched.
-    """
-    try:
-        place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
-    except GitConfigError:
-        return False
-    match = re.search(r"/\.git/(?:worktrees|modules)/", place)
-    return match is not None and inside(place, workspace) and os.path.realpath(place) == place

@@ -9,7 +9,7 @@ answer is UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5
 import os
 import re
 import stat
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import lru_cache
 
 from policy.languages.git_config import (
@@ -86,10 +86,7 @@ def git_folders(root: str) -> tuple[GitFolder, ...]:
     if os.path.isdir(dot):
         folders.append(_git_folder(dot))
     elif (content := read_file(dot)) is not None:
-        try:
-            folders.append(_git_folder(real_path(os.path.join(root, gitdir_target(content)))))
-        except GitConfigError as error:
-            raise UncertainSettingsError(f"lie elsewhere: `.git` {error}") from None
+        folders.append(_git_folder(_place_in(root, ".git", content, gitdir_target)))
     if is_repository(root):
         folders.append(_git_folder(root))
     return tuple(folders)
@@ -115,10 +112,15 @@ def common_folder(folder: str) -> str:
         if os.path.lexists(path):
             raise UncertainSettingsError("lie elsewhere: `commondir` leads to nothing")
         return folder
+    return _place_in(folder, "commondir", content, commondir_target)
+
+
+def _place_in(folder: str, name: str, content: bytes, target: Callable[[bytes], str]) -> str:
+    """Return the real path of the place that the file `name` of `folder` names. Raises UncertainSettingsError."""
     try:
-        return real_path(os.path.join(folder, commondir_target(content)))
+        return real_path(os.path.join(folder, target(content)))
     except GitConfigError as error:
-        raise UncertainSettingsError(f"lie elsewhere: `commondir` {error}") from None
+        raise UncertainSettingsError(f"lie elsewhere: `{name}` {error}") from None
 
 
 def settings_of(path: str) -> tuple[Setting, ...]:
@@ -181,20 +183,18 @@ def included_by(path: str, setting: Setting, home: str) -> tuple[str, ...]:
         return ()
     if setting.value is None:
         raise UncertainSettingsError("include a file without a name")
-    folder = os.path.dirname(path)
-    return tuple(sorted(os.path.join(folder, _expanded(value, home)) for value in setting.values))
+    places = []
+    for value in setting.values:
+        if value.startswith("~") and value != "~" and not value.startswith("~/"):
+            value = os.path.expanduser(value)
+        try:
+            places.append(os.path.join(os.path.dirname(path), expanded(value, home)))
+        except GitConfigError as error:
+            raise UncertainSettingsError(str(error)) from None
+    return tuple(sorted(places))
 
 
 _INCLUDES = (("include", True), ("includeif", False))
-
-
-def _expanded(value: str, home: str) -> str:
-    if value.startswith("~") and value != "~" and not value.startswith("~/"):
-        value = os.path.expanduser(value)
-    try:
-        return expanded(value, home)
-    except GitConfigError as error:
-        raise UncertainSettingsError(str(error)) from None
 
 
 def stamp_of(path: str) -> tuple[int, ...] | None:

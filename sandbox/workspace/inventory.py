@@ -108,7 +108,8 @@ class AutorunInventory:
                 for shared in {before.common(folder), after.common(folder)} - {None, folder}:
                     obeyed |= self._inside(str(shared), below.get(str(shared), ()))
             if after.repository(folder) and not before.certain(folder) and self._holds_obeyed(folder, before):
-                obeyed = {**_completing(folder, paths), **obeyed}
+                completing = (path for path in paths if _rest(path, folder)[0] in _SHAPE)
+                obeyed = {**{path: Finding(_completed(folder), True) for path in completing}, **obeyed}
             for path, finding in obeyed.items():
                 findings.setdefault(path, finding)
         return {**self._led(changes, before), **findings}
@@ -232,15 +233,11 @@ class _Tree:
         return read_start(whole, _LONGEST, follow=False) if kind == "file" else b""
 
 
-def _completing(folder: str, paths: Iterable[str]) -> dict[str, Finding]:
-    shape = {name.casefold() for name in SHAPE}
-    return {path: Finding(_completed(folder), True) for path in paths if _rest(path, folder)[0] in shape}
-
-
 def _completed(folder: str) -> str:
     return f"with it Git takes {_shown(folder)} for a repository, and obeys settings or hooks that lie there already"
 
 
+_SHAPE = frozenset(map(str.casefold, SHAPE))
 _POINTERS = tuple(f"/{each}" for each in POINTERS)
 
 

@@ -157,7 +157,9 @@ def scan(
         return known.scan
     started = time.time_ns()
     placed = tuple(place[1:] for place in hidden if place[:1] == "/")
-    masked = _placed(workspace, placed) | uncovered
+    # Existing paths, at the places in the workspace to which their links lead.
+    at_places = {os.path.realpath(path) for place in placed for path in expanded_pattern(workspace, place)}
+    masked = {path for path in at_places if path.startswith(workspace + "/") and os.path.lexists(path)} | uncovered
     linked = {*masked}  # secret by where they lie, or where links lead: moving a folder above uncovers them
     roots, inner, closed = [], [], []
     settings: set[str] = set()  # files that are secret while they hold a login
@@ -233,8 +235,12 @@ def scan(
         folders = {*(f"{root}/.git" for root in roots), *(folder for folder, _ in insides), *inner}
         read = {f"{folder}/{name}" for folder in folders for name in _SETTINGS}
         read |= mentioned
-        stamps = {path: tree.stamp(path) for path in read if not _missing(tree, path)} if git else {}
-        stamps |= {path: tree.stamp(path) for path in settings}
+        # Where nothing exists, a new file would change a folder that the tree knows.
+        for path in tuple(read):
+            above = tree.folders.get(os.path.dirname(path))
+            if above is not None and above[4] and not os.path.lexists(path):
+                read.remove(path)
+        stamps = {path: tree.stamp(path) for path in (*(read if git else ()), *settings)}
         if all(tree.settled(stamp, path, started) for path, stamp in stamps.items()):
             leaves = {f"{path}/{name}" for path, folder in tree.folders.items() if folder[6] for name in folder[6]}
             leaves |= {f"{workspace}/{place}" for place in placed}
@@ -315,12 +321,6 @@ def _certain(tree: FolderTree, protected: Scan, locked: tuple[str, ...]) -> bool
     )
 
 
-def _missing(tree: FolderTree, path: str) -> bool:
-    """Return True if nothing exists there, and a new file would change a folder that the tree knows."""
-    folder = tree.folders.get(os.path.dirname(path))
-    return folder is not None and folder[4] and not os.path.lexists(path)
-
-
 def _known(tree: FolderTree, path: str) -> bool:
     """Return True if the existing folders above `path` are in the tree."""
     folder = tree.top
@@ -364,12 +364,6 @@ def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
     roots = tuple(f"{path}/" for path in paths)
     files |= {file for path, file in linked if path.startswith(roots)}
     return {path for path, file in linked if file in files}
-
-
-def _placed(workspace: str, places: tuple[str, ...]) -> set[str]:
-    """Return existing paths, at the places in the workspace to which their links lead."""
-    targets = {os.path.realpath(path) for place in places for path in expanded_pattern(workspace, place)}
-    return {path for path in targets if path.startswith(workspace + "/") and os.path.lexists(path)}
 
 
 def _insides(root: str, tree: FolderTree) -> Iterator[str]:

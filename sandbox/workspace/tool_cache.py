@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import stat
+from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
 from sandbox.backend import SandboxUnavailable
@@ -53,13 +54,10 @@ def ready(kept: str, workspace: str) -> None:
 
 def everything(base: str) -> tuple[WorkspaceCache, ...]:
     """Return the caches of all workspaces, by workspace."""
-    caches = []
-    for key in _names(f"{base}/{_ALL}"):
-        folder = f"{base}/{_ALL}/{key}"
-        workspace = _owner(folder)
-        if workspace is not None:
-            gone = not os.path.lexists(workspace)
-            caches.append(WorkspaceCache(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), gone))
+    caches = [
+        WorkspaceCache(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), not os.path.lexists(workspace))
+        for workspace, folder in _owned(base)
+    ]
     return tuple(sorted(caches, key=lambda each: each.workspace))
 
 
@@ -70,11 +68,10 @@ def clear(kept: str) -> None:
 
 def sweep(base: str) -> None:
     """Remove the caches whose workspace is gone."""
-    for key in _names(f"{base}/{_ALL}"):
-        workspace = _owner(f"{base}/{_ALL}/{key}")
-        if workspace is not None and not os.path.lexists(workspace):
-            safe_rmtree.remove(f"{base}/{_ALL}/{key}/{_KEPT}")  # first: who is cut short finds the owner next time
-            safe_rmtree.remove(f"{base}/{_ALL}/{key}")
+    for workspace, folder in _owned(base):
+        if not os.path.lexists(workspace):
+            safe_rmtree.remove(f"{folder}/{_KEPT}")  # first: who is cut short finds the owner next time
+            safe_rmtree.remove(folder)
 
 
 def _make(kept: str, workspace: str) -> os.stat_result:
@@ -104,19 +101,15 @@ def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
     )
 
 
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []  # there is no cache yet
-
-
-def _owner(folder: str) -> str | None:
-    try:
-        with open(f"{folder}/{_OWNER}", "rb") as file:
-            return os.fsdecode(file.read(_LONGEST)) or None
-    except OSError:
-        return None  # half made, or not one of ours: left alone
+def _owned(base: str) -> Iterator[tuple[str, str]]:
+    """Yield each workspace that has a folder of caches, with that folder. One that is half made or not ours is left
+    alone.
+    """
+    with contextlib.suppress(OSError):  # there is no cache yet
+        for folder in sorted(f"{base}/{_ALL}/{key}" for key in os.listdir(f"{base}/{_ALL}")):
+            with contextlib.suppress(OSError), open(f"{folder}/{_OWNER}", "rb") as file:
+                if workspace := os.fsdecode(file.read(_LONGEST)):
+                    yield workspace, folder
 
 
 def _size(folder: str) -> int:

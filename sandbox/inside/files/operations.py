@@ -38,8 +38,35 @@ def perform(request: dict[str, object]) -> dict[str, object]:
     `seconds` limits the time of a search. Total: whatever the disk holds, the answer is a dict of JSON values without
     lone surrogates.
     """
+    fields = _Request(request)
     try:
-        return _perform(_Request(request))
+        match fields.text("op"):
+            case "ReadFile":
+                return read_file(fields.path("path"), fields.count("offset", 1), fields.count("limit", 2000))
+            case "WriteFile":
+                return write_file(fields.path("path"), fields.text("content"))
+            case "EditFile":
+                seen, every = fields.maybe("seen"), fields.flag("replace_all")
+                return edit_file(fields.path("path"), fields.text("old"), fields.text("new"), every, seen)
+            case "ListFolder":
+                return list_folder(fields.path("path"))
+            case "GlobFiles":
+                return glob_files(fields.text("pattern"), fields.path("root"), fields.seconds())
+            case "GrepFiles":
+                return _grep(
+                    SearchQuery(
+                        pattern=fields.text("pattern"),
+                        root=fields.path("root"),
+                        glob=fields.maybe("glob"),
+                        ignore_case=fields.flag("ignore_case"),
+                        files_only=fields.flag("files_only"),
+                        context=fields.count("context", 0),
+                        limit=fields.count("limit", 200),
+                        seconds=fields.seconds(),
+                    )
+                )
+            case other:
+                raise Refused("cannot do this", f"`{other[:60]}` is no file action", "use one of the file tools")
     except Refused as refused:
         return {"problem": refused.problem}
     except OSError as error:
@@ -48,37 +75,6 @@ def perform(request: dict[str, object]) -> dict[str, object]:
     except MemoryError:
         why = "there is not enough memory for it"
         return {"problem": Refused("cannot do this", why, "work on a smaller part of the file").problem}
-
-
-def _perform(request: "_Request") -> dict[str, object]:
-    match request.text("op"):
-        case "ReadFile":
-            return read_file(request.path("path"), request.count("offset", 1), request.count("limit", 2000))
-        case "WriteFile":
-            return write_file(request.path("path"), request.text("content"))
-        case "EditFile":
-            seen = request.maybe("seen")
-            every = request.flag("replace_all")
-            return edit_file(request.path("path"), request.text("old"), request.text("new"), every, seen)
-        case "ListFolder":
-            return list_folder(request.path("path"))
-        case "GlobFiles":
-            return glob_files(request.text("pattern"), request.path("root"), request.seconds())
-        case "GrepFiles":
-            return _grep(
-                SearchQuery(
-                    pattern=request.text("pattern"),
-                    root=request.path("root"),
-                    glob=request.maybe("glob"),
-                    ignore_case=request.flag("ignore_case"),
-                    files_only=request.flag("files_only"),
-                    context=request.count("context", 0),
-                    limit=request.count("limit", 200),
-                    seconds=request.seconds(),
-                )
-            )
-        case other:
-            raise Refused("cannot do this", f"`{other[:60]}` is no file action", "use one of the file tools")
 
 
 def _grep(query: SearchQuery) -> dict[str, object]:
