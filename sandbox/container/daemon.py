@@ -120,10 +120,9 @@ def usual(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def is_socket(path: str) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         return stat.S_ISSOCK(os.stat(path).st_mode)
-    except OSError:
-        return False
+    return False
 
 
 def _context(environ: Mapping[str, str]) -> str:

@@ -71,21 +71,21 @@ class Egress:
 
     async def end(self) -> tuple[tuple[Connection, ...], tuple[Violation, ...]]:
         """End the connections of the command, and return its connections and the violations among them."""
-        self._busy = False
-        self._listen(False)
-        for task in list(self._tasks):
-            task.cancel()
+        self._stop()
         if self._tasks:
             await asyncio.wait(self._tasks)
         return self._ledger.connections(), self._ledger.violations()
 
     def close(self) -> None:
         """Stop listening. Calling this again has no effect."""
+        self._stop()
+        self._listener.close()
+
+    def _stop(self) -> None:
         self._busy = False
         self._listen(False)
         for task in self._tasks:
             task.cancel()
-        self._listener.close()
 
     def _listen(self, on: bool) -> None:
         if on != self._listening:

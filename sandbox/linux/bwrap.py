@@ -7,12 +7,13 @@ mount shows the file that the plan meant.
 
 import contextlib
 import os
+import sys
 
 from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.linux import interpreter_paths
-from sandbox.linux.helper_process import spawn
+from sandbox.linux.helper_process import interpreter, spawn
 from sandbox.linux.plan_builder import DEVICES
 from sandbox.linux.session_tmp import Scratch
 
@@ -90,7 +91,8 @@ class Waiting:
         self._options = b"\0".join(map(os.fsencode, options(plan, empty, admin=syscalls.is_admin())))
         words, write = os.pipe2(os.O_CLOEXEC)
         self._pipe = os.fdopen(write, "wb")
-        inner = (*interpreter_paths.interpreter(), interpreter_paths.HELPER)
+        # The real path of the interpreter: a virtual environment's link is not inside.
+        inner = (os.path.realpath(sys.executable), *interpreter()[1:], interpreter_paths.HELPER)
         try:
             self.helper = spawn(lambda control: (program, "--args", str(words), "--", *inner, str(control)), (words,))
         except BaseException:

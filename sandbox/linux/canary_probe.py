@@ -52,9 +52,8 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
         for path in (secret, target):
             Path(path).write_text(_UNTOUCHED, encoding="utf-8")
-        if everybody:
-            os.chmod(folder, 0o755)  # noqa: S103  # the sandbox must stop the canary, not the mode
-            for path in (secret, target):
+            if everybody:
+                os.chmod(folder, 0o755)  # noqa: S103  # the sandbox must stop the canary, not the mode
                 os.chmod(path, 0o666)  # noqa: S103  # the sandbox must stop the canary, not the mode
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -70,16 +69,9 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
 async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
     """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the helper cannot try."""
     with laid_out(terms) as decoys:
-        request: dict[str, object] = {
-            "op": "canary",
-            "secret": decoys.secret,
-            "target": decoys.target,
-            "port": decoys.port,
-            "abstract": decoys.abstract,
-            "pid": os.getpid(),
-            "read_only": terms.rights is Rights.READ_ONLY,
-            "workspace": terms.workspace,
-        }
+        request: dict[str, object] = {"op": "canary", "pid": os.getpid(), "workspace": terms.workspace}
+        request |= {"secret": decoys.secret, "target": decoys.target, "port": decoys.port, "abstract": decoys.abstract}
+        request["read_only"] = terms.rights is Rights.READ_ONLY
         exchange, _ = await slot.ask(request, None, None, 5.0, 1 << 16)
         text = exchange.streams[0].decode("utf-8", "replace")
         if decoys.touched:

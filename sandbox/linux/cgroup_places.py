@@ -176,20 +176,16 @@ def _stat(pid: int) -> list[str]:
     """Return the fields of proc_pid_stat(5) from the state on. The process name before may contain spaces and
     brackets.
     """
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return []
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        return file.read().rpartition(")")[2].split()
+    return []
 
 
 def read_line(folder: str, name: str) -> list[str]:
     """Return the words of a file in their order; none where there is no such file."""
-    try:
-        with open(f"{folder}/{name}", encoding="utf-8") as file:
-            return file.read().split()
-    except OSError:
-        return []
+    with contextlib.suppress(OSError), open(f"{folder}/{name}", encoding="utf-8") as file:
+        return file.read().split()
+    return []
 
 
 def read_words(folder: str, name: str) -> set[str]:

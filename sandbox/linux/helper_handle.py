@@ -11,11 +11,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
-from sandbox.backend import Enforcement, Level, Listener
+from sandbox.backend import Enforcement, Listener
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
 from sandbox.linux.helper_request import HelperRequest
-from sandbox.linux.launch import Launch
 from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
@@ -50,11 +49,6 @@ class HelperHandle:
 
     def __post_init__(self) -> None:
         self._said.register(self.control.fileno(), select.POLLIN)
-
-    @classmethod
-    def of(cls, launched: Launch, tier: str) -> "HelperHandle":
-        parts = (launched.process, launched.control, launched.group, launched.scan, Enforcement(Level.NONE, tier))
-        return cls(*parts, grace=GRACE if tier == "T3" else 0.0)
 
     def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
         """Have the runner's proxy accept on the listener that came with `ready`. Its commands reach `hosts` alone."""

@@ -22,13 +22,6 @@ def bubblewrap() -> str | None:
     return shutil.which("bwrap", path=":".join(_FOLDERS))
 
 
-def interpreter() -> tuple[str, ...]:
-    """Return the command of `helper_process.interpreter` with the interpreter's real path: a virtual environment's
-    link is not inside.
-    """
-    return (os.path.realpath(sys.executable), "-I", "-S", "-B", "-X", "utf8")
-
-
 def steps(visible: tuple[str, ...]) -> tuple[MountStep, ...]:
     """Return binds of all paths from which the helper runs and that are not below one of `visible`."""
     ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")

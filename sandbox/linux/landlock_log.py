@@ -57,11 +57,9 @@ class Feed:
     @staticmethod
     def processes(helper: int) -> frozenset[int]:
         """Return the first process of a helper, and its second half, which enters the domain."""
-        try:
-            with open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
-                return frozenset((helper, *map(int, file.read().split())))
-        except OSError:
-            return frozenset((helper,))
+        with contextlib.suppress(OSError), open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
+            return frozenset((helper, *map(int, file.read().split())))
+        return frozenset((helper,))
 
     def close(self) -> None:
         self._socket.close()

@@ -2,6 +2,7 @@
 `look`.
 """
 
+import contextlib
 import os
 import resource
 from collections.abc import Callable, Mapping
@@ -308,17 +309,14 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
 def _fit(path: str, look: Look, tier: str) -> int:
     """Return the rights without those of folders for a rule on a file, or the kernel refuses the rule (EINVAL)."""
     shape = look(path)
-    if shape is None and tier != "T3":
-        return ~0  # made inside the private root: a folder
-    return ~0 if shape == "dir" else landlock.FILE_ONLY
+    made = shape is None and tier != "T3"  # inside the private root: a folder
+    return ~0 if made or shape == "dir" else landlock.FILE_ONLY
 
 
 def kind(path: str) -> str | None:
     """Return the answer of the real disk for `Look`."""
-    try:
+    with contextlib.suppress(OSError):  # no link, or not any more
         return f"-> {os.readlink(path)}"
-    except OSError:
-        pass  # no link, or not any more
     if os.path.isdir(path):
         return "dir"
     return "file" if os.path.lexists(path) else None

@@ -20,7 +20,7 @@ from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.git_settings import POINTERS, inside_git
 from sandbox.workspace.path_patterns import appearing, marks
-from sandbox.workspace.protected_paths import Scan, moment, scan, unchanged
+from sandbox.workspace.protected_paths import Scan, ScanPlace, moment, scan, unchanged
 from sandbox.workspace.secret_files import plain_names
 
 Present = dict[str, str | tuple[int, int, int]]
@@ -117,7 +117,7 @@ class Watch:
         if self.trees is None or not self.moment:
             return False
         places = zip(_places(self.terms), self.moment, strict=True)
-        return all(unchanged(*place, self.trees, then) for place, then in places)
+        return all(unchanged(place, self.trees, then) for place, then in places)
 
     def _moment(self) -> tuple[int, ...]:
         """Return the versions of the workspace and the other writable folders at their last scan; empty if they are
@@ -125,7 +125,7 @@ class Watch:
         """
         if not self.working or self.trees is None:
             return ()
-        moments = [moment(*place, self.trees) for place in _places(self.terms)]
+        moments = [moment(place, self.trees) for place in _places(self.terms)]
         return tuple(moments) if all(moments) else ()
 
     def _look(self) -> Scan:
@@ -167,7 +167,7 @@ class Watch:
         )
 
 
-def _places(terms: Terms) -> list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]]:
+def _places(terms: Terms) -> list[ScanPlace]:
     """Return the folders in which files may appear, the workspace first, each with the patterns for a scan of it."""
     names = plain_names(terms.hidden) if terms.write else ()
     hidden = [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]

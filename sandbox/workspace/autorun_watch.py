@@ -10,6 +10,7 @@ GRACE seconds.
 """
 
 import asyncio
+import contextlib
 import os
 import stat
 import time
@@ -261,10 +262,9 @@ class Live:
         while top and len(path) > len(top):
             path = os.path.dirname(path)
             if os.path.lexists(f"{path}/.git"):
-                try:
+                with contextlib.suppress(UncertainSettingsError):
                     return {each.path for each in git_folders(path)}
-                except UncertainSettingsError:
-                    return set()
+                break
         return set()
 
     def _git_writes(self) -> bool:
@@ -275,12 +275,10 @@ class Live:
         for folder in self._git:
             if os.path.lexists(f"{folder}/index.lock"):
                 return True
-            try:
+            with contextlib.suppress(OSError):
                 written = os.lstat(f"{folder}/index").st_ctime
                 if written > self._since and abs(time.time() - written) < _SETTLED:
                     return True
-            except OSError:
-                continue
         return False
 
 
@@ -298,15 +296,12 @@ _SHAPE = frozenset(map(str.lower, SHAPE))
 
 def _files(folder: str) -> Iterator[str]:
     """Yield the paths of what lies in `folder` and is no folder."""
-    try:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    yield from _files(entry.path)
-                else:
-                    yield entry.path
-    except OSError:
-        return  # gone, or closed to us
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:  # gone, or closed to us
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path)
+            else:
+                yield entry.path
 
 
 def _repository(folder: str) -> bool:
@@ -316,10 +311,8 @@ def _repository(folder: str) -> bool:
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    try:
+    with contextlib.suppress(OSError):
         status = os.lstat(path)
-    except OSError:
-        return ()
-    if not stat.S_ISREG(status.st_mode):
-        return ()
-    return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        if stat.S_ISREG(status.st_mode):
+            return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    return ()

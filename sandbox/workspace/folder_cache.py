@@ -297,7 +297,7 @@ class FolderTrees:
         each.
         """
         if top not in self._uncovered:
-            body = read_sealed(self._cache / _uncovered(top)) if self._cache else None
+            body = self._sealed(top, None)
             # SAFETY: our own private folder, and the digest shows that we wrote the file.
             marks = marshal.loads(body) if body is not None else ()  # noqa: S302  # the line above
             self._uncovered[top] = frozenset(marks)
@@ -310,10 +310,13 @@ class FolderTrees:
             return
         body = marshal.dumps(tuple(sorted(self._uncovered[top])))
         with contextlib.suppress(OSError):  # as for a tree; this process remembers all the same
-            write_sealed(self._cache / _uncovered(top), body)
+            write_sealed(self._cache / _name(top, None), body)
+
+    def _sealed(self, top: str, patterns: tuple[tuple[str, ...], ...] | None) -> bytes | None:
+        return read_sealed(self._cache / _name(top, patterns)) if self._cache else None
 
     def _load(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> FolderTree | None:
-        body = read_sealed(self._cache / _name(top, patterns)) if self._cache else None
+        body = self._sealed(top, patterns)
         if body is None:
             return None
         tree = FolderTree(top)
@@ -346,18 +349,14 @@ def now() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
-def _name(top: str, patterns: tuple[tuple[str, ...], ...]) -> str:
-    seed = repr((_FORMAT, sys.version_info, _boot(), top, patterns)).encode("utf-8", "surrogatepass")
-    return f"tree-{hashlib.sha256(seed).hexdigest()[:32]}"
-
-
-def _uncovered(top: str) -> str:
-    return f"uncovered-{hashlib.sha256(top.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+def _name(top: str, patterns: tuple[tuple[str, ...], ...] | None) -> str:
+    """Return the name of the file for the tree below `top` or, without `patterns`, for its uncovered secret files."""
+    seed = top if patterns is None else repr((_FORMAT, sys.version_info, _boot(), top, patterns))
+    digest = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return f"{'uncovered' if patterns is None else 'tree'}-{digest}"
 
 
 def _boot() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+    return ""

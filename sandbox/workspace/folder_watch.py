@@ -3,6 +3,7 @@
 Folders are watched by inotify(7), which Linux alone has. Folders beyond its limits are compared at intervals.
 """
 
+import contextlib
 import ctypes
 import os
 import stat
@@ -251,11 +252,9 @@ class FolderWatch:
 
 def _folder_stamp(path: str) -> tuple[int, ...]:
     """Return a value that changes when a name is added to the folder at `path`; empty if there is no folder."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return ()
-    if not stat.S_ISDIR(status.st_mode):
-        return ()
-    now = time.time_ns()
-    return (status.st_dev, status.st_ino, status.st_ctime_ns, now if now - status.st_ctime_ns < _FRESH else 0)
+    with contextlib.suppress(OSError):
+        status, now = os.lstat(path), time.time_ns()
+        if stat.S_ISDIR(status.st_mode):
+            fresh = now if now - status.st_ctime_ns < _FRESH else 0
+            return (status.st_dev, status.st_ino, status.st_ctime_ns, fresh)
+    return ()

@@ -28,14 +28,7 @@ from sandbox.workspace.git_settings import (
     inside_git,
     named,
 )
-from sandbox.workspace.path_patterns import (
-    candidates,
-    existing,
-    expanded_pattern,
-    folders_between,
-    links_to,
-    marks,
-)
+from sandbox.workspace.path_patterns import candidates, existing, expanded_pattern, folders_between, links_to, marks
 from sandbox.workspace.secret_files import login_at, plain_names, secret_names
 
 # More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
@@ -113,6 +106,10 @@ class _KnownScan:
     shared: list[tuple[str, int, int, int]]
     leads: dict[str, str]
     read: dict[str, FileStamp]
+
+
+# A folder, and the patterns of hidden, shown and locked files below it: the first arguments of `scan`.
+ScanPlace = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
 
 def scan(
@@ -262,36 +259,31 @@ def _holds(known: _KnownScan, tree: FolderTree, shared: list[tuple[str, int, int
     )
 
 
-def unchanged(
-    workspace: str,
-    hidden: tuple[str, ...],
-    shown: tuple[str, ...],
-    locked: tuple[str, ...],
-    trees: FolderTrees,
-    then: int,
-) -> bool:
-    """Return True if a `scan` without `count` would find the same as at the moment `then`; False if only a scan can
-    tell.
+def unchanged(place: ScanPlace, trees: FolderTrees, then: int) -> bool:
+    """Return True if a `scan` of `place` without `count` would find the same as at the moment `then`; False if only a
+    scan can tell.
     """
-    names = plain_names(hidden)
-    tree = trees.take(workspace, (names, shown))
-    if not then or tree.version != then:
+    tree, known = _last_scan(place, trees)
+    if not then or tree.version != then or known is None:
         return False
-    tree.renew(secret_names(names, shown), everything=False)
+    tree.renew(secret_names(plain_names(place[1]), place[2]), everything=False)
     trees.keep(tree)
-    known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
-    return tree.version == then and isinstance(known, _KnownScan) and _holds(known, tree, _shared(tree)[0])
+    return tree.version == then and _holds(known, tree, _shared(tree)[0])
 
 
-def moment(
-    workspace: str, hidden: tuple[str, ...], shown: tuple[str, ...], locked: tuple[str, ...], trees: FolderTrees
-) -> int:
-    """Return a version of the last `scan`: while it is equal, no path came or went that `appearing` finds. 0 for
-    unknown.
+def moment(place: ScanPlace, trees: FolderTrees) -> int:
+    """Return a version of the last `scan` of `place`: while it is equal, no path came or went that `appearing` finds. 0
+    for unknown.
     """
+    tree, known = _last_scan(place, trees)
+    return tree.version if known is not None and known.version == tree.version else 0
+
+
+def _last_scan(place: ScanPlace, trees: FolderTrees) -> tuple[FolderTree, _KnownScan | None]:
+    workspace, hidden, shown, locked = place
     tree = trees.take(workspace, (plain_names(hidden), shown))
     known = tree.answers.get((hidden, locked, _still_there(trees.uncovered(workspace))))
-    return tree.version if isinstance(known, _KnownScan) and known.version == tree.version else 0
+    return tree, known if isinstance(known, _KnownScan) else None
 
 
 def _leads(path: str) -> str:

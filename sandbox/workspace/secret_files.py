@@ -1,7 +1,6 @@
 """The names and the content by which a file of the workspace is secret."""
 
 import fnmatch
-import os
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -27,20 +26,18 @@ def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[st
     secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
     below = {folder: _matcher(patterns) for folder, patterns in paired(tuple(map(str.lower, names))).items()}
 
+    def fits(name: str, hidden: Callable[[str], bool]) -> bool:
+        every = (name, *originals(name))
+        return any(map(hidden, every)) and not any(map(public, every))
+
     @lru_cache(maxsize=1 << 16)
     def anywhere(name: str) -> bool:
-        every = (name, *originals(name))
-        return any(map(secret, every)) and not any(map(public, every))
+        return fits(name, secret)
 
     def matches(path: str) -> bool:
         folder, _, name = path.rpartition("/")
-        if anywhere(name):
-            return True
         here = below.get(folder.rpartition("/")[2].lower())
-        if here is None:
-            return False
-        every = (name, *originals(name))
-        return any(map(here, every)) and not any(map(public, every))
+        return anywhere(name) or (here is not None and fits(name, here))
 
     return matches
 
@@ -111,11 +108,8 @@ def login_at(path: str) -> bool:
     if not sometimes(name):
         return False
     try:
-        handle, _ = open_regular(path, follow=True)
-        try:
-            return holds_login(name, read_descriptor(handle, MOST + 1))
-        finally:
-            os.close(handle)
+        with open(open_regular(path, follow=True)[0], "rb", buffering=0) as file:
+            return holds_login(name, read_descriptor(file.fileno(), MOST + 1))
     except (FileNotFoundError, NotADirectoryError, NotRegularError, ValueError):
         return False
     except OSError:
