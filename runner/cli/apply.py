@@ -7,13 +7,10 @@ from json import dumps
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.audit.log import open_log
 from runner.audit.records import Patching, SessionInfo
-from runner.cli.gate import CWD, JSON, switch
+from runner.cli.gate import CWD, JSON, argument, switch
 from runner.cli.undo import snapshot_scope
 from runner.problems import Exit, Stopped, usage
 from runner.state import paths
@@ -22,8 +19,6 @@ from runner.text.sanitize import visible
 from sandbox.backend import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from runner.changes.review.apply import Applied
     from runner.changes.review.apply_plan import PatchPlan
     from runner.changes.review.risk_flags import Danger
@@ -34,13 +29,10 @@ _LONGEST = 1 << 30  # bytes of a patch
 
 
 def apply(
-    patch: Annotated[str, typer.Argument(metavar="PATCH", help="The file; `-` is standard input.")],
+    patch: Annotated[str, argument("PATCH", "The file; `-` is standard input.")],
     check: Annotated[bool, switch("--check", help="Only say whether it fits, and what it would do.")] = False,
     yes: Annotated[bool, switch("--yes", "-y", help="Do not ask.")] = False,
-    anyway: Annotated[
-        bool,
-        switch("--anyway", help="With --yes: also what comes with a warning."),
-    ] = False,
+    anyway: Annotated[bool, switch("--anyway", help="With --yes: also what comes with a warning.")] = False,
     reverse: Annotated[bool, switch("--reverse", "-R", help="Take the patch back.")] = False,
     json: JSON = False,
     cwd: CWD = None,
@@ -60,8 +52,11 @@ def apply(
         agent apply --reverse result.patch
     """
     from runner.changes.review.apply_plan import plan
+    from runner.changes.review.patch import listed
     from runner.changes.review.patch_parser import PatchError, read
-    from runner.changes.undo.scope import secret_of
+    from runner.changes.review.patch_view import plan_json
+    from runner.changes.review.risk_flags import dangers as dangers_of
+    from runner.changes.undo.scope import inventory_of, secret_of
 
     if anyway and not yes:
         raise usage("--anyway goes with --yes", "without it you are asked about all of it", "leave it out")
@@ -82,23 +77,40 @@ def apply(
         planned = plan(ground.workspace, sections, secret)
     except PatchError as error:
         raise Stopped(error.problem, Exit.FAILED) from None
-    dangers = _dangers(ground, planned, secret)
-    report = _Report(planned, dangers, json)
+    dangers = dangers_of(planned.items, secret, inventory_of(ground, ground.terms(()), ground.workspace).findings)
+
+    def report(text: str = "", *, applied: bool = False, step: int | None = None) -> int:
+        if json:
+            print(dumps({"applied": applied, "step": step, **plan_json(planned, dangers)}))
+        elif text:
+            print(text)
+        return Exit.DONE
+
+    def refuse(problem: Problem) -> int:
+        """Report a patch that is not applied. For a person, the problem is raised."""
+        report()
+        if not json:
+            raise Stopped(problem, Exit.FAILED)
+        return Exit.FAILED
+
     if not json:
         _show(planned, dangers, whole=asked or check)
         for path, why in planned.problems[1:]:
             say(f"  {visible(path, lines=False)}: {visible(why, lines=False)}")
     if planned.problems:
-        return report.refuse(_misfit(planned))
+        path, why = planned.problems[0]
+        more = f"; and {len(planned.problems) - 1} more" if planned.problems[1:] else ""
+        fix = "nothing was changed; make the patch anew"
+        return refuse(Problem(f"the patch does not fit: `{path}`", f"{why}{more}", fix))
     severe = [danger for danger in dangers if danger.severe]
     if check:
-        return report.unchanged("it fits; nothing was changed")
+        return report("it fits; nothing was changed")
     if yes and severe and not anyway:
         first, more = severe[0], f"; and {len(severe) - 1} more" if severe[1:] else ""
         fix = "look at it, then apply it at a terminal, or add --anyway"
-        return report.refuse(Problem("nothing was applied", f"`{first.path}`: {first.what}{more}", fix))
+        return refuse(Problem("nothing was applied", f"`{first.path}`: {first.what}{more}", fix))
     if not planned.items:
-        return report.unchanged("every file is as the patch would make it already")
+        return report("every file is as the patch would make it already")
     if asked and not _said_yes(ground.workspace):
         say("nothing was applied")
         return Exit.FAILED
@@ -106,46 +118,11 @@ def apply(
     files = tuple((item.path, item.how) for item in planned.items)
     by = "terminal" if asked else "--yes"
     patching = Patching(patch, sha256(data).hexdigest(), by, reverse, ground.workspace, files)
-    return report.done(_apply(ground, settings, planned, dangers, patching, unattended=not asked))
-
-
-@dataclass(frozen=True, slots=True)
-class _Report:
-    """The output of the command: text for a person, or one JSON object."""
-
-    planned: "PatchPlan"
-    dangers: "tuple[Danger, ...]"
-    json: bool
-
-    def refuse(self, problem: Problem) -> int:
-        """Report a patch that is not applied. For a person, the problem is raised."""
-        self._print(applied=False, step=None)
-        if not self.json:
-            raise Stopped(problem, Exit.FAILED)
-        return Exit.FAILED
-
-    def unchanged(self, text: str) -> int:
-        """Report that nothing had to be changed."""
-        self._print(text, applied=False, step=None)
-        return Exit.DONE
-
-    def done(self, applied: "Applied") -> int:
-        """Report an applied patch."""
-        from runner.changes.review.patch import listed
-
-        text = "applied; `agent undo` takes it back"
-        if applied.lasting:
-            text = f"applied\n`agent undo` cannot take back {listed(applied.lasting)}; `agent apply --reverse` can"
-        self._print(text, applied=True, step=applied.step)
-        return Exit.DONE
-
-    def _print(self, text: str = "", *, applied: bool, step: int | None) -> None:
-        from runner.changes.review.patch_view import plan_json
-
-        if self.json:
-            print(dumps({"applied": applied, "step": step, **plan_json(self.planned, self.dangers)}))
-        elif text:
-            print(text)
+    done = _apply(ground, settings, planned, dangers, patching, unattended=not asked)
+    text = "applied; `agent undo` takes it back"
+    if done.lasting:
+        text = f"applied\n`agent undo` cannot take back {listed(done.lasting)}; `agent apply --reverse` can"
+    return report(text, applied=True, step=done.step)
 
 
 def _read(name: str) -> bytes:
@@ -159,33 +136,16 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _dangers(ground: "SnapshotScope", planned: "PatchPlan", secret: "Callable[[str], bool]") -> "tuple[Danger, ...]":
-    from runner.changes.review.risk_flags import dangers
-    from runner.changes.undo.scope import inventory_of
-
-    inventory = inventory_of(ground, ground.terms(()), ground.workspace)
-    return dangers(planned.items, secret, inventory.findings)
-
-
-def _show(planned: "PatchPlan", found: "tuple[Danger, ...]", *, whole: bool) -> None:
+def _show(planned: "PatchPlan", dangers: "tuple[Danger, ...]", *, whole: bool) -> None:
     from runner.changes.review.patch_view import danger_lines, diff_lines, stat_lines
 
     if whole and not planned.problems:
         for line in diff_lines(planned, colour=coloured(sys.stdout)):
             print(line)
         print()
-    for line in stat_lines(planned):
-        print(line)
-    for line in danger_lines(found):
+    for line in (*stat_lines(planned), *danger_lines(dangers)):
         print(line)
     sys.stdout.flush()
-
-
-def _misfit(planned: "PatchPlan") -> Problem:
-    """Return the problem of a patch that does not fit: its first mismatch, and the number of the others."""
-    path, why = planned.problems[0]
-    more = f"; and {len(planned.problems) - 1} more" if planned.problems[1:] else ""
-    return Problem(f"the patch does not fit: `{path}`", f"{why}{more}", "nothing was changed; make the patch anew")
 
 
 def _said_yes(workspace: str) -> bool:
@@ -202,7 +162,7 @@ def _apply(
     ground: "SnapshotScope",
     settings: "Settings",
     planned: "PatchPlan",
-    found: "tuple[Danger, ...]",
+    dangers: "tuple[Danger, ...]",
     patching: "Patching",
     *,
     unattended: bool,
@@ -220,7 +180,7 @@ def _apply(
         store, started = Store(place(paths.state_dir(os.environ), ground.workspace)), monotonic()
         try:
             words = f"agent apply {'--reverse ' if patching.reverse else ''}{patching.name}"
-            done = apply(planned, ground, store, words, session, {danger.path for danger in found})
+            done = apply(planned, ground, store, words, session, {danger.path for danger in dangers})
         except (PatchError, UndoError) as error:
             audit.finished(number, Outcome(1, seconds=monotonic() - started, problem=error.problem))
             raise Stopped(error.problem, Exit.FAILED) from None

@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
+from itertools import chain
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +19,7 @@ from runner.audit.query import Query
 from runner.cli.audit_analysis import export, replay
 from runner.cli.audit_filters import FILE, filtered, log_path, sessions, terminal_width
 from runner.cli.audit_integrity import key_app, merge, prune, seal, verify
-from runner.cli.gate import CONFIG, JSON, switch
+from runner.cli.gate import CONFIG, JSON, argument, completing, option_before, switch, valued
 from runner.problems import Exit, usage
 from runner.state.paths import config_file
 from runner.stderr import coloured
@@ -34,7 +36,7 @@ audit_app.command("merge")(merge)
 audit_app.add_typer(key_app, name="key")
 
 LISTED = 50
-LIMIT = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions.")]
+LIMIT = Annotated[int, valued("--limit", "N", "The newest N decisions.", least=1)]
 
 
 @audit_app.callback()
@@ -56,8 +58,7 @@ def bare(context: typer.Context, query: Query, json: JSON = False, limit: LIMIT 
     if name is None:
         return _list(query, json, limit, file)
     if query != Query() or json or file or limit != LISTED:
-        why = f"`{name}` has options of its own"
-        raise usage("an option stands before the command", why, f"see `agent audit {name} --help`")
+        raise option_before(f"audit {name}", f"`{name}` has options of its own")
     return Exit.DONE
 
 
@@ -88,29 +89,19 @@ def _list(query: Query, json: bool, limit: int, file: str | None) -> int:
         if not json:
             print("nothing was decided yet")
         return Exit.DONE
+    view = json_lines if json else partial(lines, colour=coloured(sys.stdout), width=terminal_width())
     with AuditLog.open_to_read(path) as log:
-        colour = coloured(sys.stdout)
-        shown = (
-            json_lines(log, query, limit=limit)
-            if json
-            else lines(log, query, limit=limit, colour=colour, width=terminal_width())
-        )
-        for line in shown:
+        for line in view(log, query, limit=limit):
             print(line)
     return Exit.DONE
 
 
 def _words(incomplete: str) -> list[str]:
-    return [*(["last"] if "last".startswith(incomplete) else []), *sessions(incomplete)]
+    return [*completing(lambda: ["last"])(incomplete), *sessions(incomplete)]
 
 
 def show(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="ID", help="A number that the list shows, `last`, or a session's name.", autocompletion=_words
-        ),
-    ],
+    what: Annotated[str, argument("ID", "A number that the list shows, `last`, or a session's name.", complete=_words)],
     json: Annotated[
         bool | None,
         typer.Option("--json/--text", help="JSON or text. Text at a terminal, JSON in a pipe.", show_default=False),
@@ -141,18 +132,16 @@ def show(
         if not sys.stdout.isatty() if json is None else json:
             print(whole(log, record))
             return Exit.DONE
-        deed = trail_of(log, record)
         colour = coloured(sys.stdout)
-        if deed is None:
-            name = str(record.body.get("session", ""))
-            ended = log.named("ended", name) if record.kind == "session" else None
-            print(record_text(record, ended=ended, colour=colour))
-        else:
+        if (deed := trail_of(log, record)) is not None:
             print(deed_text(deed, colour=colour))
+        else:
+            ended = log.named("ended", str(record.body.get("session", ""))) if record.kind == "session" else None
+            print(record_text(record, ended=ended, colour=colour))
     return Exit.DONE
 
 
-TOP = Annotated[int, typer.Option("--top", metavar="N", min=1, help="The N that count most of each.")]
+TOP = Annotated[int, valued("--top", "N", "The N that count most of each.", least=1)]
 _EVERY = 500  # decisions between two looks at the progress
 
 
@@ -174,17 +163,17 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
     from runner.audit.reports.stats import Stats, stats_json, stats_text
 
     path = log_path(file)
-    found = Stats(top)
+    counts = Stats(top)
     if log_exists(path):
         with AuditLog.open_to_read(path) as log:
             for deed in _with_progress(log, query):
-                found.add(deed)
+                counts.add(deed)
     if json:
-        print(dumps(stats_json(found, _known(config))))
-    elif not found.whole.all:
+        print(dumps(stats_json(counts, _known(config))))
+    elif not counts.whole.all:
         print(nothing(query))
     else:
-        print(stats_text(found, _known(config), colour=coloured(sys.stdout), width=terminal_width()))
+        print(stats_text(counts, _known(config), colour=coloured(sys.stdout), width=terminal_width()))
     return Exit.DONE
 
 
@@ -211,15 +200,12 @@ def _known(config: str | None) -> "Known":
     from runner.audit.reports.stats import Known
     from runner.gate.gate import GateArgs, open_gate
 
-    gate, _ = open_gate(GateArgs(script="", argv=None, config=config), os.environ)
-    rules = gate.settings.rules
-    shipped = {
-        f"command:{name.removesuffix('.toml')}": tuple(
-            str(chunk.ref) for chunk in chunks(text, name) if chunk.words != ("sets",)
-        )
-        for name, text in rules.files.items()
-    }
-    return Known(tuple(str(rule.ref) for rule in gate.settings.profile.permissions), shipped)
+    settings = open_gate(GateArgs(script="", argv=None, config=config), os.environ)[0].settings
+    shipped = {}
+    for name, text in settings.rules.files.items():
+        rules = (str(chunk.ref) for chunk in chunks(text, name) if chunk.words != ("sets",))
+        shipped[f"command:{name.removesuffix('.toml')}"] = tuple(rules)
+    return Known(tuple(str(rule.ref) for rule in settings.profile.permissions), shipped)
 
 
 FOLLOW = Annotated[bool, switch("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
@@ -248,28 +234,22 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
 
     def tell(event: TailEvent) -> None:
         if isinstance(event, DecisionTrail):
-            told = [json_line(event)] if json else entry_lines(event, colour=colour, width=width)
+            rows = [json_line(event)] if json else entry_lines(event, colour=colour, width=width)
         else:
             record = {"id": event.id, "hash": event.hash, **event.body}
-            told = [dumps(record)] if json else finished_line(event, colour=colour, width=width)
-        for line in told:
+            rows = [dumps(record)] if json else finished_line(event, colour=colour, width=width)
+        for line in rows:
             print(line)
         sys.stdout.flush()
 
-    path = log_path(file)
-    follower = Follower(path, query)
-    for deed in follower.start(lines):
-        tell(deed)
-    if follow:
-        for event in events(follower):
-            tell(event)
+    follower = Follower(log_path(file), query)
+    for event in chain(follower.start(lines), events(follower) if follow else ()):
+        tell(event)
     return Exit.DONE
 
 
-LEAST = Annotated[int, typer.Option("--min", metavar="N", min=1, help="Only rules that settle N records at least.")]
-LOOKED_AT = Annotated[
-    int, typer.Option("--limit", metavar="N", min=1, help="Look at the newest N questions and denials.")
-]
+LEAST = Annotated[int, valued("--min", "N", "Only rules that settle N records at least.", least=1)]
+LOOKED_AT = Annotated[int, valued("--limit", "N", "Look at the newest N questions and denials.", least=1)]
 
 
 @filtered

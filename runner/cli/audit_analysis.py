@@ -1,6 +1,5 @@
 """`agent audit export` and `replay`: the recorded decisions as files, and under another policy."""
 
-import json
 import os
 import sys
 from collections.abc import Generator, Iterable
@@ -8,7 +7,7 @@ from contextlib import closing
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +21,7 @@ from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.log import AuditLog, Place, log_exists
 from runner.audit.query import Query
 from runner.cli.audit_filters import FILE, log_path, terminal_width
-from runner.cli.gate import JSON, switch
+from runner.cli.gate import JSON, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say
 from runner.version import VERSION
@@ -39,17 +38,13 @@ class Format(StrEnum):
 FORMAT = Annotated[
     Format, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(Format)}.", show_default=False)
 ]
-OUT = Annotated[
-    Path | None,
-    typer.Option("--out", metavar="FILE", help="Write this file (0600, whole or not at all), not to stdout."),
-]
-LIMIT = Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="The newest N decisions, not all.")]
+OUT = Annotated[Path | None, valued("--out", "FILE", "Write this file (0600, whole or not at all), not to stdout.")]
+LIMIT = Annotated[int | None, valued("--limit", "N", "The newest N decisions, not all.", least=1)]
 QUESTIONS = Annotated[bool, switch("--questions", help="SARIF: also what was asked and then allowed.")]
 
 
 ENDPOINT = Annotated[
-    str | None,
-    typer.Option("--endpoint", metavar="URL", help="OTLP: the collector, http://HOST:4318; else OTEL_EXPORTER_OTLP_*."),
+    str | None, valued("--endpoint", "URL", "OTLP: the collector, http://HOST:4318; else OTEL_EXPORTER_OTLP_*.")
 ]
 
 
@@ -100,8 +95,7 @@ def export(
         if format is Format.HTML:
             lines = _page(log, query, limit)
         else:
-            found = counted(deeds(log, query, limit=limit), "decisions")
-            lines = _lines(format, log, found, query, questions)
+            lines = _lines(format, log, counted(deeds(log, query, limit=limit), "decisions"), query, questions)
         with closing(lines):
             write(lines, out)
     return Exit.DONE
@@ -114,12 +108,9 @@ def _send(path: "Place", query: Query, limit: int | None, given: str | None) -> 
     address = otlp.endpoint(given, os.environ)
     if otlp.in_clear(address):
         say(f"agent: the record travels to {address} in clear; https would hide it")
-    with (
-        AuditLog.open_to_read(path) as log,
-        closing(counted(deeds(log, query, limit=limit), "decisions")) as found,
-    ):
+    with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "decisions")) as decisions:
         try:
-            sent = otlp.send(found, address)
+            sent = otlp.send(decisions, address)
         except otlp.Unsent as error:
             problem = error.problem
             before = f"{error.sent.records} decisions were sent before"
@@ -130,24 +121,19 @@ def _send(path: "Place", query: Query, limit: int | None, given: str | None) -> 
 
 
 def _lines(
-    format: Format, log: "AuditLog", found: Iterable[DecisionTrail], query: Query, questions: bool
+    format: Format, log: "AuditLog", decisions: Iterable[DecisionTrail], query: Query, questions: bool
 ) -> Generator[str, None, None]:
-    match format:
-        case Format.JSONL:
-            from runner.audit.export import table
+    if format is Format.SARIF:
+        from runner.audit.export import sarif
 
-            yield from table.jsonl_lines(found)
-        case Format.CSV:
-            from runner.audit.export import table
+        # One folder asked for is the root of all paths; without, the one we stand in, which is a repository's.
+        root = query.workspaces[0] if len(query.workspaces) == 1 else os.getcwd()
+        exits = {name: code for name, end in _ends(log).items() if isinstance(code := end.get("exit"), int)}
+        yield dumps(sarif.document(decisions, root, questions=questions, exits=exits), indent=1)
+    else:
+        from runner.audit.export import table
 
-            yield from table.lines(found)
-        case Format.SARIF:
-            from runner.audit.export import sarif
-
-            # One folder asked for is the root of all paths; without, the one we stand in, which is a repository's.
-            root = query.workspaces[0] if len(query.workspaces) == 1 else os.getcwd()
-            ended = {name: code for name, end in _ends(log).items() if isinstance(code := end.get("exit"), int)}
-            yield json.dumps(sarif.document(found, root, questions=questions, exits=ended), indent=1)
+        yield from (table.jsonl_lines if format is Format.JSONL else table.lines)(decisions)
 
 
 def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, None, None]:
@@ -158,15 +144,18 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
     most = limit or MOST
     found = list(counted(deeds(log, query, limit=most + 1), "decisions"))
     proof = verify(log.store)
+    sealed, broken = "", ""
+    if isinstance(proof, VerifiedLog):
+        sealed = ", ".join(chain.head for chain in proof.chains) or proof.head
+    else:
+        broken = f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}."
     chosen = {item.name: getattr(query, item.name) for item in fields(query)}
     about = About(
         program=f"ringfence {VERSION}",
         made=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         log=log.store.name,
-        sealed=", ".join(chain.head for chain in proof.chains) or proof.head if isinstance(proof, VerifiedLog) else "",
-        broken=""
-        if isinstance(proof, VerifiedLog)
-        else f"{f'Record {proof.id}' if proof.id else 'The file'}: {proof.why}.",
+        sealed=sealed,
+        broken=broken,
         chosen="; ".join(f"{name} {_filter_words(value)}" for name, value in chosen.items() if value),
         left=limit is None and len(found) > most,
         ends=_ends(log),
@@ -195,34 +184,23 @@ def _filter_words(value: object) -> str:
 
 POLICY = Annotated[
     Path | None,
-    typer.Option(
-        "--policy",
-        metavar="FILE",
-        help="A configuration to try in place of yours, or the folder that holds its config.toml.",
-    ),
+    valued("--policy", "FILE", "A configuration to try in place of yours, or the folder that holds its config.toml."),
 ]
-TRY_MODE = Annotated[
-    Mode | None,
-    typer.Option("--mode", metavar="MODE", help="Judge everything in this mode, and not in the one it was."),
-]
+TRY_MODE = Annotated[Mode | None, valued("--mode", "MODE", "Judge everything in this mode, and not in the one it was.")]
 MATRIX = Annotated[
     list[str] | None,
-    typer.Option(
+    valued(
         "--matrix",
-        metavar="TIER=RULING",
-        help="Another cell of the matrix: network=deny, or write/plan=ask for one mode. Or a JSON file as `agent "
+        "TIER=RULING",
+        "Another cell of the matrix: network=deny, or write/plan=ask for one mode. Or a JSON file as `agent "
         "policy matrix --json` prints it.",
     ),
 ]
 ABOVE = Annotated[
-    str | None,
-    typer.Option("--fail-above", metavar="TIER", help="Exit 1 when something newly allowed is riskier than this."),
+    str | None, valued("--fail-above", "TIER", "Exit 1 when something newly allowed is riskier than this.")
 ]
 STRICT = Annotated[bool, switch("--strict", help="Exit 1 as well when something could not be judged.")]
-LOOK = Annotated[
-    bool,
-    switch("--look", help="Ask today's disk about paths that nobody asked about then."),
-]
+LOOK = Annotated[bool, switch("--look", help="Ask today's disk about paths that nobody asked about then.")]
 
 
 def replay(
@@ -321,11 +299,9 @@ def _cells(text: str) -> list[tuple[str, str]]:
     cell, sign, wanted = text.partition("=")
     if sign and not Path(text).is_file():
         return [(cell, wanted)]
-    import json
-
     try:
-        found = json.loads(Path(text).read_bytes())
-        return [(f"{tier}/{mode}", str(wanted)) for tier, row in found.items() for mode, wanted in row.items()]
+        matrix = loads(Path(text).read_bytes())
+        return [(f"{tier}/{mode}", str(wanted)) for tier, row in matrix.items() for mode, wanted in row.items()]
     except OSError as error:
         why = (error.strerror or "").lower()
         raise usage(f"`{text}` is neither a cell nor a file", why, "write for example network=deny") from None

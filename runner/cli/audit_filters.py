@@ -3,25 +3,23 @@
 import inspect
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from policy.model.tier import Mode, Tier
 from runner.agent.options import not_known
 from runner.audit.chain import AuditError
-from runner.audit.log import AuditLog, Place, is_url
+from runner.audit.log import AuditLog, Place, is_url, own_log_place
 from runner.audit.query import Query
-from runner.cli.gate import FLAG, completing, with_parameters
+from runner.cli.gate import FLAG, completing, valued, with_parameters
 from runner.problems import usage
 from runner.state.paths import PlaceError, private
-
-if TYPE_CHECKING:
-    from runner.audit.log import Place
 
 VERDICTS = ("allow", "deny")
 TIERS = tuple(tier.label for tier in Tier)
@@ -47,10 +45,7 @@ def sessions(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-FILE = Annotated[
-    str | None,
-    typer.Option("--file", metavar="FILE|URL", help="Read this log instead of your own: a file, or a database."),
-]
+FILE = Annotated[str | None, valued("--file", "FILE|URL", "Read this log instead of your own: a file, or a database.")]
 
 # option: its metavar, its help, what completes it
 # fmt: off
@@ -85,12 +80,10 @@ def _parameter(name: str, flag: str = "") -> inspect.Parameter:
 FILTERS = tuple(_parameter(name) for name in _TEXTS)
 
 
-def log_path(file: str | None) -> "Place":
+def log_path(file: str | None) -> Place:
     """Return the log to read: `file`, which may be a URL, or this user's own. Raises a usage error if it does not
     exist.
     """
-    from runner.audit.log import own_log_place  # `agent --help` reads no log
-
     if file is None:
         return own_log_place(os.environ)
     if is_url(file):
@@ -103,8 +96,6 @@ def log_path(file: str | None) -> "Place":
 
 def terminal_width() -> int:
     """Return the columns of the terminal at stdout; `WIDE` if stdout is not a terminal."""
-    import shutil
-
     from runner.audit.list_view import WIDE
 
     return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else WIDE

@@ -16,7 +16,7 @@ from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
 from runner.cli.audit_filters import FILE, log_path, moment
-from runner.cli.gate import JSON, switch
+from runner.cli.gate import JSON, argument, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
 from runner.text.phrases import many
@@ -24,20 +24,16 @@ from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
     from runner.audit.log import Place
-    from runner.audit.verify import BrokenChain, Chain, ExpectedRecord, VerifiedLog
+    from runner.audit.verify import Chain, ExpectedRecord
 
 
 def verify(
     expect: Annotated[
-        str | None,
-        typer.Option(metavar="COUNT:HASH", help="A head printed earlier, which must still be part of the log."),
+        str | None, valued("--expect", "COUNT:HASH", "A head printed earlier, which must still be part of the log.")
     ] = None,
-    seal: Annotated[
-        Path | None, typer.Option("--seal", metavar="FILE", help="What `agent audit seal` wrote: it must still hold.")
-    ] = None,
+    seal: Annotated[Path | None, valued("--seal", "FILE", "What `agent audit seal` wrote: it must still hold.")] = None,
     public_key: Annotated[
-        list[str] | None,
-        typer.Option("--public-key", metavar="KEY", help="Who must have signed, as `agent audit key show` prints it."),
+        list[str] | None, valued("--public-key", "KEY", "Who must have signed, as `agent audit key show` prints it.")
     ] = None,
     json: JSON = False,
     file: FILE = None,
@@ -54,13 +50,17 @@ def verify(
         agent audit verify --seal audit.seal --json --file audit.db
         agent audit verify --public-key "$(cat the-key)"
     """
-    from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog
+    from runner.audit.verify import Expected, ExpectedRecord, VerifiedLog
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
         fix = "copy one that `agent audit verify` printed"
         raise usage(f"`{expect}` is no head of a log", "a head is COUNT:HASH", fix)
-    keys = _keys(public_key)
+    keys = tuple(key.strip().lower() for key in public_key or ())
+    for key in keys:
+        if not re.fullmatch("[0-9a-f]{64}", key):
+            why = "a key is 64 hexadecimal digits"
+            raise usage(f"`{key}` is no public key", why, "copy what `agent audit key show` printed")
     noted = [ExpectedRecord.head(expect)] if expect else []
     noted += [_noted(seal, keys)] if seal is not None else []
     path = log_path(file)
@@ -70,33 +70,28 @@ def verify(
         cautions = log.store.cautions()
     for caution in cautions:
         print(f"note: {caution}: it could end the record of all (docs/guide/audit.md, rights)", file=sys.stderr)
-    if json:
-        print(_json(result))
-        return Exit.DONE if isinstance(result, VerifiedLog) else Exit.FAILED
-    match result:
-        case VerifiedLog(chains=chains):
-            print(f"all {result.count} records hold")
-            for chain in chains:
-                _tell(chain, named=len(chains) > 1)
-            if not chains:
-                print(f"head {result.head}")
-            if seal is not None:
-                print(f"the seal holds: it is of the first {noted[-1].number} records")
+    if isinstance(result, VerifiedLog):
+        chains = result.chains
+        if json:
+            rows = [{**asdict(chain), "head": chain.head} for chain in chains]
+            hash = result.head.partition(":")[2]
+            print(dumps({"sealed": True, "count": result.count, "hash": hash, "chains": rows}))
             return Exit.DONE
-        case BrokenChain(id=number, why=why):
-            what = f"the audit log does not hold{f' from record {number} on' if number else ''}"
-            elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
-            fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
-            raise Stopped(Problem(what, why, fix), Exit.FAILED)
-
-
-def _keys(given: list[str] | None) -> tuple[str, ...]:
-    keys = tuple(key.strip().lower() for key in given or ())
-    for key in keys:
-        if not re.fullmatch("[0-9a-f]{64}", key):
-            why = "a key is 64 hexadecimal digits"
-            raise usage(f"`{key}` is no public key", why, "copy what `agent audit key show` printed")
-    return keys
+        print(f"all {result.count} records hold")
+        for chain in chains:
+            _tell(chain, named=len(chains) > 1)
+        if not chains:
+            print(f"head {result.head}")
+        if seal is not None:
+            print(f"the seal holds: it is of the first {noted[-1].number} records")
+        return Exit.DONE
+    if json:
+        print(dumps({"sealed": False, **asdict(result)}))
+        return Exit.FAILED
+    what = f"the audit log does not hold{f' from record {result.id} on' if result.id else ''}"
+    elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
+    fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
+    raise Stopped(Problem(what, result.why, fix), Exit.FAILED)
 
 
 def _noted(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
@@ -122,16 +117,6 @@ def _tell(chain: "Chain", *, named: bool) -> None:
     for key in chain.keys:
         print(visible(f"key {key}", lines=False))
     print(f"head {chain.head}")
-
-
-def _json(result: "VerifiedLog | BrokenChain") -> str:
-
-    from runner.audit.verify import VerifiedLog
-
-    if not isinstance(result, VerifiedLog):
-        return dumps({"sealed": False, **asdict(result)})
-    chains = [{**asdict(chain), "head": chain.head} for chain in result.chains]
-    return dumps({"sealed": True, "count": result.count, "hash": result.head.partition(":")[2], "chains": chains})
 
 
 def progress(done: int, total: int) -> None:
@@ -201,17 +186,12 @@ def show(json: JSON = False) -> int:
     from runner.audit.signing import required_signer
 
     public = required_signer().public
-    if json:
-        print(dumps({"key": public, "algorithm": "Ed25519"}))
-    else:
-        print(public)
+    print(dumps({"key": public, "algorithm": "Ed25519"}) if json else public)
     return Exit.DONE
 
 
 def seal(
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write it there instead of to standard output.")
-    ] = None,
+    out: Annotated[Path | None, valued("--out", "FILE", "Write it there instead of to standard output.")] = None,
     file: FILE = None,
 ) -> int:
     """Write a seal of the log as it is now: its name, count, head and Merkle root, checkpoints and versions, as JSON.
@@ -239,9 +219,7 @@ SILENT = timedelta(days=7)  # a session that wrote nothing for as long has ended
 
 
 def prune(
-    older_than: Annotated[
-        str, typer.Option("--older-than", metavar="TIME", help="What is older: 90d, 2w, or a date (UTC).")
-    ],
+    older_than: Annotated[str, valued("--older-than", "TIME", "What is older: 90d, 2w, or a date (UTC).")],
     yes: Annotated[bool, switch("--yes", help="Without asking.")] = False,
     dry_run: Annotated[bool, switch("--dry-run", help="Only say what would go.")] = False,
     json: JSON = False,
@@ -268,25 +246,28 @@ def prune(
     silent = moment((clock - SILENT).isoformat(), "--older-than", clock)
     with AuditLog.open_to_read(path) as log:
         planned = plan(log.store, before, silent)
-    told: dict[str, object] = {"records": planned.count, "sessions": planned.sessions, "before": before}
-    if planned.count == 0 or dry_run:
-        _say(json, told, f"{_what(planned.count, planned.sessions)} would go" if planned.count else "nothing is to go")
+    report: dict[str, object] = {"records": planned.count, "sessions": planned.sessions, "before": before}
+    count, sessions = planned.count, planned.sessions
+    extent = f"{count:,} record{'s' * (count != 1)} of {sessions:,} session{'s' * (sessions != 1)}"
+    if count == 0 or dry_run:
+        text = f"{extent} would go" if count else "nothing is to go"
+        print(dumps(report) if json else text)
         return Exit.DONE
-    if not yes and not _agreed(f"remove {_what(planned.count, planned.sessions)} for good?"):
+    if not yes and not _agreed(f"remove {extent} for good?"):
         print("nothing was removed")
         return Exit.FAILED
     size, notice, signs = _size(path), "", stored_signer()
     with AuditLog.open(path) as log:
-        told["tombstone"] = pruned(log, planned, lambda: signs)
+        report["tombstone"] = pruned(log, planned, lambda: signs)
         try:
             log.store.shrink()
         except AuditError as error:
             notice = f"{error.problem.what}: {error.problem.why}"
-    told["signed"] = signs is not None
-    told["bytes"] = max(size - _size(path), 0)
-    gone = f"{_what(planned.count, planned.sessions)} were removed; record {told['tombstone']} stands for them"
-    gone += "" if signs else ", unsigned: there is no key (`agent audit key new` makes one)"
-    _say(json, told, gone)
+    report["signed"] = signs is not None
+    report["bytes"] = max(size - _size(path), 0)
+    text = f"{extent} were removed; record {report['tombstone']} stands for them"
+    text += "" if signs else ", unsigned: there is no key (`agent audit key new` makes one)"
+    print(dumps(report) if json else text)
     if notice:
         say(f"notice: {notice}")
     return Exit.DONE
@@ -295,17 +276,6 @@ def prune(
 def _size(place: "Place") -> int:
     """Return the size of a file in bytes. The size of a database is not requested."""
     return place.stat().st_size if isinstance(place, Path) else 0
-
-
-def _what(count: int, sessions: int) -> str:
-    return f"{count:,} record{'s' * (count != 1)} of {sessions:,} session{'s' * (sessions != 1)}"
-
-
-def _say(json: bool, told: dict[str, object], text: str) -> None:
-    if json:
-        text = dumps(told)
-
-    print(visible(text))
 
 
 def _agreed(question: str) -> bool:
@@ -317,8 +287,8 @@ def _agreed(question: str) -> bool:
 
 
 def merge(
-    logs: Annotated[list[str], typer.Argument(metavar="LOG...", help="Files, or addresses of databases.")],
-    into: Annotated[Path, typer.Option("--into", metavar="FILE", help="The new file.")],
+    logs: Annotated[list[str], argument("LOG...", "Files, or addresses of databases.")],
+    into: Annotated[Path, valued("--into", "FILE", "The new file.")],
     json: JSON = False,
 ) -> int:
     """Put several logs into one new file, to list, count and verify them together.

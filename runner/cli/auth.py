@@ -12,7 +12,7 @@ import typer
 
 from policy.model.verdict import Problem
 from runner.agent.options import not_known
-from runner.cli.gate import CONFIG, CWD, JSON, completing, switch
+from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, switch, valued
 from runner.config import Settings, load
 from runner.config.settings import SettingNotice
 from runner.problems import Exit, Stopped, usage
@@ -37,15 +37,10 @@ def _providers() -> Iterable[str]:
 
 
 PROVIDER = Annotated[
-    str,
-    typer.Argument(
-        metavar="PROVIDER",
-        help="anthropic, openai, gemini, or a `keyring` of a [[credential]].",
-        autocompletion=_providers,
-    ),
+    str, argument("PROVIDER", "anthropic, openai, gemini, or a `keyring` of a [[credential]].", complete=_providers)
 ]
-MAYBE = Annotated[str | None, typer.Argument(metavar="[PROVIDER]", help="This one only.", autocompletion=_providers)]
-ACCOUNT = Annotated[str | None, typer.Option(metavar="NAME", help="One of several accounts, such as `work`.")]
+MAYBE = Annotated[str | None, argument("[PROVIDER]", "This one only.", complete=_providers)]
+ACCOUNT = Annotated[str | None, valued("--account", "NAME", "One of several accounts, such as `work`.")]
 
 
 @auth_app.callback()
@@ -152,7 +147,7 @@ def status(
 
 
 @auth_app.command("use")
-def use(provider: PROVIDER, account: Annotated[str, typer.Argument(metavar="ACCOUNT", help="Its name.")]) -> int:
+def use(provider: PROVIDER, account: Annotated[str, argument("ACCOUNT", "Its name.")]) -> int:
     """Choose which of several accounts is used when none is named.
 
     It is kept with the names of the accounts. An `account` in `[auth.PROVIDER]` of your configuration comes before it.

@@ -8,7 +8,7 @@ import typer
 
 from policy.model.tier import Mode
 from runner.agent.options import Given, parse_mode
-from runner.cli.gate import JSON, option, takes_options
+from runner.cli.gate import JSON, argument, option, takes_options, valued
 from runner.problems import Exit, usage
 
 batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
@@ -28,7 +28,7 @@ class ShownStatus(str, Enum):  # noqa: UP042  # typer shows the values of a plai
     INTERRUPTED = "interrupted"
 
 
-TASKS = Annotated[str, typer.Argument(metavar="TASKS", help="One JSON object a line; - reads standard input.")]
+TASKS = Annotated[str, argument("TASKS", "One JSON object a line; - reads standard input.")]
 CWD = Annotated[Path | None, option("--cwd", "batch run")]
 
 
@@ -134,10 +134,9 @@ def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
 
 @batch_app.command("show")
 def show(
-    out: Annotated[Path, typer.Argument(metavar="FOLDER", help="The --out of the batch.")],
+    out: Annotated[Path, argument("FOLDER", "The --out of the batch.")],
     status: Annotated[
-        list[ShownStatus] | None,
-        typer.Option(metavar="STATUS", help="Only these: done, denied, limit, failed, interrupted."),
+        list[ShownStatus] | None, valued("--status", "STATUS", "Only these: done, denied, limit, failed, interrupted.")
     ] = None,
     json: JSON = False,
 ) -> int:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from runner.agent.startup import RunArgs
-from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, completing, switch
+from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, argument, completing, switch, valued
 from runner.engine.run_limits import BudgetFlags
 
 HELP = """Look at the configuration, check it, and change it.
@@ -32,10 +32,8 @@ def _keys() -> Iterable[str]:
     return (*(key.name for key in KEYS), *(each.name for each in LISTS))
 
 
-KEY = Annotated[str, typer.Argument(metavar="KEY", help="Such as `limits.wall`.", autocompletion=_keys)]
-SOME_KEY = Annotated[
-    str | None, typer.Argument(metavar="[KEY]", help="A key, or a table of them.", autocompletion=_keys)
-]
+KEY = Annotated[str, argument("KEY", "Such as `limits.wall`.", complete=_keys)]
+SOME_KEY = Annotated[str | None, argument("[KEY]", "A key, or a table of them.", complete=_keys)]
 PROJECT = Annotated[bool, switch("--project", help="In .ringfence/config.toml, for all who work here.")]
 LOCAL = Annotated[bool, switch("--local", help="In .ringfence/config.local.toml: this project, only you.")]
 
@@ -44,13 +42,12 @@ LOCAL = Annotated[bool, switch("--local", help="In .ringfence/config.local.toml:
 def show(
     key: SOME_KEY = None,
     effective: Annotated[
-        bool,
-        switch("--effective", help="With the layer and the line it comes from, and what it overrides."),
+        bool, switch("--effective", help="With the layer and the line it comes from, and what it overrides.")
     ] = False,
     json: JSON = False,
     mode: MODE = None,
-    model: Annotated[str | None, typer.Option(metavar="MODEL", help="As with `agent run`.")] = None,
-    max_turns: Annotated[int | None, typer.Option(metavar="N", min=1, help="As with `agent run`.")] = None,
+    model: Annotated[str | None, valued("--model", "MODEL", "As with `agent run`.")] = None,
+    max_turns: Annotated[int | None, valued("--max-turns", "N", "As with `agent run`.", least=1)] = None,
     limit: LIMIT = None,
     config: CONFIG = None,
     unattended: UNATTENDED = False,
@@ -86,9 +83,7 @@ def show(
 
 @config_app.command("check")
 def check(
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="One file by itself, before it is in force.")
-    ] = None,
+    file: Annotated[str | None, argument("[FILE]", "One file by itself, before it is in force.")] = None,
     json: JSON = False,
     config: CONFIG = None,
     cwd: CWD = None,
@@ -146,7 +141,7 @@ def schema() -> int:
 @config_app.command("set")
 def set_key(
     key: KEY,
-    values: Annotated[list[str], typer.Argument(metavar="VALUE...", help="A text, number, size, or TOML for a list.")],
+    values: Annotated[list[str], argument("VALUE...", "A text, number, size, or TOML for a list.")],
     project: PROJECT = False,
     local: LOCAL = False,
     cwd: CWD = None,
@@ -185,9 +180,7 @@ def unset_key(key: KEY, project: PROJECT = False, local: LOCAL = False, cwd: CWD
 
 @config_app.command("migrate")
 def migrate(
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="One file; otherwise yours and those of this project.")
-    ] = None,
+    file: Annotated[str | None, argument("[FILE]", "One file; otherwise yours and those of this project.")] = None,
     dry: Annotated[bool, switch("--dry-run", help="Print what would be written.")] = False,
     cwd: CWD = None,
 ) -> int:

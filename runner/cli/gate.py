@@ -12,14 +12,17 @@ import typer
 from policy.model.tier import Mode
 from policy.model.verdict import limit_names
 from runner.agent.options import OPTIONS, Given, Option
-from runner.problems import usage
+from runner.problems import Stopped, usage
 from runner.providers.catalog import known_models
 from runner.stderr import say
 
 FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
 
 
-def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+Completion = Callable[[str], list[str]]
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Completion:
     """Return a function for completion: those of `names` that begin with the typed word."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
@@ -30,15 +33,10 @@ def _backends(incomplete: str) -> list[str]:
     return [name for name in BACKENDS if name.casefold().startswith(incomplete.casefold())]
 
 
-def _models() -> Iterable[str]:
-
-    return (*known_models(), "scripted:")
-
-
 _COMPLETIONS = {
     "mode": completing(lambda: Mode),
     "batch mode": completing(lambda: [mode for mode in Mode if mode is not Mode.DANGEROUSLY]),
-    "model": completing(_models),
+    "model": completing(lambda: (*known_models(), "scripted:")),
     "limit": lambda incomplete: [f"{name}=" for name in limit_names() if name.startswith(incomplete)],
     "backend": _backends,
     "enforcement": completing(lambda: ("full", "partial")),
@@ -47,8 +45,29 @@ _COMPLETIONS = {
 
 def switch(*names: str, help: str) -> typer.models.OptionInfo:
     """Return an option without a value, for the annotation of a parameter."""
-    found: typer.models.OptionInfo = typer.Option(*names, metavar=FLAG, help=help)
-    return found
+    info: typer.models.OptionInfo = typer.Option(*names, metavar=FLAG, help=help)
+    return info
+
+
+def valued(
+    name: str, metavar: str, help: str, *, short: str = "", least: int | None = None, complete: Completion | None = None
+) -> typer.models.OptionInfo:
+    """Return an option with a value, which is at least `least` if it is a number."""
+    names = [short, name] if short else [name]
+    info: typer.models.OptionInfo = typer.Option(*names, metavar=metavar, help=help, min=least, autocompletion=complete)
+    return info
+
+
+def argument(metavar: str, help: str, *, complete: Completion | None = None) -> typer.models.ArgumentInfo:
+    """Return an argument, for the annotation of a parameter."""
+    info: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=help, autocompletion=complete)
+    return info
+
+
+def option_before(command: str, why: str = "") -> Stopped:
+    """Return the usage error of an option that stands before the subcommand in `command`."""
+    why = why or f"`agent {command}` takes its options after its name"
+    return usage("an option stands before the command", why, f"see `agent {command} --help`")
 
 
 def print_notices(notices: Iterable[str]) -> None:
@@ -63,12 +82,8 @@ def option(name: str, command: str = "exec") -> typer.models.OptionInfo:
 
 
 def _typed(each: Option) -> typer.models.OptionInfo:
-    names = [name for name in (each.short, each.name) if name]
     complete = _COMPLETIONS.get(each.complete)
-    found: typer.models.OptionInfo = typer.Option(
-        *names, metavar=each.metavar or FLAG, help=each.help, min=each.least, autocompletion=complete
-    )
-    return found
+    return valued(each.name, each.metavar or FLAG, each.help, short=each.short, least=each.least, complete=complete)
 
 
 # For commands that share a few of the options.
@@ -103,9 +118,8 @@ def with_parameters(
     """
     signature = inspect.signature(command, eval_str=True)
     shown: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        one = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        shown += parameters if parameter.name == placeholder else [one]
+    for each in signature.parameters.values():
+        shown += parameters if each.name == placeholder else [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
 
     def run(**values: object) -> int:
         combined = combine({each.name: values.pop(each.name) for each in parameters})
@@ -127,9 +141,7 @@ def _parameter(each: Option) -> inspect.Parameter:
 
 SCRIPT = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="SCRIPT | -- ARGV...", help="One bash script in quotes, or after -- the words of one program."
-    ),
+    argument("SCRIPT | -- ARGV...", "One bash script in quotes, or after -- the words of one program."),
 ]
 
 

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from json import dumps
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +14,7 @@ from policy.model.profile import Source
 from policy.model.tier import Ruling
 from policy.model.verdict import Ask, Deny, Problem
 from runner.agent.options import not_known
-from runner.cli.gate import JSON, MODE, print_notices, switch
+from runner.cli.gate import JSON, MODE, argument, option_before, print_notices, switch, valued
 from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import PlaceError, private, state_dir
@@ -58,9 +58,7 @@ ID = Annotated[
     str, typer.Argument(metavar="ID", help="A grant, as the list names it.", autocompletion=_names, show_default=False)
 ]
 ALL = Annotated[bool, switch("--all", help="Of every folder, and those that are over.")]
-WORKSPACE = Annotated[
-    str | None, typer.Option("--workspace", metavar="FOLDER", help="Of that folder instead of this one.")
-]
+WORKSPACE = Annotated[str | None, valued("--workspace", "FOLDER", "Of that folder instead of this one.")]
 
 
 @grants_app.callback()
@@ -68,9 +66,7 @@ def bare(context: typer.Context, json: JSON = False) -> int:
     if context.invoked_subcommand is None:
         return listing(json=json)
     if json:
-        name = context.invoked_subcommand
-        why = f"`agent grants {name}` takes its options after its name"
-        raise usage("an option stands before the command", why, f"see `agent grants {name} --help`")
+        raise option_before(f"grants {context.invoked_subcommand}")
     return Exit.DONE
 
 
@@ -94,21 +90,19 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
         if everything or (not grant.ended(now) and (grant.span is GrantScope.USER or grant.workspace == here))
     ]
     if json:
-        _print_json(found, now)
-    elif not found:
+        return _print_json(found, now)
+    if not found:
         print("nothing was remembered" if everything else "nothing was remembered for this folder")
-    else:
-        for line in (line for grant in found for line in lines(grant, now, here)):
-            print(visible(line, lines=False))
+    for line in (line for grant in found for line in lines(grant, now, here)):
+        print(visible(line, lines=False))
     return Exit.DONE
 
 
 @grants_app.command("add")
 def add(
-    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="One bash script in quotes, as for `agent exec`.")],
+    script: Annotated[str, argument("SCRIPT", "One bash script in quotes, as for `agent exec`.")],
     answer: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ANSWER]...", help="What you would type at the question: `p`, `P`, `d`, and so on."),
+        list[str] | None, argument("[ANSWER]...", "What you would type at the question: `p`, `P`, `d`, and so on.")
     ] = None,
     workspace: WORKSPACE = None,
     mode: MODE = None,
@@ -182,9 +176,7 @@ def show(name: ID, json: JSON = False) -> int:
 
 @grants_app.command("revoke")
 def revoke(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="ID...", help="Grants, as the list names them.", autocompletion=_names)
-    ] = None,
+    names: Annotated[list[str] | None, argument("ID...", "Grants, as the list names them.", complete=_names)] = None,
     everything: Annotated[bool, switch("--all", help="Every grant for this folder; remembered noes stay.")] = False,
     workspace: WORKSPACE = None,
 ) -> int:
@@ -244,8 +236,7 @@ def prune(json: JSON = False) -> int:
     now = time.time()
     dropped = _change(lambda stored: pruned(stored, now, gone=lambda folder: not os.path.isdir(folder)))
     if json:
-        _print_json(dropped, now)
-        return Exit.DONE
+        return _print_json(dropped, now)
     for grant in dropped:
         print(f"removed {grant.id}: {visible(grant.what.words, lines=False)}")
     if not dropped:
@@ -285,14 +276,12 @@ def _unknown(name: str) -> Stopped:
     return not_known(what, why if known else "nothing was remembered", name, known, "see `agent grants list --all`")
 
 
-# As JSON
-
-
 def _object(grant: Grant, now: float) -> dict[str, object]:
     from runner.gate.grants.codec import to_json
 
     return {**to_json(grant), "holds": not grant.ended(now) and not grant.early(now), "says": about(grant)}
 
 
-def _print_json(grants: "list[Grant] | tuple[Grant, ...]", now: float) -> None:
+def _print_json(grants: Iterable[Grant], now: float) -> int:
     print(dumps([_object(grant, now) for grant in grants]))
+    return Exit.DONE

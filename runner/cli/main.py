@@ -3,10 +3,6 @@
 import io
 import sys
 
-TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
-if TYPE_CHECKING:
-    from runner.gate.gate import GateArgs
-
 
 def main() -> int:
     """Run the command line and return its exit code. No traceback leaves this function."""
@@ -63,7 +59,13 @@ def _dispatch(words: list[str]) -> int:
             try:
                 args = parse_gate(words[0], words[1:])
                 if words[0] == "exec":
-                    return _exec(args)
+                    from sandbox.linux.helper_process import SpareHelper
+
+                    # Its interpreter starts on another core while most of this program is still to be imported.
+                    with SpareHelper() as spare:
+                        from runner.frontends.exec.command import run_exec
+
+                        return run_exec(args, spare)
                 from runner.frontends.exec.why import run_why
 
                 return run_why(args)
@@ -84,16 +86,6 @@ def _dispatch(words: list[str]) -> int:
     from runner.cli.app import run_app
 
     return run_app(words)
-
-
-def _exec(args: "GateArgs") -> int:
-    from sandbox.linux.helper_process import SpareHelper
-
-    # The helper's interpreter starts on another core while most of this program is still to be imported.
-    with SpareHelper() as spare:
-        from runner.frontends.exec.command import run_exec
-
-        return run_exec(args, spare)
 
 
 def _refuse_strangers() -> None:
@@ -157,9 +149,6 @@ def _failed(error: Exception) -> int:
         _drop_output()
         print_problem(unwritten(output))
         return Exit.FAILED
-    known = known_problem(error)
-    if known is None:
-        print_problem(unexpected(error))
-        return Exit.FAILED
-    print_problem(known[0])
-    return known[1]
+    problem, code = known_problem(error) or (unexpected(error), Exit.FAILED)
+    print_problem(problem)
+    return code

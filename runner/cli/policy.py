@@ -1,5 +1,6 @@
 """`agent policy`: the matrix, tables of expected verdicts, and verdicts in bulk."""
 
+import os
 import sys
 from json import dumps
 from typing import Annotated
@@ -7,7 +8,7 @@ from typing import Annotated
 import typer
 
 from policy.model.tier import Mode
-from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, switch
+from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, switch, valued
 from runner.gate.policy_tools.import_rules import AgentProduct, run_import
 
 HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
@@ -41,8 +42,8 @@ def matrix(json: JSON = False) -> int:
     from policy.describe.matrix import rows, table
 
     if json:
-        heading, *found = rows()
-        print(dumps({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in found}))
+        heading, *tiers = rows()
+        print(dumps({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in tiers}))
     else:
         print(table(), end="")
     return 0
@@ -61,35 +62,28 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
         agent policy fingerprint --config new.toml
         agent audit show last --json | jq -r .session_record.policy
     """
-    import os
-
     from policy.evaluation import fingerprint
     from runner.gate.gate import GateArgs, open_gate
 
     args = GateArgs(script="", argv=None, cwd=cwd, config=config, unattended=unattended)
     settings = open_gate(args, os.environ)[0].settings
-    found = fingerprint(settings.profile, settings.rules)
-    if json:
-        print(dumps({"policy": found, "sources": list(settings.sources), "hashes": dict(settings.hashes)}))
-    else:
-        print(found)
+    digest = fingerprint(settings.profile, settings.rules)
+    row = {"policy": digest, "sources": list(settings.sources), "hashes": dict(settings.hashes)}
+    print(dumps(row) if json else digest)
     return 0
 
 
 @policy_app.command("test")
 def expectations(
     files: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="Tables of expected verdicts; `-` is standard input."),
+        list[str] | None, argument("[FILE]...", "Tables of expected verdicts; `-` is standard input.")
     ] = None,
     mode: Annotated[
-        Mode | None, typer.Option(metavar="MODE", help="The mode of tests that name none (otherwise the file's).")
+        Mode | None, valued("--mode", "MODE", "The mode of tests that name none (otherwise the file's).")
     ] = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="A configuration to try before it is in force.")
-    ] = None,
+    config: Annotated[str | None, valued("--config", "FILE", "A configuration to try before it is in force.")] = None,
     cwd: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Judge in this folder instead of the model workspace.")
+        str | None, valued("--cwd", "FOLDER", "Judge in this folder instead of the model workspace.")
     ] = None,
     json: JSON = False,
 ) -> int:
@@ -119,9 +113,7 @@ def expectations(
 
 @policy_app.command("lint")
 def lint(
-    file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="One configuration file, before it is in force.")
-    ] = None,
+    file: Annotated[str | None, argument("[FILE]", "One configuration file, before it is in force.")] = None,
     strict: Annotated[bool, switch("--strict", help="Warnings are a failure, too.")] = False,
     cwd: CWD = None,
     json: JSON = False,
@@ -145,16 +137,13 @@ def lint(
 
 @policy_app.command("import")
 def bring(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The other agent's file; `-` is standard input.")],
+    file: Annotated[str, argument("FILE", "The other agent's file; `-` is standard input.")],
     kind: Annotated[
-        AgentProduct | None,
-        typer.Option("--from", metavar="AGENT", help="Whose it is: claude, codex or gemini; otherwise it is guessed."),
+        AgentProduct | None, valued("--from", "AGENT", "Whose it is: claude, codex or gemini; otherwise it is guessed.")
     ] = None,
-    out: Annotated[
-        str | None, typer.Option("-o", "--out", metavar="FILE", help="Write the rules into this new file.")
-    ] = None,
+    out: Annotated[str | None, valued("--out", "FILE", "Write the rules into this new file.", short="-o")] = None,
     tests: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write Codex's examples as a table for `agent policy test`.")
+        str | None, valued("--tests", "FILE", "Write Codex's examples as a table for `agent policy test`.")
     ] = None,
     json: JSON = False,
 ) -> int:

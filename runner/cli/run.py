@@ -8,13 +8,13 @@ import typer
 
 from runner.agent.options import Given
 from runner.agent.startup import run_args
-from runner.cli.gate import takes_options
+from runner.cli.gate import argument, takes_options
 from runner.frontends.launch import prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
 from runner.sessions.selection import SessionSelection
 from runner.version import VERSION
 
-PROMPT = Annotated[str | None, typer.Argument(metavar="PROMPT", help="What to do. Read from stdin when left out.")]
+PROMPT = Annotated[str | None, argument("PROMPT", "What to do. Read from stdin when left out.")]
 
 
 @takes_options("run")

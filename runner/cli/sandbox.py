@@ -10,6 +10,7 @@ from runner.cli.gate import CWD, JSON, show_help, switch
 from runner.state import paths
 from runner.state.workspace import workspace_of
 from runner.text.sanitize import visible
+from sandbox.workspace import tool_cache
 
 SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
 
@@ -46,33 +47,25 @@ def cache(
         agent sandbox cache --clear
     """
     from runner.gate.gate import folder
-    from sandbox.workspace import tool_cache
 
     base = paths.caches(os.environ)
     workspace = workspace_of(str(folder(cwd)), os.path.realpath(paths.home(os.environ)))
     own = tool_cache.place(base, workspace)
-    found = [each for each in tool_cache.everything(base) if everything or each.folder == own]
+    caches = [each for each in tool_cache.everything(base) if everything or each.folder == own]
     if clear:
-        for each in found:
+        for each in caches:
             tool_cache.clear(each.folder)
         tool_cache.sweep(base)
     if json:
-        rows = [
-            {"workspace": each.workspace, "bytes": each.size, "gone": each.gone, "cleared": clear} for each in found
-        ]
+        rows = [{"workspace": at.workspace, "bytes": at.size, "gone": at.gone, "cleared": clear} for at in caches]
         print(dumps(rows))
         return 0
-    for each in found:
-        words = f"{_size_words(each.size):>9}  {_line(each.workspace)}"
+    for each in caches:
+        words = f"{_size_words(each.size):>9}  {visible(each.workspace, lines=False)}"
         print(f"{words}{'  (it is gone)' if each.gone else ''}{', emptied' if clear else ''}")
-    if not found:
-        print("nothing is kept" if everything else f"nothing is kept for {_line(workspace)}")
+    if not caches:
+        print("nothing is kept" if everything else f"nothing is kept for {visible(workspace, lines=False)}")
     return 0
-
-
-def _line(path: str) -> str:
-
-    return visible(path, lines=False)
 
 
 def _size_words(size: int) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import sys
 import time
 from enum import Enum
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.gate import JSON, switch
+from runner.cli.gate import JSON, argument, switch, valued
 from runner.problems import Exit, usage
 from runner.state.paths import home, state_dir
 from runner.state.workspace import workspace_of
@@ -36,11 +37,9 @@ def _ids(incomplete: str) -> list[str]:
     return [each.id[:8] for each in _store(None).list() if each.id.startswith(incomplete)]
 
 
-ID = Annotated[
-    str, typer.Argument(metavar="ID", help="As the list shows it; its beginning is enough.", autocompletion=_ids)
-]
+ID = Annotated[str, argument("ID", "As the list shows it; its beginning is enough.", complete=_ids)]
 ALL = Annotated[bool, switch("--all", help="Of every workspace.")]
-CWD = Annotated[str | None, typer.Option(metavar="FOLDER", help="The workspace around FOLDER instead of this one.")]
+CWD = Annotated[str | None, valued("--cwd", "FOLDER", "The workspace around FOLDER instead of this one.")]
 
 
 @sessions_app.callback()
@@ -76,6 +75,7 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
     from runner.sessions.summary import row, summarize_sessions
 
     stores = SessionStore.all(state_dir(os.environ)) if all else [_store(cwd)]
+    width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400
     empty = True
     for store in stores:
         where = None
@@ -87,7 +87,7 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
             if all and seen.workspace and where is None:
                 where = seen.workspace
                 print(one_line(where, 200))
-            print(("  " if all else "") + row(seen, width=_width()))
+            print(("  " if all else "") + row(seen, width=width))
     if empty and not json:
         print("no session is kept" if all else "no session of this workspace is kept")
     return Exit.DONE
@@ -119,9 +119,7 @@ def export(
     format: Annotated[
         ExportFormat, typer.Option(help="Markdown, one HTML file, or the entries.")
     ] = ExportFormat.MARKDOWN,
-    out: Annotated[
-        Path | None, typer.Option("-o", "--out", metavar="FILE", help="A new file, instead of stdout.")
-    ] = None,
+    out: Annotated[Path | None, valued("--out", "FILE", "A new file, instead of stdout.", short="-o")] = None,
 ) -> int:
     """Write a session for readers elsewhere. The HTML file needs nothing else, and runs nothing.
 
@@ -146,13 +144,8 @@ def export(
 
 @sessions_app.command("rm")
 def remove(
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ID]...", help="Which ones; beginnings are enough.", autocompletion=_ids),
-    ] = None,
-    older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="Those last written before: 12h, 30d, 8w.")
-    ] = None,
+    ids: Annotated[list[str] | None, argument("[ID]...", "Which ones; beginnings are enough.", complete=_ids)] = None,
+    older_than: Annotated[str | None, valued("--older-than", "AGE", "Those last written before: 12h, 30d, 8w.")] = None,
     all: ALL = False,
     cwd: CWD = None,
 ) -> int:
@@ -202,9 +195,3 @@ def _store(cwd: str | None) -> "SessionStore":
     from runner.sessions.store import SessionStore
 
     return SessionStore.of(state_dir(os.environ), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
-
-
-def _width() -> int:
-    import shutil
-
-    return shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400

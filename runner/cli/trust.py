@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.gate import JSON, print_notices, switch
+from runner.cli.gate import JSON, argument, option_before, print_notices, switch, valued
 from runner.config import load
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import state_dir
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from runner.config.trust.inventory import InventoryEntry
     from runner.config.trust.store import TrustAnswer
 
+# The states of an answered content, and what the list says about them.
+_STATES = {"same": "", "changed": "  (now something else)", "gone": "  (it is gone)", "closed": "  (it cannot be read)"}
+
 trust_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
-PATH = Annotated[str | None, typer.Argument(metavar="PATH", help="Another repository than the one around you.")]
+PATH = Annotated[str | None, argument("PATH", "Another repository than the one around you.")]
 
 
 @trust_app.callback()
@@ -45,9 +48,7 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     """
     if context.invoked_subcommand is not None:
         if json:
-            name = context.invoked_subcommand
-            why = f"`agent trust {name}` takes its options after its name"
-            raise usage("an option stands before the command", why, f"see `agent trust {name} --help`")
+            raise option_before(f"trust {context.invoked_subcommand}")
         return Exit.DONE
     brought = _weighed(None)
     from runner.gate.gate import nobody_there
@@ -104,15 +105,17 @@ def listing(json: JSON = False) -> int:
 
     answers, notices = TrustStore(state_dir(os.environ)).all()
     print_notices(notices)
-    rows = [(workspace, each, _still(workspace, each)) for workspace, said in answers.items() for each in said]
+    rows: list[dict[str, object]] = []
+    for workspace, each in ((workspace, each) for workspace, given in answers.items() for each in given):
+        answer, state = "yes" if each.yes else "no", _state(workspace, each)
+        row = {"workspace": workspace, "sha256": each.sha256, "answer": answer, "time": each.time}
+        rows.append({**row, "entries": len(each.entries), "state": state})
+        if not json:
+            when = visible(each.time.replace("T", " ").rstrip("Z"), lines=False)
+            print(f"{answer:<4} {when:<19}  {each.sha256[:12]}  {visible(workspace, lines=False)}{_STATES[state]}")
     if json:
-        print(dumps([{"workspace": where, **_answer(each), "state": still} for where, each, still in rows]))
-        return Exit.DONE
-    for where, each, still in rows:
-        said = "yes" if each.yes else "no"
-        when = visible(each.time.replace("T", " ").rstrip("Z"), lines=False)
-        print(f"{said:<4} {when:<19}  {each.sha256[:12]}  {visible(where, lines=False)}{_but(still)}")
-    if not rows:
+        print(dumps(rows))
+    elif not rows:
         print("nothing was answered yet")
     return Exit.DONE
 
@@ -120,9 +123,7 @@ def listing(json: JSON = False) -> int:
 @trust_app.command("accept")
 def accept(
     path: PATH = None,
-    sha256: Annotated[
-        str | None, typer.Option("--sha256", metavar="HASH", help="The whole hash that `agent trust show` prints.")
-    ] = None,
+    sha256: Annotated[str | None, valued("--sha256", "HASH", "The whole hash that `agent trust show` prints.")] = None,
 ) -> int:
     """Approve without a question, for scripts.
 
@@ -210,29 +211,27 @@ def _print_evaluation(brought: "Brought", json: bool, *, files: bool = False) ->
     from runner.config.trust.text import contents, description, state_line, state_word
 
     if json:
-        print(dumps(_form(brought, state_word(brought))))
+        inventory, since = brought.inventory, brought.since
+        widens = [
+            {"path": each.path, "line": each.line, "key": each.key, "old": each.old or None, "new": each.new}
+            for each in brought.widenings
+        ]
+        form = {
+            "workspace": inventory.workspace,
+            "sha256": inventory.sha256,
+            "state": state_word(brought),
+            "counts": list(brought.counts),
+            "widens": widens,
+            "entries": [_entry(each) for each in inventory.entries],
+            "changed": [{"path": path, "how": how} for path, how in since[1]] if since else [],
+        }
+        print(dumps(form))
         return Exit.DONE
     if not brought.inventory.entries:
         print("this repository contains nothing that would change or run something")
         return Exit.DONE
     print("\n".join([*description(brought), *(contents(brought) if files else []), "", state_line(brought)]))
     return Exit.DONE
-
-
-def _form(brought: "Brought", state: str) -> Mapping[str, object]:
-    inventory, since = brought.inventory, brought.since
-    return {
-        "workspace": inventory.workspace,
-        "sha256": inventory.sha256,
-        "state": state,
-        "counts": list(brought.counts),
-        "widens": [
-            {"path": each.path, "line": each.line, "key": each.key, "old": each.old or None, "new": each.new}
-            for each in brought.widenings
-        ],
-        "entries": [_entry(each) for each in inventory.entries],
-        "changed": [{"path": path, "how": how} for path, how in since[1]] if since else [],
-    }
 
 
 def _entry(entry: "InventoryEntry") -> Mapping[str, object]:
@@ -247,12 +246,7 @@ def _entry(entry: "InventoryEntry") -> Mapping[str, object]:
     }
 
 
-def _answer(answer: "TrustAnswer") -> Mapping[str, object]:
-    said = "yes" if answer.yes else "no"
-    return {"sha256": answer.sha256, "answer": said, "time": answer.time, "entries": len(answer.entries)}
-
-
-def _still(workspace: str, answer: "TrustAnswer") -> str:
+def _state(workspace: str, answer: "TrustAnswer") -> str:
     """Return the state of the answered content: `same`, `changed`, `gone`, or `closed` to this user."""
     from runner.config.trust.session_check import look_at
 
@@ -260,12 +254,3 @@ def _still(workspace: str, answer: "TrustAnswer") -> str:
         return "same" if look_at(workspace, workspace, os.environ).sha256 == answer.sha256 else "changed"
     except Stopped:
         return "closed" if os.path.lexists(workspace) else "gone"
-
-
-def _but(still: str) -> str:
-    return {
-        "same": "",
-        "changed": "  (now something else)",
-        "gone": "  (it is gone)",
-        "closed": "  (it cannot be read)",
-    }[still]

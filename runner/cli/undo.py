@@ -4,10 +4,8 @@ import os
 from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from policy.model.verdict import Problem
-from runner.cli.gate import CWD, JSON, print_notices, switch
+from runner.cli.gate import CWD, JSON, argument, print_notices, switch
 from runner.config import Settings, load
 from runner.problems import Exit, Stopped, usage
 from runner.secrets.secret import register_environment
@@ -22,15 +20,14 @@ _SWITCH = "--list, --clear, --dry-run and --diff each say what to show instead"
 
 
 def undo(
-    count: Annotated[int | None, typer.Argument(metavar="N", help="How many actions to take back; 1.")] = None,
+    count: Annotated[int | None, argument("N", "How many actions to take back; 1.")] = None,
     show: Annotated[bool, switch("--list", help="List what was kept, newest first.")] = False,
     dry: Annotated[bool, switch("--dry-run", help="Only say what would be done.")] = False,
     diff: Annotated[bool, switch("--diff", help="Show it as a diff, and do nothing.")] = False,
     redo: Annotated[bool, switch("--redo", help="Take back the last undo instead.")] = False,
     force: Annotated[bool, switch("--force", help="Also overwrite files that changed since.")] = False,
     auto_run: Annotated[
-        bool,
-        switch("--auto-run", help="Also hooks, editor tasks and the like, which programs run."),
+        bool, switch("--auto-run", help="Also hooks, editor tasks and the like, which programs run.")
     ] = False,
     clear: Annotated[bool, switch("--clear", help="Forget all that is kept here.")] = False,
     json: JSON = False,
