@@ -5,8 +5,9 @@ one name below a descriptor and follows no link (openat(2), O_NOFOLLOW); the ker
 """
 
 import contextlib
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.inside.regular_file import open_regular
 
@@ -56,6 +57,67 @@ def folder(root: int, path: str) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
+
+
+def entered(
+    name: str, above: int, refused: Callable[[OSError], None], opening: Callable[[str, int], int] = open_folder
+) -> int | None:
+    """Open the folder `name` for `walk`. Return None if it does not exist or, after `refused(error)`, cannot be opened.
+
+    Raise OSError if this process has too many open files.
+    """
+    try:
+        return opening(name, above)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        refused(error)
+        return None
+
+
+def walk(
+    root: str,
+    read: Callable[[int, str], Iterable[str]],
+    enter: Callable[[str, int, str, int], int | None],
+    leave: Callable[[int, str], None] = lambda handle, path: None,
+) -> None:
+    """Visit the folder at the real path `root` and the folders below it, with one descriptor for each level.
+
+    `read(handle, path)` returns the names of the folders to enter. `enter(name, above, path, depth)` opens one of them,
+    or returns None to leave it out. `leave(handle, path)` is called when all below a folder is done. `path` is relative
+    to `root`. Raise OSError if `root` cannot be opened, and the errors of the three functions.
+    """
+    stack: list[tuple[int, str, Iterator[str]]] = [(open_root(root), "", iter(()))]
+    try:
+        stack[0] = (stack[0][0], "", iter(read(stack[0][0], "")))
+        while stack:
+            above, path, waiting = stack[-1]
+            name = next(waiting, None)
+            if name is None:
+                leave(above, path)
+                stack.pop()
+                os.close(above)
+                continue
+            inner = f"{path}/{name}" if path else name
+            handle = enter(name, above, inner, len(stack))
+            if handle is not None:
+                stack.append((handle, inner, iter(())))
+                stack[-1] = (handle, inner, iter(read(handle, inner)))
+    finally:
+        for handle, *_ in stack:
+            os.close(handle)
+
+
+def status(root: int, path: str) -> os.stat_result | None:
+    """Return the status of the file, folder or link at `path` below `root`, or None if it cannot be had."""
+    above, name = split(path)
+    try:
+        with folder(root, above) as handle:
+            return os.stat(name, dir_fd=handle, follow_symlinks=False)
+    except OSError:
+        return None
 
 
 def write_all(handle: int, data: bytes | bytearray) -> None:

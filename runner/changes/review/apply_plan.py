@@ -151,11 +151,11 @@ class _Work:
                 if self._before[above] is not None:
                     return ""  # it goes, so what follows is new
                 continue
-            mode = _mode(self._top, above)
-            if mode is None:
+            status = safe_open.status(self._top, above)
+            if status is None:
                 return ""
-            if not stat.S_ISDIR(mode):
-                return f"its folder `{above}` is a {'link' if stat.S_ISLNK(mode) else 'file'}"
+            if not stat.S_ISDIR(status.st_mode):
+                return f"its folder `{above}` is a {'link' if stat.S_ISLNK(status.st_mode) else 'file'}"
         return ""
 
     def plan(self) -> PatchPlan:
@@ -179,8 +179,8 @@ class _Work:
 
     def _in_the_way(self, path: str) -> str:
         """Return the reason why an existing folder at `path` cannot be replaced, or an empty string."""
-        mode = _mode(self._top, path)
-        if mode is None or not stat.S_ISDIR(mode):
+        status = safe_open.status(self._top, path)
+        if status is None or not stat.S_ISDIR(status.st_mode):
             return ""
         left = [path]
         while left:
@@ -193,12 +193,3 @@ class _Work:
                     elif self._after.get(inner, self) is not None:
                         return "a folder with other files lies there"
         return ""
-
-
-def _mode(top: int, path: str) -> int | None:
-    above, name = safe_open.split(path)
-    try:
-        with safe_open.folder(top, above) as folder:
-            return os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except OSError:
-        return None

@@ -37,6 +37,7 @@ class Copying:
         self._progress = progress
         self._reflinks = True  # until the file system says otherwise
         self._device = 0
+        self._into: list[int] = []  # the open copies of the folders that are being copied, the innermost last
         self._root = os.geteuid() == 0
         self.files = self.bytes = self.cloned = 0
         self.left_out: list[tuple[str, str]] = []
@@ -46,58 +47,39 @@ class Copying:
 
     def folder(self, source: str, target: str) -> None:
         """Copy all of `source` into the empty folder `target`. Raise OSError if either cannot be used at all."""
-        stack: list[tuple[int, int, str, Iterator[str]]] = []
+        self._into = [safe_open.open_root(target)]
         try:
-            above = safe_open.open_root(source)
-            stack.append((above, safe_open.open_root(target), "", iter(())))
-            self._device = os.fstat(above).st_dev
-            stack[-1] = (*stack[-1][:3], iter(self._entries(above, stack[-1][1], "")))
-            while stack:
-                above, into, path, waiting = stack[-1]
-                name = next(waiting, None)
-                if name is None:
-                    stack.pop()
-                    self._finish(above, into, path)
-                    continue
-                inner = f"{path}/{name}" if path else name
-                opened = self._entered(name, above, into, inner, len(stack))
-                if opened is not None:
-                    stack.append((*opened, inner, iter(())))
-                    stack[-1] = (*stack[-1][:3], iter(self._entries(*opened, inner)))
+            safe_open.walk(source, self._entries, self._entered, self._finish)
         finally:
-            for above, into, *_ in stack:
-                os.close(above)
+            for into in self._into:
                 os.close(into)
 
-    def _entered(self, name: str, above: int, into: int, path: str, depth: int) -> tuple[int, int] | None:
+    def _entered(self, name: str, above: int, path: str, depth: int) -> int | None:
         """Open a folder and its copy. Return None if the folder is left out, which is recorded."""
-        try:
-            inner = safe_open.open_folder(name, above)
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                raise
-            if error.errno != errno.ENOENT:
-                self.left_out.append((path, error_reason(error)))
+        inner = safe_open.entered(name, above, lambda error: self.left_out.append((path, error_reason(error))))
+        if inner is None:
             return None
-        why = ""
+        why = "it lies too deep" if depth > safe_open.DEEPEST else ""
         if os.fstat(inner).st_dev != self._device:
             why = "another file system is mounted there"
-        elif depth > safe_open.DEEPEST:
-            why = "it lies too deep"
         try:
-            os.mkdir(name, 0o700, dir_fd=into)
-            if why:
-                self.left_out.append((path, why))
-                os.close(inner)
-                return None
-            return inner, safe_open.open_folder(name, into)
+            os.mkdir(name, 0o700, dir_fd=self._into[-1])
+            if not why:
+                self._into.append(safe_open.open_folder(name, self._into[-1]))
+                return inner
         except BaseException:
             os.close(inner)
             raise
+        self.left_out.append((path, why))
+        os.close(inner)
+        return None
 
-    def _entries(self, above: int, into: int, path: str) -> list[str]:
+    def _entries(self, above: int, path: str) -> list[str]:
         """Copy the files and links in one folder, and return the names of the folders in it."""
         folders: list[str] = []
+        into = self._into[-1]
+        if not path:
+            self._device = os.fstat(above).st_dev
         try:
             names = os.listdir(above)
         except OSError as error:
@@ -185,8 +167,9 @@ class Copying:
         os.ftruncate(target, size)
         return size, os.fstat(source).st_size == size
 
-    def _finish(self, above: int, into: int, path: str) -> None:
-        """Set mode, owner and times of a folder after its content is complete, and close both descriptors."""
+    def _finish(self, above: int, path: str) -> None:
+        """Set mode, owner and times of the copy of a folder after its content is complete, and close the copy."""
+        into = self._into.pop()
         try:
             status = os.fstat(above)
             if self._root:
@@ -195,7 +178,6 @@ class Copying:
             os.utime(into, ns=(status.st_atime_ns, status.st_mtime_ns))
             self.folders.append(path)
         finally:
-            os.close(above)
             os.close(into)
 
 

@@ -275,10 +275,5 @@ class _Comparison:
 
 def _stamp(path: str, top: int) -> Stamp | None:
     """Return the stamp of a file or link, or None if there is none."""
-    above, _, name = path.rpartition("/")
-    try:
-        with safe_open.folder(top, above) as folder:
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return None if stat.S_ISDIR(status.st_mode) else stamp(status)
-    except OSError:
-        return None
+    status = safe_open.status(top, path)
+    return None if status is None or stat.S_ISDIR(status.st_mode) else stamp(status)

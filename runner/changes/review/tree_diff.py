@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import folded
@@ -93,34 +93,17 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
     Folders that were not scanned before `over()` became true are in `closed` with the reason OVERTIME.
     """
     result = TreeScan({}, {}, [])
-    stack: list[tuple[int, str, Iterator[str]]] = []
-    handle = safe_open.open_root(top)
-    try:
-        stack.append((handle, "", iter(_listed(handle, "", result, over))))
-        while stack:
-            above, path, waiting = stack[-1]
-            name = next(waiting, None)
-            if name is None:
-                os.close(above)
-                stack.pop()
-                continue
-            inner = f"{path}/{name}" if path else name
-            if len(stack) > safe_open.DEEPEST or over():
-                result.closed[inner] = "it lies too deep" if len(stack) > safe_open.DEEPEST else OVERTIME
-                continue
-            try:
-                opened = _opened(name, above)
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    raise
-                if error.errno != errno.ENOENT:
-                    result.closed[inner] = (error.strerror or "it cannot be read").lower()
-                continue
-            stack.append((opened, inner, iter(())))
-            stack[-1] = (opened, inner, iter(_listed(opened, inner, result, over)))
-    finally:
-        for above, *_ in stack:
-            os.close(above)
+
+    def enter(name: str, above: int, path: str, depth: int) -> int | None:
+        def refused(error: OSError) -> None:
+            result.closed[path] = (error.strerror or "it cannot be read").lower()
+
+        if depth > safe_open.DEEPEST or over():
+            result.closed[path] = "it lies too deep" if depth > safe_open.DEEPEST else OVERTIME
+            return None
+        return safe_open.entered(name, above, refused, _opened)
+
+    safe_open.walk(top, lambda handle, path: _listed(handle, path, result, over), enter)
     return result
 
 

@@ -7,7 +7,6 @@ needs a witness: a file that the tool puts there. A folder that was stored once 
 does not end its protection.
 """
 
-import errno
 import os
 import stat
 import threading
@@ -125,61 +124,42 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
     index: Index = {}
     fresh: dict[str, list[str]] = {}
     count = 0
-    stack = [(safe_open.open_root(root), "", iter(("",)))]  # an open folder, its path, the folders in it still to enter
-    try:
-        while stack:
-            above, path, waiting = stack[-1]
-            name = next(waiting, None)
-            if name is None:
-                os.close(above)
-                stack.pop()
-                continue
-            if stop.is_set():
-                raise ScanStopped
-            try:
-                handle = os.dup(above) if len(stack) == 1 else safe_open.open_folder(name, above)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    raise
-                _closed(index, known, path, name, file_state.CLOSED)
-                continue
-            inner = f"{path}/{name}" if path else name
-            old = known.get(inner, {})
-            try:
-                names, folders, fresh_here = _read(handle, inner, old, known, rules, now)
-            except OSError:
-                os.close(handle)
-                if len(stack) == 1:
-                    raise
-                _closed(index, known, path, name, file_state.CLOSED)
-                continue
-            index[inner] = names
-            count += len(names)
-            if count > rules.most:
-                os.close(handle)
-                raise TooMany
-            if fresh_here:
-                fresh[inner] = fresh_here
-            for each in [each for each, found in names.items() if found.kind == FileKind.FOLDER and found.unkept]:
-                _closed(index, known, inner, each, names[each].unkept)
-            if folders and len(stack) > safe_open.DEEPEST:
-                for each in folders:
-                    _closed(index, known, inner, each, file_state.TOO_DEEP)
-                folders = []
-            stack.append((handle, inner, iter(folders)))
-    finally:
-        for handle, *_ in stack:
-            os.close(handle)
+
+    def read(handle: int, path: str) -> list[str]:
+        nonlocal count
+        if stop.is_set():
+            raise ScanStopped
+        try:
+            names, folders, fresh_here = _read(handle, path, known, rules, now)
+        except OSError:
+            if not path:
+                raise
+            _closed(index, known, path, file_state.CLOSED)
+            return []
+        index[path] = names
+        count += len(names)
+        if count > rules.most:
+            raise TooMany
+        if fresh_here:
+            fresh[path] = fresh_here
+        for name, entry in [*names.items()]:
+            if entry.kind == FileKind.FOLDER and entry.unkept:
+                _closed(index, known, f"{path}/{name}" if path else name, entry.unkept)
+        return folders
+
+    def enter(name: str, above: int, path: str, depth: int) -> int | None:
+        if depth > safe_open.DEEPEST:
+            _closed(index, known, path, file_state.TOO_DEEP)
+            return None
+        return safe_open.entered(name, above, lambda _: _closed(index, known, path, file_state.CLOSED))
+
+    safe_open.walk(root, read, enter)
     return ScanResult(index, fresh, tuple(folder for folder in known if folder not in index))
 
 
-def _read(
-    handle: int, path: str, old: Names, known: Index, rules: Rules, now: int
-) -> tuple[Names, list[str], list[str]]:
+def _read(handle: int, path: str, known: Index, rules: Rules, now: int) -> tuple[Names, list[str], list[str]]:
     """Return the names in one folder, the folders among them to enter, and the files to read."""
-    names: Names = {}
+    old, names = known.get(path, {}), Names()
     folders: list[str] = []
     fresh: list[str] = []
     with os.scandir(handle) as entries:
@@ -190,18 +170,9 @@ def _read(
             except FileNotFoundError:
                 continue
             before = old.get(name)
-            mode, ctime = status.st_mode, status.st_ctime_ns
-            if (
-                before is not None
-                and before.settled
-                and before.inode == status.st_ino
-                and before.ctime == ctime
-                and before.mtime == status.st_mtime_ns
-                and before.size == status.st_size
-                and before.device == status.st_dev
-                and before.mode == mode & 0o777
-                and not stat.S_ISDIR(mode)
-            ):
+            mode = status.st_mode
+            seen = (mode & 0o777, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            if before is not None and before.settled and before[1:7] == seen and not stat.S_ISDIR(mode):
                 names[name] = before
                 continue
             inner = f"{path}/{name}" if path else name
@@ -236,16 +207,13 @@ def _entry(status: os.stat_result, name: str, above: int, path: str, known: Inde
     return entry_of(status, True, b"", file_state.LEFT_OUT if unkept else "")
 
 
-def _closed(index: Index, known: Index, path: str, name: str, why: str) -> None:
+def _closed(index: Index, known: Index, path: str, why: str) -> None:
     """Keep the known entries of a folder that is not entered."""
-    if path in index and name in index[path]:
-        index[path][name] = index[path][name]._replace(unkept=why)
-    inner = f"{path}/{name}" if path else name
-    if inner not in known:
-        return
-    for folder, names in known.items():
-        if folder == inner or folder.startswith(f"{inner}/"):
-            index[folder] = names
+    above, name = safe_open.split(path)
+    if above in index and name in index[above]:
+        index[above][name] = index[above][name]._replace(unkept=why)
+    if path in known:
+        index |= {folder: names for folder, names in known.items() if f"{folder}/".startswith(f"{path}/")}
 
 
 def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) -> ScanResult:
