@@ -36,7 +36,10 @@ class MerkleTree:
         """Return the tree with the peaks that `told` returned. Raises ValueError when they do not form a tree."""
         if not isinstance(count, int) or not isinstance(peaks, list) or count < 0 or count.bit_count() != len(peaks):
             raise ValueError("no tree has these peaks")
-        return cls(count, [_digest(peak) for peak in peaks])
+        digests = [bytes.fromhex(peak) if isinstance(peak, str) else b"" for peak in peaks]
+        if any(len(digest) != 32 for digest in digests):
+            raise ValueError("a peak is no hash")
+        return cls(count, digests)
 
     def add(self, grown: bytes) -> None:
         """Append one leaf."""
@@ -60,13 +63,6 @@ class MerkleTree:
     def told(self) -> list[str]:
         """Return the peaks as JSON values."""
         return [peak.hex() for peak in self.peaks]
-
-
-def _digest(value: object) -> bytes:
-    found = bytes.fromhex(value) if isinstance(value, str) else b""
-    if len(found) != 32:
-        raise ValueError("a peak is no hash")
-    return found
 
 
 def checkpoint(store: LogStore, signer: "Callable[[], Signer] | None") -> int | None:
@@ -110,6 +106,6 @@ def grown(store: LogStore, count: int) -> MerkleTree:
 
 
 def tree_of(row: RecordRow) -> MerkleTree:
-    """Return the tree that a checkpoint or a tombstone holds. Raises ValueError when it holds no tree."""
+    """Return the tree that a checkpoint or a tombstone holds. Raises ValueError when its peaks do not form a tree."""
     body = loads(row.body)
     return MerkleTree.of(body.get("count" if row.kind == "checkpoint" else "last"), body.get("peaks"))

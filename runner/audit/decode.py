@@ -44,12 +44,10 @@ def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
 
 
 def reason_of(recorded: Body) -> Reason:
-    ref = RuleRef.parse(text(recorded.get("rule")))
-    span = recorded.get("span")
-    ends = [max(each, 0) for each in items(span) if isinstance(each, int)]
-    return Reason(
-        tier_of(recorded.get("tier")), text(recorded.get("text")), ref, SourceSpan(*ends) if len(ends) == 2 else None
-    )
+    ends = [max(each, 0) for each in items(recorded.get("span")) if isinstance(each, int)]
+    span = SourceSpan(*ends) if len(ends) == 2 else None
+    rule = RuleRef.parse(text(recorded.get("rule")))
+    return Reason(tier_of(recorded.get("tier")), text(recorded.get("text")), rule, span)
 
 
 def tier_of(label: object) -> Tier:
@@ -66,9 +64,7 @@ def cell_of(body: Body) -> Cell:
 
 def problem_of(value: object) -> Problem | None:
     recorded = mapping(value)
-    return (
-        Problem(text(recorded.get("what")), text(recorded.get("why")), text(recorded.get("fix"))) if recorded else None
-    )
+    return Problem(*(text(recorded.get(name)) for name in ("what", "why", "fix"))) if recorded else None
 
 
 def terms_of(body: Body) -> Terms | None:
@@ -103,7 +99,6 @@ def explanation_of(body: Body, workspace: str) -> Explanation | None:
     action = action_of(body)
     if action is None:
         return None
-    allowed = body.get("verdict") == "allow"
     return Explanation(
         action=action,
         tree=text(body.get("tree")),
@@ -112,7 +107,7 @@ def explanation_of(body: Body, workspace: str) -> Explanation | None:
         reasons=reasons_of(body),
         cell=cell_of(body),
         because=reason_of(mapping(body.get("because"))),
-        verdict=Ruling.ALLOW if allowed else Ruling.DENY,
+        verdict=Ruling.ALLOW if body.get("verdict") == "allow" else Ruling.DENY,
         problem=problem_of(body.get("problem")),
         question=None,
         terms=terms_of(body),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
 from runner.audit.decode import explanation_of, reason_of
-from runner.audit.fields import Body, items, mapping, number, text, texts
+from runner.audit.fields import Body, integer, items, mapping, number, text, texts
 from runner.audit.list_view import place
 from runner.gate.explain import ExplanationSection, caret_lines, sections, shown, titled
 from runner.text.sanitize import visible
@@ -167,17 +167,11 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     problem = mapping(body.get("problem"))
     lines += [text(problem.get("what")), f"why: {text(problem.get('why'))}"] if problem else []
     yield "outcome", shown(lines)
-    yield "changed", shown([*_changed(body)])
+    files = [mapping(item) for item in items(body.get("changed"))]
+    changed = [f"{text(file.get('how'))} {text(file.get('path'))}" for file in files]
+    yield "changed", shown(changed + _more(body.get("changes"), len(files), "files"))
     yield "stopped by the sandbox", shown([line for item in items(body.get("violations")) for line in _violation(item)])
     yield "network", shown([*_connections(body)])
-
-
-def _changed(body: Body) -> Iterator[str]:
-    files = [mapping(item) for item in items(body.get("changed"))]
-    yield from (f"{text(item.get('how'))} {text(item.get('path'))}" for item in files)
-    total = body.get("changes")
-    if isinstance(total, int) and total > len(files):
-        yield f"and {total - len(files)} more files"
 
 
 def _violation(item: object) -> Iterator[str]:
@@ -194,18 +188,15 @@ def _connections(body: Body) -> Iterator[str]:
         verdict = "allowed" if each.get("allowed") else "denied"
         parts = [f"{place(each)} {verdict}", text(each.get("asked"))]
         parts += [f"at {text(each.get('address'))}"] if each.get("address") else []
-        parts += [f"sent {_count(each, 'sent')} bytes, received {_count(each, 'received')}"]
+        parts += [f"sent {integer(each.get('sent')) or 0} bytes, received {integer(each.get('received')) or 0}"]
         parts += [f"with credential {text(each.get('credential'))}"] if each.get("credential") else []
         parts += [text(each.get("why"))] if each.get("why") else []
         yield "; ".join(part for part in parts if part)
-    total = body.get("connected")
-    if isinstance(total, int) and total > len(made):
-        yield f"and {total - len(made)} more attempts"
+    yield from _more(body.get("connected"), len(made), "attempts")
 
 
-def _count(each: Body, name: str) -> int:
-    value = each.get(name)
-    return value if isinstance(value, int) else 0
+def _more(total: object, listed: int, noun: str) -> list[str]:
+    return [f"and {total - listed} more {noun}"] if isinstance(total, int) and total > listed else []
 
 
 def _session(record: Record | None) -> list[ExplanationSection]:

@@ -49,11 +49,7 @@ class AuditLog:
 
     @classmethod
     def open(
-        cls,
-        place: Place,
-        *,
-        redact: Callable[[str], str] | None = None,
-        signer: "Callable[[], Signer] | None" = None,
+        cls, place: Place, *, redact: Callable[[str], str] | None = None, signer: "Callable[[], Signer] | None" = None
     ) -> "AuditLog":
         """Open for appending: a file (a new one is 0600), or the database at a URL."""
         store = SqliteStore.open(place) if isinstance(place, Path) else _database(place, write=True)
@@ -239,10 +235,6 @@ def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict
                 return value
 
     return {key: each(value, key) for key, value in body.items()}, list(lost)
-
-
-def is_url(text: str) -> bool:
-    return "://" in text
 
 
 def log_place(settings: "Settings", environ: Mapping[str, str]) -> Place:

@@ -84,11 +84,8 @@ def _owners(sources: Sequence[LogStore], walks: Sequence[Walk]) -> tuple[dict[st
             longer, shorter = sorted((before, (head, place)), key=lambda each: -each[0].number)
             _same(sources, longer, shorter)
             owners[head.log] = longer
-            left_out.append(
-                f"`{sources[shorter[1]].name}` is the beginning of `{sources[longer[1]].name}`"
-                if longer[0].number > shorter[0].number
-                else f"`{sources[shorter[1]].name}` is the same log as `{sources[longer[1]].name}`"
-            )
+            relation = "the beginning of" if longer[0].number > shorter[0].number else "the same log as"
+            left_out.append(f"`{sources[shorter[1]].name}` is {relation} `{sources[longer[1]].name}`")
     return owners, left_out
 
 

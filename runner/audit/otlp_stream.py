@@ -41,12 +41,10 @@ class OtlpStream:
         self._thread = threading.Thread(target=self._follow, name="otlp", daemon=True)
         self._thread.start()
 
-    def close(self, patience: float | None = None) -> str | None:
-        """Send the rest and wait up to that many seconds. Return one line about what was not sent, or an empty text."""
+    def close(self) -> str | None:
+        """Send the rest and wait for a limited time. Return one line about what was not sent, or None."""
         self._closing.set()
-        if patience is None:
-            patience = SHORT if self._failing else PATIENCE
-        self._thread.join(patience)
+        self._thread.join(SHORT if self._failing else PATIENCE)
         if self._thread.is_alive():
             if self._collector is not None:
                 self._collector.close()  # ends its wait for another try; the thread ends with the process
@@ -58,9 +56,8 @@ class OtlpStream:
         later = f"agent audit export --format otlp --session {self._session} --endpoint {self._address}"
         number = len(self._waiting)
         what = f"{many(number, 'decision')} of this session" if number else "part of this session"
-        return (
-            f"{what} did not reach the collector at {self._address}: {why}; the log has all, `{later}` sends it later"
-        )
+        lost = f"{what} did not reach the collector at {self._address}: {why}"
+        return f"{lost}; the log has all, `{later}` sends it later"
 
     def _follow(self) -> None:
         try:
@@ -88,11 +85,8 @@ class OtlpStream:
         beginning = log.named("session", self._session)
         batch: list[DecisionTrail] = []
         for number in self._waiting[:BATCH] if not whole else self._waiting:
-            record = log.get(number)
-            if record is None:
-                continue
-            finished = log.outcome_of(number)
-            if whole or finished is not None or record.body.get("verdict") == "deny":
+            record, finished = log.get(number), log.outcome_of(number)
+            if record and (whole or finished is not None or record.body.get("verdict") == "deny"):
                 batch.append(DecisionTrail(record, beginning, finished))
         for first in range(0, len(batch), BATCH):
             part = batch[first : first + BATCH]

@@ -3,7 +3,7 @@
 from fnmatch import fnmatchcase
 
 from policy.model.frozen import dataclass
-from runner.audit.fields import items
+from runner.audit.fields import beginning, items, mapping
 from runner.audit.legacy import rule_beginnings
 
 _REASONS = ("reasons", "because", "rules")
@@ -38,6 +38,8 @@ class Query:
         empty).
         """
         time = str(decision.get("time", ""))
+        places = [f"{session.get(name) or ''}/" for name in ("workspace", "original")]
+        folders = tuple(f"{folder.rstrip('/')}/" for folder in self.workspaces)
         hosts = [*_targets(decision, connects=True), *_named(outcome, "host", "connections")]
         return (
             _one(self.verdicts, str(decision.get("verdict", "")))
@@ -46,10 +48,7 @@ class Query:
             and (not self.since or time >= self.since)
             and (not self.until or time < self.until)
             and (not self.sessions or _begins(self.sessions, [str(decision.get("session", ""))]))
-            and (
-                not self.workspaces
-                or any(_below(self.workspaces, str(session.get(name) or "")) for name in ("workspace", "original"))
-            )
+            and (not self.workspaces or _begins(folders, places))
             and (not self.tiers or any(str(tier) in self.tiers for tier in items(decision.get("tiers"))))
             and (not self.commands or command_of(decision) in self.commands)
             and (not self.rules or _begins(rule_beginnings(self.rules), _named(decision, "rule", *_REASONS)))
@@ -61,8 +60,7 @@ class Query:
 
 def was_question(decision: dict[str, object]) -> bool:
     """Return True if the matrix asked: a person or a grant answered, or nobody was there."""
-    cell = decision.get("cell")
-    return bool(decision.get("answer")) or (isinstance(cell, dict) and cell.get("ruling") == "ask")
+    return bool(decision.get("answer")) or mapping(decision.get("cell")).get("ruling") == "ask"
 
 
 def _one(wanted: tuple[str, ...], value: str) -> bool:
@@ -71,10 +69,6 @@ def _one(wanted: tuple[str, ...], value: str) -> bool:
 
 def _begins(wanted: tuple[str, ...], values: list[str]) -> bool:
     return any(value.startswith(wanted) for value in values)
-
-
-def _below(folders: tuple[str, ...], path: str) -> bool:
-    return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for folder in folders)
 
 
 def _globs(wanted: tuple[str, ...], values: list[str]) -> bool:
@@ -103,11 +97,7 @@ def _named(body: dict[str, object], name: str, *lists: str) -> list[str]:
 
 def command_of(decision: dict[str, object]) -> str:
     """Return the first word of the command; empty for a file tool."""
-    action = decision.get("action")
-    if not isinstance(action, dict):
-        return ""
+    action = mapping(decision.get("action"))
     text = action.get("argv", action.get("script", ""))
-    if isinstance(text, dict):
-        text = text.get("cut", "")
-    words = text if isinstance(text, list) else str(text).split(None, 1)
+    words = text if isinstance(text, list) else beginning(text).split(None, 1)
     return str(words[0]) if words else ""

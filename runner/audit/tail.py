@@ -17,11 +17,6 @@ _PATIENCE = 40  # looks at a file that cannot be read, such as one that is being
 TailEvent = DecisionTrail | Record  # a decision; later, once it ran, its `finished` record
 
 
-def latest(log: AuditLog, query: Query, count: int) -> list[DecisionTrail]:
-    """Return the newest `count` decisions, the oldest of them first."""
-    return list(deeds(log, query, limit=count))[::-1] if count else []
-
-
 class Follower:
     """Reader that continues where it stopped. It continues after pruning, and starts again in a new log at the same
     place.
@@ -42,21 +37,20 @@ class Follower:
         with AuditLog.open_to_read(self._path) as log:
             newest = next(log.rows(limit=1), None)
             self._seen = (newest.id, newest.hash) if newest else None
-            told = latest(log, self._query, count)
-        told = [deed for deed in told if newest is not None and deed.record.id <= newest.id]
-        self._running = {deed.record.id for deed in told if deed.finished is None}
-        return told
+            newest_deeds = deeds(log, self._query, limit=count) if count else ()
+            shown = [deed for deed in newest_deeds if newest is not None and deed.record.id <= newest.id][::-1]
+        self._running = {deed.record.id for deed in shown if deed.finished is None}
+        return shown
 
     def more(self) -> list[TailEvent]:
         """Return what was written since the last call, oldest first. Raises AuditError when the file is not a log."""
         state = self._look()
-        if state == self._state or state is None:
-            self._state = state
-            return []
-        with AuditLog.open_to_read(self._path) as log:
-            found = list(self._events(log))
+        events: list[TailEvent] = []
+        if state != self._state and state is not None:
+            with AuditLog.open_to_read(self._path) as log:
+                events += self._events(log)
         self._state = state
-        return found
+        return events
 
     def _events(self, log: AuditLog) -> Iterator[TailEvent]:
         newest = next(log.rows(limit=1), None)
@@ -83,10 +77,8 @@ class Follower:
     def _goes_on(self, log: AuditLog, newest: Record) -> bool:
         """Return True if the last record that was read is still in the log, or was pruned from it."""
         number, sealed = self._seen or (0, "")
-        if newest.id < number:
-            return False
-        found = log.get(number)
-        return found is None or found.hash == sealed
+        record = log.get(number)
+        return newest.id >= number and (record is None or record.hash == sealed)
 
     def _look(self) -> object:
         """Return a value that changes whenever the log changes: the state of its file and write-ahead file. None
@@ -96,14 +88,14 @@ class Follower:
         """
         if not isinstance(self._path, Path):
             return int(time.monotonic())
-        state = []
+        state: list[tuple[int, ...] | None] = []
         for path in (self._path, self._path.with_name(f"{self._path.name}-wal")):
             try:
-                found = os.stat(path)
-                state.append((found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns))
+                status = os.stat(path)
+                state.append((status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
             except FileNotFoundError:
-                state.append((0, 0, 0, 0))
-        return tuple(state) if state[0][1] else None
+                state.append(None)
+        return state if state[0] else None
 
 
 def follow(follower: Follower) -> Iterator[TailEvent]:

@@ -139,8 +139,7 @@ def verify(
                 check.take(row)
                 if progress is not None and not done % _TOLD:
                     progress(done, walk.count)
-            chains = tuple(_ended(walk, checks, last))
-            _all_found(expected, checks, last)
+            chains = tuple(_ended(walk, checks, expected, last))
     except _Fault as fault:
         strays.join()
         return fault.broken
@@ -192,8 +191,9 @@ class _Check:
             raise _Fault(tombstone.id, "it is a tombstone that cannot be read") from None
         for each in [each for each in self.notes if each.number <= self.number]:
             if (each.number, each.hash) != (self.number, self.digest):
-                why = f"the noted record {each.number} was pruned, so nothing can be said about it"
-                raise _Fault(tombstone.id, why)
+                raise _Fault(
+                    tombstone.id, f"the noted record {each.number} was pruned, so nothing can be said about it"
+                )
             self.notes.remove(each)
 
     def take(self, row: RecordRow) -> None:
@@ -203,9 +203,8 @@ class _Check:
                 raise _Fault(row.id, "it was pruned, as a tombstone says, and is there all the same")
             if row.number < number:
                 raise _Fault(row.id, f"record {row.number} of its chain was there before it")
-            raise _Fault(
-                max(row.id - row.number + number, 1), f"record {number} is missing; the next one is {row.number}"
-            )
+            first = max(row.id - row.number + number, 1)
+            raise _Fault(first, f"record {number} is missing; the next one is {row.number}")
         if not isinstance(row.body, str):
             raise _Fault(row.id, "its content is not text")
         if row.kind in ("checkpoint", "tombstone"):
@@ -216,12 +215,10 @@ class _Check:
         self.tree.add(leaf(digest))
         if number == 1:
             self.name = digest[:NAME]
-        if number in self._noted:
-            self._compare(row)
-
-    def _compare(self, row: RecordRow) -> None:
-        for noted in [each for each in self.notes if each.number == self.number]:
-            if noted.hash == self.digest:
+        if number not in self._noted:
+            return
+        for noted in [each for each in self.notes if each.number == number]:
+            if noted.hash == digest:
                 if noted.root and noted.root != self.tree.root:
                     raise _Fault(row.id, "the records up to it have another root than the one that was noted")
                 self.notes.remove(noted)
@@ -273,7 +270,7 @@ class _Check:
         )
 
 
-def _ended(walk: Walk, checks: dict[str, _Check], last: int) -> Iterator[Chain]:
+def _ended(walk: Walk, checks: dict[str, _Check], expected: Expected, last: int) -> Iterator[Chain]:
     heads = {head.log: head for head in walk.heads}
     for log, check in checks.items():
         if log not in heads:
@@ -282,9 +279,6 @@ def _ended(walk: Walk, checks: dict[str, _Check], last: int) -> Iterator[Chain]:
     for head in walk.heads:
         if head.log not in checks and head.number:
             raise _Fault(1, "record 1 is missing: records were cut off the end")
-
-
-def _all_found(expected: Expected, checks: dict[str, _Check], last: int) -> None:
     for noted in expected.noted:
         asked = [check for log, check in checks.items() if noted.log in ("", log)]
         if not asked and checks:

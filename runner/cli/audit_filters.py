@@ -15,7 +15,7 @@ import typer
 from policy.model.tier import Mode, Tier
 from runner.agent.options import not_known
 from runner.audit.chain import AuditError
-from runner.audit.log import AuditLog, Place, is_url, own_log_place
+from runner.audit.log import AuditLog, Place, own_log_place
 from runner.audit.query import Query
 from runner.cli.gate import FLAG, completing, valued, with_parameters
 from runner.problems import usage
@@ -86,7 +86,7 @@ def log_path(file: str | None) -> Place:
     """
     if file is None:
         return own_log_place(os.environ)
-    if is_url(file):
+    if "://" in file:
         return file
     if not os.path.isfile(file):
         why = "it is no plain file" if os.path.exists(file) else "no such file"

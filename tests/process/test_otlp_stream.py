@@ -112,9 +112,12 @@ class Log:
         return [self.log.refused(self.session, Refusal("bash", str(number), problem)) for number in range(count)]
 
 
-def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(tmp_path: Path) -> None:
+def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from policy.model.action import RunScript
 
+    monkeypatch.setattr("runner.audit.otlp_stream.PATIENCE", 30.0)
     log = Log(tmp_path)
     other = log.log.session(info())
     log.log.refused(other, Refusal("bash", "other", Problem("a", "b", "c")))
@@ -122,7 +125,7 @@ def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(tmp_pa
         sending = OtlpStream(log.path, log.session, f"{seen.address}/v1/logs")
         open_ = log.log.decided(log.session, allowed(RunScript("sleep 9", "/w")))
         denied = log.refuse(2)
-        assert sending.close(30) is None
+        assert sending.close() is None
         assert sorted(numbers(seen)) == sorted([open_, *denied])
     log.log.close()
 
@@ -130,6 +133,8 @@ def test_only_this_session_is_sent_and_what_has_no_outcome_yet_at_the_end(tmp_pa
 def test_a_collector_that_comes_back_gets_all_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.audit.otlp_stream.EVERY", 0.05)
     monkeypatch.setattr("runner.audit.otlp_stream._AGAIN", 0.05)
+    monkeypatch.setattr("runner.audit.otlp_stream.PATIENCE", 30.0)
+    monkeypatch.setattr("runner.audit.otlp_stream.SHORT", 30.0)
     log = Log(tmp_path)
     tried = threading.Event()
 
@@ -144,17 +149,18 @@ def test_a_collector_that_comes_back_gets_all_of_it(tmp_path: Path, monkeypatch:
         wanted = log.refuse(3)
         assert tried.wait(30)
         wanted += log.refuse(3)
-        assert sending.close(30) is None
+        assert sending.close() is None
         assert set(numbers(seen)) == set(wanted)
     log.log.close()
 
 
-def test_a_collector_that_never_answers_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_collector_that_never_answers_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.audit.otlp_stream.PATIENCE", 0.2)
     log = Log(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         sending = OtlpStream(log.path, log.session, f"http://127.0.0.1:{deaf.getsockname()[1]}/v1/logs")
         log.refuse(2)
-        said = sending.close(0.2)
+        said = sending.close()
     assert said is not None
     assert "did not reach the collector" in said
     assert f"--session {log.session}" in said

@@ -148,7 +148,7 @@ def test_law_where_git_refuses_so_do_we(
     git = git_apply(folder, patch, *(["--unidiff-zero"] if context == 0 else []))
     (section,) = read(patch)
     try:
-        mine = fitted(section, Side(FILE, b"".join(other))).side
+        mine = fitted(section, Side(FILE, b"".join(other)))[0]
     except Unfit:
         mine = None
     if git.returncode == 0 and context:

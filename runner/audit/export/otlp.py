@@ -99,12 +99,12 @@ def in_clear(address: str) -> bool:
         return True
 
 
-def send(deeds: Iterable[DecisionTrail], address: str, *, sent: Sent | None = None) -> Sent:
+def send(deeds: Iterable[DecisionTrail], address: str) -> Sent:
     """Send the decisions in their order.
 
     Raises Unsent when a request fails after the retries of the SDK; Stopped when the SDK is not installed.
     """
-    done = sent or Sent(0, 0)
+    done = Sent(0, 0)
     with contextlib.closing(Collector(address)) as collector:
         for batch in _batches(deeds):
             done = collector.take(batch, done)

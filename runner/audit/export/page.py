@@ -59,10 +59,6 @@ def document(found: Iterable[DecisionTrail], about: About) -> str:
         data = _data(deeds, about, longest, listed)
         if len(data) <= budget:
             break
-    return _filled(data)
-
-
-def _filled(data: str) -> str:
     folder = files("runner.audit.export").joinpath("report")
     page, style, script = (folder.joinpath(f"report.{end}").read_text("utf-8") for end in ("html", "css", "js"))
     policy = (
@@ -109,11 +105,9 @@ class _Pool:
 
     def text(self, value: object) -> object:
         """Return the index of a text, with the length of the whole if the text was cut."""
-        said, whole = beginning(value), length(value)
-        if len(said) > self.longest:
-            said = said[: self.longest]
-        known = self.texts.setdefault(said, len(self.texts))
-        return known if len(said) == whole else [known, whole]
+        start, whole = beginning(value)[: self.longest], length(value)
+        index = self.texts.setdefault(start, len(self.texts))
+        return index if len(start) == whole else [index, whole]
 
     def list(self, value: object) -> list[object]:
         return items(value)[: self.listed]
@@ -122,8 +116,7 @@ class _Pool:
         name = beginning(deed.body.get("session"))
         if name not in self._sessions:
             self._sessions[name] = len(self.sessions)
-            body = deed.start
-            end = ends.get(name, {})
+            body, end = deed.start, ends.get(name, {})
             numbers = {key: number(body.get(key)) for key in ("user", "process")}
             enforcement = mapping(body.get("enforcement"))
             texts = ("workspace", "model", "program", "kernel", "mode", "policy", "commit")
@@ -137,9 +130,10 @@ class _Pool:
                 "sources": [self.text(word) for word in self.list(body.get("sources"))],
                 "level": beginning(enforcement.get("level")),
                 "missing": [self.text(word) for word in self.list(enforcement.get("missing"))],
-                **({"end": {key: number(end.get(key)) for key in ("exit", "turns", "cost")}} if end else {}),
-                **({"reason": self.text(end.get("reason"))} if end else {}),
             })  # fmt: skip
+            if end:
+                numbers = {key: number(end.get(key)) for key in ("exit", "turns", "cost")}
+                self.sessions[-1] |= {"end": numbers, "reason": self.text(end.get("reason"))}
         return self._sessions[name]
 
     def term(self, body: dict[str, object]) -> int:
@@ -149,37 +143,38 @@ class _Pool:
         if digest not in self._terms:
             self._terms[digest] = len(self.terms)
             lists = ("read", "write", "shown", "hosts", "credentials")
+            limits = {key: number(value) for key, value in mapping(terms.get("limits")).items()}
             self.terms.append({
                 "digest": digest,
                 "rights": beginning(terms.get("rights")),
                 **{name: [self.text(each) for each in self.list(terms.get(name))] for name in lists},
                 "counts": {name: len(items(terms.get(name))) for name in (*lists, "hidden", "locked", "env")},
-                "limits": {
-                    key: value
-                    for key, said in mapping(terms.get("limits")).items()
-                    if (value := number(said)) is not None
-                },
+                "limits": {key: amount for key, amount in limits.items() if amount is not None},
             })  # fmt: skip
         return self._terms[digest]
 
 
 def _row(deed: DecisionTrail, pool: _Pool, ends: Mapping[str, Mapping[str, object]]) -> list[object]:
     body = deed.body
-    cell, because = mapping(body.get("cell")), mapping(body.get("because"))
+    cell, because, action, counts = (mapping(body.get(name)) for name in ("cell", "because", "action", "counts"))
     reasons, effects = items(body.get("reasons")), items(body.get("effects"))
-    counts = mapping(body.get("counts"))
     row: dict[str, object] = {
         "id": deed.record.id,
         "time": milliseconds(body.get("time")),
         "session": pool.session(deed, ends),
         "verdict": 0 if deed.denied else 1 if deed.asked else 2,
         "tool": pool.text(body.get("tool")),
-        "kind": pool.text(mapping(body.get("action")).get("type")),
+        "kind": pool.text(action.get("type")),
         "tier": pool.text(deed.tier),
         "tiers": [pool.text(tier) for tier in pool.list(body.get("tiers"))],
         "cell": [pool.text(cell.get("mode")), pool.text(cell.get("ruling"))] if cell else 0,
         "action": pool.text(deed.action_value),
-        "parts": _parts(mapping(body.get("action")), pool),
+        # The other parts of an action: `cwd`, the content of a written file, the text that an edit replaces.
+        "parts": [
+            [name, pool.text(action[name] if isinstance(action[name], dict) else str(action[name]))]
+            for name in ("cwd", "root", "glob", "offset", "content", "old", "new")
+            if action.get(name) not in (None, "")
+        ],
         "why": pool.text(deed.why),
         "rule": pool.text(deed.rule),
         "span": text_span(because.get("span")) or 0,
@@ -206,16 +201,6 @@ def _row(deed: DecisionTrail, pool: _Pool, ends: Mapping[str, Mapping[str, objec
         ],
     }  # fmt: skip
     return [row[name] or 0 for name in FIELDS]
-
-
-def _parts(action: dict[str, object], pool: _Pool) -> list[object]:
-    """Return the other parts of an action: `cwd`, the content of a written file, the text that an edit replaces."""
-    told = ("cwd", "root", "glob", "offset", "content", "old", "new")
-    return [
-        [name, pool.text(action[name] if isinstance(action[name], dict) else str(action[name]))]
-        for name in told
-        if action.get(name) not in (None, "")
-    ]
 
 
 def _answer(answer: dict[str, object], pool: _Pool) -> object:

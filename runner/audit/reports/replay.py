@@ -85,19 +85,16 @@ class Replay:
         if deed.session is None:
             return rejudge(deed, policy, self._facts, now=self._now)
         self._policies[id(policy)] = policy  # kept, so that no other gets its number
-        key = id(policy), _case(deed.record.body, deed.session.body)
+        # All but the policy that determines the verdict. The hour is part of it, since rules may expire.
+        body, session = deed.body, deed.session.body
+        deciding = [*map(body.get, _DECIDING), session.get("unattended"), session.get("offset")]
+        key = id(policy), json.dumps([*deciding, str(body.get("time"))[:13]])
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _CASES:
                 self._known.clear()
             found = self._known[key] = rejudge(deed, policy, self._facts, now=self._now)
         return found
-
-
-def _case(body: Mapping[str, object], session: Mapping[str, object]) -> str:
-    """Return everything but the policy that determines the verdict. The day is part of it, since rules may expire."""
-    said = [body.get(name) for name in _DECIDING]
-    return json.dumps([*said, session.get("unattended"), session.get("offset"), str(body.get("time"))[:13]])
 
 
 class _UnknownError(Exception):

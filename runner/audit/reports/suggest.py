@@ -19,7 +19,7 @@ from policy.model.verdict import Allow, Deny
 from policy.permission.dead_rules import RuleFinding, Severity
 from policy.permission.lint import check
 from runner.audit.decisions import DecisionTrail
-from runner.audit.fields import mapping, text
+from runner.audit.fields import items, mapping, text
 from runner.audit.list_view import action_line
 from runner.audit.query import was_question
 from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, RecordedParts, rejudge
@@ -141,10 +141,10 @@ class Search:
         for case in cases:
             case.rules = tuple(dict.fromkeys(whole[rule] for rule in case.rules))
         cases = [case for case in cases if self._settled(case)]
-        by_rule: dict[SuggestedRule, list[_Case]] = {}
+        by_rule: defaultdict[SuggestedRule, list[_Case]] = defaultdict(list)
         for case in cases:
             for rule in case.rules:
-                by_rule.setdefault(rule, []).append(case)
+                by_rule[rule].append(case)
         enough = {rule: found for rule, found in by_rule.items() if len(found) >= least}
         for rule, found in by_rule.items():
             if rule not in enough:
@@ -172,7 +172,8 @@ class Search:
             self.left[_NEVER, beyond.label].append(number)
             return None
         mode = policy.mode or Mode(text(body.get("mode")))
-        machine = next(self._parts(body), {})
+        parts = (self.facts(str(name)) for name in items(body.get("facts")))
+        machine = next((part for part in parts if part is not None and part.get("about") == "machine"), {})
         places = _Places(text(machine.get("workspace")), text(machine.get("home")))
         said = suggested(assessment, open_reasons(assessment, mode), places)
         if said is None:
@@ -183,13 +184,6 @@ class Search:
         if answer == "no":
             rules = tuple(replace(rule, why="a user refused it") for rule in rules)
         return _Case(deed, policy, answer, line, rules)
-
-    def _parts(self, body: dict[str, object]) -> Iterator[dict[str, object]]:
-        names = body.get("facts")
-        for name in names if isinstance(names, list) else []:
-            part = self.facts(str(name))
-            if part is not None and part.get("about") == "machine":
-                yield part
 
     def _agreed(self, cases: Sequence[_Case]) -> Iterator[_Case]:
         """Return the cases without those that were once approved and once declined."""
@@ -206,9 +200,9 @@ class Search:
 
     def _settled(self, case: _Case) -> bool:
         """Return True if the rules of the case settle it with nobody there."""
-        again = self._rejudge(case.deed, case.policy, case.rules)
-        done = isinstance(again, NewVerdict) and isinstance(again.verdict, Allow)
+        done = self._does(case.rules, case)
         if case.answer == "no":  # without a user every question is denied: this rule must be the reason
+            again = self._rejudge(case.deed, case.policy, case.rules)
             verdict = again.verdict if isinstance(again, NewVerdict) else None
             done = isinstance(verdict, Deny) and verdict.cell.tier is Tier.DENIED
         done = done and not any(self._refused(rule) for rule in case.rules)
@@ -229,14 +223,14 @@ class Search:
         besides, refused = self._around(rule, found, cases)
         made = replace(made, besides=besides, refused=refused)
         for broad in wider(rule):
-            if not self._refused(broad) and all(self._does(broad, case) for case in found if case.rules == (rule,)):
+            if not self._refused(broad) and all(self._does((broad,), case) for case in found if case.rules == (rule,)):
                 besides, refused = self._around(broad, found, cases)
                 more = replace(made, rule=broad, besides=besides, refused=refused, notes=self._notes(broad))
                 return replace(made, wider=more)
         return made
 
-    def _does(self, rule: SuggestedRule, case: _Case) -> bool:
-        again = self._rejudge(case.deed, case.policy, (rule,))
+    def _does(self, rules: tuple[SuggestedRule, ...], case: _Case) -> bool:
+        again = self._rejudge(case.deed, case.policy, rules)
         return isinstance(again, NewVerdict) and isinstance(again.verdict, Allow)
 
     def _around(
@@ -247,7 +241,7 @@ class Search:
         besides = [
             Besides("log", case.line, case.number)
             for case in cases
-            if case.line not in own and _likely(rule, case.line) and self._does(rule, case)
+            if case.line not in own and _likely(rule, case.line) and self._does((rule,), case)
         ]
         more = read_rules(rule.text())
         besides += [

@@ -1,6 +1,6 @@
 """Suggested rules as text and as JSON."""
 
-from runner.audit.reports.suggest import Left, Suggestion, SuggestionReport
+from runner.audit.reports.suggest import Suggestion, SuggestionReport
 from runner.gate.explain import shown
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
@@ -31,10 +31,16 @@ def report_text(report: SuggestionReport, *, config: str, colour: bool, width: i
         lines += _suggestion(each, report, width)
         if each.wider is not None:
             lines += [f"   {dim}or, wider:{end}", *_suggestion(each.wider, report, width)]
-        lines += [f"   {line.strip()}" for line in shown([_where(each, config)])]
+        where = f"put it into {config}; it holds in every folder"
+        if each.rule.verdict == "allow" and len(each.workspaces) == 1 and each.workspaces[0]:
+            local = f"{each.workspaces[0]}/.ringfence/config.local.toml"
+            where = f"put it into {config} for every folder, or into {local} for that one (then `agent trust`)"
+        lines += [f"   {line.strip()}" for line in shown([where])]
     if report.left:
         lines += ["", f"{bold}nothing is suggested for{end}"]
-        lines += [f"  {_left(each)}" for each in report.left]
+        for left in report.left:
+            about = f" ({visible(left.about, lines=False)})" if left.about else ""
+            lines.append(f"  {_records(left.records)}: {left.why}{about}")
     return "\n".join(lines)
 
 
@@ -63,8 +69,8 @@ def _object(each: Suggestion) -> dict[str, object]:
 
 
 def _evidence(each: Suggestion) -> list[str]:
-    answers = "; ".join(_SAID[name].format(_times(count)) for name, count in each.answers)
-    lines = [answers]
+    times = {1: "once", 2: "twice"}
+    lines = ["; ".join(_SAID[name].format(times.get(count, f"{count} times")) for name, count in each.answers)]
     if each.records:
         lines.append(f"settles {_records(each.records)}")
     if each.others:
@@ -91,22 +97,6 @@ def _suggestion(each: Suggestion, report: SuggestionReport, width: int) -> list[
     return lines
 
 
-def _where(each: Suggestion, config: str) -> str:
-    if each.rule.verdict == "allow" and len(each.workspaces) == 1 and each.workspaces[0]:
-        local = f"{each.workspaces[0]}/.ringfence/config.local.toml"
-        return f"put it into {config} for every folder, or into {local} for that one (then `agent trust`)"
-    return f"put it into {config}; it holds in every folder"
-
-
-def _left(each: Left) -> str:
-    about = f" ({visible(each.about, lines=False)})" if each.about else ""
-    return f"{_records(each.records)}: {each.why}{about}"
-
-
 def _records(numbers: tuple[int, ...]) -> str:
     more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
     return f"record{'' if len(numbers) == 1 else 's'} {', '.join(map(str, numbers[:_LISTED]))}{more}"
-
-
-def _times(count: int) -> str:
-    return {1: "once", 2: "twice"}.get(count, f"{count} times")

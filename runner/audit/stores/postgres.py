@@ -40,14 +40,10 @@ class PostgresStore:
     schema = SCHEMA
     merged = False
 
-    @property
-    def marks(self) -> bool:
-        """True if this role may add checkpoints. Only the owner of the tables may."""
-        return not self._by_function
-
     def __init__(self, engine: sa.Engine, name: str, *, takes_head: bool = False, by_function: bool = False) -> None:
         self._engine = engine
         self._by_function = by_function  # with the rights of a machine, and not of the owner
+        self.marks = not by_function  # only the owner of the tables may add checkpoints
         self._locks_head = TAKES_HEAD if takes_head else LOCKS_HEAD
         self._inside: sa.Connection | None = None  # the transaction that is being written or walked through
         self.name = name
@@ -186,10 +182,8 @@ class PostgresStore:
             return too_wide(connection)
 
     def shrink(self) -> None:
-        with (
-            speaking(self.name, "the room of removed records could not be given back"),
-            self._engine.connect() as connection,
-        ):
+        what = "the room of removed records could not be given back"
+        with speaking(self.name, what), self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.execute(sa.text("VACUUM ringfence_records"))
 

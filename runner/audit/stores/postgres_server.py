@@ -151,7 +151,9 @@ def speaking(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, ValueError) as error:
-        raise AuditError(Problem(what, f"`{name}`: {_said(error)}", _fix(_said(error)))) from None
+        why = _said(error)
+        fix = next(fix for words, fix in _FIXES if any(word in why for word in words))
+        raise AuditError(Problem(what, f"`{name}`: {why}", fix)) from None
 
 
 def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
@@ -213,17 +215,16 @@ def _said(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".").lower()
 
 
-def _fix(why: str) -> str:
-    if "password" in why or "authentication" in why:
-        return "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey="
-    if "certificate" in why or "ssl" in why:
-        return "name the authority of the server's certificate with sslrootcert=FILE in the URL"
-    if "holds the log" in why:
-        return "what that role is, `SELECT * FROM pg_stat_activity` says; nothing runs until it lets go"
-    if "permission denied" in why:
-        return "see docs/guide/audit.md for the rights that a writer and a reader need"
-    if "there is no log" in why or "no url" in why:
-        return "run something first, or check `audit.url` in your configuration"
-    if "fsync" in why:
-        return "switch it on: a record that a crash can take back proves nothing"
-    return "check that the server runs and can be reached, or take `audit.url` out to keep the log in a file here"
+# Words of a message, and the remedy.
+_FIXES = (
+    (
+        ("password", "authentication"),
+        "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey=",
+    ),
+    (("certificate", "ssl"), "name the authority of the server's certificate with sslrootcert=FILE in the URL"),
+    (("holds the log",), "what that role is, `SELECT * FROM pg_stat_activity` says; nothing runs until it lets go"),
+    (("permission denied",), "see docs/guide/audit.md for the rights that a writer and a reader need"),
+    (("there is no log", "no url"), "run something first, or check `audit.url` in your configuration"),
+    (("fsync",), "switch it on: a record that a crash can take back proves nothing"),
+    (("",), "check that the server runs and can be reached, or take `audit.url` out to keep the log in a file here"),
+)

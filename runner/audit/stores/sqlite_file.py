@@ -121,15 +121,14 @@ def claim(path: Path) -> None:
 
 def files(path: Path) -> list[tuple[int, int] | None]:
     """Return the existing files: the log, and the write-ahead file, which exists while a process has the log open."""
-    found: list[tuple[int, int] | None] = []
+    existing: list[tuple[int, int] | None] = []
     for name in (str(path), f"{path}-wal"):
         try:
-            there = os.lstat(name)
+            status = os.lstat(name)
+            existing.append((status.st_dev, status.st_ino))
         except FileNotFoundError:
-            found.append(None)
-        else:
-            found.append((there.st_dev, there.st_ino))
-    return found
+            existing.append(None)
+    return existing
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -249,35 +248,32 @@ def speaking(path: Path, what: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
-        if "i/o" in why and _full(path.parent):
-            why = "the disk is full"  # all that SQLite says when the index beside the log finds no room
+        if "i/o" in why:
+            with contextlib.suppress(OSError):  # then the words of SQLite stand
+                free = os.statvfs(path.parent)
+                if free.f_bavail * free.f_frsize < _INDEX:
+                    why = "the disk is full"  # the index beside the log found no room, which SQLite does not say
         raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, why))) from error
 
 
-def _full(folder: Path) -> bool:
-    try:
-        free = os.statvfs(folder)
-    except OSError:
-        return False  # what SQLite said stands
-    return free.f_bavail * free.f_frsize < _INDEX
-
-
 def _fix(path: Path, why: str) -> str:
-    if "full" in why or "space" in why or "large" in why:
-        return "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"
-    if "malformed" in why or "not a database" in why:
-        return f"run `agent audit verify`; to go on with a new log, move this one aside: mv '{path}' '{path}.damaged'"
-    if NO_LOG in why:
-        return "run something first, or name another file"
-    if "another program changed the file" in why:
-        return (
-            f"run `agent audit verify`, and keep it as evidence; to go on with a new log: mv '{path}' '{path}.changed'"
-        )
-    if "replaced" in why:
-        return f"see who changes `{path.parent}`, and run it again"
-    if "no such file" in why:
-        return "run something first, or set RINGFENCE_STATE_DIR to the folder that holds the log"
-    return f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"
+    aside = "to go on with a new log"
+    fixes = (
+        (("full", "space", "large"), "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"),
+        (
+            ("malformed", "not a database"),
+            f"run `agent audit verify`; {aside}, move this one aside: mv '{path}' '{path}.damaged'",
+        ),
+        ((NO_LOG,), "run something first, or name another file"),
+        (
+            ("another program changed the file",),
+            f"run `agent audit verify`, and keep it as evidence; {aside}: mv '{path}' '{path}.changed'",
+        ),
+        (("replaced",), f"see who changes `{path.parent}`, and run it again"),
+        (("no such file",), "run something first, or set RINGFENCE_STATE_DIR to the folder that holds the log"),
+    )
+    owner = f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"
+    return next((fix for marks, fix in fixes if any(mark in why for mark in marks)), owner)
 
 
 Schema = Counter[tuple[str, str, str, str]]  # type, name, table, definition
@@ -307,10 +303,9 @@ def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
     nearest = min(known, key=lambda layout: ((found - layout) + (layout - found)).total())
     names = {(kind, name) for kind, name, _, _ in nearest}
     for kind, name, _, _ in sorted(found - nearest):
-        shown = _shown(kind, name)
-        if (kind, name) in names:
-            return f"{shown} is another one than this program makes"
-        return f"{shown} is none that this program makes"
+        return (
+            f"{_shown(kind, name)} is {'another one than' if (kind, name) in names else 'none that'} this program makes"
+        )
     kind, name, _, _ = min(nearest - found)
     return f"{_shown(kind, name)} is missing"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
-from runner.changes.review.hunk_match import Unfit, fitted
+from runner.changes.review.hunk_match import Moved, Unfit, fitted
 from runner.changes.review.patch_format import Hunk, Side
 from runner.changes.review.patch_parser import Section
 
@@ -33,7 +33,7 @@ class PlannedChange:
     old: Side | None
     new: Side | None
     was: str = ""
-    moved: tuple[tuple[int, int, int], ...] = ()
+    moved: Moved = ()
     only: tuple[Hunk, ...] | None = None
 
     @property
@@ -84,7 +84,7 @@ class _Work:
         self._secret = secret
         self._before: dict[str, Side | None] = {}
         self._after: dict[str, Side | None] = {}
-        self._moved: dict[str, tuple[tuple[int, int, int], ...]] = {}
+        self._moved: dict[str, Moved] = {}
         self._was: dict[str, str] = {}
         self._said: dict[str, tuple[Hunk, ...]] = {}
         self._problems: dict[str, str] = {}
@@ -101,7 +101,7 @@ class _Work:
             return
         try:
             old = self._source(section)
-            found = fitted(section, old)
+            side, moved = fitted(section, old)
             fresh = section.new is not None and section.new != section.old
             if fresh and section.new is not None and self._there(section.new) is not None:
                 raise Unfit("there is such a file already")
@@ -116,8 +116,8 @@ class _Work:
         if section.old is not None and section.old != section.new and not section.same:
             self._after[section.old] = None
         if section.new is not None:
-            self._after[section.new] = found.side
-            self._moved[section.new] = found.moved
+            self._after[section.new] = side
+            self._moved[section.new] = moved
             if section.old is not None and section.old != section.new and not section.same:
                 self._was[section.new] = section.old
 

@@ -5,7 +5,6 @@ fuzz.
 import itertools
 from collections.abc import Iterable, Sequence
 
-from policy.model.frozen import dataclass
 from runner.changes.review.patch_format import FILE, LINK, Hunk, Side, split
 from runner.changes.review.patch_parser import LARGEST, Binary, Section, plain_blob
 from runner.facts.git.delta import DeltaError, WrongBaseError, applied
@@ -15,18 +14,11 @@ class Unfit(Exception):
     """An error for a section that does not fit. The text states the reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """The result of a section. `moved` are hunks that fit at another line than stated (number, stated line, actual
-    line).
-    """
-
-    side: Side | None
-    moved: tuple[tuple[int, int, int], ...] = ()
+Moved = tuple[tuple[int, int, int], ...]  # hunks that fit at another line than stated: number, stated line, actual line
 
 
-def fitted(section: Section, old: Side | None) -> Fitted:
-    """Return the file `old` after applying `section` to it. Raise Unfit."""
+def fitted(section: Section, old: Side | None) -> tuple[Side | None, Moved]:
+    """Return the file `old` after applying `section` to it, and the hunks that moved. Raise Unfit."""
     if section.old is not None:
         if old is None:
             raise Unfit("there is no such file")
@@ -35,28 +27,26 @@ def fitted(section: Section, old: Side | None) -> Fitted:
         if section.new_mode == LINK != old.mode:  # its content would be where the link leads, for everybody to see
             raise Unfit("a file does not become a link, it is taken away and a link is added")
     data = old.data if old is not None and section.old is not None else b""
-    moved: tuple[tuple[int, int, int], ...] = ()
+    moved: Moved = ()
     if section.forth is not None:
         data = _binary(section, section.forth, data)
     elif section.hunks:
         data, moved = _text(section.hunks, data)
     if section.new is None:
         if data:
-            raise Unfit("it holds more than what the patch takes away" if section.hunks else _more(section, data))
-        return Fitted(None, moved)
+            if section.hunks:
+                raise Unfit("it holds more than what the patch takes away")
+            if section.blobs[0] and Side(FILE, data).blob.startswith(section.blobs[0]):
+                raise Unfit("the patch does not hold what it takes away")
+            raise Unfit("it is not empty")
+        return None, moved
     # What a patch says nothing about stays as it is.
     mode = old.mode if old is not None and section.old is not None else FILE
     if section.new_mode is not None and section.new_mode != section.old_mode:
         mode = section.new_mode
     if mode == LINK and (not data or b"\0" in data):
         raise Unfit("it leads nowhere")
-    return Fitted(Side(mode, data), moved)
-
-
-def _more(section: Section, data: bytes) -> str:
-    if section.blobs[0] and Side(FILE, data).blob.startswith(section.blobs[0]):
-        return "the patch does not hold what it takes away"
-    return "it is not empty"
+    return Side(mode, data), moved
 
 
 def _binary(section: Section, forth: Binary, data: bytes) -> bytes:
@@ -78,7 +68,7 @@ def _binary(section: Section, forth: Binary, data: bytes) -> bytes:
     return made
 
 
-def _text(hunks: Sequence[Hunk], data: bytes) -> tuple[bytes, tuple[tuple[int, int, int], ...]]:
+def _text(hunks: Sequence[Hunk], data: bytes) -> tuple[bytes, Moved]:
     lines = split(data)
     made: list[bytes] = []
     moved: list[tuple[int, int, int]] = []

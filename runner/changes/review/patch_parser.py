@@ -138,14 +138,12 @@ class _PatchReader:
         self._at += 1
         while (line := self._line()) is not None:
             word = line.partition(b" ")[0]
-            if line.startswith(b"old mode "):
-                section = replace(section, old_mode=self._mode(line[9:]))
-            elif line.startswith(b"new mode "):
-                section = replace(section, new_mode=self._mode(line[9:]))
-            elif line.startswith(b"deleted file mode "):
-                section, new = replace(section, old_mode=self._mode(line[18:])), None
-            elif line.startswith(b"new file mode "):
-                section, old = replace(section, new_mode=self._mode(line[14:])), None
+            if line.startswith((b"old mode ", b"deleted file mode ")):
+                section = replace(section, old_mode=self._mode(line.partition(b"mode ")[2]))
+                new = None if word == b"deleted" else new
+            elif line.startswith((b"new mode ", b"new file mode ")):
+                section = replace(section, new_mode=self._mode(line.partition(b"mode ")[2]))
+                old = None if line.startswith(b"new file") else old
             elif line.startswith((b"rename from ", b"copy from ")):
                 old = self._name(line.split(b" from ", 1)[1])
                 section = replace(section, same=word == b"copy")
@@ -165,7 +163,8 @@ class _PatchReader:
         if line.startswith(b"GIT binary patch"):
             self._at += 1
             forth = self._binary()
-            section = replace(section, forth=forth, back=self._binary() if self._more_binary() else None)
+            more = (self._line() or b"").startswith((b"literal ", b"delta "))
+            section = replace(section, forth=forth, back=self._binary() if more else None)
         elif line.startswith(b"Binary files "):
             raise self._wrong("it says that a file differs, but not how", "make it with `git diff --binary`")
         elif line.startswith(b"--- ") and (self._line(1) or b"").startswith(b"+++ "):
@@ -258,9 +257,6 @@ class _PatchReader:
         self._left -= size
         if self._left < 0:
             raise self._wrong(f"a content of {size:,} bytes is too large", "copy that file by hand")
-
-    def _more_binary(self) -> bool:
-        return (self._line() or b"").startswith((b"literal ", b"delta "))
 
     def _mode(self, text: bytes) -> str:
         mode = _MODES.get(text.strip())

@@ -64,16 +64,8 @@ def plan_json(plan: PatchPlan, found: tuple[Danger, ...]) -> dict[str, object]:
     for item in plan.items:
         added, removed = counts(item)
         moved = [{"hunk": number, "said": said, "found": at} for number, said, at in item.moved]
-        files.append(
-            {
-                "path": item.path,
-                "how": item.how,
-                "was": item.was or None,
-                "added": added,
-                "removed": removed,
-                "moved": moved,
-            }
-        )
+        file = {"path": item.path, "how": item.how, "was": item.was or None}
+        files.append({**file, "added": added, "removed": removed, "moved": moved})
     return {
         "files": files,
         "problems": [{"path": path, "why": why} for path, why in plan.problems],

@@ -17,6 +17,7 @@ from dataclasses import field
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
+from runner.changes import safe_open
 from runner.changes.review.copy_tree import Copying, Progress, Stamp, error_reason
 from sandbox.inside import safe_rmtree
 
@@ -117,25 +118,16 @@ def copied(
     except BaseException:
         _drop(base)
         raise
-    return Copy(
-        workspace,
-        path,
-        work.files,
-        work.bytes,
-        work.cloned,
-        tuple(work.left_out),
-        tuple(work.torn),
-        work.stamps,
-        frozenset(work.folders),
-        max((made[4] for _, made in work.stamps.values()), default=0),
-    )
+    left_out, torn, folders = tuple(work.left_out), tuple(work.torn), frozenset(work.folders)
+    whole = max((made[4] for _, made in work.stamps.values()), default=0)
+    return Copy(workspace, path, work.files, work.bytes, work.cloned, left_out, torn, work.stamps, folders, whole)
 
 
 def _private_folder(where: str) -> str:
     """Create a private folder in `where` and lock it, after removing folders of killed runs. Raise OSError."""
     _sweep(where)
     path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=where))  # mode 0700
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    handle = safe_open.open_root(path)
     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     _held[path] = handle
     return path
@@ -151,20 +143,11 @@ def _drop(path: str) -> None:
 def _sweep(where: str) -> None:
     """Remove the folders of killed runs in `where`. Raise nothing, because the caller asked for something else."""
     with contextlib.suppress(OSError), os.scandir(where) as entries:
-        for each in [entry for entry in entries if entry.name.startswith(_PREFIX)]:
-            with contextlib.suppress(OSError):
-                _swept(each.path)
-
-
-def _swept(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        status = os.fstat(handle)
-        # THREAT T18: in a folder that everybody may write to, others may have put one of that name.
-        private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
-        if not private or status.st_mtime > time.time() - _YOUNG or os.path.lexists(f"{path}/{_KEPT}"):
-            return
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        safe_rmtree.remove(path)
-    finally:
-        os.close(handle)
+        for path in [entry.path for entry in entries if entry.name.startswith(_PREFIX)]:
+            with contextlib.suppress(OSError), safe_open.opened_root(path) as handle:
+                status = os.fstat(handle)
+                # THREAT T18: in a folder that everybody may write to, others may have put one of that name.
+                private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
+                if private and status.st_mtime <= time.time() - _YOUNG and not os.path.lexists(f"{path}/{_KEPT}"):
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    safe_rmtree.remove(path)

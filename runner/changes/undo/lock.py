@@ -61,13 +61,9 @@ class Turns:
         finally:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
-    def join(self) -> bool:
-        """Mark an action as running until `leave` or the end of the process. Return True if other actions run as
-        well.
-        """
-        others = not self.alone()
+    def join(self) -> None:
+        """Mark an action as running until `leave` or the end of the process."""
         fcntl.flock(self._active, fcntl.LOCK_SH)
-        return others
 
     def alone(self) -> bool:
         """Return True if no action runs. The answer holds while the caller holds the lock of `locked`."""

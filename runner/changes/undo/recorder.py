@@ -23,7 +23,7 @@ from runner.changes.undo.lock import UndoError, unusable
 from runner.changes.undo.revert import RevertRequest, Taken, take_back
 from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
 from runner.changes.undo.snapshot import Snapshotter
-from runner.changes.undo.store import Roots, StepOwnership, Store, sign, undoable
+from runner.changes.undo.store import Roots, Store, sign, undoable
 from runner.changes.undo.text import diff_text, not_kept, taken_text, unkept_of
 from runner.config import Settings
 from runner.events import Emit, Notice
@@ -87,7 +87,7 @@ class SnapshotRecorder:
         self._folder = folder
         self._session = session
         self._earlier = earlier or SessionLineage()
-        self._ownership = StepOwnership(session, self._earlier)
+        self._lineage = replace(self._earlier, runs=self._earlier.runs | {session})
         self._scope = scope
         self._choice = scope.choice
         self._say = say
@@ -190,9 +190,7 @@ class SnapshotRecorder:
     def take_back(self, count: int) -> Taken:
         """Undo the last `count` actions of this session. Raise UndoError or OSError."""
         self._store = self._store or Store(self._folder)
-        return take_back(
-            self._store, self._scope, RevertRequest(count, session=self._session, ownership=self._ownership)
-        )
+        return take_back(self._store, self._scope, RevertRequest(count, session=self._session, lineage=self._lineage))
 
     @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
@@ -214,7 +212,9 @@ class SnapshotRecorder:
             steps = self._store.steps() if self._store is not None else []  # else nothing was written by this process
         except sqlite3.Error:
             return _UNKNOWN
-        return max((step.id for step in steps if self._ownership.holds(step)), default=self._earlier.last)
+        return max(
+            (step.id for step in steps if self._lineage.holds(step.session, step.id)), default=self._earlier.last
+        )
 
     @_alone
     def actions(self) -> tuple[int, ...]:
@@ -222,7 +222,7 @@ class SnapshotRecorder:
         try:
             if self._store is None and self._earlier != SessionLineage() and (self._folder / "steps.db").exists():
                 self._store = Store(self._folder)
-            return tuple(step.id for step in undoable(self._store, self._ownership)) if self._store is not None else ()
+            return tuple(step.id for step in undoable(self._store, self._lineage)) if self._store is not None else ()
         except (OSError, sqlite3.Error) as error:
             raise unusable(self._folder, _why(error)) from None
 
@@ -234,7 +234,7 @@ class SnapshotRecorder:
         count = len(self.actions())
         if not count or self._store is None:
             return []
-        request = RevertRequest(count, dry=True, session=self._session, ownership=self._ownership)
+        request = RevertRequest(count, dry=True, session=self._session, lineage=self._lineage)
         try:
             taken = take_back(self._store, self._scope, request)
             return list(diff_text(self._store, taken.items, self._scope.workspace, forward=True))

@@ -13,7 +13,8 @@ from runner.changes.undo.lock import UndoError
 from runner.changes.undo.plan import Allowed, Item, plan
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import FULL, Bounds, Snapshotter
-from runner.changes.undo.store import Roots, StepOwnership, Store, UndoStep, undoable
+from runner.changes.undo.store import Roots, Store, UndoStep, undoable
+from runner.state.lineage import SessionLineage
 from sandbox.linux.launch import known_trees, survey
 from sandbox.workspace.autorun import Watch
 
@@ -28,7 +29,7 @@ class RevertRequest:
         dry: True to return the plan without executing it.
         allowed: The options that permit more than a plain undo.
         session: The session that the undo is recorded for.
-        whose: The session whose actions are undone, or None for all actions.
+        lineage: The runs whose actions are undone, or None for all actions.
     """
 
     count: int = 1
@@ -36,7 +37,7 @@ class RevertRequest:
     dry: bool = False
     allowed: Allowed = Allowed()
     session: str = ""
-    ownership: StepOwnership | None = None
+    lineage: SessionLineage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +196,13 @@ def _chosen(store: Store, request: RevertRequest) -> tuple[UndoStep, ...]:
         if not undos:
             raise _nothing("no undo was made here that could be taken back")
         return undos[:1]
-    own = undoable(store, request.ownership)
-    of, undo = ("of an agent", "agent undo") if request.ownership is None else ("of this session", "/undo")
+    own = undoable(store, request.lineage)
+    of, undo = ("of an agent", "agent undo") if request.lineage is None else ("of this session", "/undo")
     if not own:
         raise _nothing(f"no action {of} changed a file here, or all of them were taken back already")
     if len(own) < request.count:
         stored = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
-        why = f"only {stored} be taken back{'' if request.ownership is None else ', of this session'}"
+        why = f"only {stored} be taken back{'' if request.lineage is None else ', of this session'}"
         raise _nothing(why, f"write {undo} {len(own)}", what=f"{request.count} actions cannot be taken back")
     return own[: request.count]
 

@@ -313,21 +313,11 @@ def _hash(entry: Entry | None) -> bytes | None:
     return entry.content if entry is not None and entry.kind == "file" and not entry.unkept else None
 
 
-@dataclass(frozen=True, slots=True)
-class StepOwnership:
-    """The steps of the process `run` and of the runs in `earlier`."""
-
-    run: str
-    earlier: SessionLineage = SessionLineage()
-
-    def holds(self, step: UndoStep) -> bool:
-        return step.session == self.run or self.earlier.holds(step.session, step.id)
-
-
-def undoable(store: Store, ownership: StepOwnership | None = None) -> tuple[UndoStep, ...]:
-    """Return the actions that changed files and were not undone, newest first: all of them, or those of `ownership`."""
-    found = (step for step in store.steps() if step.kind == "action" and step.undone is None)
-    return tuple(step for step in found if (ownership is None or ownership.holds(step)) and store.changed(step.id))
+def undoable(store: Store, lineage: SessionLineage | None = None) -> tuple[UndoStep, ...]:
+    """Return the actions that changed files and were not undone, newest first: all of them, or those of `lineage`."""
+    actions = (step for step in store.steps() if step.kind == "action" and step.undone is None)
+    own = (step for step in actions if lineage is None or lineage.holds(step.session, step.id))
+    return tuple(step for step in own if store.changed(step.id))
 
 
 def clear(folder: Path) -> int:
