@@ -70,7 +70,12 @@ class StateFile(Generic[_Value]):
         The notices report a damaged file once, when it is set aside. Raise StateError for a file that others could have
         written, for one of a later version, and for one that the system does not allow to be read.
         """
-        now = self._stamp()
+        try:
+            now = _stamp_of(os.lstat(self.path))
+        except (FileNotFoundError, NotADirectoryError):
+            now = None
+        except OSError as error:
+            raise self._refused(_reason(error), "check who owns the folders above it") from None
         if self._known is not None and self._known[0] == now:
             return Held(self._known[1])
         try:
@@ -108,21 +113,29 @@ class StateFile(Generic[_Value]):
 
     # Reading
 
-    def _stamp(self) -> _Stamp | None:
-        try:
-            return _stamp_of(os.lstat(self.path))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise self._refused(_reason(error), "check who owns the folders above it") from None
-
     def _load(self) -> tuple[Held[_Value], _Stamp | None]:
         """Read the file. Raise ValueError if its content is invalid."""
-        found = self._bytes()
-        if found is None:
+        try:
+            handle, status = open_regular(self.path, follow=False)
+        except (FileNotFoundError, NotADirectoryError):
             return Held(self._empty()), None
-        data, stamp = found
-        return Held(self._meant(data)), stamp
+        except NotRegularError:
+            raise self._refused("it is not a plain file", "look at what it is, then remove it") from None
+        except OSError as error:
+            why = "it is a symbolic link" if error.errno == errno.ELOOP else _reason(error)
+            raise self._refused(why, "look at what it is, then remove it") from None
+        try:
+            if status.st_uid != os.geteuid():
+                raise self._refused(f"it belongs to another user (uid {status.st_uid})", "take it over, or remove it")
+            if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                fix = f"look at what it says, then run `chmod 600 {self.path}`"
+                raise self._refused("other users may write to it", fix)
+            data = read_descriptor(handle, _LARGEST + 1)
+        except OSError as error:
+            raise self._refused(_reason(error), "check the disk that it is on") from None
+        finally:
+            os.close(handle)
+        return Held(self._meant(data)), _stamp_of(status)
 
     def _meant(self, data: bytes) -> _Value:
         """Parse the content. Raise ValueError if it is invalid."""
@@ -143,28 +156,6 @@ class StateFile(Generic[_Value]):
             why = f"a later version of ringfence wrote it (its format is {version}, this one reads {self._version})"
             raise self._refused(why, "use that version, or move the file away")
         return self._parse(content, version)
-
-    def _bytes(self) -> tuple[bytes, _Stamp] | None:
-        try:
-            handle, found = open_regular(self.path, follow=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except NotRegularError:
-            raise self._refused("it is not a plain file", "look at what it is, then remove it") from None
-        except OSError as error:
-            why = "it is a symbolic link" if error.errno == errno.ELOOP else _reason(error)
-            raise self._refused(why, "look at what it is, then remove it") from None
-        try:
-            if found.st_uid != os.geteuid():
-                raise self._refused(f"it belongs to another user (uid {found.st_uid})", "take it over, or remove it")
-            if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                fix = f"look at what it says, then run `chmod 600 {self.path}`"
-                raise self._refused("other users may write to it", fix)
-            return read_descriptor(handle, _LARGEST + 1), _stamp_of(found)
-        except OSError as error:
-            raise self._refused(_reason(error), "check the disk that it is on") from None
-        finally:
-            os.close(handle)
 
     def _load_or_set_aside(self) -> tuple[Held[_Value], _Stamp | None]:
         """Read the file, or rename a damaged one so that its content is not used. Call only with the lock held."""
@@ -199,26 +190,23 @@ class StateFile(Generic[_Value]):
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise self._unwritten(f"its lock `{lock.name}` cannot be opened: {_reason(error)}") from None
+        until = time.monotonic() + _PATIENCE
+        locked = False
         try:
-            self._wait_for(handle)
+            while not locked:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    locked = True
+                except BlockingIOError:
+                    if time.monotonic() > until:
+                        why = f"another process has kept its lock for {_PATIENCE:g} s"
+                        raise self._unwritten(why, "end the other `agent`, or wait for it") from None
+                    time.sleep(0.01)
+                except OSError as error:
+                    raise self._unwritten(f"it cannot be locked: {_reason(error)}") from None
             yield
         finally:
             os.close(handle)  # which lets go of the lock, flock(2)
-
-    def _wait_for(self, handle: int) -> None:
-        until = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    why = f"another process has kept its lock for {_PATIENCE:g} s"
-                    raise self._unwritten(why, "end the other `agent`, or wait for it") from None
-                time.sleep(0.01)
-            except OSError as error:
-                raise self._unwritten(f"it cannot be locked: {_reason(error)}") from None
-            else:
-                return
 
     def _write(self, data: bytes) -> None:
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")

@@ -21,7 +21,7 @@ def workspace_of(cwd: str, home: str) -> str:
     """
     at = cwd
     while at not in ("/", "") and not inside(home, at):
-        if _there(f"{at}/.git"):
+        if os.path.lexists(f"{at}/.git"):
             return at
         at = os.path.dirname(at)
     return cwd
@@ -80,13 +80,6 @@ def _target(path: str, base: str) -> str | None:
         return os.path.realpath(os.path.join(base, read(read_start(path, LONGEST + 1, follow=False))))
     except (GitConfigError, OSError, ValueError):
         return None
-
-
-def _there(path: str) -> bool:
-    try:
-        return os.path.lexists(path)
-    except ValueError:
-        return False
 
 
 def head_commit(workspace: str) -> str | None:

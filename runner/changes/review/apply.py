@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from contextlib import suppress
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem, Terms
+from policy.model.verdict import Problem
 from runner.changes import safe_open
 from runner.changes.review import tree_diff
 from runner.changes.review.apply_plan import PatchPlan, PlannedChange
@@ -64,8 +64,10 @@ def apply(
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
         _still(root, plan.items)
-        if warned is not None:
-            _no_news(scope, terms, plan, warned)
+        # Files that other programs would now run by themselves, and of which the user was not told.
+        news = inventory_of(scope, terms, root).findings(changes_of(plan.items)) if warned is not None else {}
+        for path in news.keys() - set(warned or ()):
+            raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {news[path].why}", "look at it again"))
         done = restore(store, items, step)
         if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
             left = _back(store, root, done, step)
@@ -212,13 +214,6 @@ def _still(root: str, planned: Iterable[PlannedChange]) -> None:
                     same = False
                 if not same:
                     raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
-
-
-def _no_news(scope: SnapshotScope, terms: Terms, plan: PatchPlan, warned: Collection[str]) -> None:
-    """Raise PatchError if other programs would now run a path by themselves of which the user was not told."""
-    found = inventory_of(scope, terms, scope.workspace).findings(changes_of(plan.items))
-    for path in found.keys() - set(warned):
-        raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {found[path].why}", "look at it again"))
 
 
 def _back(store: Store, root: str, done: tuple[Item, ...], step: int) -> list[str]:

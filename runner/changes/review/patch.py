@@ -110,8 +110,8 @@ def patch_of(
     ignore lists. `judge(changes)` returns the changes that other programs obey by themselves. If `over()` becomes true,
     the paths not yet compared are in `unfit`. Raise OSError if either folder no longer exists.
     """
-    work = _Comparison(copy, secret, over)
-    try:
+    with safe_open.opened_root(copy.original) as old, safe_open.opened_root(copy.path) as new:
+        work = _Comparison(copy, secret, over, old, new)
         ignored = work.ignored(excludes)
         now = tree_diff.scan_tree(copy.path, over)
         if not with_ignored:
@@ -123,8 +123,6 @@ def patch_of(
         made = work.patch(empty, judge)
         cut = work.cut or tree_diff.OVERTIME in now.closed.values()
         return replace(made, bounds=tuple(ignored.bounds), cut=cut)
-    finally:
-        work.close()
 
 
 def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
@@ -136,37 +134,26 @@ def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
             touched.add(path)
         elif known[1][4] > copy.whole - clock_margin(known[1][4]) and status.st_size <= tree_diff.LARGEST:
             touched.add(path)  # what changes it just after us may leave the same time
-    for path in copy.stamps:
-        if path not in now.files and not now.unseen(path) and tree_diff.GIT not in path.split("/"):
-            touched.add(path)
-    return touched
+    missing = (path for path in copy.stamps if path not in now.files and not now.unseen(path))
+    return touched | {path for path in missing if tree_diff.GIT not in path.split("/")}
 
 
 class _Comparison:
-    """The state of a comparison in progress."""
+    """The state of a comparison of the open folders `old`, the original, and `new`, the copy."""
 
-    def __init__(self, copy: Copy, secret: Callable[[str], bool], over: Callable[[], bool]) -> None:
+    def __init__(self, copy: Copy, secret: Callable[[str], bool], over: Callable[[], bool], old: int, new: int) -> None:
         self._copy = copy
         self._over = over
         self.cut = False
         self._secret = secret
         self.leave_out: Callable[[str], bool] = lambda path: False
-        self._old = os.open(copy.original, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            self._new = os.open(copy.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except BaseException:
-            os.close(self._old)
-            raise
+        self._old, self._new = old, new
         self._changes: dict[str, tuple[Side | None, Side | None]] = {}
         self._size = 0
         self.secrets: list[str] = []
         self.left: list[str] = []
         self.unfit: list[tuple[str, str]] = []
         self.moved: list[str] = []
-
-    def close(self) -> None:
-        os.close(self._old)
-        os.close(self._new)
 
     def ignored(self, excludes: Iterable[bytes]) -> Ignored:
         """Return the ignore rules of the copy, so that files ignored by a list of the model are ignored. The tracked

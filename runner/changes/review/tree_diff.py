@@ -14,6 +14,7 @@ from policy.model.secret_paths import folded
 from runner.changes import safe_open
 from runner.changes.review.patch_format import FILE, LINK, PROGRAM, Side
 from sandbox.inside import safe_rmtree
+from sandbox.inside.regular_file import read_descriptor
 
 GIT = ".git"
 LEAST = 5.0  # seconds for a look when the time of the run is over already
@@ -184,12 +185,8 @@ def _file(name: str, folder: int) -> int:
 
 
 def _read(handle: int) -> bytes:
-    if os.fstat(handle).st_size > LARGEST:
+    large = os.fstat(handle).st_size > LARGEST
+    data = b"" if large else read_descriptor(handle, LARGEST + 1)
+    if large or len(data) > LARGEST:
         raise UnreadableFile(f"it is larger than {LARGEST >> 20} MB")
-    parts, size = [], 0
-    while data := os.read(handle, 1 << 20):
-        parts.append(data)
-        size += len(data)
-        if size > LARGEST:
-            raise UnreadableFile(f"it is larger than {LARGEST >> 20} MB")
-    return b"".join(parts)
+    return data

@@ -89,13 +89,9 @@ class _Hand:
                 raise OSError(NOT_EMPTY) from None
 
     def write(self, item: Item) -> None:
-        wanted = item.wanted
+        now, wanted = item.now, item.wanted
         assert wanted is not None  # a plan has no item to write nothing
-        if (
-            item.now is not None
-            and item.now.kind == wanted.kind == FileKind.FILE
-            and item.now.content == wanted.content
-        ):
+        if now is not None and now.kind == wanted.kind == FileKind.FILE and now.content == wanted.content:
             with self._above(item) as (above, name):
                 if _chmod(above, name, wanted.mode):
                     return
@@ -108,8 +104,8 @@ class _Hand:
                     os.symlink(wanted.content, self._draft, dir_fd=above)
                 else:
                     _fill(above, self._draft, self._store.packs.read(place, wanted.content), wanted)
-                if item.now is not None and item.now.kind != FileKind.FOLDER:
-                    _unchanged(above, name, item.now)
+                if now is not None and now.kind != FileKind.FOLDER:
+                    _unchanged(above, name, now)
                 elif _there(above, name):
                     raise OSError(_JUST_NOW)
                 os.rename(self._draft, name, src_dir_fd=above, dst_dir_fd=above)

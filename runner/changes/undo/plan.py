@@ -107,12 +107,7 @@ def _node(entry: Entry | None) -> TreeNode | None:
 
 
 def _item(
-    key: tuple[str, str],
-    now: Entry | None,
-    wanted: Entry | None,
-    others: str,
-    allowed: Allowed,
-    obeyed: Finding | None,
+    key: tuple[str, str], now: Entry | None, wanted: Entry | None, others: str, allowed: Allowed, obeyed: Finding | None
 ) -> Item:
     def item(problem: str, mild: bool = False) -> Item:
         return Item(*key, now, wanted, problem, mild=mild)

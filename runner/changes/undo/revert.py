@@ -72,19 +72,16 @@ def take_back(store: Store, scope: SnapshotScope, request: RevertRequest) -> Tak
         store.turns.refuse_running("nothing was taken back")
         bounds = scope.choice.bounds
         try:
-            return _taken(store, _snapshotter(store, bounds), scope, request)
+            return _taken(store, bounds, scope, request)
         except OSError as error:
             if error.errno not in FULL:
                 raise
         # The state folder is full: stored contents are restored, and the current ones are not stored.
-        return _taken(store, _snapshotter(store, replace(bounds, bytes=0)), scope, request)
+        return _taken(store, replace(bounds, bytes=0), scope, request)
 
 
-def _snapshotter(store: Store, bounds: Bounds) -> Snapshotter:
-    return Snapshotter(store, bounds, threading.Event(), may_drop=False)
-
-
-def _taken(store: Store, snapshotter: Snapshotter, scope: SnapshotScope, request: RevertRequest) -> Taken:
+def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRequest) -> Taken:
+    snapshotter = Snapshotter(store, bounds, threading.Event(), may_drop=False)
     with store.transaction():
         dead = tuple(_recovered(store, snapshotter, scope))
     steps = _chosen(store, request)
@@ -105,7 +102,8 @@ def _taken(store: Store, snapshotter: Snapshotter, scope: SnapshotScope, request
         ids = tuple(step.id for step in steps)
         kind, words = "redo" if request.redo else "undo", ", ".join(map(str, ids))
         number = store.begin(kind, words, request.session, "", roots, ids)
-        store.note(number, (change for item in doable for change in _changes(item)))
+        store.note(number, [Change(item.root, item.path, item.now, item.wanted) for item in doable])
+        store.note(number, [Change(item.root, item.moved, item.wanted, None) for item in doable if item.moved])
     items, aside = _restored(store, scope, request, terms, items, number)
     with store.transaction():
         reached = {item.root for item in items if not item.problem}
@@ -153,12 +151,6 @@ def _restored(
     watch = None if request.allowed.auto_run else Watch(terms, found, scope.aside, trees)
     items = _softened(restore(store, items, number))
     return items, tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
-
-
-def _changes(item: Item) -> tuple[Change, ...]:
-    """Return the changes of an item: for a move, those of both paths."""
-    away = (Change(item.root, item.moved, item.wanted, None),) if item.moved else ()
-    return (Change(item.root, item.path, item.now, item.wanted), *away)
 
 
 def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:

@@ -17,6 +17,7 @@ from runner.changes.undo.change_scan import Index, Rules, ScanResult, ScanStoppe
 from runner.changes.undo.file_state import Change, Entry, FileKind, clock_margin, entry_of, same
 from runner.changes.undo.store import PARTLY, Store, UndoStep
 from runner.secrets.secret import holds_masked, longest_masked
+from sandbox.inside.regular_file import read_descriptor
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of our own store: reading answers none of them
 KILLED = "the runner was killed while it ran; what anybody else changed until"
@@ -185,9 +186,7 @@ class Snapshotter:
                 return None
             places[digest] = cloned[0]
             return digest
-        data = os.read(handle, size + 1)
-        while len(data) < size and (more := os.read(handle, size + 1 - len(data))):
-            data += more
+        data = read_descriptor(handle, size + 1)
         if len(data) != size:
             return None
         if holds_masked(data):
@@ -208,12 +207,11 @@ class Snapshotter:
         young = [each for each in left if not _kept_already(known, *each)]
         need = sum(size for size, *_ in young)
         store = self._store
-        room = self._bounds.bytes - store.size()
-        if need > room:
+        if need > self._bounds.bytes - store.size():
             store.sweep()
-            room = self._bounds.bytes - store.size()
+        room = self._bounds.bytes - store.size()
         while need > room and self._may_drop and (count := sum(step.ended is not None for step in store.steps())):
-            self._store.lost += store.drop_oldest(count // 2)
+            store.lost += store.drop_oldest(count // 2)
             store.sweep()
             room = self._bounds.bytes - store.size()
         for size, folder, name in young:

@@ -135,9 +135,8 @@ class Store:
         bodies = ((folder, {name: _plain(entry) for name, entry in index[folder].items()}) for folder in changed)
         rows = ((key, os.fsencode(folder), marshal.dumps(body)) for folder, body in bodies)
         self._db.executemany("INSERT OR REPLACE INTO names VALUES(?, ?, ?)", rows)
-        self._db.executemany(
-            "DELETE FROM names WHERE root = ? AND folder = ?", ((key, os.fsencode(folder)) for folder in gone)
-        )
+        removed = ((key, os.fsencode(folder)) for folder in gone)
+        self._db.executemany("DELETE FROM names WHERE root = ? AND folder = ?", removed)
         version = time.time_ns()
         left = {*gone}
         merged = {folder: names for folder, names in self.index(root).items() if folder not in left} | index
@@ -178,9 +177,8 @@ class Store:
         """End a step. A step without changes and notes is deleted."""
         self._db.execute("UPDATE step SET ended = ?, notes = ? WHERE id = ?", (time.time(), json.dumps(notes), step))
         if not notes:
-            self._db.execute(
-                "DELETE FROM step WHERE id = ? AND NOT EXISTS(SELECT 1 FROM change WHERE step = id)", (step,)
-            )
+            unchanged = "NOT EXISTS(SELECT 1 FROM change WHERE step = id)"
+            self._db.execute(f"DELETE FROM step WHERE id = ? AND {unchanged}", (step,))  # noqa: S608  # a constant
 
     def mark(self, steps: tuple[int, ...], undo: int) -> None:
         """Mark the steps as undone by `undo`."""
@@ -203,10 +201,7 @@ class Store:
 
     def changes(self, step: int) -> list[Change]:
         rows = self._db.execute("SELECT root, path, was, became FROM change WHERE step = ?", (step,))
-        return [
-            Change(os.fsdecode(root), os.fsdecode(path), _entry(was), _entry(became))
-            for root, path, was, became in rows
-        ]
+        return [Change(os.fsdecode(row[0]), os.fsdecode(row[1]), _entry(row[2]), _entry(row[3])) for row in rows]
 
     # ---- contents
 
@@ -246,18 +241,14 @@ class Store:
                 used.setdefault(number, []).append((digest, BlobPlace(number, start, size)))
         for number, places in used.items():
             if sum(place.size for _, place in places) * 2 < whole[number]:
-                self._move(places)
                 whole[number] = -1
+                for digest, place in places:
+                    moved = self.packs.add(b"".join(self.packs.read(place, digest)))
+                    row = (moved.pack, moved.offset, digest)
+                    self._db.execute("UPDATE content SET pack = ?, start = ? WHERE hash = ?", row)
+                    self._db.set_value("pack", moved.pack)
         self.packs.flush()
         self._dead = [number for number in whole if number not in used or whole[number] < 0]
-
-    def _move(self, places: list[tuple[bytes, BlobPlace]]) -> None:
-        for digest, place in places:
-            moved = self.packs.add(b"".join(self.packs.read(place, digest)))
-            self._db.execute(
-                "UPDATE content SET pack = ?, start = ? WHERE hash = ?", (moved.pack, moved.offset, digest)
-            )
-            self._db.set_value("pack", moved.pack)
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
