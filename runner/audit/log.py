@@ -65,11 +65,6 @@ class AuditLog:
             return cls(SqliteStore.open_to_read(place, whatever=whatever))
         return cls(_database(place, write=False))
 
-    @property
-    def path(self) -> Path:
-        """Return the file that holds the log."""
-        return Path(self.store.name)
-
     def close(self) -> None:
         self.store.close()
 

@@ -48,7 +48,7 @@ def turns(*paths: Path) -> None:
     sessions = [log.session(info()) for log in logs]
     for number in range(4):
         for log, session in zip(logs, sessions, strict=True):
-            found = log.decided(session, allowed(RunScript(f"echo {log.path.name} {number}", "/w")))
+            found = log.decided(session, allowed(RunScript(f"echo {Path(log.store.name).name} {number}", "/w")))
             log.finished(found, Outcome(number))
             turned = now()
             while now() <= turned:

@@ -76,7 +76,7 @@ def test_a_call_travels_the_whole_way_in_order(stage: Make) -> None:
 def test_the_decision_is_on_the_disk_before_anything_runs(stage: Make) -> None:
     found = stage(bash(READ), bash(WORK), DONE)
     seen: list[int] = []
-    other = AuditLog.open_to_read(found.audit.path)
+    other = AuditLog.open_to_read(Path(found.audit.store.name))
     found.sandbox.before_run = lambda _: seen.append(len(list(other.rows(kind="decided"))))
     found.play()
     other.close()

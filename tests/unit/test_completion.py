@@ -5,6 +5,7 @@ streams.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -298,7 +299,7 @@ def test_what_only_reads_is_begun_while_the_answer_streams_and_recorded_first(st
     provider.answers[0] = [*provider.answers[0][:-1], *says("I look.", ls("cat a"), ls("cat b"))[-1:]]
     found = stage(provider=provider)
     decided: list[int] = []
-    other = AuditLog.open_to_read(found.audit.path)
+    other = AuditLog.open_to_read(Path(found.audit.store.name))
     found.sandbox.before_run = lambda _: decided.append(len(list(other.rows(kind="decided"))))
     before: list[str] = []
 

@@ -23,27 +23,22 @@ def stamp(status: os.stat_result) -> Stamp:
 
 _CHUNK = 1 << 20
 _TRIES = 3  # of a file that changes while it is read
-_EVERY = 1000  # files between two words of progress
 SECRET = "it is a secret"  # noqa: S105  # words for the user
-
-Progress = Callable[[int, int], None]
 
 
 class Copying:
     """The state of a copy in progress. `secret(path)` returns True for a path below the original that is left out."""
 
-    def __init__(self, progress: Progress | None, secret: Callable[[str], bool] | None) -> None:
+    def __init__(self, secret: Callable[[str], bool] | None) -> None:
         self._secret = secret
-        self._progress = progress
         self._reflinks = True  # until the file system says otherwise
         self._device = 0
         self._into: list[int] = []  # the open copies of the folders that are being copied, the innermost last
         self._root = os.geteuid() == 0
-        self.files = self.bytes = self.cloned = 0
+        self.files = self.bytes = 0
         self.left_out: list[tuple[str, str]] = []
         self.torn: list[str] = []
         self.stamps: dict[str, tuple[Stamp, Stamp]] = {}
-        self.folders: list[str] = []
 
     def folder(self, source: str, target: str) -> None:
         """Copy all of `source` into the empty folder `target`. Raise OSError if either cannot be used at all."""
@@ -139,8 +134,6 @@ class Copying:
             os.close(source)
         self.files += 1
         self.bytes += size
-        if self._progress is not None and self.files % _EVERY == 0:
-            self._progress(self.files, self.bytes)
 
     def _content(self, source: int, target: int, status: os.stat_result) -> tuple[int, bool]:
         """Copy the content of `source` to `target`. Return the number of bytes, and True if it is the expected size."""
@@ -149,7 +142,6 @@ class Copying:
         if size and self._reflinks:
             self._reflinks = reflink.shared(source, target)
             if self._reflinks:
-                self.cloned += 1
                 return os.fstat(target).st_size, True
         at = 0
         # It may grow while we read, for ever: no more than was there is taken.
@@ -167,7 +159,7 @@ class Copying:
         os.ftruncate(target, size)
         return size, os.fstat(source).st_size == size
 
-    def _finish(self, above: int, path: str) -> None:
+    def _finish(self, above: int, _: str) -> None:
         """Set mode, owner and times of the copy of a folder after its content is complete, and close the copy."""
         into = self._into.pop()
         try:
@@ -176,7 +168,6 @@ class Copying:
                 os.fchown(into, status.st_uid, status.st_gid)
             os.fchmod(into, status.st_mode & 0o777)
             os.utime(into, ns=(status.st_atime_ns, status.st_mtime_ns))
-            self.folders.append(path)
         finally:
             os.close(into)
 

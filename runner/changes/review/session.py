@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.changes.review.copy_tree import SECRET, Progress
+from runner.changes.review.copy_tree import SECRET
 from runner.changes.review.patch import Patch, listed, patch_of
 from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy, CopyError, copied, place
@@ -79,11 +79,9 @@ def reviewed(
     settings: Settings,
     *,
     where: str | None = None,
-    keep: bool = False,
-    progress: Progress | None = None,
 ) -> Iterator[Review]:
     """Yield a copy of the workspace around the real path `cwd`, made in the folder `where`. The copy is removed at the
-    end unless `keep`.
+    end.
 
     Raise CopyError before anything runs, or PlaceError. Secrets are not copied. A command in the copy cannot access the
     original, in any mode. A rule of the user that names a path in the original applies to the same path in the copy.
@@ -92,7 +90,7 @@ def reviewed(
     facts = gather(str(cwd), environ, settings.profile)
     scope = scope_of(facts, settings.profile, choice_of(settings), cache_dir(environ), state_dir(environ))
     secret = secret_of(scope)
-    copy = copied(facts.workspace, where, progress, secret)
+    copy = copied(facts.workspace, where, secret)
     try:
         top = workspace_of(copy.path, facts.home)
         if top != copy.path:
@@ -111,10 +109,7 @@ def reviewed(
             scope,
         )
     finally:
-        if keep:
-            copy.keep()
-        else:
-            copy.remove()
+        copy.remove()
 
 
 def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:

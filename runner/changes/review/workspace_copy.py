@@ -18,13 +18,12 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.changes import safe_open
-from runner.changes.review.copy_tree import Copying, Progress, Stamp, error_reason
+from runner.changes.review.copy_tree import Copying, Stamp, error_reason
 from sandbox.inside import safe_rmtree
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _PREFIX = "ringfence-copy-"
 _YOUNG = 60.0  # seconds in which another process may be about to lock it
-_KEPT = "kept"  # beside the copy: the user wants to look at it
 
 _held: dict[str, int] = {}  # by path, the open folder whose lock shows that this process uses it
 
@@ -40,36 +39,22 @@ class Copy:
     Attributes:
         original: The path of the original.
         path: The path of the copy: a folder of the same name in a private folder of its own.
-        files: The number of copied files.
-        bytes: The number of copied bytes.
-        cloned: The number of files whose content is shared by reflink.
         left_out: Paths of the original that are not in the copy, each with the reason in words.
         torn: Files that changed while they were copied.
         stamps: The stamps of the original and of the copy for each file and link, by relative path.
-        folders: The relative paths of the folders.
         whole: The last change of the copy by the runner, in nanoseconds on the clock of its file system.
     """
 
     original: str
     path: str
-    files: int
-    bytes: int
-    cloned: int
     left_out: tuple[tuple[str, str], ...]
     torn: tuple[str, ...]
     stamps: dict[str, tuple[Stamp, Stamp]] = field(repr=False)
-    folders: frozenset[str] = field(repr=False)
     whole: int
 
     def remove(self) -> None:
         """Remove the copy, whatever modes it has by now. Files that cannot be removed stay; nothing is raised."""
         _drop(os.path.dirname(self.path))
-
-    def keep(self) -> None:
-        """Leave the copy on the disk: `_sweep` does not remove it after this process."""
-        with contextlib.suppress(OSError):
-            mark = f"{os.path.dirname(self.path)}/{_KEPT}"
-            os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def place() -> str:
@@ -87,17 +72,16 @@ def place() -> str:
 def copied(
     workspace: str,
     where: str | None = None,
-    progress: Progress | None = None,
     secret: Callable[[str], bool] | None = None,
 ) -> Copy:
     """Copy the folder `workspace`, a real path, to a new folder in `where` (default: `place()`).
 
     Modes, times, links and holes are kept, and the owner if the system permits. Sockets, pipes, devices, unreadable
     files, other file systems mounted inside, and `secret` paths, which no command could read, are left out and
-    recorded. `progress(files, bytes)` is called now and then. Raise CopyError; then no file is left behind.
+    recorded. Raise CopyError; then no file is left behind.
     """
     where = where or place()
-    work = Copying(progress, secret)
+    work = Copying(secret)
     try:
         if (os.path.realpath(where) + "/").startswith(workspace.rstrip("/") + "/"):
             raise OSError("it lies in the workspace itself")
@@ -118,9 +102,8 @@ def copied(
     except BaseException:
         _drop(base)
         raise
-    left_out, torn, folders = tuple(work.left_out), tuple(work.torn), frozenset(work.folders)
     whole = max((made[4] for _, made in work.stamps.values()), default=0)
-    return Copy(workspace, path, work.files, work.bytes, work.cloned, left_out, torn, work.stamps, folders, whole)
+    return Copy(workspace, path, tuple(work.left_out), tuple(work.torn), work.stamps, whole)
 
 
 def _private_folder(where: str) -> str:
@@ -148,6 +131,6 @@ def _sweep(where: str) -> None:
                 status = os.fstat(handle)
                 # THREAT T18: in a folder that everybody may write to, others may have put one of that name.
                 private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
-                if private and status.st_mtime <= time.time() - _YOUNG and not os.path.lexists(f"{path}/{_KEPT}"):
+                if private and status.st_mtime <= time.time() - _YOUNG:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     safe_rmtree.remove(path)

@@ -43,14 +43,10 @@ class Snapshot:
 
     Attributes:
         changes: The changes since the last snapshot.
-        files: The number of files that were read.
-        bytes: The number of bytes that were read.
         unkept: The changes whose new content is not stored.
     """
 
     changes: tuple[Change, ...]
-    files: int
-    bytes: int
     unkept: tuple[Change, ...]
 
 
@@ -114,19 +110,18 @@ class Snapshotter:
 
     def _kept(self, root: str, key: str, known: Index, seen: ScanResult) -> Snapshot:
         store = self._store
-        files, size = self._read(root, known, seen.index, seen.fresh)
+        self._read(root, known, seen.index, seen.fresh)
         changed = [folder for folder, names in seen.index.items() if known.get(folder) != names]
         changes = tuple(_differences(root, known, seen.index, (*changed, *seen.gone)))
         if changed or seen.gone:
             store.saw(key, seen.index, changed, seen.gone)
         unkept = tuple(each for each in changes if each.after is not None and each.after.unkept)
-        return Snapshot(changes, files, size, unkept)
+        return Snapshot(changes, unkept)
 
-    def _read(self, root: str, known: Index, index: Index, fresh: dict[str, list[str]]) -> tuple[int, int]:
+    def _read(self, root: str, known: Index, index: Index, fresh: dict[str, list[str]]) -> None:
         """Store the contents of the fresh files, as far as there is room."""
         small = self._fitting(known, index, fresh) if fresh else {}
         places: dict[bytes, BlobPlace] = {}
-        files = size = 0
         try:
             with safe_open.opened_root(root) as top:
                 for folder, names in fresh.items():
@@ -140,7 +135,6 @@ class Snapshotter:
                                     index[folder][name] = entry._replace(unkept=small[folder, name], settled=False)
                                     continue
                                 index[folder][name] = self._file(name, above, entry, places)
-                                files, size = files + 1, size + entry.size
                     except OSError as error:
                         if error.errno in FULL:
                             raise
@@ -151,7 +145,6 @@ class Snapshotter:
             raise
         if places:
             self._store.keep(places)
-        return files, size
 
     def _file(self, name: str, above: int, entry: Entry, places: dict[bytes, BlobPlace]) -> Entry:
         """Return the entry of one file with its stored content, or with the reason why it is not stored."""
