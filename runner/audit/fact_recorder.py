@@ -48,13 +48,8 @@ class FactRecorder:
         facts = self.facts
         machine: dict[str, object] = {
             "about": "machine",
-            "workspace": facts.workspace,
-            "home": facts.home,
-            "path": list(facts.path),
-            "system": list(facts.system),
-            "private": list(facts.private),
-            "beyond": facts.beyond,
-            "cache": facts.cache,
+            **{name: getattr(facts, name) for name in ("workspace", "home", "beyond", "cache")},
+            **{name: list(getattr(facts, name)) for name in ("path", "system", "private")},
             "lists": lists(self._profile),
         }
         asked: dict[str, object] = {"about": "asked"}

@@ -28,12 +28,11 @@ def lines(
 ) -> Iterator[str]:
     """Yield the list as text that is safe to print on a terminal, with a note when it is empty or incomplete."""
     count = 0
-    for deed in deeds(log, query, limit=None if limit is None else limit + 1):
-        if count == limit:
+    for count, deed in enumerate(deeds(log, query, limit=None if limit is None else limit + 1), 1):
+        if limit is not None and count > limit:
             notice = f"there are older ones; these are the newest {limit} (--limit N)"
             yield f"{_DIM}{notice}{_END}" if colour else notice
             return
-        count += 1
         yield from entry_lines(deed, colour=colour, width=width)
     if not count:
         yield nothing(query)

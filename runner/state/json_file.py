@@ -163,11 +163,6 @@ class StateFile(Generic[_Value]):
             return self._load()
         except ValueError as error:
             why = "it is not valid JSON" if isinstance(error, json.JSONDecodeError) else _plain(error)
-        aside = self._aside()
-        text = f"cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
-        return Held(self._empty(), (f"{self._purpose}, `{self.path}`, {text}",)), None
-
-    def _aside(self) -> Path:
         for number in range(1, _MOST_KEPT):
             aside = self.path.with_name(f"{self.path.name}.corrupt-{number}")
             try:
@@ -178,7 +173,8 @@ class StateFile(Generic[_Value]):
                 continue
             except OSError as error:
                 raise self._refused(f"it is broken and cannot be set aside: {_reason(error)}", "move it away") from None
-            return aside
+            text = f"cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
+            return Held(self._empty(), (f"{self._purpose}, `{self.path}`, {text}",)), None
         raise self._refused("it is broken, as were many before it", f"remove the `{self.path.name}.corrupt-*` files")
 
     # Writing

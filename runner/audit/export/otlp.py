@@ -77,11 +77,9 @@ def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise usage(f"`{given}` is no address of a collector", "it is not http or https", "say http://HOST:4318")
     if parts.username is not None or parts.password is not None:
-        raise usage(
-            "the address of the collector holds a credential",
-            "an address is shown, logged, and on the command line everybody's to read",
-            "put it into OTEL_EXPORTER_OTLP_HEADERS, for example `authorization=Bearer ...`",
-        )
+        why = "an address is shown, logged, and on the command line everybody's to read"
+        fix = "put it into OTEL_EXPORTER_OTLP_HEADERS, for example `authorization=Bearer ...`"
+        raise usage("the address of the collector holds a credential", why, fix)
     if parts.query or parts.fragment:
         raise usage(f"`{given}` is no address of a collector", "it has a query", "put a key into its headers instead")
     return given if parts.path.strip("/") else f"{given.rstrip('/')}{PATH}"
@@ -199,11 +197,10 @@ class Collector:
             return Problem(what, why, "check the address: something else listens there")
         said = one_line(_said(answer.content, kind), 300)
         why = f"it answered {answer.status_code}" + (f": {said}" if said else "")
-        if answer.status_code in (401, 403):
-            return Problem(what, why, "put its credential into OTEL_EXPORTER_OTLP_HEADERS")
-        if answer.status_code == 404:
-            return Problem(what, why, f"say the whole address; the path for logs is usually {PATH}")
-        return Problem(what, why, "see what the collector's own log says")
+        credential = "put its credential into OTEL_EXPORTER_OTLP_HEADERS"
+        whole = f"say the whole address; the path for logs is usually {PATH}"
+        fixes = {401: credential, 403: credential, 404: whole}
+        return Problem(what, why, fixes.get(answer.status_code, "see what the collector's own log says"))
 
     def _kept(self, sent: Sent, first: str) -> None:
         """Raise Unsent if the collector reports that it discarded a part of the last batch."""

@@ -162,12 +162,9 @@ class _Run:
             # A rule's file may be named relative to the workspace; only our folder of a repository is one of its files.
             return target if target.startswith(".ringfence/") else None
         for root in (self._workspace, PurePosixPath(workspace or "/nowhere")):
-            try:
-                found = PurePosixPath(target).relative_to(root)
-            except ValueError:
-                continue
-            if found.parts:
-                return str(found)
+            path = PurePosixPath(target)
+            if path.is_relative_to(root) and path != root:
+                return str(path.relative_to(root))
         return None
 
     def _invocation(self, name: str, session: dict[str, object]) -> dict[str, object]:

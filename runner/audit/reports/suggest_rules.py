@@ -116,7 +116,9 @@ def probes(rule: SuggestedRule) -> Iterator[str]:
     """Return scripts similar to those of the rule: with another flag, another word, and with a second command."""
     words = [word[0] if word != ("*",) else "other" for word in rule.run]
     if not words:
-        yield from (f"echo x > {shlex.quote(_beside(path))}" for path in rule.write[:1])
+        for path in rule.write[:1]:
+            folder = path.removesuffix("/**") if path.endswith("/**") else os.path.dirname(path)
+            yield f"echo x > {shlex.quote(f'{folder}/other.txt' if folder else 'other.txt')}"
         yield from (f"curl -s https://{host}/other" for host in _plain(rule.host)[:1])
         yield from (f"curl -s https://sub.{host}/" for host in _plain(rule.host)[:1])
         return
@@ -130,11 +132,6 @@ def probes(rule: SuggestedRule) -> Iterator[str]:
 
 def _plain(hosts: tuple[str, ...]) -> list[str]:
     return [host for host in hosts if " " not in host and "*" not in host]
-
-
-def _beside(path: str) -> str:
-    folder = path.removesuffix("/**") if path.endswith("/**") else os.path.dirname(path)
-    return f"{folder}/other.txt" if folder else "other.txt"
 
 
 def _shared(paths: tuple[str, ...]) -> str:

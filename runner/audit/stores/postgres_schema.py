@@ -19,6 +19,13 @@ import sqlalchemy as sa
 
 _TABLES = ("ringfence_logs", "ringfence_records")
 _OIDS = "ARRAY['ringfence_logs'::regclass, 'ringfence_records'::regclass]::oid[]"
+_SCHEMA_NAME = (  # quoted
+    "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.oid = 'ringfence_records'::regclass"
+)
+_OF_SCHEMA = (
+    "FROM pg_proc WHERE pronamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'ringfence_records'::regclass)"
+)
 _NO_INDEX = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
 # fmt: off
 # Each is a list of texts, in which the schema's name is left out.
@@ -101,12 +108,7 @@ def unlike(connection: sa.Connection) -> str:
     """Return a description of what this program did not make in the tables, or of a wrong index; empty if there is
     nothing.
     """
-    schema = str(
-        connection.exec_driver_sql(
-            "SELECT quote_ident(nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
-            " WHERE c.oid = 'ringfence_records'::regclass"
-        ).scalar_one()
-    )
+    schema = str(connection.exec_driver_sql(_SCHEMA_NAME).scalar_one())
     for kind, query in _FOUND.items():
         rows = connection.exec_driver_sql(query.replace("@tables@", _OIDS)).scalars()
         found = {re.sub(rf"(?<![\w.\"]){re.escape(schema)}\.", "", str(row)) for row in rows}
@@ -120,10 +122,9 @@ def unlike(connection: sa.Connection) -> str:
 def _functions(connection: sa.Connection, schema: str) -> str:
     """Return the names of changed functions of the schema. A log of an earlier version may lack some."""
     rows = connection.exec_driver_sql(
-        "SELECT proname::text, trim(prosrc), prosecdef, coalesce(array_to_string(proconfig, ','), ''),"
+        "SELECT proname::text, trim(prosrc), prosecdef, coalesce(array_to_string(proconfig, ','), ''),"  # noqa: S608  # constants only
         " proowner = (SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass)"
-        " FROM pg_proc WHERE pronamespace ="
-        " (SELECT relnamespace FROM pg_class WHERE oid = 'ringfence_records'::regclass) AND proname LIKE 'ringfence%%'"
+        f" {_OF_SCHEMA} AND proname LIKE 'ringfence%%'"
     )
     fixed = "search_path=pg_catalog, pg_temp,lock_timeout=5s"
     made = {name: (source.strip(), True, fixed, True) for name, (source, _) in functions(schema).items()} | {
@@ -309,15 +310,13 @@ def functions(schema: str) -> dict[str, tuple[str, str]]:
 
 def install(connection: sa.Connection) -> None:
     """Make the functions, or bring them to this version, where we own the tables; leave them alone otherwise."""
-    schema = _owned_schema(connection)
+    owned = "pg_get_userbyid(c.relowner) = current_user"
+    schema = connection.exec_driver_sql(f"{_SCHEMA_NAME} AND {owned}").scalar()
     if schema is None:
         return
-    there = connection.exec_driver_sql(
-        "SELECT proname::text, prosrc FROM pg_proc WHERE pronamespace ="
-        " (SELECT relnamespace FROM pg_class WHERE oid = 'ringfence_records'::regclass)"
-    )
-    known = {str(name): str(source) for name, source in there}
-    for name, (source, definition) in functions(schema).items():
+    present = connection.exec_driver_sql(f"SELECT proname::text, prosrc {_OF_SCHEMA}")
+    known = {str(name): str(source) for name, source in present}
+    for name, (source, definition) in functions(str(schema)).items():
         if known.get(name) != source:
             connection.exec_driver_sql(definition.replace("%", "%%"))
 
@@ -340,13 +339,3 @@ def too_wide(connection: sa.Connection) -> tuple[str, ...]:
     """Return, in words, rights of roles other than the owner by which such a role could end the record of all
     machines."""
     return tuple(connection.exec_driver_sql(_WIDE).scalars())
-
-
-def _owned_schema(connection: sa.Connection) -> str | None:
-    """Return the quoted name of the schema of the tables, if this role owns them."""
-    query = (
-        "SELECT quote_ident(n.nspname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
-        " WHERE c.oid = 'ringfence_records'::regclass AND pg_get_userbyid(c.relowner) = current_user"
-    )
-    found = connection.exec_driver_sql(query).scalar()
-    return str(found) if found is not None else None

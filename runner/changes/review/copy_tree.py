@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 
 from runner.changes import safe_open
+from runner.changes.undo.file_state import SECRET, TOO_DEEP
 from runner.state import reflink
 
 Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
@@ -23,7 +24,6 @@ def stamp(status: os.stat_result) -> Stamp:
 
 _CHUNK = 1 << 20
 _TRIES = 3  # of a file that changes while it is read
-SECRET = "it is a secret"  # noqa: S105  # words for the user
 
 
 class Copying:
@@ -54,7 +54,7 @@ class Copying:
         inner = safe_open.entered(name, above, lambda error: self.left_out.append((path, error_reason(error))))
         if inner is None:
             return None
-        why = "it lies too deep" if depth > safe_open.DEEPEST else ""
+        why = TOO_DEEP if depth > safe_open.DEEPEST else ""
         if os.fstat(inner).st_dev != self._device:
             why = "another file system is mounted there"
         try:

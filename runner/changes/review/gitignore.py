@@ -333,7 +333,10 @@ class Ignored:
         while above and not self.gave_up:
             above = os.path.dirname(above)
             below = path[len(above) + 1 :] if above else path
-            if (found := self._checked_verdict(self._list(above), below, folder)) is not None:
+            if above not in self._lists:
+                place = f"{above}/.gitignore" if above else ".gitignore"
+                self._lists[above] = self._compiled(place, self._read(place) or b"")
+            if (found := self._checked_verdict(self._lists[above], below, folder)) is not None:
                 return found
         for each in reversed(self._first):
             if self.gave_up:
@@ -351,13 +354,6 @@ class Ignored:
         if self._tries < 0:
             self.gave_up = "the lists take too long to read"
         return found
-
-    def _list(self, folder: str) -> _List | None:
-        """Return the list in a folder, or None if it is beyond a limit."""
-        if folder not in self._lists:
-            path = f"{folder}/.gitignore" if folder else ".gitignore"
-            self._lists[folder] = self._compiled(path, self._read(path) or b"")
-        return self._lists[folder]
 
     def _compiled(self, path: str, data: bytes) -> _List | None:
         try:

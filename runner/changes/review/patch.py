@@ -17,7 +17,7 @@ from runner.changes.review.gitignore import Ignored, kept_by_git
 from runner.changes.review.patch_format import LINK, Side, changed, node_of, renamed
 from runner.changes.review.tree_diff import never
 from runner.changes.review.workspace_copy import Copy
-from runner.changes.undo.file_state import clock_margin
+from runner.changes.undo.file_state import SECRET, clock_margin
 from runner.secrets.secret import holds_masked
 from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort
@@ -69,7 +69,7 @@ class Patch:
     @property
     def left_out(self) -> tuple[tuple[str, str], ...]:
         """Return every path whose change is not in the patch, with the reason."""
-        secret = ((path, "it is a secret") for path in self.secrets)
+        secret = ((path, SECRET) for path in self.secrets)
         ignored = ((path, "Git ignores it") for path in self.ignored)
         empty = ((path, "it is an empty folder") for path in self.empty)
         return (*secret, *self.unfit, *empty, *ignored)
