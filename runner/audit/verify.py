@@ -6,10 +6,11 @@ One pass reads all records. The index columns of the store are compared with the
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from json import loads
 
 from policy.model.frozen import dataclass
-from runner.audit.chain import NAME, ZERO, AuditError, Head, LogStore, RecordRow, Walk, invalid_value_errors, seal
+from runner.audit.chain import NAME, ZERO, Head, LogStore, RecordRow, Walk, invalid_value_errors, seal
 from runner.audit.checkpoint import MerkleTree, leaf, tree_of
 
 _TOLD = 8192  # records between two calls of `progress`
@@ -126,7 +127,7 @@ def verify(
     """Verify the whole log. Raises AuditError only when the store cannot be read at all."""
     if unreadable := store.unreadable():
         return BrokenChain(0, unreadable)
-    strays = _Strays(store)
+    compared = _compared(store)
     last = 0
     try:
         with store.walking() as walk:
@@ -141,22 +142,22 @@ def verify(
                     progress(done, walk.count)
             chains = tuple(_ended(walk, checks, expected, last))
     except _Fault as fault:
-        strays.join()
+        wait([compared])
         return fault.broken
     except sqlite3.DatabaseError as error:
-        strays.join()
+        wait([compared])
         return BrokenChain(last + 1, f"the file is damaged from there on ({error})")
     except invalid_value_errors():
-        strays.join()
+        wait([compared])
         return BrokenChain(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
     try:
-        strays.finish()
+        stray, faults = compared.result()
     except sqlite3.DatabaseError as error:
         return BrokenChain(0, f"the fields by which records are found cannot be read ({error})")
-    if strays.stray is not None:
-        return BrokenChain(strays.stray, "the fields by which it is found are not those that it holds")
-    if strays.faults:
-        return BrokenChain(0, strays.faults)
+    if stray is not None:
+        return BrokenChain(stray, "the fields by which it is found are not those that it holds")
+    if faults:
+        return BrokenChain(0, faults)
     return VerifiedLog(chains)
 
 
@@ -287,29 +288,19 @@ def _ended(walk: Walk, checks: dict[str, _Check], expected: Expected, last: int)
             raise _Fault(last + 1, f"the log ends before the noted record {noted.number}")
 
 
-class _Strays(threading.Thread):
-    """Comparison of the index columns with the records, in a thread of its own, because most of the work is SQLite's.
+def _compared(store: LogStore) -> Future[tuple[int | None, str]]:
+    """Compare the index columns with the records, in a thread of its own, because most of the work is SQLite's.
 
-    `stray` and `faults` are the results of the store after `finish` was called.
+    The result is the first record with other columns, and the faults of the store if there is no such record.
     """
+    result: Future[tuple[int | None, str]] = Future()
 
-    def __init__(self, store: LogStore) -> None:
-        super().__init__(daemon=True)
-        self.faults = ""
-        self.stray: int | None = None
-        self._store = store
-        self._error: Exception | None = None
-        self.start()
-
-    def run(self) -> None:
+    def compare() -> None:
         try:
-            self.stray = self._store.strays()
-            if self.stray is None:
-                self.faults = self._store.faults()
-        except (sqlite3.Error, AuditError) as error:
-            self._error = error
+            stray = store.strays()
+            result.set_result((stray, store.faults() if stray is None else ""))
+        except Exception as error:  # raised in the thread that asks for the result
+            result.set_exception(error)
 
-    def finish(self) -> None:
-        self.join()
-        if self._error is not None:
-            raise self._error
+    threading.Thread(target=compare, daemon=True).start()
+    return result
