@@ -159,8 +159,7 @@ class OutputBuffer:
     def __init__(self, most: int, listen: Listener | None) -> None:
         self.streams = (bytearray(), bytearray())
         self.over = False
-        self._most = most
-        self._listen = listen
+        self._most, self._listen = most, listen
 
     def take(self, stream: int, chunk: bytes) -> bool:
         """Add a chunk of stream 1 or 2, and return False once the limit was passed. Raises errors of the listener."""
@@ -191,23 +190,17 @@ def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailab
 
     `message` is the error text of the program that should have started the helper.
     """
-    _, _, rest = answer.partition(" ")
-    number, _, step = rest.partition(" ")
+    number, _, step = answer.partition(" ")[2].partition(" ")
     why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a word"
-    return SandboxUnavailable.of(
-        f"the {tier} sandbox cannot be built here",
-        message or f"the kernel refused to {step or 'start the helper'} ({why.lower()})",
-        "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run",
-    )
+    refused = f"the kernel refused to {step or 'start the helper'} ({why.lower()})"
+    fix = "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run"
+    return SandboxUnavailable.of(f"the {tier} sandbox cannot be built here", message or refused, fix)
 
 
 def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
     """Return the error for a canary that got out; `broken` are the checks that failed."""
-    return SandboxUnavailable.of(
-        f"the {tier} sandbox does not hold on this machine",
-        f"its canary got out: {', '.join(broken)}",
-        "run `agent doctor` for what the machine lacks; nothing was run",
-    )
+    what, why = f"the {tier} sandbox does not hold on this machine", f"its canary got out: {', '.join(broken)}"
+    return SandboxUnavailable.of(what, why, "run `agent doctor` for what the machine lacks; nothing was run")
 
 
 @dataclass(frozen=True, slots=True)

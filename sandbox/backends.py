@@ -56,11 +56,8 @@ async def open_backend(
     first: SandboxUnavailable | None = None
     for candidate in names:
         if candidate not in BACKENDS:
-            raise SandboxUnavailable.of(
-                f"there is no backend called `{candidate}`",
-                f"this version has {', '.join(BACKENDS)}",
-                "leave --backend out to get the best one",
-            )
+            what, why = f"there is no backend called `{candidate}`", f"this version has {', '.join(BACKENDS)}"
+            raise SandboxUnavailable.of(what, why, "leave --backend out to get the best one")
         backend: Backend
         if candidate == "container":
             from sandbox.container.backend import Container  # most sessions need none

@@ -68,9 +68,7 @@ class Container:
         self.name = "container"
         self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
         self.lend = lend  # what credentials are added by, for terms that name some
-        self.choice = choice
-        self.cache = cache
-        self.aside = aside
+        self.choice, self.cache, self.aside = choice, cache, aside
         self.pool: HelperPool[Box] = HelperPool(self._launch, self._prove, self._still_true)
         self.session = secrets.token_hex(8)
         self.daemon: Daemon | None = None
@@ -299,17 +297,11 @@ def _unspeakable(words: tuple[str, ...]) -> Problem | None:
     try:
         "".join(words).encode()
     except UnicodeEncodeError:
-        return Problem(
-            "the command cannot be given to a container",
-            "it contains bytes that are not UTF-8, which the daemon would change",
-            "use names in UTF-8, or use T1",
-        )
+        why = "it contains bytes that are not UTF-8, which the daemon would change"
+        return Problem("the command cannot be given to a container", why, "use names in UTF-8, or use T1")
     if any(len(word.encode()) >= _LONGEST for word in words):
-        return Problem(
-            "the command is too long",
-            f"one of its words (a script is one word) has {_LONGEST} bytes or more, and the kernel accepts fewer",
-            "put it into a file of the workspace, and run that",
-        )
+        why = f"one of its words (a script is one word) has {_LONGEST} bytes or more, and the kernel accepts fewer"
+        return Problem("the command is too long", why, "put it into a file of the workspace, and run that")
     return None
 
 

@@ -49,10 +49,7 @@ class Box:
         """Prepare the container. `later` schedules work that nothing waits for now; it is done before the session
         ends.
         """
-        self.daemon = daemon
-        self.name = name
-        self.terms = terms
-        self.user = user
+        self.daemon, self.name, self.terms, self.user = daemon, name, terms, user
         self.scan = Scan()
         self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as the host names them
         self.enforcement = Enforcement(Level.NONE, "container")

@@ -54,15 +54,9 @@ def profile(rights: Rights, *, unix: bool, machine: str) -> str:
             for comparisons in refused(entry):
                 args = [_compared(arg, how, *values) for arg, how, values in comparisons]
                 rules.append(_rule([name], "SCMP_ACT_ERRNO", number, args))
-    return json.dumps(
-        {
-            "defaultAction": "SCMP_ACT_ERRNO",
-            "defaultErrnoRet": errno.ENOSYS,
-            "architectures": [MACHINES[machine]],
-            "syscalls": rules,
-        },
-        separators=(",", ":"),
-    )
+    usual = {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": errno.ENOSYS}
+    whole = {**usual, "architectures": [MACHINES[machine]], "syscalls": rules}
+    return json.dumps(whole, separators=(",", ":"))
 
 
 def allowed(entries: Iterable[SyscallRule]) -> Iterator[list[SyscallRule]]:

@@ -50,9 +50,7 @@ class HelperRequest(OutputBuffer):
         self.control = control
         self.line: str | None = None  # None: not yet; empty: the helper is gone
         self.handed: tuple[int, ...] = ()
-        self._alarm = alarm
-        self._room = handed
-        self._eager = eager
+        self._alarm, self._room, self._eager = alarm, handed, eager
         self._text = b""
         self._open: dict[int, int] = {}  # read end -> stream index
 

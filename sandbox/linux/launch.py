@@ -69,11 +69,9 @@ def launch(
     if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
         tool_cache.ready(terms.cache, terms.workspace)
     if not (abi := syscalls.landlock_abi()):
-        raise SandboxUnavailable.of(
-            f"the {tier} sandbox cannot be built here",
-            "the kernel has no Landlock, or it was switched off at boot",
-            "run `agent doctor`: it says which, and what to do; nothing was run",
-        )
+        what = f"the {tier} sandbox cannot be built here"
+        why = "the kernel has no Landlock, or it was switched off at boot"
+        raise SandboxUnavailable.of(what, why, "run `agent doctor`: it says which, and what to do; nothing was run")
     own: tuple[plan_builder.MountStep, ...] = ()
     if tier == "T2":
         from sandbox.linux import bwrap, interpreter_paths  # nobody else needs them, and `agent exec` starts here

@@ -31,11 +31,9 @@ _PASSED = {
 def passed(ended_by: str, limits: Limits) -> Problem:
     """Return the limit that ended a command, with its value and the flag that raises it."""
     if ended_by == "watch":
-        return Problem(
-            "the command was ended: it made a file that other programs run by themselves",
-            "editors, prompts and Git obey such files at once, outside of the sandbox; it was set aside",
-            "make that file yourself, or name it in the command, so that the gate can ask",
-        )
+        what = "the command was ended: it made a file that other programs run by themselves"
+        why = "editors, prompts and Git obey such files at once, outside of the sandbox; it was set aside"
+        return Problem(what, why, "make that file yourself, or name it in the command, so that the gate can ask")
     if ended_by not in _PASSED:
         what = f"the command was ended ({ended_by})"
         if ended_by == "group":

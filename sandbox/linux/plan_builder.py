@@ -147,26 +147,20 @@ def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
         what = f"the workspace `{terms.workspace}` is not a folder"
         refuse(what, "it is missing or not a folder", "use --cwd FOLDER")
     if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace + "/"):
-        refuse(
-            f"`{terms.workspace}` cannot be a workspace",
-            "it is your home folder or contains it, so every key and setting in it would be inside the sandbox",
-            "start in a project folder, or use --cwd FOLDER",
-        )
+        why = "it is your home folder or contains it, so every key and setting in it would be inside the sandbox"
+        fix = "start in a project folder, or use --cwd FOLDER"
+        refuse(f"`{terms.workspace}` cannot be a workspace", why, fix)
     for base in ("/proc", "/sys", "/dev"):
         if (terms.workspace + "/").startswith(base + "/"):
             refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
     if protected.truncated:
-        refuse(
-            "the workspace holds too many secret or auto-run files to protect one by one",
-            "protecting only some of them would be a silent gap",
-            "use --cwd with a smaller folder",
-        )
+        what = "the workspace holds too many secret or auto-run files to protect one by one"
+        refuse(what, "protecting only some of them would be a silent gap", "use --cwd with a smaller folder")
     if protected.crowded and terms.rights is Rights.WORKSPACE_WRITE:
-        refuse(
-            "the workspace holds too many files with hard links elsewhere to protect one by one",
-            "who changes one of them changes a file outside, and protecting only some would be a silent gap",
-            "a clone that shares its objects stops doing so by `git repack -a -d`; or use --cwd with a smaller folder",
-        )
+        what = "the workspace holds too many files with hard links elsewhere to protect one by one"
+        why = "who changes one of them changes a file outside, and protecting only some would be a silent gap"
+        fix = "a clone that shares its objects stops doing so by `git repack -a -d`; or use --cwd with a smaller folder"
+        refuse(what, why, fix)
     for path in terms.read + terms.write:
         shape = look(path)
         if shape is None:
@@ -190,11 +184,10 @@ def refuse_hosts(terms: Terms, tier: str) -> None:
     from policy.model.host_rule import host_rule
 
     if tier == "T3":
-        raise SandboxUnavailable.of(
-            f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}",
-            "it has no network of its own, and it never opens the whole network for the sake of one host",
-            "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself",
-        )
+        what = f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}"
+        why = "it has no network of its own, and it never opens the whole network for the sake of one host"
+        fix = "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself"
+        raise SandboxUnavailable.of(what, why, fix)
     for text in terms.hosts:
         if isinstance(rule := host_rule(text), Problem):
             raise SandboxUnavailable(rule)

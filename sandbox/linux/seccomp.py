@@ -54,11 +54,8 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
     try:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:
-        raise SandboxUnavailable.of(
-            "the seccomp filter cannot be compiled",
-            f"libseccomp did not load ({error})",
-            "install it: `apt-get install libseccomp2`",
-        ) from None
+        what, why = "the seccomp filter cannot be compiled", f"libseccomp did not load ({error})"
+        raise SandboxUnavailable.of(what, why, "install it: `apt-get install libseccomp2`") from None
     table = tomllib.loads(text)
     numbers: dict[str, int] = {} if machine else table["numbers"]  # libseccomp translates names alone
     by_name = _Filter(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine, numbers)

@@ -40,9 +40,8 @@ _REFUSED = re.compile(
     re.IGNORECASE,
 )
 _BUSY = re.compile(r"['\"‘](?P<quoted>[^'\"’]+)['\"’][^'\"]*resource busy", re.IGNORECASE)
-_NEAR = re.compile(
-    r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connection refused", re.IGNORECASE
-)  # its own loopback
+# The command's own loopback.
+_NEAR = re.compile(r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connection refused", re.IGNORECASE)
 _MISSING = "no such file or directory"
 _READ_ONLY_SAID = "read-only file system"
 _PLAIN = ("permission denied", "operation not permitted")

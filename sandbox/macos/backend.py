@@ -161,11 +161,9 @@ class Seatbelt:
         size = len(written.text) + sum(len(name) + len(path) + 16 for name, path in written.parameters)
         crowded = protected.crowded and terms.rights is Rights.WORKSPACE_WRITE
         if protected.truncated or crowded or size > _MOST:
-            raise SandboxUnavailable.of(
-                "the workspace holds too many secret, auto-run or hard-linked files to protect one by one",
-                "protecting only some of them would be a silent gap",
-                "use --cwd with a smaller folder",
-            )
+            what = "the workspace holds too many secret, auto-run or hard-linked files to protect one by one"
+            why = "protecting only some of them would be a silent gap"
+            raise SandboxUnavailable.of(what, why, "use --cwd with a smaller folder")
         limits = terms.limits
         bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.largest}
         bounds["RLIMIT_NOFILE"] = limits.open_files

@@ -94,11 +94,9 @@ def _make(kept: str, workspace: str) -> os.stat_result:
 
 
 def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
-    return SandboxUnavailable.of(
-        f"the sandbox's own cache `{kept}` cannot be used",
-        (error.strerror or "it cannot be reached").lower(),
-        "check that folder, or name another place with RINGFENCE_CACHE_DIR; nothing was run",
-    )
+    why = (error.strerror or "it cannot be reached").lower()
+    fix = "check that folder, or name another place with RINGFENCE_CACHE_DIR; nothing was run"
+    return SandboxUnavailable.of(f"the sandbox's own cache `{kept}` cannot be used", why, fix)
 
 
 def _owned(base: str) -> Iterator[tuple[str, str]]:

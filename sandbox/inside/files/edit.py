@@ -41,11 +41,8 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
         text, old, new = (piece.replace("\r\n", "\n") for piece in (text, old, new))
     count = text.count(old)
     if count == 0:
-        raise Refused(
-            what,
-            f"the old text is not in it, {near_miss(text, old)}",
-            "copy the text exactly as `read` shows it, without line numbers",
-        )
+        fix = "copy the text exactly as `read` shows it, without line numbers"
+        raise Refused(what, f"the old text is not in it, {near_miss(text, old)}", fix)
     if count > 1 and not replace_all:
         fix = "add lines around it until it is the only one, or set `replace_all` to true"
         raise Refused(what, f"the old text is in it {count:,} times, {places(text, old)}", fix)
@@ -55,16 +52,8 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
     if len(after) > CAP:
         raise Refused(what, f"the result would be larger than {CAP >> 20} MB", "replace less at a time")
     notes = put(real, after, state, before, what)
-    return {
-        "real": show(real),
-        "sha256": digest(after),
-        "size": len(after),
-        "lines": lines_of(after),
-        "count": count,
-        "diff": diff,
-        "dropped": dropped,
-        "notes": notes,
-    }
+    written = {"real": show(real), "sha256": digest(after), "size": len(after), "lines": lines_of(after)}
+    return {**written, "count": count, "diff": diff, "dropped": dropped, "notes": notes}
 
 
 def visible(text: str) -> str:

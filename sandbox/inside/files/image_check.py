@@ -7,9 +7,8 @@ SOURCE: PNG (W3C, third edition) 5; ITU-T T.81 (JPEG) B.1; GIF89a specification;
 
 import zlib
 
-SIDE_CAP = (
-    8_000  # pixels; SOURCE: platform.claude.com/docs/en/build-with-claude/vision, the least of the vendors' bounds
-)
+# Pixels. SOURCE: platform.claude.com/docs/en/build-with-claude/vision, the least of the vendors' bounds
+SIDE_CAP = 8_000
 ImageKind = tuple[str, int, int]  # the media type, width and height in pixels
 
 _PNG = b"\x89PNG\r\n\x1a\n"

@@ -95,11 +95,9 @@ def _grep(query: SearchQuery) -> dict[str, object]:
             complaint = str(unusable)
     regex = compiled(query)
     if isinstance(regex, str):
-        raise Refused(
-            f"cannot search for `{query.pattern[:200]}`",
-            f"it is not a regular expression: {complaint or regex}",
-            "correct it; to find the text itself, put a backslash before each of `\\ . + * ? ( ) | [ ] { } ^ $`",
-        )
+        why = f"it is not a regular expression: {complaint or regex}"
+        fix = "correct it; to find the text itself, put a backslash before each of `\\ . + * ? ( ) | [ ] { } ^ $`"
+        raise Refused(f"cannot search for `{query.pattern[:200]}`", why, fix)
     # Ripgrep may have no look-around, yet it still knows what .gitignore leaves out.
     paths = ripgrep.files(query, program) if program and complaint else None
     return _found(search_by_hand(query, regex, paths), query, "python")
@@ -107,19 +105,12 @@ def _grep(query: SearchQuery) -> dict[str, object]:
 
 def _found(result: SearchResult, query: SearchQuery, engine: str) -> dict[str, object]:
     if result.late and not result.count:
-        raise Refused(
-            f"cannot finish the search for `{query.pattern[:200]}`",
-            f"after {query.seconds:g} s nothing was found yet",
-            "search a smaller folder, give `glob`, or write a simpler pattern without nested repetition",
-        )
-    return {
-        "engine": engine,
-        "files": [[path, [list(line) for line in lines]] for path, lines in result.files],
-        "count": result.count,
-        "unread": result.unread,
-        "limited": result.limited,
-        "late": result.late,
-    }
+        why = f"after {query.seconds:g} s nothing was found yet"
+        fix = "search a smaller folder, give `glob`, or write a simpler pattern without nested repetition"
+        raise Refused(f"cannot finish the search for `{query.pattern[:200]}`", why, fix)
+    files = [[path, [list(line) for line in lines]] for path, lines in result.files]
+    counts = {"count": result.count, "unread": result.unread, "limited": result.limited, "late": result.late}
+    return {"engine": engine, "files": files, **counts}
 
 
 class _Request:

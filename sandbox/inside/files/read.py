@@ -62,11 +62,8 @@ def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
             why = f"the image has {sides[0]:,} by {sides[1]:,} pixels, and a model takes at most {SIDE_CAP:,} a side"
         if why:
             raise Refused(what, why, "make a smaller copy of it and read that")
-        return answer | {
-            "type": "image",
-            "media": media,
-            "base64": binascii.b2a_base64(content, newline=False).decode(),
-        }
+        text = binascii.b2a_base64(content, newline=False).decode()
+        return answer | {"type": "image", "media": media, "base64": text}
     if is_binary(content):
         return answer | {"type": "binary", "guess": guess(content)}
     if not content:

@@ -16,15 +16,8 @@ def write_file(path: str, content: str) -> dict[str, object]:
     what = f"cannot write `{show(path)}`"
     new = content.encode()
     real = os.path.realpath(path)
-    answer: dict[str, object] = {
-        "real": show(real),
-        "size": len(new),
-        "sha256": digest(new),
-        "lines": lines_of(new),
-        "diff": [],
-        "dropped": 0,
-        "notes": [],
-    }
+    written = {"real": show(real), "size": len(new), "sha256": digest(new), "lines": lines_of(new)}
+    answer: dict[str, object] = {**written, "diff": [], "dropped": 0, "notes": []}
     if not os.path.lexists(real):
         answer |= {"changed": True, "created": True, "was": 0, "folders": make_parents(real, what)}
         return answer | {"notes": put(real, new, None, None, what)}
