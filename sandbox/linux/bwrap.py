@@ -71,11 +71,9 @@ class Waiting:
     def __init__(self, plan: Plan, scratch: Scratch) -> None:
         program = interpreter_paths.bubblewrap()
         if program is None:
-            what, why = (
-                "the T2 sandbox cannot be built here",
-                "bubblewrap (`bwrap`) is not installed in a system folder",
-            )
-            raise SandboxUnavailable.of(what, why, "run `agent doctor`: it says how to install it; nothing was run")
+            why = "bubblewrap (`bwrap`) is not installed in a system folder"
+            fix = "run `agent doctor`: it says how to install it; nothing was run"
+            raise SandboxUnavailable.of("the T2 sandbox cannot be built here", why, fix)
         if len(plan.mounts) > MOST:
             raise SandboxUnavailable.of(
                 "the workspace holds too many secret, auto-run or hard-linked files for the T2 sandbox",
