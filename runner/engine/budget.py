@@ -101,8 +101,12 @@ class BudgetMeter:
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> Usage:
         """Charge the run for a request at `price`, and return the tokens that count."""
         self.usage = _sum(self.usage, usage)
-        if price != FREE:
-            usage = _believable(usage, sent, answer)
+        if price != FREE and usage == Usage():
+            usage = Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
+        elif price != FREE:  # raised where it is less than `sent` and `answer` can be
+            missing = _bytes(sent) // _BYTES - (usage.input + usage.cache_read + usage.cache_write)
+            output = max(usage.output, _bytes((answer,)) // _BYTES)
+            usage = replace(usage, input=usage.input + max(missing, 0), output=output)
         self._pay(usage, price)
         return usage
 
@@ -196,14 +200,6 @@ class BudgetMeter:
 
 def _sum(one: Usage, other: Usage) -> Usage:
     return Usage(*(getattr(one, kind) + getattr(other, kind) for kind in Usage.__slots__))
-
-
-def _believable(usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> Usage:
-    """Return `usage`, raised where it is less than `sent` and `answer` can be; an estimate where it says nothing."""
-    if usage == Usage():
-        return Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
-    missing = _bytes(sent) // _BYTES - (usage.input + usage.cache_read + usage.cache_write)
-    return replace(usage, input=usage.input + max(missing, 0), output=max(usage.output, _bytes((answer,)) // _BYTES))
 
 
 def _bytes(messages: Sequence[Message]) -> int:

@@ -214,7 +214,9 @@ class _EscalationRequester(CallRequester):
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question about the right, which can neither be remembered nor answered with another script."""
         question_card = replace(card(ask, NOTHING, around=context.facts), editable=False)
-        return Question(self.call.key, ask, NOTHING, question_card, None, again or _reported(self.violation))
+        source = "the program says so itself" if self.violation.inferred else "the sandbox says so"
+        report = f"it ran, and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)} ({source})"
+        return Question(self.call.key, ask, NOTHING, question_card, None, again or report)
 
 
 async def request_escalation(
@@ -266,10 +268,3 @@ def _right(evaluation: Evaluation, had: Terms) -> ExtraRight:
     """Return the right that an approval of the question of `evaluation` adds to `had`."""
     assert isinstance(evaluation.verdict, Ask)  # `_with_right` makes no other
     return added(evaluation.verdict, had)
-
-
-def _reported(violation: Violation) -> str:
-    """Return the report about what was blocked, with its source."""
-    what = one_line(violation.what, _LONGEST_REPORT)
-    whose = "the program says so itself" if violation.inferred else "the sandbox says so"
-    return f"it ran, and was stopped: {what} ({whose})"

@@ -63,22 +63,22 @@ def facts_of(spec: str) -> ModelFacts:
     """Return the facts of `provider:model`, also under a dated name. An unknown model has those of its vendor's
     newest.
     """
-    models, vendors = _table()
-    known = models.get(spec) or models.get(DATED.sub("", spec))
-    return known or vendors.get(spec.partition(":")[0], ModelFacts())
+    table = _table()
+    known = table.get(spec) or table.get(DATED.sub("", spec))
+    return known or table.get(spec.partition(":")[0], ModelFacts())
 
 
 def known_models() -> tuple[str, ...]:
     """Return the names `provider:model` of all models with facts."""
-    return tuple(_table()[0])
+    return tuple(name for name in _table() if ":" in name)
 
 
 @cache
-def _table() -> tuple[Mapping[str, ModelFacts], Mapping[str, ModelFacts]]:
-    """Return the facts by model and by vendor. The file is read once."""
+def _table() -> Mapping[str, ModelFacts]:
+    """Return the facts by the name of the model or of the vendor. The file is read once."""
     data = _profile("models.toml")
-    models = {name: _facts(row) for name, row in data["model"].items()}
-    return models, {name: _facts(row) for name, row in data["vendor"].items()}
+    rows = {**data["model"], **data["vendor"]}
+    return {name: ModelFacts(**{**row, "thinking": ThinkingKind(row["thinking"])}) for name, row in rows.items()}
 
 
 def _profile(name: str) -> dict[str, Any]:
@@ -90,10 +90,6 @@ def _profile(name: str) -> dict[str, Any]:
 
     with open(os.path.join(os.path.dirname(str(profiles.__file__)), name), "rb") as file:
         return tomllib.load(file)
-
-
-def _facts(row: Mapping[str, Any]) -> ModelFacts:
-    return ModelFacts(**{**row, "thinking": ThinkingKind(row["thinking"])})
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,12 @@ class Failures:
         failure = failure_of(status, reason)
         after = reason.wait if wait is None else wait
         if status == 401 or reason.one_of(WRONG_KEY):
-            return self._no_entry(status, answered)
+            # The words of a server about a wrong key may repeat parts of it, so none of them are quoted.
+            what, why = "wants an API key", f"{answered}, and no key was sent to `{self.endpoint.host}`"
+            if self.secret is not None:
+                what = "did not accept the API key"
+                why = f"{answered} to the key that was sent to `{self.endpoint.host}`"
+            return _error(f"`{self.name}` {what}", why, self._key_ways(), Failure.AUTH, status)
         what, fix = self._words(status, reason, failure, model)
         error = _error(what, why, fix, failure, status)
         error.retry_after = after if failure in WAITING_HELPS else None
@@ -327,13 +332,6 @@ class Failures:
 
     def _unreached(self, why: str, fix: str, failure: Failure = Failure.FATAL) -> ProviderError:
         return _error(f"`{self.name}` cannot be reached", why, fix, failure)
-
-    def _no_entry(self, status: int, answered: str) -> ProviderError:
-        # The words of a server about a wrong key may repeat parts of it, so none of them are quoted.
-        what, why = "wants an API key", f"{answered}, and no key was sent to `{self.endpoint.host}`"
-        if self.secret is not None:
-            what, why = "did not accept the API key", f"{answered} to the key that was sent to `{self.endpoint.host}`"
-        return _error(f"`{self.name}` {what}", why, self._key_ways(), Failure.AUTH, status)
 
     def _key_ways(self) -> str:
         variable = VARIABLES.get(self.name)

@@ -56,7 +56,9 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
     With a `workspace` (a real path), a program or file in it is refused: commands of the agent can write there and
     would run outside the sandbox the next time.
     """
-    path = _search_path(environ, workspace)
+    # The folders of PATH that neither the project nor other users can write programs to.
+    entries = (entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
+    path = [entry for entry in entries if not _within(entry, workspace) and only_owners_write(entry)]
     program = _program(helper.argv[0] if helper.argv else "", path, environ)
     _refuse_workspace((program, *helper.argv[1:]), _start_folder(environ), workspace)
     with _listening() as ended:
@@ -120,32 +122,27 @@ def _answer(
     process: "subprocess.Popen[bytes]", deadline: float, helper: Helper, ended: list[int]
 ) -> Secret | HelperFailed:
     by_hand = "run it by hand to see what it prints"
+    single_line = f"{by_hand}: exactly one line, the key"
     printed = _printed(process, deadline, ended)
     if printed is None:
         why = f"it was not done within {helper.seconds:g} seconds and was ended"
         return HelperFailed(why, f"{by_hand}; it must not ask anything at the terminal")
     if len(printed) > LONGEST + 2:
-        return HelperFailed(f"it printed more than {LONGEST:,} characters", f"{by_hand}: exactly one line, the key")
+        return HelperFailed(f"it printed more than {LONGEST:,} characters", single_line)
     ended_as = _ended(process)
     assert ended_as is not None
     if ended_as.si_status:
         exited = ended_as.si_code == os.CLD_EXITED
         why = f"it {'ended with exit code' if exited else 'was ended by signal'} {ended_as.si_status}"
         return HelperFailed(why, f"{by_hand}, and which errors")
-    key = _key_of(printed)
-    return HelperFailed(key, f"{by_hand}: exactly one line, the key") if isinstance(key, str) else key
-
-
-def _key_of(printed: bytes) -> Secret | str:
-    """Return the key, or the reason why the output is not a key."""
-    lines = printed.removesuffix(b"\n").split(b"\n")
     if not printed.strip():
-        return "it printed nothing"
-    if len(lines) > 1:
-        return "it printed more than one line"
+        return HelperFailed("it printed nothing", single_line)
+    if b"\n" in printed.removesuffix(b"\n"):
+        return HelperFailed("it printed more than one line", single_line)
     if b"\0" in printed or not printed.isascii():
-        return "what it printed is no text"
-    return usable(printed.decode("ascii")) or "it printed blanks or other characters that a key never has"
+        return HelperFailed("what it printed is no text", single_line)
+    key = usable(printed.decode("ascii"))
+    return key or HelperFailed("it printed blanks or other characters that a key never has", single_line)
 
 
 def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[int]) -> bytes | None:
@@ -159,7 +156,10 @@ def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[in
     while len(printed) <= LONGEST + 2:
         over = _ended(process) is not None  # asked before the pipe is read: what it printed until then is in there
         if open_:
-            piece = _piece(pipe)
+            try:
+                piece = os.read(pipe, LONGEST)
+            except BlockingIOError:
+                piece = None  # there is none yet
             open_ = piece != b""
             printed += piece or b""
             if piece:
@@ -173,23 +173,9 @@ def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[in
     return printed
 
 
-def _piece(pipe: int) -> bytes | None:
-    """Return the available output: empty at the end, None if there is none yet."""
-    try:
-        return os.read(pipe, LONGEST)
-    except BlockingIOError:
-        return None
-
-
 def _ended(process: "subprocess.Popen[bytes]") -> os.waitid_result | None:
     """Return the state of an ended process, which stays unreaped, or None while it runs."""
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-
-
-def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
-    """Return the folders of PATH that neither the project nor other users can write programs to."""
-    entries = (entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
-    return [entry for entry in entries if not _within(entry, workspace) and only_owners_write(entry)]
 
 
 def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:

@@ -33,28 +33,23 @@ def typed_key(provider: str) -> Secret:
 def piped_key(*, whole: bool = False) -> Secret:
     """Return the first line of standard input; with `whole` no other line may follow. Raise a usage error.
 
-    Without `whole`, no input after the line is read, so the writer may keep the pipe open.
+    Without `whole`, no input after the line is read, so the writer may keep the pipe open. Single bytes are read,
+    because later input may be for another reader.
     """
+    line = bytearray()
     try:
-        key = _first_line()
+        while len(line) <= LONGEST and (byte := os.read(0, 1)) not in (b"", b"\n"):
+            line += byte
         more = whole and os.read(0, 1) != b""
     except OSError as error:
         why = f"standard input cannot be read: {(error.strerror or 'the system refused it').lower()}"
         raise usage("no key was taken", why, _LINE) from None
-    if isinstance(key, str):
-        raise usage("no key was taken", key, _LINE)
-    if more:
-        raise usage("no key was taken", "standard input holds more than one line", _LINE)
-    return key
-
-
-def _first_line() -> Secret | str:
-    """Return the key in the first line, or the reason why there is none. Reads single bytes, because later input may be
-    for another reader.
-    """
-    line = bytearray()
-    while len(line) <= LONGEST and (byte := os.read(0, 1)) not in (b"", b"\n"):
-        line += byte
+    key = usable(line.decode("ascii", "replace")) if line.strip() else None
+    if key is not None and not more:
+        return key
+    why = "standard input holds more than one line"
     if not line.strip():
-        return "standard input is empty, or begins with an empty line"
-    return usable(line.decode("ascii", "replace")) or "its first line has blanks or other characters, or is too long"
+        why = "standard input is empty, or begins with an empty line"
+    elif key is None:
+        why = "its first line has blanks or other characters, or is too long"
+    raise usage("no key was taken", why, _LINE)

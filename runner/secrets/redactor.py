@@ -95,7 +95,8 @@ class Redactor:
         shown: list[str] = []
         text, at = before + text, len(before)
         end = self._held(text, at, whole)
-        for first, last in _in_order(self._spans(text, at)):
+        # In the order of their starts; of spans with one start, the longest first.
+        for first, last in sorted(self._spans(text, at), key=lambda span: (span[0], -span[1])):
             if first < at:
                 continue
             if first >= end and not whole:
@@ -203,11 +204,6 @@ def _mask(hidden: str, rows: bool) -> str:
     return MASK + "\n" * hidden.count("\n") if rows else MASK
 
 
-def _in_order(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the spans by their start; of spans with one start, the longest first."""
-    return sorted(spans, key=lambda span: (span[0], -span[1]))
-
-
 class RedactingStream:
     """A text in pieces. A part that may be the beginning of a secret is held back until more text is known."""
 
@@ -282,13 +278,8 @@ def _whole(begin: str) -> re.Pattern[str]:
 
 
 @cache
-def _run() -> re.Pattern[str]:
-    return re.compile(r"[A-Za-z0-9_.-]*")
-
-
-@cache
-def _word() -> re.Pattern[str]:
-    return re.compile(rf"{_WORD}+")
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
 
 
 def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
@@ -312,7 +303,7 @@ def _fruitless(begin: str, text: str, at: int) -> int:
     before = text[at - 1 : at]
     if begin not in _THROUGH or (before.isascii() and before.isalnum()):
         return at + 1
-    run = _word().match(text, at)
+    run = _compiled(rf"{_WORD}+").match(text, at)
     return run.end() if run else at + 1
 
 
@@ -338,4 +329,6 @@ def _goes_on(begin: str, text: str, at: int) -> bool:
     """Return True if the string at `at` reaches the end of `text`, so that it may continue."""
     if begin.startswith("-"):
         return re.search(_END, text[at:]) is None
-    return not text[at - 1 : at].isalnum() and _run().fullmatch(text, at + len(begin)) is not None
+    return (
+        not text[at - 1 : at].isalnum() and _compiled(r"[A-Za-z0-9_.-]*").fullmatch(text, at + len(begin)) is not None
+    )

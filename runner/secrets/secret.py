@@ -116,11 +116,6 @@ def holds_masked(data: bytes | bytearray) -> bool:
     return any(secret.reveal().encode() in data for secret in masked_secrets())
 
 
-def forget_registered() -> None:
-    """Empty the registry. For tests, which create many secrets in one process."""
-    _registered.clear()
-
-
 # Parts of a variable's name: `NPM_TOKEN`, `DB_PASSWORD`, `AWS_SECRET_ACCESS_KEY`, `GITHUB_PAT`.
 _PARTS = frozenset(
     ("PASSWD", "PASS", "PASSPHRASE", "PWD", "CREDENTIAL", "CREDENTIALS", "AUTH", "PAT", "COOKIE", "TOKENS", "SECRETS")
@@ -130,19 +125,16 @@ _ENDS = ("TOKEN", "SECRET", "PASSWORD", "KEY")  # of a part: `GHTOKEN`, `PGPASSW
 
 def register_environment(environ: Mapping[str, str]) -> None:
     """Register every value that has the name of a secret, and every password in an address."""
-    for value in _values(environ):
-        if len(value) >= SHORTEST:
-            Secret(value)
-
-
-def _values(environ: Mapping[str, str]) -> Iterator[str]:
     for name, value in environ.items():
         if len(value) < SHORTEST:
             continue
-        if names_secret(name) and not value.startswith(("/", "~")):  # a path to a key is none
-            yield value.strip()
+        # The path of a key is no secret.
+        values = [value.strip()] if names_secret(name) and not value.startswith(("/", "~")) else []
         if "://" in value and "@" in value:
-            yield from _logins(value)
+            values += _logins(value)
+        for each in values:
+            if len(each) >= SHORTEST:
+                Secret(each)
 
 
 def names_secret(name: str) -> bool:

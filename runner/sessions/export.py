@@ -201,16 +201,12 @@ class Session:
             yield "used", used
         yield from (("note", notice) for notice in past.notices)
 
-    def parts(self) -> Iterator[SessionPart]:
-        """Yield the parts of the conversation in order. Raise Unsound."""
-        return parts(self.tree, self.past.path)
-
 
 def as_text(session: Session) -> Iterator[str]:
     """Yield lines for a terminal."""
     for label, words in session.facts():
         yield f"{label:<12}{one_line(words, 2000)}"
-    for part in session.parts():
+    for part in parts(session.tree, session.past.path):
         name = _NAMES[part.kind].lower()
         if part.kind == "note":
             first, *rest = visible(part.title).split("\n")
@@ -234,7 +230,7 @@ def as_markdown(session: Session) -> Iterator[str]:
     """Yield Markdown. All text of the session is fenced, so that no link, image or markup in it takes effect."""
     yield "# Session\n"
     yield from _fence("\n".join(f"{label:<12}{one_line(words, 2000)}" for label, words in session.facts()))
-    for part in session.parts():
+    for part in parts(session.tree, session.past.path):
         yield f"### {_NAMES[part.kind]} ({_minute(part.time)} UTC)\n"
         body = [visible(part.title)] if part.title else []
         body += [f"{label}: {one_line(words, 2000)}" for label, words in part.facts]
@@ -253,7 +249,7 @@ def as_html(session: Session) -> Iterator[str]:
     for label, words in session.facts():
         yield f"<tr><th>{_safe(label)}</th><td>{_safe(one_line(words, 2000))}</td></tr>"
     yield "</table>"
-    for part in session.parts():
+    for part in parts(session.tree, session.past.path):
         stamp = f"<time>{_safe(_minute(part.time))}</time>"
         if part.kind == "note":
             yield f'<p class="note">{stamp} {_safe(one_line(part.title, 2000))}</p>'
@@ -263,26 +259,18 @@ def as_html(session: Session) -> Iterator[str]:
         if part.title:
             yield f'<pre class="title">{_safe(visible(part.title))}</pre>'
         if part.facts:
-            rows = "".join(
-                f"<dt>{_safe(label)}</dt><dd>{_safe(one_line(words, 2000))}</dd>" for label, words in part.facts
-            )
-            yield f"<dl>{rows}</dl>"
-        yield from _folded(part)
+            facts = (f"<dt>{_safe(label)}</dt><dd>{_safe(one_line(words, 2000))}</dd>" for label, words in part.facts)
+            yield f"<dl>{''.join(facts)}</dl>"
+        if part.text:
+            text = f"<pre>{_safe(visible(part.text, prose=part.prose))}</pre>"
+            rows = part.text.count("\n") + 1
+            # Long results and the text sent for a /command are folded, other texts are not.
+            if part.kind == "thinking" or (part.title and rows > 12):
+                text = f"<details><summary>{rows} {'line' if rows == 1 else 'lines'}</summary>{text}</details>"
+            yield text
         yield from (f'<img alt="an image" src="{source}">' for source in _sources(part))
         yield "</section>"
     yield "</body></html>"
-
-
-def _folded(part: SessionPart) -> Iterator[str]:
-    """Yield the text of a part. Long results and the text sent for a /command are folded, other texts are not."""
-    if not part.text:
-        return
-    text = f"<pre>{_safe(visible(part.text, prose=part.prose))}</pre>"
-    rows = part.text.count("\n") + 1
-    if part.kind == "thinking" or (part.title and rows > 12):
-        yield f"<details><summary>{rows} {'line' if rows == 1 else 'lines'}</summary>{text}</details>"
-    else:
-        yield text
 
 
 def _fence(text: str) -> Iterator[str]:

@@ -351,7 +351,11 @@ def remove_session(state: Path, store: SessionStore, id: str) -> None:
     """
     with store.reading(id) as file:
         try:
-            runs = _runs(Tree(file), id)
+            tree = Tree(file)
+            names = [str(entry.body["audit"]) for _, entry in tree.entries(range(len(tree)), ("run",))]
+            # The first own run has the session's name. Runs before it are a fork's copy of another session's. Each
+            # name has 16 hex digits, so it names no other path.
+            runs = list(dict.fromkeys(names[names.index(id) :])) if id in names else [id]
         except Unsound:  # damaged: its first run, which has the name of the session, is what is known
             runs = [id]
     store.remove(id)
@@ -359,12 +363,3 @@ def remove_session(state: Path, store: SessionStore, id: str) -> None:
         outputs = state / "outputs" / name
         if outputs.is_dir() and not outputs.is_symlink():
             shutil.rmtree(outputs)  # SAFETY: openat(2), unlinkat(2): it follows no link inside
-
-
-def _runs(tree: Tree, id: str) -> list[str]:
-    """Return the runs that worked on this session: 16 hex digits each, so they name no other path. Raise Unsound.
-
-    The first of them has the session's own name. Runs before it are a fork's copy of another session's.
-    """
-    names = [str(entry.body["audit"]) for _, entry in tree.entries(range(len(tree)), ("run",))]
-    return list(dict.fromkeys(names[names.index(id) :])) if id in names else [id]

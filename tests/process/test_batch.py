@@ -31,7 +31,7 @@ from runner.frontends.batch.store import BatchFolder, Past, Result, history, wor
 from runner.frontends.batch.task import Budget, Task, file_name, within
 from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
-from runner.secrets.secret import forget_registered
+from runner.secrets.secret import _registered
 from runner.text.gunzip import PackedError
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -786,7 +786,7 @@ def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> N
     for data in (pickle.dumps(parcel(task, 1, "0", ".", "d")), repr(parcel(task, 1, "0", ".", "d")).encode()):
         assert key.encode() not in data
     assert key.encode() in pickle.dumps(task), "the search would find it"
-    forget_registered()
+    _registered.clear()
 
 
 def test_a_folder_that_another_batch_sweeps_up_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from runner.events import (
 )
 from runner.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCall, Usage
 from runner.secrets.redactor import Redactor
-from runner.secrets.secret import MASK, SHORTEST, Secret, forget_registered, register_environment
+from runner.secrets.secret import MASK, SHORTEST, Secret, _registered, register_environment
 from runner.stderr import print_problem, say
 from sandbox.backend import Outcome, Violation
 from tests.support import forked_agent
@@ -230,16 +230,16 @@ ENVIRONMENT: list[tuple[str, str, str | None, str]] = [
     ("name", "value", "secret", "why"), ENVIRONMENT, ids=[f"{n}: {w}" for n, _, _, w in ENVIRONMENT]
 )
 def test_the_environment_tells_of_secrets(name: str, value: str, secret: str | None, why: str) -> None:
-    forget_registered()
+    _registered.clear()
     register_environment({name: value})
     redactor = Redactor(live=True)
     assert redactor.text(f"it is {value}") == f"it is {value.replace(secret or '-', MASK if secret else '-')}", why
-    forget_registered()
+    _registered.clear()
 
 
 @pytest.mark.threat("T48")
 def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
-    forget_registered()
+    _registered.clear()
     redactor = Redactor(live=True)
     assert redactor.text(f"a {KEY}") == f"a {KEY}"
     stream = redactor.stream()
@@ -247,7 +247,7 @@ def test_a_secret_that_is_found_later_is_masked_from_then_on() -> None:
     Secret(KEY)
     assert redactor.text(f"a {KEY}") == f"a {MASK}", "nobody had to hand it over"
     assert stream.feed(f"{KEY} it is") + stream.end() == f"{MASK} it is"
-    forget_registered()
+    _registered.clear()
 
 
 @pytest.mark.threat("T48")

@@ -21,7 +21,7 @@ from runner.changes.undo.blobs import BlobPlace
 from runner.changes.undo.lock import UndoError
 from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import clear
-from runner.secrets.secret import Secret, forget_registered
+from runner.secrets.secret import Secret, _registered
 from tests.support.places import ROOT
 from tests.support.undo_workspace import WORK, UndoWorkspace, as_nobody
 
@@ -138,14 +138,14 @@ def test_a_secret_is_never_kept(base: Path) -> None:
 @pytest.mark.parametrize("size", [0, 5 << 20], ids=["small", "large"])
 def test_a_key_that_is_known_is_not_kept_wherever_it_stands(base: Path, size: int) -> None:
     """A key that a user pasted into a file: what was done to the others is taken back."""
-    forget_registered()
+    _registered.clear()
     Secret("s3cret-canary-0123")
     world = UndoWorkspace(base)
     (world.w / "notes").write_bytes(b"x" * (size - 9 if size else 0) + b"s3cret-canary-0123" + b"y" * size)
     world.sh("echo 1 > a")
     world.act("echo 2 > a; echo more >> notes; cp notes other")
     taken = world.undo()
-    forget_registered()
+    _registered.clear()
     assert {item.path for item in taken.items if item.problem} == {"notes", "other"}
     assert (world.w / "a").read_text() == "1\n"
     kept = b"".join(path.read_bytes() for path in (base / "state").rglob("*") if path.is_file())
