@@ -41,11 +41,6 @@ class Evaluation:
     recalled: GrantLookup
     noted: FactRecorder
 
-    @property
-    def action(self) -> Action:
-        """Return the evaluated action."""
-        return self.assessment.action
-
 
 @dataclass(frozen=True, slots=True)
 class EarlyAnswer:
@@ -150,14 +145,14 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 no = refuse(question.ask, feedback, requester.approver)
                 return Authorization(evaluation, no, recorded, names, (), proposed)
             case Edited(script):
-                action = evaluation.action
+                action = evaluation.assessment.action
                 if not isinstance(action, RunScript):  # such an answer was not offered, so the answer is no
                     early = EarlyAnswer(question, No(), seconds)
                     continue
                 proposed = proposed or action
                 evaluation, again = requester.evaluate(requester.replaced(action, script)), _EDITED
             case Yes(wanted):
-                now = requester.evaluate(evaluation.action)
+                now = requester.evaluate(evaluation.assessment.action)
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
                     requester.answered(True, None)
                     names = _remember(now.recalled.context, now.verdict, wanted, requester)
@@ -171,7 +166,7 @@ def _same(question: Question, ask: Ask, evaluation: Evaluation) -> bool:
 
     Both are about the same action, effects, reasons and rights, and about the same text of a file that is overwritten.
     """
-    return question.ask == ask and question.before == text_before(evaluation.action)
+    return question.ask == ask and question.before == text_before(evaluation.assessment.action)
 
 
 def _remember(

@@ -40,65 +40,18 @@ from runner.providers.catalog import facts_of
 from runner.secrets.secret import SecretError
 
 
-class Fallback:
-    """The state of the fallback in one run. A run falls back once: it ends if the second model is busy, too."""
-
-    def __init__(self) -> None:
-        self._tried = False
-        self._replaced: tuple[ModelAccess, str] | None = None  # the chosen model, and the name of the other
-
-    def ready(self, ctx: RunContext) -> bool:
-        """Return True if a fallback model is set that was not tried yet and is not the model in use."""
-        return not self._tried and ctx.fallback not in ("", ctx.live.named) and ctx.models is not None
-
-    def take(self, ctx: RunContext, why: str) -> bool:
-        """Use the fallback model from the next request on, and say so.
-
-        Return False if there is none, or if it cannot be opened or paid for.
-        """
-        if not self.ready(ctx) or ctx.models is None:
-            return False
-        self._tried = True
-        try:
-            opened = ctx.models.get(ctx.fallback)
-            limits = ctx.models.limits(ctx.live.limits, opened)
-        except (ProviderError, SecretError, Stopped) as error:
-            problem = error.problem
-            ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot go on: {problem.what}: {problem.why}"))
-            return False
-        was, now = ctx.live.named, opened.named
-        if now == was:
-            return False
-        self._replaced = ctx.model_access(), now
-        ctx.live.use_model(opened.provider, opened.model, limits)
-        ctx.journal.model(now, limits.price)
-        ctx.emit(Changed("model", was, now, why))
-        return True
-
-    def over(self, ctx: RunContext, messages: list[Message]) -> None:
-        """Return to the chosen model at the end of the run, unless the user chose another one in the meantime."""
-        chosen, by = self._replaced or (None, "")
-        if chosen is None or ctx.live.named != by:
-            return
-        ctx.live.use_model(chosen.provider, chosen.model, chosen.limits)
-        without_thoughts(messages)
-        ctx.gauge.another()
-        ctx.journal.model(chosen.named, chosen.limits.price)
-        ctx.emit(Changed("model", by, chosen.named, "the next prompt goes to it again"))
-
-
 class Completion:
     """The answers of the model in one run.
 
     Attributes:
         until: The end of the run on the clock of the event loop, or None if its time is not limited.
-        fallback: The fallback model of the run.
     """
 
     def __init__(self, messages: list[Message], ctx: RunContext, spent: BudgetMeter) -> None:
         """`messages` is the conversation, and `spent` counts what the answers use."""
         self.until: float | None = None
-        self.fallback = Fallback()
+        self._fallback_tried = False
+        self._replaced: tuple[ModelAccess, str] | None = None  # the chosen model, and the name of the fallback model
         self._ctx = ctx
         self._messages = messages
         self._spent = spent
@@ -314,7 +267,7 @@ class Completion:
             return
         if not error.retryable:
             raise error
-        few = self._open.kept or self.fallback.ready(ctx)
+        few = self._open.kept or self._may_fall_back()
         tries = patience.resumes if few else patience.tries
         luck = random.random()  # noqa: S311  # spreads waits, guards nothing
         left = None  # seconds to wait for an answer at most: to the end of the run, and less if a person is waiting
@@ -327,11 +280,54 @@ class Completion:
             delay = f"`{name}` wants to be asked again in {error.retry_after:.0f} s"
             ctx.emit(Notice(f"{delay}: longer than this run waits"))
         if seconds is None or attempt > tries:
-            if not self.fallback.take(ctx, error.problem.what):
+            if not self._fall_back(error.problem.what):
                 raise error
             return
         ctx.emit(Retrying(error.failure, error.problem, round(seconds, 1), attempt, tries))
         await ctx.live.wait(seconds)
+
+    def _may_fall_back(self) -> bool:
+        """Return True if a fallback model is set that was not tried yet and is not the model in use."""
+        ctx = self._ctx
+        return not self._fallback_tried and ctx.fallback not in ("", ctx.live.named) and ctx.models is not None
+
+    def _fall_back(self, why: str) -> bool:
+        """Use the fallback model from the next request on, and say so. A run falls back once: it ends if the second
+        model is busy, too.
+
+        Return False if there is none, or if it cannot be opened or paid for.
+        """
+        ctx = self._ctx
+        if not self._may_fall_back() or ctx.models is None:
+            return False
+        self._fallback_tried = True
+        try:
+            opened = ctx.models.get(ctx.fallback)
+            limits = ctx.models.limits(ctx.live.limits, opened)
+        except (ProviderError, SecretError, Stopped) as error:
+            problem = error.problem
+            ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot go on: {problem.what}: {problem.why}"))
+            return False
+        was, now = ctx.live.named, opened.named
+        if now == was:
+            return False
+        self._replaced = ctx.model_access(), now
+        ctx.live.use_model(opened.provider, opened.model, limits)
+        ctx.journal.model(now, limits.price)
+        ctx.emit(Changed("model", was, now, why))
+        return True
+
+    def over(self) -> None:
+        """Return to the chosen model at the end of the run, unless the user chose another one in the meantime."""
+        ctx = self._ctx
+        chosen, by = self._replaced or (None, "")
+        if chosen is None or ctx.live.named != by:
+            return
+        ctx.live.use_model(chosen.provider, chosen.model, chosen.limits)
+        without_thoughts(self._messages)
+        ctx.gauge.another()
+        ctx.journal.model(chosen.named, chosen.limits.price)
+        ctx.emit(Changed("model", by, chosen.named, "the next prompt goes to it again"))
 
     async def _shorten(self, error: ProviderError, attempt: int, cap: int) -> None:
         """Ask for a shorter answer if that makes the request fit into the context window, else send less.

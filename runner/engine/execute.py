@@ -43,6 +43,7 @@ from runner.sessions.entries import EntryBody
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, Violation, interrupted_connections
 
+_LONGEST = 1000  # characters of an action; the message that proposed it holds all of it
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if nobody looked
 
 
@@ -51,7 +52,10 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
     authorization = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
-    planned, verdict = replace(judgement.planned, action=authorization.evaluation.action), authorization.verdict
+    planned, verdict = (
+        replace(judgement.planned, action=authorization.evaluation.assessment.action),
+        authorization.verdict,
+    )
     judgement = replace(judgement, planned=planned)
     decision = _decision(judgement, authorization, ctx)
     decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=authorization.proposed)
@@ -88,7 +92,22 @@ def _record(planned: Planned, decision: Decision, ctx: RunContext) -> int:
     action does not run.
     """
     number = ctx.audit.decided(ctx.session, decision)
-    ctx.journal.call(verdict_of(planned, decision, number, ctx.cwd))
+    verdict, answer = decision.verdict, decision.answer
+    entry: EntryBody = {
+        "call": planned.call.of.id,
+        "tool": planned.call.name,
+        "action": one_line(action_words(planned.action, ctx.cwd), _LONGEST),
+        "tiers": [tier.label for tier in decision.assessment.tiers],
+        "verdict": "allow" if isinstance(verdict, Allow) else "deny",
+        "why": verdict.reason.text,
+        "rule": str(verdict.reason.rule),
+        "cell": cell_words(verdict.cell),
+        "record": number,
+        "answer": answer.yes if answer is not None else None,
+        "by": answer.by if answer is not None else None,
+        "feedback": answer.feedback if answer is not None else None,
+    }
+    ctx.journal.call(entry)
     return number
 
 
@@ -157,28 +176,6 @@ async def _run(
         raise
     ctx.audit.finished(number, outcome, records.Ran(began, changed=look()))
     return outcome
-
-
-_LONGEST = 1000  # characters of an action; the message that proposed it holds all of it
-
-
-def verdict_of(planned: Planned, decision: Decision, record: int, cwd: str) -> EntryBody:
-    """Return the journal entry of the decision with the number `record`, in words."""
-    verdict, answer = decision.verdict, decision.answer
-    return {
-        "call": planned.call.of.id,
-        "tool": planned.call.name,
-        "action": one_line(action_words(planned.action, cwd), _LONGEST),
-        "tiers": [tier.label for tier in decision.assessment.tiers],
-        "verdict": "allow" if isinstance(verdict, Allow) else "deny",
-        "why": verdict.reason.text,
-        "rule": str(verdict.reason.rule),
-        "cell": cell_words(verdict.cell),
-        "record": record,
-        "answer": answer.yes if answer is not None else None,
-        "by": answer.by if answer is not None else None,
-        "feedback": answer.feedback if answer is not None else None,
-    }
 
 
 # ---- escalation
@@ -257,7 +254,7 @@ def _with_right(
 ) -> Evaluation | None:
     """Return the evaluation whose verdict is the question about `extra`, or None if no user may grant that right."""
     recalled = evaluation.recalled
-    ask = ask_for(recalled.context, evaluation.action, had, extra, granted_rights)
+    ask = ask_for(recalled.context, evaluation.assessment.action, had, extra, granted_rights)
     if ask is None:
         return None
     lookup = replace(recalled, assessment=ask.assessment, verdict=ask, by=(), question=ask)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from policy.grants.grant import MAIN, GrantHolder
 from policy.model.frozen import dataclass
 from runner.engine.compaction.view import ConversationView
-from runner.engine.context.context import Context, plan_tool, tool_specs
-from runner.engine.context.refusal_hints import Refusals
+from runner.engine.context.context import Context, Refusals, plan_tool, tool_specs
 from runner.engine.context.tokens import ContextMeter
 from runner.engine.model_access import ModelAccess, OpenModels
 from runner.engine.run_limits import RunLimits
@@ -149,11 +148,6 @@ class RunContext:
     fallback: str = ""
     models: OpenModels | None = None
     refused_rights: set[str] = field(default_factory=set)
-
-    @property
-    def agent(self) -> str:
-        """Return the name of the agent in grants. A sub-agent has another name and inherits no grant."""
-        return self.grants.key.agent
 
     def model_access(self) -> ModelAccess:
         """Return the model that the next request is sent to, with the services of that request."""

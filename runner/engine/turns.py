@@ -108,7 +108,7 @@ class TurnLoop:
 
     def over(self) -> None:
         """End the run: the next one begins with the chosen model."""
-        self._completion.fallback.over(self._ctx, self.messages)
+        self._completion.over()
 
     def _begin(self, call: ToolCall) -> None:
         """Start a complete call of an incomplete reply if it and all calls before it only read."""

@@ -41,10 +41,9 @@ from runner.messages import (
     UserMessage,
 )
 from runner.providers.catalog import SHARES, ThinkingKind, facts_of
-from runner.providers.connection import WireRequest
+from runner.providers.connection import SseEvent, WireRequest
 from runner.providers.endpoint import Endpoint
 from runner.providers.failures import ErrorReason, Failures, reason_of
-from runner.providers.sse import SseEvent
 from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Json, count_of, parse_call, whole_text
 

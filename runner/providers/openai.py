@@ -40,10 +40,9 @@ from runner.messages import (
     UserMessage,
 )
 from runner.providers.catalog import ThinkingKind, facts_of
-from runner.providers.connection import WireRequest
+from runner.providers.connection import SseEvent, WireRequest
 from runner.providers.endpoint import Endpoint
 from runner.providers.failures import Failures
-from runner.providers.sse import SseEvent
 from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Closing, Json, count_of, parse_call, whole_text
 

@@ -44,11 +44,10 @@ from runner.messages import (
     UserMessage,
 )
 from runner.providers.catalog import ThinkingKind, facts_of
-from runner.providers.connection import WireRequest
+from runner.providers.connection import SseEvent, WireRequest
 from runner.providers.endpoint import Endpoint
 from runner.providers.failures import ErrorReason, Failures, reason_of
 from runner.providers.openai import ERROR_STATUS, TOOL_FAILED, arguments_json, data_url, usage_of
-from runner.providers.sse import SseEvent
 from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Json, parse_call, parse_object, whole_text
 

@@ -13,10 +13,9 @@ from runner.messages import (
     StreamEvent,
     Usage,
 )
-from runner.providers.connection import ProviderConnection, WireRequest, key_adder
+from runner.providers.connection import ProviderConnection, SseEvent, WireRequest, key_adder
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import ErrorReason, Failures, reason_of
-from runner.providers.sse import SseEvent
 from runner.secrets.secret import Secret
 from runner.text.model_text import Json, parse_object
 

@@ -14,8 +14,7 @@ from runner.agent.open_session import SessionOptions, open_session
 from runner.approval.approver import Unattended
 from runner.config import load
 from runner.config.agentfiles.skills import Skill, skill_of
-from runner.engine.context.context import BASE, Context, SourcedText
-from runner.engine.context.refusal_hints import Refusals
+from runner.engine.context.context import BASE, Context, Refusals, SourcedText
 from runner.engine.run_context import RunContext
 from runner.engine.run_limits import RunLimits
 from runner.events import ContextUsed, Event, VerdictReached

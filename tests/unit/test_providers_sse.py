@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner.providers.sse import EventTooLarge, SseEvent, SseParser
+from runner.providers.connection import EventTooLarge, SseEvent, SseParser
 
 # fmt: off
 RULES = [
