@@ -1,7 +1,7 @@
 """Messages exchanged with a model: blocks, tool calls, replies, and the `Provider` protocol."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import ClassVar, Protocol
@@ -71,6 +71,11 @@ class AssistantMessage:
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(block for block in self.content if isinstance(block, ToolCall))
 
+    @property
+    def spoken(self) -> tuple[TextBlock | ToolCall, ...]:
+        """Return the blocks apart from the reasoning."""
+        return tuple(block for block in self.content if not isinstance(block, ThinkingBlock))
+
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
@@ -90,10 +95,22 @@ def without_thoughts(messages: list[Message]) -> None:
     """Remove the reasoning from `messages`, in place. Called before another model continues, because a provider refuses
     the signatures of another one.
     """
-    for place, message in enumerate(messages):
-        if isinstance(message, AssistantMessage) and has_thoughts(message):
-            blocks = tuple(each for each in message.content if not isinstance(each, ThinkingBlock))
-            messages[place] = AssistantMessage(blocks or (TextBlock("[no answer]"),))
+    messages[:] = map(thoughtless, messages)
+
+
+def thoughtless(message: Message) -> Message:
+    """Return `message` without reasoning; the same object if it has none."""
+    if not isinstance(message, AssistantMessage) or not has_thoughts(message):
+        return message
+    return AssistantMessage(message.spoken or (TextBlock("[no answer]"),))
+
+
+def answers(calls: Sequence[ToolCall], results: Mapping[int, ToolResult], missing: str) -> ToolMessage:
+    """Return the results of `calls`, in their order. A call without a result gets an error with the text `missing`."""
+    none = (TextBlock(missing),)
+    return ToolMessage(
+        tuple(results.get(at) or ToolResult(call.id, none, is_error=True) for at, call in enumerate(calls))
+    )
 
 
 def blocks_of(message: Message) -> Iterator[Block]:

@@ -27,16 +27,7 @@ from runner.engine.authorize import Authorization, Evaluation, authorize
 from runner.engine.judge import CallRequester, evaluate_action
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import (
-    CallResult,
-    Judgement,
-    ModelCall,
-    Planned,
-    denied,
-    finished,
-    headed,
-    listener,
-)
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, denied, finished, headed, listener
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
 from runner.sessions.entries import EntryBody

@@ -19,14 +19,13 @@ from runner.messages import (
     Stop,
     TextBlock,
     ToolCall,
-    ToolMessage,
     ToolResult,
     UserMessage,
+    answers,
 )
 from runner.problems import Exit
 
 _MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each with its result
-_STOPPED = TextBlock("not run: the turn was stopped before this call was done")
 
 
 class TurnLoop:
@@ -170,12 +169,9 @@ class TurnLoop:
         """Give every call a result, in the conversation and in the journal."""
         if not calls:
             return
-        results = tuple(
-            self._results.get(place) or ToolResult(call.id, (_STOPPED,), is_error=True)
-            for place, call in enumerate(calls)
-        )
-        self.messages.append(ToolMessage(results))
-        for place, result in enumerate(results):
+        answered = answers(calls, self._results, "not run: the turn was stopped before this call was done")
+        self.messages.append(answered)
+        for place, result in enumerate(answered.results):
             if place not in self._results:
                 self._ctx.journal.result(place, result)
 

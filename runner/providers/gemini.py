@@ -256,7 +256,9 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
     for block in message.content:
         match block:
             case ThinkingBlock():
-                stored = _signature(block, model)
+                of, _, stored = block.signature.removeprefix(MARK).rpartition(":")
+                if of != model or not block.signature.startswith(MARK):
+                    continue  # another model or another API made it
                 if block.text and stored:
                     yield {"text": block.text, "thought": True, "thoughtSignature": stored}
                 elif stored:
@@ -278,9 +280,3 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
         signature = ""
     if signature:  # it came alone, after all that was said
         yield {"text": "", "thoughtSignature": signature}
-
-
-def _signature(block: ThinkingBlock, model: str) -> str:
-    """Return the signature of a block that came from `model` by this API; empty for another block."""
-    of, _, signature = block.signature.removeprefix(MARK).rpartition(":")
-    return signature if block.signature.startswith(MARK) and of == model else ""

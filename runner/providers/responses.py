@@ -39,7 +39,6 @@ from runner.messages import (
     ThinkingDelta,
     ToolCall,
     ToolMessage,
-    ToolResult,
     UserBlock,
     UserMessage,
 )
@@ -280,7 +279,12 @@ def _items(message: Message, model: str) -> Iterator[Json]:
             yield from _own(message, model)
         case ToolMessage():
             for result in message.results:
-                yield {"type": "function_call_output", "call_id": result.call_id, "output": _output(result)}
+                failed = (TextBlock(TOOL_FAILED),) if result.is_error else ()
+                blocks = (*failed, *result.content)
+                texts = [block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip()]
+                images = any(isinstance(block, ImageBlock) for block in blocks)
+                output = _content(blocks) if images else "\n".join(texts) or "(no output)"
+                yield {"type": "function_call_output", "call_id": result.call_id, "output": output}
         case never:
             assert_never(never)
 
@@ -336,12 +340,3 @@ def _kept(block: ThinkingBlock, model: str) -> Json:
         return {}
     kept = parse_object(block.signature.removeprefix(MARK)) or {}
     return kept if kept.get("model") == model else {}
-
-
-def _output(result: ToolResult) -> str | list[Json]:
-    failed = (TextBlock(TOOL_FAILED),) if result.is_error else ()
-    blocks = (*failed, *result.content)
-    if any(isinstance(block, ImageBlock) for block in blocks):
-        return _content(blocks)
-    text = "\n".join(block.text for block in blocks if isinstance(block, TextBlock) and block.text.strip())
-    return text or "(no output)"

@@ -5,14 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
 
-from runner.messages import (
-    ProviderError,
-    Reply,
-    ReplyPiece,
-    Request,
-    StreamEvent,
-    Usage,
-)
+from runner.messages import ProviderError, Reply, ReplyPiece, Request, StreamEvent, Usage
 from runner.providers.connection import ProviderConnection, SseEvent, WireRequest, key_adder
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import ErrorReason, Failures, reason_of

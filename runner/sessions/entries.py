@@ -20,7 +20,6 @@ from runner.messages import (
     TextBlock,
     ThinkingBlock,
     ToolCall,
-    ToolMessage,
     ToolResult,
     UserMessage,
 )
@@ -312,10 +311,3 @@ def _block(value: object, may: tuple[str, ...]) -> Block:
     fields = {name: item for name, item in value.items() if name != "type"}
     _fields(fields, _BLOCKS[kind])
     return _CLASSES[kind](*(fields[name] for name in _BLOCKS[kind]))
-
-
-def answers(calls: tuple[ToolCall, ...], results: dict[int, ToolResult]) -> ToolMessage:
-    """Return the results of `calls`, in their order. A call without a written result gets a result that says so."""
-    unknown = TextBlock("not known: the session ended before this call was answered; what it does may have been done")
-    written = [results.get(at) or ToolResult(call.id, (unknown,), is_error=True) for at, call in enumerate(calls)]
-    return ToolMessage(tuple(written))

@@ -11,33 +11,15 @@ from typing import BinaryIO
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.messages import (
-    AssistantMessage,
-    Message,
-    TextBlock,
-    ThinkingBlock,
-    ToolCall,
-    ToolResult,
-    Usage,
-    UserMessage,
-)
-from runner.sessions.entries import (
-    VERSION,
-    Answered,
-    CompactionRecord,
-    JournalEntry,
-    Unsound,
-    answers,
-    message_of,
-    parse,
-    usual,
-)
+from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResult, Usage, UserMessage, answers
+from runner.sessions.entries import VERSION, Answered, CompactionRecord, JournalEntry, Unsound, message_of, parse, usual
 from runner.sessions.rewind import RewindPoint, rewind_points, text_of, typed_of
 from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
 
 _NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
+_UNANSWERED = "not known: the session ended before this call was answered; what it does may have been done"
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
 
@@ -245,8 +227,7 @@ class _HistoryBuilder:
                 self._said = message
             if self._model != self._now and self._now:
                 # The signature of a thought is its provider's, and another one refuses it.
-                rest = tuple(block for block in message.content if not isinstance(block, ThinkingBlock))
-                message = replace(message, content=rest)
+                message = replace(message, content=message.spoken)
             self._open = message.calls
         if message.content:
             self._messages.append(message)
@@ -254,7 +235,7 @@ class _HistoryBuilder:
     def through(self) -> None:
         """Complete the open calls, so that each has a result."""
         if self._open:
-            self._messages.append(answers(self._open, self._results))
+            self._messages.append(answers(self._open, self._results, _UNANSWERED))
             self._open, self._results = (), {}
 
     def history(

@@ -117,9 +117,8 @@ _NO_IMAGE = TextBlock("[an image was here; it was left out to save room]")
 def lined(message: Message) -> Message:
     """Shorten each result to one line, and remove the model's thoughts if the message contains anything else."""
     match message:
-        case AssistantMessage(content):
-            rest = tuple(block for block in content if not isinstance(block, ThinkingBlock))
-            return AssistantMessage(rest) if rest else message
+        case AssistantMessage():
+            return AssistantMessage(message.spoken) if message.spoken else message
         case ToolMessage(results):
             return ToolMessage(tuple(replace(result, content=_one_line(result.content)) for result in results))
         case _:

@@ -13,17 +13,7 @@ from runner.config.compaction_levels import GAINS, KEEPS, CompactionLevel, Thres
 from runner.engine.compaction.shorten_history import kept_from, shorten, start
 from runner.engine.compaction.summarizer import Summarizer, digest
 from runner.events import Compacted, Notice
-from runner.messages import (
-    AssistantMessage,
-    ImageBlock,
-    Message,
-    ProviderError,
-    TextBlock,
-    UserBlock,
-    images_in,
-    with_blocks,
-    without_thoughts,
-)
+from runner.messages import AssistantMessage, Message, ProviderError, TextBlock, images_in, thoughtless, with_blocks
 from runner.providers.catalog import facts_of
 from runner.sessions.entries import CompactionRecord
 
@@ -63,8 +53,8 @@ class ConversationView:
         self._rests: dict[CompactionLevel, float] = {}
         self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
         self._stated: set[str] = set()  # those models whose server named that number
-        self._refused: dict[str, dict[int, ImageBlock]] = {}  # by model, then id(): images that its server refused
-        self._before: dict[str, dict[int, ImageBlock]] = {}  # the same when the answer was asked for that is awaited
+        self._refused: dict[str, dict[int, object]] = {}  # by model, then id(): images that its server refused
+        self._before: dict[str, dict[int, object]] = {}  # the same when the answer was asked for that is awaited
 
     def window(self, spec: str) -> int | None:
         """Return the tokens that the model `spec` takes, request and answer together, or None if unknown."""
@@ -112,11 +102,10 @@ class ConversationView:
         if not refused:
             return visible_now
 
-        def known(block: UserBlock) -> UserBlock:
-            return REFUSED if id(block) in refused else block
-
         return tuple(
-            with_blocks(each, known) if any(id(image) in refused for image in images_in((each,))) else each
+            with_blocks(each, lambda block: REFUSED if id(block) in refused else block)
+            if any(id(image) in refused for image in images_in((each,)))
+            else each
             for each in visible_now
         )
 
@@ -322,10 +311,4 @@ class ConversationView:
 
 def _fits(fold: CompactionRecord, last: Message, messages: Sequence[Message]) -> bool:
     """Return True if `messages` begins as the history that `fold` was made for, apart from thoughts."""
-    return fold.end <= len(messages) and _thoughtless(messages[fold.end - 1]) == _thoughtless(last)
-
-
-def _thoughtless(message: Message) -> Message:
-    messages = [message]
-    without_thoughts(messages)
-    return messages[0]
+    return fold.end <= len(messages) and thoughtless(messages[fold.end - 1]) == thoughtless(last)

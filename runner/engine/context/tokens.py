@@ -5,18 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from policy.model.frozen import dataclass
 from runner.events import ContextUsed
-from runner.messages import (
-    AssistantMessage,
-    Block,
-    ImageBlock,
-    Message,
-    ThinkingBlock,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    texts_of,
-)
+from runner.messages import Block, ImageBlock, Message, ThinkingBlock, ToolCall, ToolMessage, ToolSpec, Usage, texts_of
 
 # What one token is, roughly, of text in English and of code; no two models agree.
 _ASCII = 4  # characters
@@ -60,7 +49,7 @@ class ContextMeter:
         """Set the parts of every request beside the messages. They matter until the provider has counted once."""
         self._fixed = weight(text) + weight_of_tools(tools)
 
-    def answered(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage) -> None:
+    def answered(self, usage: Usage, sent: Sequence[Message], answer: Message) -> None:
         """Learn from the usage of an answered request with `sent`. A usage of zero tokens is ignored."""
         asked = usage.input + usage.cache_read + usage.cache_write
         if asked <= 0:

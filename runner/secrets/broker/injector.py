@@ -141,12 +141,8 @@ def _written(text: str) -> Iterator[str]:
     yield from (told, told.replace("/", "\\/"))
     for spelled in ("\\u%04x", "\\u%04X"):
         for odd in ("<>&", "<>&'", "<>&'+`"):
-            yield _each(told, odd, spelled)
+            yield "".join(spelled % ord(char) if char in odd else char for char in told)
     page = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     for quotes in (("&quot;", "&#x27;"), ("&quot;", "&#039;"), ("&quot;", "&#39;"), ("&#34;", "&#39;")):
         quoted = page.replace('"', quotes[0]).replace("'", quotes[1])
         yield from (quoted, quoted.replace("+", "&#x2B;"), quoted.replace("+", "&#43;"), quoted.replace("/", "&#x2F;"))
-
-
-def _each(text: str, odd: str, spelled: str) -> str:
-    return "".join(spelled % ord(char) if char in odd else char for char in text)
