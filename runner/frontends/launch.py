@@ -3,6 +3,7 @@
 import os
 import stat
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -23,28 +24,25 @@ _LONGEST_PROMPT = 1 << 20
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
     """Work on one prompt; answers the exit code."""
-    if not args.json:
-        return _run(args, prompt, prompt_file, None)
-    from runner.frontends.jsonl.writer import JsonLines
-
-    with JsonLines() as lines:
-        return _run(args, prompt, prompt_file, lines)
-
-
-def _run(args: RunArgs, prompt: str | None, prompt_file: Path | None, lines: "JsonLines | None") -> int:
     import asyncio
 
     from runner.gate.gate import nobody_there
 
-    args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
-    text = prompt_text(prompt, prompt_file)
-    unattended = nobody_there(args.unattended)
-    start = prepare_start(args, unattended=unattended)
-    emit = lines or on_stdout()
-    code = asyncio.run(play(text, start, _approver(unattended, emit), emit, lines)).exit
-    if code is Exit.INTERRUPTED and lines is not None:
-        lines.hurry()
-    return code
+    with ExitStack() as stack:
+        lines: JsonLines | None = None
+        if args.json:
+            from runner.frontends.jsonl import writer
+
+            lines = stack.enter_context(writer.JsonLines())
+        args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
+        text = prompt_text(prompt, prompt_file)
+        unattended = nobody_there(args.unattended)
+        start = prepare_start(args, unattended=unattended)
+        emit = lines or on_stdout()
+        code = asyncio.run(play(text, start, _approver(unattended, emit), emit, lines)).exit
+        if code is Exit.INTERRUPTED and lines is not None:
+            lines.hurry()
+        return code
 
 
 async def play(

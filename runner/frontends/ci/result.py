@@ -99,10 +99,8 @@ def _succeeded(deed: DecisionTrail) -> bool:
 
 
 def _instead(refused: DecisionTrail, other: DecisionTrail) -> bool:
-    if refused.record.body.get("tool") != other.record.body.get("tool"):
-        return False
     wanted = _aims(refused)
-    return bool(wanted) and wanted <= _aims(other)
+    return refused.record.body.get("tool") == other.record.body.get("tool") and set() < wanted <= _aims(other)
 
 
 def _aims(deed: DecisionTrail) -> set[tuple[str, str, bool]]:
@@ -144,22 +142,11 @@ class Result:
     message: str = ""
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "type": "result",
-            "exit": self.exit,
-            "reason": self.reason,
-            "limit": self.limit,
-            "turns": self.turns,
-            "usage": dataclasses.asdict(self.usage),
-            "cost": None if self.cost is None else round(self.cost, 6),
-            "seconds": round(self.seconds, 3),
-            "denied": [dataclasses.asdict(each) for each in self.denied],
-            "changed": [dataclasses.asdict(each) for each in self.changed],
-            "session": self.session,
-            "log": {"head": self.head},
-            "patch": self.patch,
-            "message": self.message,
-        }
+        values = dataclasses.asdict(self)
+        values["cost"] = None if self.cost is None else round(self.cost, 6)
+        values["seconds"] = round(self.seconds, 3)
+        values["head"] = {"head": self.head}
+        return {"type": "result"} | {"log" if name == "head" else name: value for name, value in values.items()}
 
     def line(self) -> str:
         """Return the result as one line of ASCII that contains no command for a job runner."""

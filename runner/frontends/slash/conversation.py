@@ -5,7 +5,7 @@
 import asyncio
 from pathlib import Path
 
-from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
+from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, find, say
 from runner.sessions.selection import SessionSelection
 from runner.state.paths import state_dir
 from runner.text.phrases import many
@@ -154,8 +154,6 @@ async def _trust(words: str, host: CommandHost) -> None:
 
 
 async def _help(words: str, host: CommandHost) -> None:
-    from runner.frontends.slash.command import find
-
     known = host.commands
     if words:
         command = find(words, known)

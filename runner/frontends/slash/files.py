@@ -63,21 +63,23 @@ async def _rewind(words: str, host: CommandHost) -> None:
     if picked is None:
         return
     mark = marks[int(picked)]
-    how = await host.pick(
-        "what goes back?",
-        (
-            Row("both", "files and conversation", "as if it had not been said"),
-            Row("talk", "the conversation only", "files stay as they are"),
-            Row("files", "the files only", "the model is told that they went back"),
-            Row("copy", "nothing: go on from there in a copy", "this session stays as it is, and so do the files"),
-        ),
+    ways = (
+        Row("both", "files and conversation", "as if it had not been said"),
+        Row("talk", "the conversation only", "files stay as they are"),
+        Row("files", "the files only", "the model is told that they went back"),
+        Row("copy", "nothing: go on from there in a copy", "this session stays as it is, and so do the files"),
     )
+    how = await host.pick("what goes back?", ways)
     if how is None:
         return
     if mark not in host.conversation.marks or host.conversation.busy:
         raise Mistake("the conversation continued meanwhile; write /rewind again")
     if how == "copy":
-        await _branched(mark, host)
+        session = host.conversation.ctx.journal.kept
+        if session is None or mark.leaf is None:
+            raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+        await host.switch(SessionSelection(fork=session, upto=mark.leaf))
+        host.draft(mark.text)
         return
     steps = _since(await asyncio.to_thread(keeper.actions), mark) if keeper is not None else 0
     if how != "talk" and keeper is not None and steps:
@@ -96,14 +98,6 @@ async def _rewind(words: str, host: CommandHost) -> None:
 def _since(steps: Sequence[int], mark: RewindPoint) -> int:
     """Return the number of `steps`, which are ordered newest first, that came later."""
     return bisect_left(steps, -mark.step, key=lambda step: -step)
-
-
-async def _branched(mark: RewindPoint, host: CommandHost) -> None:
-    session = host.conversation.ctx.journal.kept
-    if session is None or mark.leaf is None:
-        raise Mistake("this session is kept in no file yet, so there is nothing to copy")
-    await host.switch(SessionSelection(fork=session, upto=mark.leaf))
-    host.draft(mark.text)
 
 
 async def _diff(words: str, host: CommandHost) -> None:

@@ -5,8 +5,10 @@ import time
 from dataclasses import replace
 
 from policy.model.action import RunScript
+from policy.model.assessment import Assessment
 from policy.model.profile import PermissionRule
 from policy.model.tier import MATRIX, Ruling, Tier
+from policy.model.verdict import Ask, Deny, Verdict
 from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, say
 from runner.gate.gate import Gate
 from runner.gate.grants.text import lines as grant_lines
@@ -27,13 +29,11 @@ async def _audit(words: str, host: CommandHost) -> None:
     session = host.conversation.ctx.session
     where = log_place(host.settings, host.environ)
 
-    def listed() -> list[str]:
-        query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
+    def read() -> list[str]:
         with AuditLog.open_to_read(where) as log:
-            return list(lines(log, query, limit=_MOST, width=_WIDTH))
-
-    def whole() -> list[str]:
-        with AuditLog.open_to_read(where) as log:
+            if not words.isdecimal() and words != "last":
+                query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
+                return list(lines(log, query, limit=_MOST, width=_WIDTH))
             record = record_named(log, words)
             if record is None:
                 raise Mistake(f"there is no record {words}; /audit lists those of this session")
@@ -42,8 +42,7 @@ async def _audit(words: str, host: CommandHost) -> None:
 
     if words and words not in (*_VERDICTS, "asked", "last") and not words.isdecimal():
         raise Mistake("write /audit, /audit denied, /audit asked, or /audit NUMBER")
-    output = await asyncio.to_thread(whole if words.isdecimal() or words == "last" else listed)
-    say(host, *output)
+    say(host, *await asyncio.to_thread(read))
 
 
 async def _why(words: str, host: CommandHost) -> None:
@@ -54,9 +53,7 @@ async def _why(words: str, host: CommandHost) -> None:
     from policy.describe.summary import summarize
     from runner.gate.explain import explain, render
 
-    ctx = host.conversation.ctx
-    gate = _gate(host)
-    assessment, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
+    gate, assessment, verdict = _evaluated(words, host)
     explanation = explain(
         assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=summarize(assessment, gate.facts)
     )
@@ -65,13 +62,11 @@ async def _why(words: str, host: CommandHost) -> None:
 
 async def _sandbox(words: str, host: CommandHost) -> None:
     """Show the boundary of every action; with a command, show the exact rights that it would get."""
-    from policy.model.verdict import Ask, Deny
     from runner.gate.wording import terms_words
 
     ctx = host.conversation.ctx
     if words:
-        gate = _gate(host)
-        _, verdict = gate.evaluate(RunScript(words, ctx.cwd), unattended=ctx.unattended)
+        _, _, verdict = _evaluated(words, host)
         if isinstance(verdict, Deny):
             say(host, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
             return
@@ -130,9 +125,10 @@ def _about(rule: PermissionRule) -> str:
     return "; ".join(parts) or "anything"
 
 
-def _gate(host: CommandHost) -> Gate:
+def _evaluated(script: str, host: CommandHost) -> tuple[Gate, Assessment, Verdict]:
+    """Return the verdict on a script in this session, and the gate that gave it."""
     ctx = host.conversation.ctx
-    return Gate(
+    gate = Gate(
         settings=replace(host.settings, profile=ctx.profile, rules=ctx.rules),
         facts=ctx.look(),
         environment=ctx.environment,
@@ -141,6 +137,7 @@ def _gate(host: CommandHost) -> Gate:
         cwd=ctx.cwd,
         backend=ctx.sandbox.name,
     )
+    return gate, *gate.evaluate(RunScript(script, ctx.cwd), unattended=ctx.unattended)
 
 
 # fmt: off

@@ -103,11 +103,8 @@ class Blocks:
         if self._fence is not None:
             mark, indent, _ = self._fence
             stripped = line.strip()
-            if (
-                stripped.startswith(mark)
-                and not stripped.strip(mark[0])
-                and len(line) - len(line.lstrip()) < indent + 4
-            ):
+            closes = stripped.startswith(mark) and not stripped.strip(mark[0])
+            if closes and len(line) - len(line.lstrip()) < indent + 4:
                 self._code(done, all_of_it=True)
                 self._fence, self._before = None, ()
                 return

@@ -6,6 +6,7 @@ the terminal follows. An image is shown as its words. Depth and the cost of one 
 """
 
 import contextlib
+import itertools
 from collections.abc import Sequence
 from functools import cache
 
@@ -14,7 +15,7 @@ from markdown_it.token import Token
 
 from runner.frontends.tui.blocks import LONGEST
 from runner.frontends.tui.code import code_rows
-from runner.frontends.tui.rows import Fragments, cells, cut, hang, safe, wrap
+from runner.frontends.tui.rows import Fragments, cut, hang, row_cells, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
 
@@ -96,11 +97,8 @@ class _Rows:
             lead = "• " if number is None else f"{number}{inner[place].markup or '.'} "
             room = max(width - len(lead), 10)
             item = self.blocks(body, room) or [[]]
-            loose = any(
-                each.type == "paragraph_open" and not each.hidden and each.level == inner[place].level + 1
-                for each in body
-            )
-            if rows and loose:
+            own = (each for each in body if each.type == "paragraph_open" and each.level == inner[place].level + 1)
+            if rows and not all(each.hidden for each in own):  # a loose list
                 rows.append([])
             rows += hang(item, (self._theme.dim, lead), ("", " " * len(lead)))
             number = None if number is None else number + 1
@@ -126,9 +124,7 @@ class _Rows:
             return self._records(lines, width)
         for line in lines:
             line += [[] for _ in range(columns - len(line))]
-        widths = _shares(
-            [max(sum(cells(text) for _, text in line[at]) for line in lines) for at in range(columns)], room
-        )
+        widths = _shares([max(row_cells(line[at]) for line in lines) for at in range(columns)], room)
         rows: list[Fragments] = []
         for number, line in enumerate(lines):
             wrapped = [wrap(cell, widths[at]) for at, cell in enumerate(line)]
@@ -136,7 +132,7 @@ class _Rows:
                 row: Fragments = []
                 for at, cell in enumerate(wrapped):
                     part = cell[height] if height < len(cell) else []
-                    blank = ("", " " * (widths[at] - sum(cells(text) for _, text in part)))
+                    blank = ("", " " * (widths[at] - row_cells(part)))
                     between = [(self._theme.dim, " │ ")] if at else []
                     row += [*between, blank, *part] if at in right else [*between, *part, blank]
                 rows.append(row)
@@ -156,15 +152,10 @@ class _Rows:
     def _inline(self, tokens: Sequence[Token], style: str) -> Fragments:
         """Return the inline content of a line, with its styles."""
         row: Fragments = []
-        for token in tokens:
-            self._spans(token.children or [], style, row)
-        return row
-
-    def _spans(self, children: Sequence[Token], style: str, row: Fragments) -> None:
         theme = self._theme
         styles = [style]
         links: list[tuple[str, int]] = []
-        for token in children:
+        for token in itertools.chain.from_iterable(each.children or () for each in tokens):
             now = " ".join(dict.fromkeys(" ".join(styles).split()))
             match token.type:
                 case "strong_open":
@@ -193,6 +184,7 @@ class _Rows:
                     self._target(row, _leads(token, "src"), len(row))
                 case _:
                     row.append((now, visible(token.content, lines=False, prose=True)))
+        return row
 
     def _target(self, row: Fragments, target: str, start: int) -> None:
         """Return the target of a link, unless the words of the link are the target."""

@@ -52,11 +52,9 @@ def clip_rows(rows: list[Fragments], width: int) -> list[Fragments]:
     return [part for row in rows for part in chop(row, width)]
 
 
-def cut(text: str, room: int, mark: str = "…") -> str:
-    """Return `text` in at most `room` cells; `mark` ends a text that was cut."""
-    if cells(text) <= room:
-        return text
-    return head(text, room - cells(mark)).rstrip() + mark
+def cut(text: str, room: int) -> str:
+    """Return `text` in at most `room` cells; `…` ends a text that was cut."""
+    return text if cells(text) <= room else head(text, room - 1).rstrip() + "…"
 
 
 def head(text: str, room: int, start: int = 0) -> str:
@@ -232,11 +230,11 @@ def row_cells(fragments: Iterable[tuple[str, str]]) -> int:
     return sum(cells(text) for _, text in fragments)
 
 
-def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
-    """Return the row in at most `width` columns; `cut` stands for the part that did not fit."""
+def fit(fragments: Fragments, width: int) -> Fragments:
+    """Return the row in at most `width` columns; `…` stands for the part that did not fit."""
     if row_cells(fragments) <= width:
         return fragments
-    room = max(width - cells(cut), 0)
+    room = max(width - 1, 0)
     fitted: Fragments = []
     for style, text in fragments:
         short = head(text, room)
@@ -245,7 +243,7 @@ def fit(fragments: Fragments, width: int, cut: str = "…") -> Fragments:
         if short != text:
             break
     if width > 0:
-        fitted.append((fitted[-1][0] if fitted else "", cut))
+        fitted.append((fitted[-1][0] if fitted else "", "…"))
     return fitted
 
 
