@@ -134,9 +134,8 @@ async def run(
         assert process.stderr
         lines = _Lines(file)
         over: asyncio.Future[int] = asyncio.ensure_future(_ended(process))
-        streams = asyncio.gather(
-            _give(process.stdin, prompt.encode()), lines.read(process.stdout), _tail(process.stderr)
-        )
+        writing = _write(process.stdin, prompt.encode())
+        streams = asyncio.gather(writing, lines.read(process.stdout), _tail(process.stderr))
         try:
             both: set[asyncio.Future[Any]] = {over, streams}
             # Whichever is first: what it left behind may hold its output open for as long as it likes.
@@ -187,7 +186,7 @@ async def _rest(streams: "asyncio.Future[tuple[None, None, str]]") -> str:
     return "" if streams.cancelled() or streams.exception() else streams.result()[2]
 
 
-async def _give(stdin: asyncio.StreamWriter, data: bytes) -> None:
+async def _write(stdin: asyncio.StreamWriter, data: bytes) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading; its status says why
         stdin.write(data)
         await stdin.drain()
@@ -226,12 +225,9 @@ class _Lines:
         self._look(rest)
 
     def _look(self, line: bytes) -> None:
-        if not line.startswith(b'{"type":"result",'):
-            return
-        with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict):
-                self.last = found
+        if line.startswith(b'{"type":"result",'):  # an object, if it is JSON
+            with contextlib.suppress(ValueError):
+                self.last = json.loads(line)
 
 
 def result_of(task: Task, attempt: int, gone: Gone, started: str) -> Result:

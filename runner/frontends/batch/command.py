@@ -22,6 +22,7 @@ from runner.frontends.batch.task import Budget, Task, within
 from runner.frontends.batch.tasklist import LARGEST, Defaults, parse
 from runner.gate.gate import refuse_folder
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 
@@ -64,10 +65,9 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
     if args.json:
         for task in tasks:
             print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
-        return Exit.DONE
-    where = sorted({task.cwd for task in tasks})
-    folders = visible(", ".join(where), lines=False)
-    print(f"{len(tasks)} {'task' if len(tasks) == 1 else 'tasks'} in {folders}; nothing is wrong with the list")
+    else:
+        folders = visible(", ".join(sorted({task.cwd for task in tasks})), lines=False)
+        print(f"{many(len(tasks), 'task')} in {folders}; nothing is wrong with the list")
     return Exit.DONE
 
 
@@ -82,9 +82,8 @@ def start(args: BatchArgs) -> int:
         stack.callback(store.close)
         todo = chosen(tasks, store, retry=args.retry_failed, changed=args.rerun_changed, out=out)
         before = len(tasks) - len(todo)
-        watch: Bar | Lines = (
-            Bar(len(todo)) if sys.stderr.isatty() and not args.json else Lines(len(todo), json=args.json)
-        )
+        bar = sys.stderr.isatty() and not args.json
+        watch: Bar | Lines = Bar(len(todo)) if bar else Lines(len(todo), json=args.json)
         if before and not args.json:
             watch.notice(f"{before} of {len(tasks)} tasks are done already; see `agent batch show {out}`")
         ended, why = None, ""
@@ -146,10 +145,8 @@ class Local:
         self._way = way
 
     async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
-        task = within(task, left)
-        return await attempt(
-            task, number, task.cwd, self._way, self._store.events(task), self._store.patch(task), hurry
-        )
+        task, events, patch = within(task, left), self._store.events(task), self._store.patch(task)
+        return await attempt(task, number, task.cwd, self._way, events, patch, hurry)
 
 
 def _engine(args: BatchArgs, store: BatchFolder, todo: Sequence[Task], stack: ExitStack) -> Engine:
@@ -200,18 +197,16 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
     if not out.is_dir():
         raise usage(f"there is no folder `{out}`", "no such folder", "name the --out of a batch")
     past = history(out)
-    shown: list[Result] = []
+    ended: list[Result] = []
     for id, each in past.items():
-        if each.result is None or each.interrupted:
-            shown.append({"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts})
-        else:
-            shown.append(each.result)
-    for result in shown:
+        result: Result = {"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts}
+        if each.result is not None and not each.interrupted:
+            result = each.result
+            ended.append(result)
         if not wanted or result.get("status") in wanted:
             print(json.dumps(result, separators=(",", ":")) if json_lines else row(result))
     if not json_lines:
-        ended = [result for result in shown if result.get("status") != "interrupted"]
-        print(sentence(summary(ended, len(shown) - len(ended))))
+        print(sentence(summary(ended, len(past) - len(ended))))
     return Exit.DONE
 
 

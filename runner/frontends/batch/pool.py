@@ -65,7 +65,13 @@ class TaskPool:
             while self._running or (self._waiting and self.ended_by is None):
                 if self._broke():
                     continue
-                self._fill()
+                while self.ended_by is None and self._waiting and len(self._running) < self._bounds.jobs:
+                    task = self._waiting.popleft()
+                    attempt = self._store.begin(task, now())
+                    self._watch.begun(task)
+                    money = self._bounds.cost - self._spent() if self._bounds.cost is not None else None
+                    work = self._engine.attempt(task, attempt, money, self._hurry)
+                    self._running[asyncio.create_task(work)] = task
                 rest = None if until is None else max(0.0, until - time.monotonic())
                 await asyncio.wait(self._running, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
                 for done in [each for each in self._running if each.done()]:
@@ -81,15 +87,6 @@ class TaskPool:
                 self._running = {each: task for each, task in self._running.items() if not each.done()}
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
-
-    def _fill(self) -> None:
-        while self.ended_by is None and self._waiting and len(self._running) < self._bounds.jobs:
-            task = self._waiting.popleft()
-            number = self._store.begin(task, now())
-            self._watch.begun(task)
-            left = self._bounds.cost - self._spent() if self._bounds.cost is not None else None
-            work = self._engine.attempt(task, number, left, self._hurry)
-            self._running[asyncio.create_task(work)] = task
 
     def _take(self, done: asyncio.Task[Result], task: Task) -> None:
         if done.cancelled():

@@ -95,10 +95,9 @@ class Bar:
             self._bar.update(self._line, advance=step, description=self._words())
 
     def _words(self) -> str:
-        parts = [f"{self._running} running", *(f"{self._seen[each]} {each}" for each in Status if self._seen[each])]
-        if self._cost is not None:
-            parts.append(f"{self._cost:.2f}")
-        return " · ".join(parts)
+        counts = [f"{self._seen[each]} {each}" for each in Status if self._seen[each]]
+        costs = [f"{self._cost:.2f}"] if self._cost is not None else []
+        return " · ".join([f"{self._running} running", *counts, *costs])
 
 
 def row(result: Result) -> str:

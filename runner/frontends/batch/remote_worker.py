@@ -40,9 +40,9 @@ def probe() -> Machine:
             done = subprocess.run(
                 (*words, *said), cwd=folder, env=own_environment(), capture_output=True, text=True, timeout=_PROBE
             )
+        why = None if done.returncode == 0 else done.stderr.strip().removeprefix("agent: ") or f"exit {done.returncode}"
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Machine(socket.gethostname(), VERSION, str(error).lower())
-    why = None if done.returncode == 0 else done.stderr.strip().removeprefix("agent: ") or f"exit {done.returncode}"
+        why = str(error).lower()
     return Machine(socket.gethostname(), VERSION, why)
 
 

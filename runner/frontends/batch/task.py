@@ -54,10 +54,8 @@ class Task:
 
 def within(task: Task, left: float | None) -> Task:
     """Return the task with a cost limit of at most `left`."""
-    if left is None:
-        return task
-    most = left if task.budget.cost is None else min(left, task.budget.cost)
-    return replace(task, budget=replace(task.budget, cost=most))
+    amounts = [amount for amount in (left, task.budget.cost) if amount is not None]
+    return replace(task, budget=replace(task.budget, cost=min(amounts, default=None)))
 
 
 def file_name(id: str) -> str:

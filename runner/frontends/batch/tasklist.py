@@ -10,11 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
 from runner.config.amounts import parse_seconds
 from runner.frontends.batch.task import Budget, Task
-from runner.problems import Exit, Stopped
-from runner.text.phrases import nearest
+from runner.problems import Stopped, usage
+from runner.text.phrases import many, nearest
 from runner.text.strict_json import parse_strictly
 
 LARGEST = 256 << 20  # bytes of a list
@@ -89,12 +88,11 @@ def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
     if mistakes:
         more = len(mistakes) - _SHOWN
         lines = mistakes[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-        many = f"{len(mistakes)} lines" if len(mistakes) > 1 else "1 line"
         fix = "mend the list; nothing was run. The fields are in `agent batch check --help`"
-        raise Stopped(Problem(f"{many} of {shown} cannot be used", "\n".join(lines), fix), Exit.USAGE)
+        raise usage(f"{many(len(mistakes), 'line')} of {shown} cannot be used", "\n".join(lines), fix)
     if not tasks:
         fix = 'write one JSON object a line, such as {"prompt": "..."}'
-        raise Stopped(Problem(f"there is no task in {shown}", "it is empty", fix), Exit.USAGE)
+        raise usage(f"there is no task in {shown}", "it is empty", fix)
     return tuple(tasks)
 
 
@@ -159,12 +157,14 @@ def _of(error: ValidationError) -> _Wrong:
         return _Wrong("`mode` `dangerously` is not for a batch: its tasks could reach each other's files", fix)
     said = first["msg"].removeprefix("Value error, ")
     said = said[:1].lower() + said[1:]
-    for theirs, ours in (("a valid string", "text"), ("a valid integer", "a whole number"), ("string", "text")):
+    for theirs, ours in _WORDS.items():
         said = said.replace(theirs, ours)
-    said = said.replace("a valid dictionary", "an object")
     return _Wrong(f"`{name}`: {said}", _FIXES.get(name, "correct it"))
 
 
+_WORDS = {  # of messages of pydantic; "string" alone after the longer term
+    "a valid string": "text", "a valid integer": "a whole number", "string": "text", "a valid dictionary": "an object",
+}  # fmt: skip
 _FIXES = {
     "timeout": "write seconds, or 90s, 30m, 2h in quotes",
     "max_cost": "write US dollars as a number, such as 0.5",

@@ -22,9 +22,19 @@ def line_reader(*, forget: bool = False) -> ReadLine:
     key must never approve. Lines that arrive at once, as a paste does, are one line that contains newlines; a further
     key ends it.
     """
+    keys = KeyBindings()
+
+    @keys.add(Keys.BracketedPaste)
+    def paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+        event.current_buffer.insert_text(text)
+        # A terminal that cannot be drawn on shows no more than the last character by itself.
+        if (lines := text.count("\n") + 1) > 1 and not at_terminal():
+            print(f"\n[{lines} lines; Enter takes them as one]", end=" ", flush=True)
+
     session: PromptSession[str] = PromptSession(
         history=DummyHistory() if forget else InMemoryHistory(),
-        key_bindings=_paste_bindings(),
+        key_bindings=keys,
         input=Intake(sys.stdin, ends="\r\n"),
         enable_suspend=True,
     )
@@ -38,18 +48,3 @@ def line_reader(*, forget: bool = False) -> ReadLine:
         return await session.prompt_async(prompt, handle_sigint=False)
 
     return read
-
-
-def _paste_bindings() -> KeyBindings:
-    """Return the key binding that inserts a paste."""
-    keys = KeyBindings()
-
-    @keys.add(Keys.BracketedPaste)
-    def paste(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
-        event.current_buffer.insert_text(text)
-        # A terminal that cannot be drawn on shows no more than the last character by itself.
-        if (lines := text.count("\n") + 1) > 1 and not at_terminal():
-            print(f"\n[{lines} lines; Enter takes them as one]", end=" ", flush=True)
-
-    return keys

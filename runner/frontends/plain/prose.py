@@ -39,7 +39,8 @@ class Flow:
             if piece[0] not in " \n":
                 self._add(piece)
                 continue
-            self._flush()
+            self._put()  # the current word is complete
+            self._long = False
             if piece == "\n":
                 self._ready.append("\n")
                 self._column = 0
@@ -59,7 +60,7 @@ class Flow:
     def end(self) -> None:
         """Finish the paragraph, if one is open."""
         if self._open:
-            self._flush()
+            self._put()
             self._ready.append("\n")
             self._out()
         self._open, self._column, self._word, self._size, self._long = False, 0, [], 0, False
@@ -76,11 +77,6 @@ class Flow:
         if self._size > self._width() + 1:
             self._put()
             self._long = True
-
-    def _flush(self) -> None:
-        """Write the current word, which is complete."""
-        self._put()
-        self._long = False
 
     def _put(self) -> None:
         """Put the pending word (with the blank before it) on this line or the next."""

@@ -149,11 +149,6 @@ class App:
         if self.application.is_running and not self.application.is_done:
             self.application.exit(result=code)
 
-    def fail(self, error: BaseException) -> None:
-        """End `run` with this."""
-        if self.application.is_running and not self.application.is_done:
-            self.application.exit(exception=error)
-
     def emit(self, event: Event) -> None:
         """Show what happened, with the next frame."""
         self.status.take(event)
@@ -283,8 +278,8 @@ class App:
             self.stopping, self.quitting = False, self.editor.empty
             self.status.notice = "stopped; Ctrl+C again leaves" if self.quitting else ""
         self.application.invalidate()
-        if self._output.gone is not None:
-            self.fail(EOFError())
+        if self._output.gone is not None and self.application.is_running and not self.application.is_done:
+            self.application.exit(exception=EOFError())
         if self.host.busy and self._beating is None and self.application.loop is not None:
             self._beating = self.application.loop.call_later(_BEAT, self._tick)
 

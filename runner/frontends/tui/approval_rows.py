@@ -3,7 +3,7 @@
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from runner.approval.card import squeezed
-from runner.event_values import Card
+from runner.event_values import Card, FileChange
 from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
 
@@ -34,7 +34,7 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
     rows += _command(card, width, theme)
     ends["command"] = len(rows) - 1
     if card.change is not None:
-        rows += _change(card, width, theme)
+        rows += _change(card.change, width, theme)
         ends["change"] = len(rows) - 1
     if len(card.paths) > 1:
         for path in card.paths:
@@ -114,10 +114,7 @@ def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> l
     return rows
 
 
-def _change(card: Card, width: int, theme: Theme) -> list[Fragments]:
-    change = card.change
-    if change is None:
-        return []
+def _change(change: FileChange, width: int, theme: Theme) -> list[Fragments]:
     counts = f"+{change.added} -{change.removed}" + (", a new file" if change.new else "")
     rows = _text_rows(theme.strong, f"{change.path}  {counts}", width)
     if change.note:

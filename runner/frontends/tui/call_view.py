@@ -1,16 +1,6 @@
 """The card of one call: badge and command, what it prints while it runs, and how it ended."""
 
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model import action as actions
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner.events import ActionFinished, Denied, MalformedCall, QuestionAnswered, VerdictReached
@@ -26,13 +16,14 @@ _BAR, _END = " │ ", " └ "
 DIFF_FOLD = (100, 20)
 _TAIL = 4000  # characters of a running command's output that are kept
 _ROOM = 12  # cells beside a badge, at least
-_QUIET = (ReadFile, ListFolder, GlobFiles, GrepFiles)  # what these found is for the model
+# The results of these are for the model.
+_QUIET = (actions.ReadFile, actions.ListFolder, actions.GlobFiles, actions.GrepFiles)
 
 
 class CallCard:
     """One call from its proposal to its end."""
 
-    def __init__(self, call: str, tool: str, action: Action | None, cwd: str) -> None:
+    def __init__(self, call: str, tool: str, action: actions.Action | None, cwd: str) -> None:
         self.call = call
         self.tool = tool
         self.action = action
@@ -84,7 +75,7 @@ class CallCard:
         good = wording.went_well(event)
         lines = wording.output_lines(event, None if whole else self.action)
         count = ""
-        if isinstance(self.action, EditFile | WriteFile) and good:
+        if isinstance(self.action, actions.EditFile | actions.WriteFile) and good:
             # The two lines that name the file say it again.
             lines = [line for at, line in enumerate(lines) if at > 2 or not line.startswith(("--- ", "+++ "))]
             body += diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
@@ -131,12 +122,12 @@ class CallCard:
     def folds(self, event: ActionFinished) -> bool:
         """Return True if `finished` leaves lines out."""
         lines = wording.output_lines(event, self.action)
-        if isinstance(self.action, RunScript | RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
+        if isinstance(self.action, actions.RunScript | actions.RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
             return True  # what was written over
         if isinstance(self.action, _QUIET) and wording.went_well(event):
             return len(lines) > 0
-        fold = DIFF_FOLD if isinstance(self.action, EditFile | WriteFile) else wording.fold_of(event)
-        return len(lines) - sum(fold) > 1
+        edit = isinstance(self.action, actions.EditFile | actions.WriteFile)
+        return len(lines) - sum(DIFF_FOLD if edit else wording.fold_of(event)) > 1
 
     def _why(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the answer or the rule that allowed the call, and the reason; empty for a read without a question."""
@@ -149,9 +140,8 @@ class CallCard:
 
 
 def _answer_row(answer: QuestionAnswered, theme: Theme) -> Fragments:
-    feedback = f": {answer.feedback}" if answer.feedback else ""
-    words, style = ("you said yes", theme.good) if answer.yes else ("you said no", theme.bad)
-    return safe(f"{words}{feedback}", style)
+    words = f"you said {'yes' if answer.yes else 'no'}{f': {answer.feedback}' if answer.feedback else ''}"
+    return safe(words, theme.good if answer.yes else theme.bad)
 
 
 def malformed_rows(event: MalformedCall, width: int, theme: Theme) -> list[Fragments]:

@@ -62,12 +62,9 @@ def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence
     if time.thread_time() - began > _SLOW:
         _too_slow.add(language.lower())
     for kind, text in tokens:
-        style = _style(kind, theme)
-        first, *rest = text.split("\n")
-        if first:
-            rows[-1].append((style, first))
-        for piece in rest:
-            rows.append([(style, piece)] if piece else [])
+        for number, piece in enumerate(text.split("\n")):
+            rows += [[]] if number else []
+            rows[-1] += [(_style(kind, theme), piece)] if piece else []
     rows = rows[len(before) : len(texts)]
     return rows + [[] for _ in range(len(lines) - len(rows))]
 

@@ -36,10 +36,9 @@ class OwnEditor:
             status = self._run(str(path))
             if status < 0:
                 self._write(_LEFT)
-            if status:
-                return None
-            with contextlib.suppress(OSError):
-                return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+            if status == 0:
+                with contextlib.suppress(OSError):
+                    return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
         return None
 
     def end(self) -> None:
@@ -49,9 +48,7 @@ class OwnEditor:
         asyncio.get_running_loop().call_later(_PATIENCE, self._send, signal.SIGKILL)
 
     def _run(self, path: str) -> int:
-        for program in (self._environ.get("VISUAL"), self._environ.get("EDITOR"), *_USUAL):
-            if not program:
-                continue
+        for program in filter(None, (self._environ.get("VISUAL"), self._environ.get("EDITOR"), *_USUAL)):
             try:
                 self._process = subprocess.Popen([*shlex.split(program), path])
             except (OSError, ValueError):  # there is none of that name: the next

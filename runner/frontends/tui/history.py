@@ -2,6 +2,7 @@
 secrets.
 """
 
+import contextlib
 import json
 import os
 import stat
@@ -42,24 +43,19 @@ class Remembered(History):
         if self.path is None or string.startswith(" ") or len(string) > LONGEST:
             return
         line = json.dumps(self._clean(string)).encode() + b"\n"
-        handle = _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        if handle is None:
+        if (handle := _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)) is None:
             return
-        try:
+        # A full disk takes no history; what was typed was sent.
+        with contextlib.suppress(OSError), open(handle, "wb", buffering=0) as file:
             if os.fstat(handle).st_size + len(line) <= _LARGEST:
-                os.write(handle, line)
-        except OSError:
-            return  # a full disk takes no history; what was typed was sent
-        finally:
-            os.close(handle)
+                file.write(line)
 
     def shorten(self) -> None:
         """Keep only the latest entries. Called when a conversation ends."""
         if self.path is None or len(rows := self._read(_KEPT * 4)) < _KEPT * 2:
             return
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        handle = _opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        if handle is None:
+        if (handle := _opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)) is None:
             return
         with open(handle, "w", encoding="utf-8") as file:
             file.writelines(json.dumps(row) + "\n" for row in rows[-_KEPT:])

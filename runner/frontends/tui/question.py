@@ -126,12 +126,14 @@ class PlanQuestion(Panel[PlanAnswer]):
                 self._at = (self._at - 1) % (len(WAYS) + 2)
             case "down" | "c-n" | "tab":
                 self._at = (self._at + 1) % (len(WAYS) + 2)
-            case "enter":
-                return self._chosen(self._at)
+            case "enter" if self._at < len(WAYS):
+                return Done(Leave(WAYS[self._at]))
+            case "enter" if self._at == len(WAYS):
+                return Done(Stay())
+            case "enter" | "f":
+                return Edit("", "what should be other about the plan?")
             case "n" | "escape":
                 return Done(Stay())
-            case "f":
-                return self._chosen(len(WAYS) + 1)
             case _ if key in LETTERS:
                 return Done(Leave(LETTERS[key]))
         return Unanswered()
@@ -139,8 +141,3 @@ class PlanQuestion(Panel[PlanAnswer]):
     def edited(self, text: str | None) -> PanelStep[PlanAnswer]:
         self._guard.hidden()
         return Done(Stay(text.strip())) if text is not None and text.strip() else Unanswered()
-
-    def _chosen(self, place: int) -> Done[PlanAnswer] | Edit:
-        if place < len(WAYS):
-            return Done(Leave(WAYS[place]))
-        return Done(Stay()) if place == len(WAYS) else Edit("", "what should be other about the plan?")
