@@ -229,15 +229,6 @@ def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], No
     return result
 
 
-def _workflow(environ: Mapping[str, str]) -> str | None:
-    """Return the file of the job, for a denial that names no file of the workspace; None if it is unknown.
-
-    SOURCE: docs.github.com, "Variables": GITHUB_WORKFLOW_REF is `owner/repository/PATH@REF`.
-    """
-    path = environ.get("GITHUB_WORKFLOW_REF", "").rpartition("@")[0].split("/", 2)[2:]
-    return path[0] if path and path[0].startswith(".github/workflows/") and ".." not in path[0] else None
-
-
 def _seal(content: OutputContent) -> dict[str, object]:
     """Return the seal of the log as it is now. Raise AuditError."""
     from runner.audit.seal import sealed
@@ -253,4 +244,8 @@ def _sarif(result: Result, content: OutputContent) -> dict[str, object]:
 
     exits = {result.session: result.exit} if result.session else {}
     workspace = content.started.workspace if content.started else content.workspace
-    return document(content.story.deeds, workspace, exits=exits, fallback=_workflow(os.environ))
+    # The file of the job, for a denial that names no file of the workspace; None if it is unknown.
+    # SOURCE: docs.github.com, "Variables": GITHUB_WORKFLOW_REF is `owner/repository/PATH@REF`.
+    path = "/".join(os.environ.get("GITHUB_WORKFLOW_REF", "").rpartition("@")[0].split("/")[2:])
+    job = path if path.startswith(".github/workflows/") and ".." not in path else None
+    return document(content.story.deeds, workspace, exits=exits, fallback=job)

@@ -127,7 +127,12 @@ class Run:
             start = SessionStart(options, settings, environ, model, another)
             asyncio.run(play(prompt, start, Unattended(self._emit), self._emit))
 
-        with _reviewed(self._review, options, settings, environ) as review:
+        copy: contextlib.AbstractContextManager[Review | None] = contextlib.nullcontext()
+        if self._review:
+            from runner.changes.review.session import reviewed
+
+            copy = reviewed(options.cwd, environ, settings)
+        with copy as review:
             if review is None:
                 self._in_place(lambda: work(options, settings))
                 return
@@ -182,9 +187,8 @@ class Run:
         from runner.config.trust.discover import INSTRUCTIONS, PROMPTS, SKILLS
 
         every = (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS, *PROMPTS, *SKILLS)
-        names = [name for name in every if os.path.lexists(f"{self._workspace}/{name}")]
-        if names:
-            listed = ", ".join(f"`{name}`" for name in names)
+        listed = ", ".join(f"`{name}`" for name in every if os.path.lexists(f"{self._workspace}/{name}"))
+        if listed:
             how = "`--trust-config HASH` uses it (`agent trust show`)"
             yield f"ignored, since it came with the repository: {listed}; {how}"
 
@@ -257,7 +261,6 @@ class Run:
         )
 
     def _story(self) -> SessionRecord:
-
         if self._content.place is None or self._content.started is None:
             return SessionRecord()
         try:
@@ -265,19 +268,6 @@ class Run:
         except AuditError as error:
             self._content.notes.append(f"{error.problem.what}: {error.problem.why}")
             return SessionRecord()
-
-
-@contextlib.contextmanager
-def _reviewed(
-    wanted: bool, options: "SessionOptions", settings: "Settings", environ: Mapping[str, str]
-) -> "Iterator[Review | None]":
-    if not wanted:
-        yield None
-        return
-    from runner.changes.review.session import reviewed
-
-    with reviewed(options.cwd, environ, settings) as review:
-        yield review
 
 
 def start_ci(

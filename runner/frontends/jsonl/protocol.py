@@ -147,8 +147,7 @@ def parse(line: bytes) -> Input:
         raise _misread(f"`{error.name[:_ID]}` stands in it twice") from None
     except (ValueError, RecursionError):
         raise _misread("it is not JSON") from None
-    kind = found.get("type") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or not isinstance(kind, str):
+    if not isinstance(found, dict) or not isinstance(kind := found.get("type"), str):
         raise _misread("it is no JSON object with a text `type`")
     if kind not in _SHAPES:
         raise _misread(f"there is no type `{kind[:_ID]}`", f"the types are {', '.join(TYPES)}")

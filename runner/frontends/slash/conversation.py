@@ -26,11 +26,9 @@ async def _resume(words: str, host: CommandHost) -> None:
         sessions = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != current])
         if not sessions:
             raise Mistake("no other session of this workspace is kept")
-        picked = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions])
-        if picked is None:
-            return
-        words = picked
-    await host.switch(SessionSelection(resume=words))
+        words = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions]) or ""
+    if words:
+        await host.switch(SessionSelection(resume=words))
 
 
 async def _fork(words: str, host: CommandHost) -> None:
@@ -104,16 +102,16 @@ async def _cost(words: str, host: CommandHost) -> None:
     usage = conversation.usage
     sent = usage.input + usage.cache_read + usage.cache_write
     ctx = conversation.ctx
+    cost = "unknown: no price is known for this model"
+    if conversation.cost is not None:
+        cost = f"{conversation.cost:.4f}, by the price table (agent config show price)"
     rows = [
         f"model     {ctx.live.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
         f"received  {usage.output:,} tokens",
         f"turns     {conversation.turns:,}",
+        f"cost      {cost}",
     ]
-    if conversation.cost is not None:
-        rows.append(f"cost      {conversation.cost:.4f}, by the price table (agent config show price)")
-    else:
-        rows.append("cost      unknown: no price is known for this model")
     session = ctx.journal.kept
     if session not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, session, host)):
         rows.append(f"session   {whole}")

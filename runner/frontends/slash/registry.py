@@ -56,9 +56,8 @@ def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
             prompts.setdefault(file.name, file)
         else:  # a list must not show a repository's words beside the name of a built-in command
             notices.append(f"`{source}` is not used: /{file.name} is ringfence's own")
-    commands = list(COMMANDS)
-    for file in prompts.values():
-        commands.append(_sending(file.name, file.usage, file.summary, file.source, file.prompt))
+    commands = [*COMMANDS]
+    commands += (_sending(file.name, file.usage, file.summary, file.source, file.prompt) for file in prompts.values())
     for skill in context.skills:
         hint = one_line(skill.description, _HINT)
         commands.append(_sending(f"{_SKILL}{skill.name}", "[WORDS]", hint, skill.path, partial(invoked, skill)))
