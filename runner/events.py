@@ -21,6 +21,10 @@ class _Event:
 
     type: ClassVar[str]
 
+    def __init_subclass__(cls, type: str = "") -> None:
+        if type:  # empty when `dataclass` makes the class once more, with the attribute
+            cls.type = type
+
     def as_json(self) -> dict[str, object]:
         """Return a JSON-able object: `type` first, then the fields under their names."""
         named = {item.name: json_value(getattr(self, item.name)) for item in dataclasses.fields(self)}
@@ -32,10 +36,9 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionStarted(_Event):
+class SessionStarted(_Event, type="session_started"):
     """The sandbox is ready: `enforcement` is the result of the canary."""
 
-    type: ClassVar[str] = "session_started"
     session: str
     workspace: str
     cwd: str
@@ -46,7 +49,7 @@ class SessionStarted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed(_Event):
+class Resumed(_Event, type="session_resumed"):
     """An earlier session is continued. The event follows `session_started` and precedes every prompt.
 
     Attributes:
@@ -62,7 +65,6 @@ class Resumed(_Event):
         changes: The differences between the session and its continuation. Restored grants are reported as notices.
     """
 
-    type: ClassVar[str] = "session_resumed"
     session: str
     forked: bool
     began: str
@@ -76,40 +78,36 @@ class Resumed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Prompted(_Event):
+class Prompted(_Event, type="prompted"):
     """A prompt was sent. `text` goes to the model; `typed` is the line that the user typed if it differs, or empty."""
 
-    type: ClassVar[str] = "prompted"
     text: str
     typed: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelText(_Event):
+class ModelText(_Event, type="text"):
     """A piece of the model's text; pieces join without separator."""
 
-    type: ClassVar[str] = "text"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ModelThinking(_Event):
+class ModelThinking(_Event, type="thinking"):
     """A piece of the model's reasoning."""
 
-    type: ClassVar[str] = "thinking"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class CallBegun(_Event):
+class CallBegun(_Event, type="call_begun"):
     """The model began to write a call of `tool`; what it is follows as `tool_proposed`."""
 
-    type: ClassVar[str] = "call_begun"
     tool: str
 
 
 @dataclass(frozen=True, slots=True)
-class ContextUsed(_Event):
+class ContextUsed(_Event, type="context"):
     """The fill level of the model's context window, after a reply or a compaction.
 
     Attributes:
@@ -119,7 +117,6 @@ class ContextUsed(_Event):
         cost: The cost of the run so far, or None if the price is unknown.
     """
 
-    type: ClassVar[str] = "context"
     tokens: int
     window: int | None
     exact: bool
@@ -127,11 +124,10 @@ class ContextUsed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted(_Event):
+class Compacted(_Event, type="compacted"):
     """The model sees less of the conversation from here on; the session file keeps all. `level` is trim, one-line,
     summary, recent, truncate or asked; `before` and `after` are tokens."""
 
-    type: ClassVar[str] = "compacted"
     level: str
     before: int
     after: int
@@ -139,10 +135,9 @@ class Compacted(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Retrying(_Event):
+class Retrying(_Event, type="retrying"):
     """The provider failed and is asked again after `wait` seconds; `attempt` of `attempts` comes next."""
 
-    type: ClassVar[str] = "retrying"
     failure: Failure
     problem: Problem
     wait: float
@@ -151,35 +146,31 @@ class Retrying(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Queued(_Event):
+class Queued(_Event, type="queued"):
     """A text was queued while the model worked, until the batch of calls (`steer`) or the turn (`follow_up`) ends."""
 
-    type: ClassVar[str] = "queued"
     text: str
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unqueued(_Event):
+class Unqueued(_Event, type="queue_returned"):
     """The queued texts were returned to the user and are not sent."""
 
-    type: ClassVar[str] = "queue_returned"
     texts: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Steered(_Event):
+class Steered(_Event, type="steered"):
     """A text that the user wrote during the turn goes to the model now, within the turn."""
 
-    type: ClassVar[str] = "steered"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Changed(_Event):
+class Changed(_Event, type="changed"):
     """A setting of the session changed. `what` is mode, model or thinking. `why` is empty if the user changed it."""
 
-    type: ClassVar[str] = "changed"
     what: str
     was: str
     now: str
@@ -187,29 +178,26 @@ class Changed(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanProposed(_Event):
+class PlanProposed(_Event, type="plan_proposed"):
     """The model ends plan mode's work with this plan (Markdown), and asks to leave the mode."""
 
-    type: ClassVar[str] = "plan_proposed"
     call: str
     plan: str
 
 
 @dataclass(frozen=True, slots=True)
-class ToolProposed(_Event):
+class ToolProposed(_Event, type="tool_proposed"):
     """The model called a tool. `action` is the planned action, or None if the call is malformed."""
 
-    type: ClassVar[str] = "tool_proposed"
     call: str
     tool: str
     action: Action | None
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictReached(_Event):
+class VerdictReached(_Event, type="verdict"):
     """The verdict of the gate: the tiers (worst first), the ruling, and its reason, rule and matrix cell."""
 
-    type: ClassVar[str] = "verdict"
     call: str
     tiers: tuple[Tier, ...]
     ruling: Ruling
@@ -219,7 +207,7 @@ class VerdictReached(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAsked(_Event):
+class QuestionAsked(_Event, type="question_asked"):
     """A question was put to the user.
 
     Attributes:
@@ -230,7 +218,6 @@ class QuestionAsked(_Event):
         id: The name of the question, unique in this process. The names of calls are not unique across runs.
     """
 
-    type: ClassVar[str] = "question_asked"
     call: str
     question: str
     card: Card | None = None
@@ -239,24 +226,22 @@ class QuestionAsked(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class PickWanted(_Event):
+class PickWanted(_Event, type="pick_wanted"):
     """A `/command` has a list to pick from. A program answers with `id` and the `value` of a row, or refuses."""
 
-    type: ClassVar[str] = "pick_wanted"
     id: str
     title: str
     rows: tuple[dict[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class QuestionAnswered(_Event):
+class QuestionAnswered(_Event, type="question_answered"):
     """The user answered a question.
 
     `feedback` is the user's text with a refusal. `edited` is the user's command in place of the proposed command; it is
     judged like any other command.
     """
 
-    type: ClassVar[str] = "question_answered"
     call: str
     yes: bool
     feedback: str | None
@@ -264,21 +249,19 @@ class QuestionAnswered(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandOutput(_Event):
+class CommandOutput(_Event, type="output"):
     """Output as it comes. `stream` is 1 (stdout) or 2 (stderr)."""
 
-    type: ClassVar[str] = "output"
     call: str
     stream: int
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class ActionFinished(_Event):
+class ActionFinished(_Event, type="finished"):
     """An allowed action ended. `text` is the result for the model; `kept` is the path of the whole output if `text` is
     cut. `record` is the number of the decision in the audit log."""
 
-    type: ClassVar[str] = "finished"
     call: str
     status: int
     seconds: float
@@ -292,11 +275,10 @@ class ActionFinished(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class Denied(_Event):
+class Denied(_Event, type="denied"):
     """Policy or the user refused an action, and nothing was run. `action` is one line about the action, and `record`
     the number of the decision in the audit log."""
 
-    type: ClassVar[str] = "denied"
     call: str
     action: str
     tier: Tier
@@ -306,45 +288,41 @@ class Denied(_Event):
 
 
 @dataclass(frozen=True, slots=True)
-class MalformedCall(_Event):
+class MalformedCall(_Event, type="malformed_call"):
     """The call could not be planned: unknown tool, or arguments that do not fit. Nothing was run."""
 
-    type: ClassVar[str] = "malformed_call"
     call: str
     tool: str
     problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Notice(_Event):
+class Notice(_Event, type="notice"):
     """Something the user should know and need not act on."""
 
-    type: ClassVar[str] = "notice"
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Display(_Event):
+class Display(_Event, type="shown"):
     """The answer to a `/command`, for the user only: neither for the model nor for the session file. `kind` is text,
     diff, markdown, or draft (a text for the user to change and send)."""
 
-    type: ClassVar[str] = "shown"
     text: str
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorRaised(_Event):
+class ErrorRaised(_Event, type="error"):
     """The session cannot continue. With `input_line`, only that line of the input of JSON mode was refused, and the
     session continues."""
 
-    type: ClassVar[str] = "error"
     problem: Problem
     input_line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded(_Event):
+class RunEnded(_Event, type="run_ended"):
     """The last event of one prompt.
 
     Attributes:
@@ -357,7 +335,6 @@ class RunEnded(_Event):
         cost: The cost, or None if the price is unknown.
     """
 
-    type: ClassVar[str] = "run_ended"
     exit: int
     reason: str
     turns: int

@@ -137,16 +137,8 @@ def joined_text(content: Iterable[object]) -> str:
 
 
 def images_in(messages: Iterable[Message]) -> Iterator[ImageBlock]:
-    """Yield the images of users' messages and of results."""
-    for message in messages:
-        match message:
-            case UserMessage(content):
-                blocks = content
-            case ToolMessage(results):
-                blocks = tuple(block for result in results for block in result.content)
-            case _:
-                blocks = ()
-        yield from (block for block in blocks if isinstance(block, ImageBlock))
+    """Return the images of users' messages and of results."""
+    return (block for message in messages for block in blocks_of(message) if isinstance(block, ImageBlock))
 
 
 def with_blocks(message: Message, made: Callable[[UserBlock], UserBlock]) -> Message:

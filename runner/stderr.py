@@ -7,7 +7,7 @@ from typing import TextIO
 
 from policy.model.verdict import Problem
 from runner.problems import ISSUES
-from runner.secrets.redactor import masked
+from runner.secrets.redactor import Redactor, masked
 from runner.secrets.secret import register_environment
 
 
@@ -40,8 +40,6 @@ def _tell(text: str) -> None:
     """Write `text` to stderr. The caller has already spelled out control characters in untrusted parts."""
     register_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
     # Nor is a key shown that was typed in the wrong place (`agent auth login KEY`): it has no place to be known from.
-    from runner.secrets.redactor import Redactor
-
     text = Redactor(shapes=True).text(masked(text))
     if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
         from runner.text.sanitize import without_ci_commands

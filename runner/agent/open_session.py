@@ -143,8 +143,9 @@ async def open_session(
         emit = ends.watch(emit)
         journal = Journal()
         if options.beginning is not None:
-            run = SessionRun(session, facts.workspace, cwd, mode.value, str(info.model), options.unattended)
-            journal = options.beginning.journal(run, redactor, _prices(info.model, options.bounds))
+            price = options.bounds.price
+            run = SessionRun(session, facts.workspace, cwd, mode.value, model.named, options.unattended)
+            journal = options.beginning.journal(run, redactor, {model.named: price} if price is not None else {})
             stack.callback(options.beginning.close)
             stack.callback(_end, journal, emit)
             emit = journal.watch(emit)
@@ -198,10 +199,6 @@ async def open_session(
         )
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
         yield ctx
-
-
-def _prices(model: str | None, bounds: RunLimits) -> dict[str, Price]:
-    return {model: bounds.price} if model is not None and bounds.price is not None else {}
 
 
 def _end(journal: Journal, emit: Emit) -> None:

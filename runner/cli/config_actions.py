@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
 from runner.config.show import as_json as plain
-from runner.config.show import entries, listing, near, no_key, origins, shown, split
+from runner.config.show import entries, listing, near, no_key, origins, packaged_values, shown, split
 from runner.config.toml_value import toml
 from runner.config.trust.widening import condensed
 from runner.gate.gate import folder
@@ -60,13 +61,11 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         where = folder(cwd)
         found = check_here(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
     if as_json:
-        faults = [{"file": each.file, "line": each.line, "text": each.text, "fix": each.fix} for each in found.faults]
+        faults = [asdict(fault) for fault in found.faults]
         _print(dumps({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
     else:
-        for fault in found.faults:
-            _print(visible(str(fault), lines=False))
-        for notice in found.notices:
-            _print(visible(f"notice: {notice}", lines=False))
+        for line in (*map(str, found.faults), *(f"notice: {notice}" for notice in found.notices)):
+            _print(visible(line, lines=False))
         count, idle = len(found.faults), len(found.notices)
         summary = many(count, "fault") if count else "nothing is wrong"
         if idle and not count:
@@ -77,11 +76,11 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
 
 def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
     """Print the paths of the files and return the exit code."""
-    found = files(folder(cwd), os.environ, config=Path(config) if config else None)
+    layers = files(folder(cwd), os.environ, config=Path(config) if config else None)
     if as_json:
-        _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in found}))
+        _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in layers}))
         return Exit.DONE
-    for layer, path in found:
+    for layer, path in layers:
         there = "" if os.path.lexists(path) else "  (not there)"
         _print(f"{layer:<8} {visible(str(path), lines=False)}{there}")
     return Exit.DONE
@@ -149,18 +148,15 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
 
 def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     """Write a file to begin with and return the exit code."""
-    from runner.config.edit import write
     from runner.config.json_schema import FILE, shipped_schema
-    from runner.config.show import packaged_values
     from runner.config.template import starter
 
     where = folder(cwd)
     path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
     write(path, starter(packaged_values(), user=user), own=user, new=not force)
     write(path.parent / FILE, shipped_schema(), own=user)
-    print(
-        visible(f"{_near_path(path, cwd)}: look through it with an editor, then run `agent config check`", lines=False)
-    )
+    advice = "look through it with an editor, then run `agent config check`"
+    print(visible(f"{_near_path(path, cwd)}: {advice}", lines=False))
     if not user:
         _ignore(path.parent)
     return Exit.DONE

@@ -11,6 +11,7 @@ from policy.permission.dead_rules import faults
 from policy.permission.file import permissions
 from policy.toml.profile import limits, patterns, texts
 from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, Value
+from runner.config.credential_table import credentials
 from runner.config.schema import Key, Widens, key_of, list_of
 from runner.config.settings import ConfigError, IgnoredSetting, LayerValues, SettingNotice, Settings
 from sandbox.backend import Level
@@ -24,22 +25,20 @@ def over(settings: Settings, given: LayerValues) -> Settings:
         key = key_of(path)
         yours = key.widens is Widens.YOURS and given.layer.came_along
         if yours or (given.bound and not key.tightens(value, standing(settings, path, key))):
-            notices.append(_ignored_key(given, path))
+            notices.append(_ignored(given, path, never=key.widens is Widens.YOURS))
             left_out.append(path)
             continue
         values[path] = _added(values.get(path), value) if key.adds else value
     lists = []
     for entry in document.entries:
         if given.bound and not list_of(entry.name).stays(entry):
-            notices.append(_ignored_entry(given, entry))
+            notices.append(_ignored(given, entry=entry))
         else:
             lists.append(entry)
     rules, over = _rules(replace(document, entries=tuple(lists)), given, settings)
     profile = _profile(settings.profile, document.values, values, rules)
     lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
     if lent:
-        from runner.config.credential_table import credentials  # only if there are any
-
         profile = replace(profile, credentials=credentials(lent))
     if given.bound:
         profile = narrow(settings.profile, profile)  # what the table lets through could not widen even if it were wrong
@@ -64,24 +63,19 @@ def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
     return key.default
 
 
-def _ignored_key(given: LayerValues, path: KeyPath) -> SettingNotice:
-    never = key_of(path).widens is Widens.YOURS
-    why = "no repository may say it, trusted or not"
-    if not never:
+def _ignored(
+    given: LayerValues, path: KeyPath = (), *, entry: TomlEntry | None = None, never: bool = False
+) -> SettingNotice:
+    """Return the notice about a key or an entry of a repository that has no effect."""
+    if entry is None:
         why = "settings that came with the repository may only tighten yours"
-    return _ignored(IgnoredSetting(given, path, never=never), why)
-
-
-def _ignored_entry(given: LayerValues, entry: TomlEntry) -> SettingNotice:
-    why = "what came with the repository may not say it"
-    if entry.name == "rule":
+        why = "no repository may say it, trusted or not" if never else why
+    elif entry.name == "rule":
         why = "a rule that came with the repository may ask and deny, never allow"
-    return _ignored(IgnoredSetting(given, entry=entry), why)
-
-
-def _ignored(setting: IgnoredSetting, why: str) -> SettingNotice:
-    document = setting.values.document
-    line = setting.entry.line if setting.entry else document.line(setting.path)
+    else:
+        why = "what came with the repository may not say it"
+    document, setting = given.document, IgnoredSetting(given, path, entry, never)
+    line = document.line(path) if entry is None else entry.line
     return SettingNotice(document.source, line, f"`{setting.name}` is ignored: {why}", setting)
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from glob import glob
+from itertools import islice
 
 from policy.languages.settings_paths import (
     GIT,
@@ -86,11 +87,12 @@ _SCRIPTS = (
     (r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)", ("~/.sqliterc",)),
 )
 # fmt: on
-_HERE = re.compile(r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)""")
-_HOME = re.compile(r"""^["']?\$(?:HOME|\{HOME\})(?=/)""")
-_ACTIVATION = re.compile(r"(?:.*/)?bin/activate[\w.]*")  # of an environment that the user enters knowingly
-_LINE = re.compile(r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)")
-_TOOLS = re.compile(r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?")  # which the user installs there
+# Texts, not compiled patterns: most users have no file in which they are looked for.
+_HERE = r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)"""
+_HOME = r"""^["']?\$(?:HOME|\{HOME\})(?=/)"""
+_ACTIVATION = r"(?:.*/)?bin/activate[\w.]*"  # of an environment that the user enters knowingly
+_LINE = r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)"
+_TOOLS = r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?"  # which the user installs there
 # What Git itself writes in its folder: a pattern that is exactly one of these would stop every commit.
 _GITS_OWN = frozenset(
     (".git", ".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/tags", ".git/logs", ".git/info")
@@ -166,9 +168,7 @@ def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator
 
 def _in_ini(left: list[str], table: SettingTable, home: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield what the files `left`, and those that they include, name."""
-    for count, path in enumerate(left):
-        if count >= _MOST_FILES:
-            return
+    for path in islice(left, _MOST_FILES):
         for name, value in _ini(_text(path)):
             if name == "%include":  # hgrc(5)
                 place = located(value, os.path.dirname(path), home)
@@ -179,11 +179,9 @@ def _in_ini(left: list[str], table: SettingTable, home: str) -> Iterator[tuple[S
 
 
 def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
-    for count, path in enumerate(left):
-        if count >= _MOST_FILES:
-            return
+    for path in islice(left, _MOST_FILES):
         for line in _text(path).splitlines():
-            if (setting := _LINE.fullmatch(line)) and (kind := kind_of(setting[1], SSH)):
+            if (setting := re.fullmatch(_LINE, line)) and (kind := kind_of(setting[1], SSH)):
                 yield kind, setting[2]
             elif setting and setting[1].lower() == "include":  # paths count from the folder of the user's file
                 for each in setting[2].split():
@@ -195,10 +193,7 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
 def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield what the scripts `left`, and those that they read, read and run. Of shells also what variables say there,
     and programs by a relative path, which hooks of a prompt may run."""
-    first = len(left)
-    for count, path in enumerate(left):
-        if count >= first + _MOST_FILES:
-            return
+    for path in islice(left, len(left) + _MOST_FILES):
         shell = includes == _SCRIPTS[0][0]
         for line in _text(path).splitlines():
             if line.lstrip().startswith(("#", '"', ";", "alias ")):
@@ -212,7 +207,7 @@ def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> It
                     yield from _assigned(name or other, value, home)
             if shell or "tmux" in path:
                 for word in paths(SettingKind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
-                    if word.startswith(("./", "../")) and not (_ACTIVATION.fullmatch(word) or _TOOLS.fullmatch(word)):
+                    if word.startswith(("./", "../")) and not re.fullmatch(f"{_ACTIVATION}|{_TOOLS}", word):
                         yield SettingKind.FILE, word
 
 
@@ -221,7 +216,7 @@ def _assigned(name: str, value: str, home: str) -> Iterator[tuple[SettingKind, s
     kind = VARIABLES[name]
     if value[:1] in "\"'" and value[:1] == value[-1:]:
         value = value[1:-1].replace('\\"', '"')
-    value = _HERE.sub(".", value.replace("${HOME}", home).replace("$HOME", home))
+    value = re.sub(_HERE, ".", value.replace("${HOME}", home).replace("$HOME", home))
     if kind in (SettingKind.LIST, SettingKind.MODULES):
         value = ":".join(part for part in value.split(":") if part and "$" not in part)
     if kind in (SettingKind.COMMAND, SettingKind.TYPED, SettingKind.SCRIPT) or (
@@ -268,7 +263,7 @@ def _commands(item: dict[str, object]) -> Iterator[tuple[SettingKind, str]]:
                 *paths(SettingKind.SCRIPT, line, {}),
                 *(paths(SettingKind.FILE, line, {}) if name == "source" else ()),
             ]
-            yield from ((SettingKind.FILE, word) for word in found if not _TOOLS.fullmatch(word))
+            yield from ((SettingKind.FILE, word) for word in found if not re.fullmatch(_TOOLS, word))
 
 
 def _places(home: str, at: "_At") -> Iterator[str]:
@@ -299,10 +294,10 @@ def _expanded(scripts: tuple[str, ...], at: "_At") -> Iterator[str]:
 
 def _plain(word: str) -> str:
     """Return the path that an include of a script names; empty if the path is known only when the script runs."""
-    path = _HOME.sub("~", _HERE.sub(".", word)).strip("\"'")
+    path = re.sub(_HOME, "~", re.sub(_HERE, ".", word)).strip("\"'")
     if path.startswith(("-", "<")) or any(char in path for char in "$`*?{}()=\0") or path in (".", ".."):
         return ""
-    return "" if _ACTIVATION.fullmatch(path) else path
+    return "" if re.fullmatch(_ACTIVATION, path) else path
 
 
 def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[str, str]]:

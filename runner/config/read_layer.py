@@ -84,7 +84,13 @@ def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues
     """
     key = VARIABLES.get(name)
     if key is None:
-        raise _no_variable(name, elsewhere)
+        from difflib import get_close_matches
+
+        known = [*VARIABLES, *elsewhere]
+        # Without the part that all of them share, which would make any two of them look alike.
+        near = get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], n=1)
+        fix = f"did you mean `{_PREFIX}{near[0]}`?" if near else f"unset it; the names are {', '.join(known)}"
+        raise ConfigError(Problem(f"the variable `{name}` cannot be used", "there is no such setting", fix))
     value = value_of(text if key.shape is ValueType.TEXT else plain(text), key.shape)
     if value is None:
         raise ConfigError.about(f"{name}={text}", f"it must be {key.shape.value}", f"correct or unset {name}")
@@ -101,13 +107,3 @@ def plain(text: str) -> int | float | bool | str:
         return int(text) if len(text) < 19 and text.isdecimal() else float(text)
     except ValueError:
         return text
-
-
-def _no_variable(name: str, elsewhere: Sequence[str]) -> ConfigError:
-    from difflib import get_close_matches
-
-    known = [*VARIABLES, *elsewhere]
-    # Without the part that all of them share, which would make any two of them look alike.
-    near = get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], n=1)
-    fix = f"did you mean `{_PREFIX}{near[0]}`?" if near else f"unset it; the names are {', '.join(known)}"
-    return ConfigError(Problem(f"the variable `{name}` cannot be used", "there is no such setting", fix))

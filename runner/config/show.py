@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from policy.model.frozen import dataclass
+from policy.toml.profile import shapes
 from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, Value, ValueType, dotted, read, value_type_of
 from runner.config.load import PACKAGED, packaged_text
 from runner.config.schema import KEYS, LISTS, SHAPES, key_of
@@ -48,8 +49,6 @@ def packaged_values() -> Mapping[KeyPath, Value]:
 
 def _packaged() -> TomlDocument:
     """Return the values of the packaged profile for keys that may be configured. The profile has further keys."""
-    from policy.toml.profile import shapes
-
     document = read(packaged_text(), PACKAGED, shapes())
     known = {path: value for path, value in document.values.items() if path in SHAPES}
     return TomlDocument(PACKAGED, document.text, known)
@@ -99,16 +98,16 @@ def _below(paths: list[KeyPath], name: str | None) -> Iterator[KeyPath]:
         return
     wanted = split(name)
     below = [path for path in paths if path[: len(wanted)] == wanted]
-    lists = [each.name for each in LISTS]
-    if not below and name not in lists and value_type_of(wanted, SHAPES) is None:
+    if not below and value_type_of(wanted, SHAPES) is not None:
+        below = [wanted]
+    if not below and name not in [each.name for each in LISTS]:
         raise no_key(name)
-    yield from below or ([wanted] if value_type_of(wanted, SHAPES) else [])
+    yield from below
 
 
 def split(name: str) -> KeyPath:
     """Return the parts of a path such as `a.b."c.d"`."""
-    words, at = [], ""
-    quoted = False
+    words, at, quoted = [], "", False
     for char in name:
         if char == '"':
             quoted = not quoted

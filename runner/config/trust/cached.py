@@ -1,7 +1,11 @@
 """Remembered trust, for commands that never ask. The answers are read only if a repository has configuration files."""
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+
+from runner.state.paths import home, state_dir
+from runner.state.workspace import workspace_of
 
 
 class RememberedTrust(Mapping[str, str]):
@@ -31,7 +35,6 @@ class RememberedTrust(Mapping[str, str]):
     @cached_property
     def _hashes(self) -> Mapping[str, str]:
         from runner.config.trust.store import TrustStore, there
-        from runner.state.paths import state_dir
 
         state = state_dir(self._environ)
         if not there(state):
@@ -52,9 +55,4 @@ class RememberedTrust(Mapping[str, str]):
 
 def remembered(cwd: str, environ: Mapping[str, str]) -> RememberedTrust:
     """Return the remembered answers for a session in `cwd`, a real path."""
-    import os
-
-    from runner.state.paths import home
-    from runner.state.workspace import workspace_of
-
     return RememberedTrust(workspace_of(cwd, os.path.realpath(home(environ))), environ)

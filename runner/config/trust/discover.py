@@ -90,9 +90,9 @@ def look_below(folder: str, name: str) -> Inventory:
     try:
         with _closing(top):
             for each in _names(top, most=_MOST_OWN):
-                with _closing(
-                    found.folder(top, each, each, EntryKind.SKILL) if _is_folder(top, each) else None
-                ) as handle:
+                if not _is_folder(top, each):
+                    continue
+                with _closing(found.folder(top, each, each, EntryKind.SKILL)) as handle:
                     if handle is not None:
                         found.file(handle, name, f"{each}/{name}", EntryKind.SKILL)
     except _ScanLimit as error:

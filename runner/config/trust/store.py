@@ -113,13 +113,9 @@ def _parsed(content: dict[str, object], version: int) -> TrustAnswers:
     workspaces = content.pop("workspaces", None)
     if content or not isinstance(workspaces, dict):
         raise ValueError("it is no list of workspaces")
-    return {_workspace(path): tuple(map(_answer, _list(said))) for path, said in workspaces.items()}
-
-
-def _workspace(path: object) -> str:
-    if not isinstance(path, str) or not path.startswith("/") or "\0" in path:
+    if not all(path.startswith("/") and "\0" not in path for path in workspaces):
         raise ValueError("it names a workspace that is no absolute path")
-    return path
+    return {path: tuple(map(_answer, _list(answers))) for path, answers in workspaces.items()}
 
 
 def _answer(raw: object) -> TrustAnswer:
