@@ -152,15 +152,12 @@ def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversa
     opening = ctx.opening()
     then_now = (
         ("workspace", before.workspace, opening.workspace),
-        ("folder", before.cwd, ctx.cwd),
+        # Another workspace implies another folder.
+        ("folder", before.cwd if before.workspace == opening.workspace else "", ctx.cwd),
         ("mode", before.mode, ctx.live.mode.value),
         ("model", before.model, opening.model),
     )
     changes = [f"{what} was {then}, is {now}" for what, then, now in then_now if then and then != now]
-    if before.workspace != opening.workspace:
-        changes = [
-            words for words in changes if not words.startswith("folder ")
-        ]  # another workspace implies another folder
     if beginning.fork and before.grants:
         changes.append("what was allowed for the old session is not allowed here")
     ctx.emit(

@@ -76,7 +76,7 @@ def read_own_text(path: str) -> SourcedText | None:
     except OSError as error:
         raise _unfit(path, (error.strerror or "it cannot be opened").lower()) from None
     try:
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & stat.S_IWOTH:
+        if _others_may_write(found):
             raise _unfit(path, "others can write to it, so its words need not be yours")
         data = read_descriptor(handle, LONGEST + 1)
     finally:
@@ -117,7 +117,7 @@ def skills_at(
     groups: list[tuple[Skill, ...]] = []
     broken: list[Broken] = []
     place = os.path.join(home, *OWN_SKILLS)
-    if os.path.isdir(place) and not _others_may_write(place):
+    if os.path.isdir(place) and not _others_may_write(os.stat(place)):
         mine, bad = _below(place)
         groups.append(mine)
         broken += bad
@@ -148,9 +148,8 @@ def _below(place: str) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
     return good, (*bad, *refused)
 
 
-def _others_may_write(place: str) -> bool:
-    found = os.stat(place)
-    return found.st_uid not in (0, os.geteuid()) or bool(found.st_mode & stat.S_IWOTH)
+def _others_may_write(state: os.stat_result) -> bool:
+    return state.st_uid not in (0, os.geteuid()) or bool(state.st_mode & stat.S_IWOTH)
 
 
 def _broken_notices(broken: tuple[Broken, ...]) -> tuple[str, ...]:

@@ -118,26 +118,24 @@ def _with_options(keep: RememberedAnswer, words: list[str]) -> RememberedAnswer 
     """Return `keep` with the options typed after its letter, or None if the words are not options, such as a sentence
     that begins with one letter.
     """
-    span, life, uses, reason = keep.span, keep.life, keep.uses, ""
     told: set[str] = set()  # of two times, or two folders, nobody can say which was meant
     for place, word in enumerate(words):
         lasting, often = _LIFE.fullmatch(word), _USES.fullmatch(word)
         if word == "because" and words[place + 1 :]:
-            reason = " ".join(words[place + 1 :])
-            break
+            return replace(keep, reason=" ".join(words[place + 1 :]))
         kind = "life" if lasting else "uses" if often else "span"
         if kind in told:
             return None
         told.add(kind)
         if word in ("project", "user"):
-            span = GrantScope(word)
+            keep = replace(keep, span=GrantScope(word))
         elif lasting and int(lasting[1]) * _SECONDS[lasting[2]] <= _MOST_LIFE:
-            life = int(lasting[1]) * _SECONDS[lasting[2]]
+            keep = replace(keep, life=int(lasting[1]) * _SECONDS[lasting[2]])
         elif often and keep.ruling is Ruling.ALLOW:
-            uses = int(often[1])
+            keep = replace(keep, uses=int(often[1]))
         else:
             return None
-    return RememberedAnswer(keep.whats, keep.ruling, span, life, uses, reason)
+    return keep
 
 
 @dataclass(frozen=True, slots=True)

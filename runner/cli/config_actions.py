@@ -48,7 +48,9 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
         _print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
     else:
         _print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
-    _tell(settings)
+    sys.stdout.flush()
+    for notice in condensed(settings):
+        say(f"agent: {visible(notice, lines=False)}")
     return Exit.FAILED if alone and found[0].value is None else Exit.DONE
 
 
@@ -201,12 +203,6 @@ def _trusted(where: Path) -> Mapping[str, str]:
     from runner.config.trust.cached import remembered
 
     return remembered(str(where), os.environ)
-
-
-def _tell(settings: Settings) -> None:
-    sys.stdout.flush()
-    for notice in condensed(settings):
-        say(f"agent: {visible(notice, lines=False)}")
 
 
 def _key(name: str) -> tuple[Key, KeyPath]:

@@ -22,7 +22,7 @@ from runner.cli.demo_repository import KEY, TOKEN, Stage, fresh_folder, git, lay
 from runner.config import load
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import ModelCall
-from runner.events import Emit
+from runner.events import ActionFinished, Emit
 from runner.frontends.launch import on_stdout
 from runner.loop import Ending, handle_call, run
 from runner.messages import Message, TextBlock, ToolCall
@@ -83,7 +83,11 @@ async def demo(stage: Stage, emit: Emit) -> int:
             Promise("the tests pass", await _tests_pass(ctx)),
             Promise("the fix is committed", git(stage, _search_path(), "status", "--porcelain") == ""),
         ]
-    _print_denied(stage)
+    print("\nWhat was denied, as `agent audit --denied` prints it:\n")
+    with AuditLog.open_to_read(stage.state / "audit.db") as log:
+        width = shutil.get_terminal_size((110, 24)).columns
+        for line in lines(log, Query(verdicts=("deny",)), colour=coloured(sys.stdout), width=width):
+            print(line)
     return _account(findings)
 
 
@@ -110,22 +114,12 @@ async def _tests_pass(ctx: RunContext) -> bool:
     ended: list[int] = []
 
     def listen(event: object) -> None:
-        from runner.events import ActionFinished
-
         if isinstance(event, ActionFinished):
             ended.append(event.status)
 
     report = await handle_call(call, replace(ctx, emit=listen))
     text = "".join(block.text for block in report.result.content if isinstance(block, TextBlock))
     return ended == [0] and "OK" in text
-
-
-def _print_denied(stage: Stage) -> None:
-    print("\nWhat was denied, as `agent audit --denied` prints it:\n")
-    with AuditLog.open_to_read(stage.state / "audit.db") as log:
-        width = shutil.get_terminal_size((110, 24)).columns
-        for line in lines(log, Query(verdicts=("deny",)), colour=coloured(sys.stdout), width=width):
-            print(line)
 
 
 def _account(findings: list[Promise]) -> int:

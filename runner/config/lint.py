@@ -1,6 +1,6 @@
 """Check of the configuration for `agent config check`: all faults of all layers at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -112,23 +112,21 @@ def _out_of_order(settings: Settings) -> list[ConfigFault]:
 
 
 def _over(settings: Settings, given: LayerValues) -> tuple[Settings, list[ConfigFault]]:
-    """Return the layer without entries that can never take effect, and those entries."""
+    """Return the settings with the entries of the layer that can take effect, and the faults of the others."""
     found, good = [], []
     for entry in given.document.entries:
-        wrong = list(_never(entry.source, entry, settings, given)) if entry.name == "rule" else []
+        # `over` decides whether a bound layer may contain the rule.
+        document = TomlDocument(entry.source, "", {}, (entry,))
+        wrong = [
+            ConfigFault(entry.source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
+            for rule in permissions(document, ConfigLayer.NAMED.of_rules(trusted=True))
+            if not rule.expired(date.today())
+            for fault in rule_faults(rule, settings.rules, settings.profile)
+        ]
         found += wrong
         if not wrong:
             good.append(entry)
     return over(settings, replace(given, document=replace(given.document, entries=tuple(good)))), found
-
-
-def _never(source: str, entry: object, settings: Settings, given: LayerValues) -> Iterator[ConfigFault]:
-    """Return why one rule can never take effect. `over` decides whether a bound layer may contain the rule."""
-    document = TomlDocument(source, "", {}, (entry,))  # type: ignore[arg-type]  # an Entry
-    for rule in permissions(document, ConfigLayer.NAMED.of_rules(trusted=True)):
-        if not rule.expired(date.today()):
-            for fault in rule_faults(rule, settings.rules, settings.profile):
-                yield ConfigFault(source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
 
 
 def _fault_of(error: ConfigError | TomlError) -> ConfigFault:

@@ -77,9 +77,10 @@ def load(
                 continue
             settings = _with_file(settings, layer, path, unattended, trusted or {})
         for name in setting_variables(environ):
-            from runner.config.read_layer import read_variable  # only if there is a variable
+            from runner.config.merge import over  # only if there is a variable
+            from runner.config.read_layer import read_variable
 
-            settings = _over(settings, read_variable(name, environ[name], ELSEWHERE))
+            settings = over(settings, read_variable(name, environ[name], ELSEWHERE))
     except TomlError as error:
         raise ConfigError.of(error) from None
     # THREAT T115: paths in the workspace that programs of the user run because of the user's own settings are locked.
@@ -130,20 +131,15 @@ def _with_file(
             if named:
                 raise ConfigError.about(path, "there is no such file", "check the path", "cannot be read")
             return settings
-        from runner.config.read_layer import read_layer  # only if there is a file
+        from runner.config.merge import over  # only if there is a file
+        from runner.config.read_layer import read_layer
 
-        return _over(settings, read_layer(data, path, layer, trusted))
+        return over(settings, read_layer(data, path, layer, trusted))
     except (TomlError, ConfigError) as error:
         if not (layer.came_along and unattended):
             raise
         notice = f"{error.problem.what}: {error.problem.why}; the repository's configuration is ignored"
         return replace(settings, notices=(*settings.notices, notice))
-
-
-def _over(settings: Settings, given: LayerValues) -> Settings:
-    from runner.config.merge import over
-
-    return over(settings, given)
 
 
 def settings_bytes(path: Path, whose: Whose) -> bytes | None:

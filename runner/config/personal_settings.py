@@ -40,9 +40,9 @@ _ASSIGNMENT = (  # a text, as those of `_SCRIPTS`: `re` compiles them at their f
     rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
 )
-_INI: tuple[tuple[SettingTable, tuple[str, ...]], ...] = (
-    (MERCURIAL, ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
-    (NPM, ("~/.npmrc",)),
+_INI: tuple[tuple[SettingTable, tuple[str, ...], tuple[str, ...]], ...] = (  # table, variables, files
+    (MERCURIAL, ("HGRCPATH",), ("/etc/mercurial/hgrc", "~/.hgrc", "~/.config/hg/hgrc")),
+    (NPM, ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG"), ("~/.npmrc",)),
 )
 _SSH = ("~/.ssh/config", "/etc/ssh/ssh_config")
 # Files of JSON or TOML in which programs are named that their owners run by themselves.
@@ -153,9 +153,8 @@ def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator
     at = _at(home, environ)
     for place in _places(home, at):
         yield SettingKind.FILE, place
-    for table, files in _INI:
-        more = {MERCURIAL: ("HGRCPATH",), NPM: ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG")}[table]
-        given = (path for name in more for path in environ.get(name, "").split(":") if path)
+    for table, names, files in _INI:
+        given = (path for name in names for path in environ.get(name, "").split(":") if path)
         left = [*(place for path in files for place in at(path)), *(located(path, workspace, home) for path in given)]
         yield from _in_ini(left, table, home)
     yield from _ssh([place for path in _SSH for place in at(path)], home)
@@ -268,7 +267,7 @@ def _commands(item: dict[str, object]) -> Iterator[tuple[SettingKind, str]]:
 
 def _places(home: str, at: "_At") -> Iterator[str]:
     """Yield where settings of this user really lie: many keep those files in a repository, and link to them."""
-    read = (*_GIT_FILES, *(path for _, files in _INI for path in files), *_SSH, *_STRUCTURED)
+    read = (*_GIT_FILES, *(path for _, _, files in _INI for path in files), *_SSH, *_STRUCTURED)
     yield from (place for path in read for place in at(path))
     yield from (path for _, scripts in _SCRIPTS for path in _expanded(scripts, at))
     for folder in (home, *(place[:-2] for place in at("~/.config/*"))):
