@@ -96,8 +96,7 @@ def set_options(call: Call) -> None:
             if name is not None and name.text not in _SET_NAMES:
                 call.unknown("`set -o` changes how the shell works", name)
                 return
-    call.add_rule_fact(Tier.READ)
-    call.after = ExitStates.same(replace(call.state, arguments=arguments))
+    call.accept(replace(call.state, arguments=arguments))
 
 
 def shift(call: Call) -> None:

@@ -37,7 +37,7 @@ def watch(call: Call) -> None:
     if shape is None or not shape.operands:
         return
     if {"-x", "--exec"} & {flag.name for flag, _ in shape.flags}:
-        call.inner(shape.operands)
+        call.run(shape.operands)
         return
     texts = [word.text for word in shape.operands]
     if None in texts:
@@ -54,7 +54,7 @@ def busybox(call: Call) -> None:
         call.unknown(f"`{call.label}` with a flag of its own", call.words[0])
     else:
         call.add_rule_fact(Tier.READ)
-        call.inner(call.words)
+        call.run(call.words)
 
 
 def script(call: Call) -> None:
@@ -65,7 +65,7 @@ def script(call: Call) -> None:
     given = {flag.name for flag, _ in shape.flags}
     apply(call, Role.WRITE, shape.operands[0] if shape.operands else literal("typescript"))
     if len(shape.operands) > 1:
-        call.inner(shape.operands[1:])
+        call.run(shape.operands[1:])
     elif not {"-c", "--command"} & given:
         call.runs("runs what it is given")
 
@@ -98,7 +98,7 @@ def parallel(call: Call) -> None:
         command = [literal(text) for text in line.split(" ")]
         for marker in dict.fromkeys(_PLACE.findall(line)):
             command = with_data(command, marker, data if marker == "{}" else replace(ANYTHING, hints=data.hints))
-        call.inner(command if _PLACE.search(line) else [*command, data])
+        call.run(command if _PLACE.search(line) else [*command, data])
     elif re.search(r"['\"\\$`{}]", _PLACE.sub("", line)):
         call.unknown(f"`{call.label}` with data inside quotes or an expansion", words[0])
     else:
@@ -131,4 +131,4 @@ def fd(call: Call) -> None:
     markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
     for marker in markers:
         inner = with_data(inner, marker, found if marker == "{}" else ANYTHING, several=several)
-    call.inner(inner if markers else [*inner, found])
+    call.run(inner if markers else [*inner, found])

@@ -5,7 +5,7 @@ The texts that they print are searched for paths of secrets, and never make a ve
 
 import re
 from collections.abc import Sequence
-from itertools import product
+from itertools import islice, product, takewhile
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import ExitStates
@@ -50,11 +50,9 @@ def printf(call: Call) -> None:
 
 def echoed(words: Sequence[AbstractWord]) -> tuple[str, ...]:
     """Return the texts that `echo` may print for `words`; nothing when a word is not known at all."""
-    words, escapes = list(words), False
-    while words and words[0].text is not None and _FLAGS.fullmatch(words[0].text):
-        escapes = escapes or "e" in words.pop(0).text  # type: ignore[operator]  # the condition has looked at it
-    texts = (" ".join(each) for each in _every(words))
-    return tuple(decoded(text) if escapes else text for text in texts)
+    flags = [word.text or "" for word in takewhile(lambda word: _FLAGS.fullmatch(word.text or ""), words)]
+    texts = (" ".join(each) for each in _every(words[len(flags) :]))
+    return tuple(decoded(text) if "e" in "".join(flags) else text for text in texts)
 
 
 def printed(format: Sequence[AbstractWord], words: Sequence[AbstractWord]) -> tuple[str, ...]:
@@ -78,12 +76,7 @@ def _every(words: Sequence[AbstractWord]) -> list[tuple[str, ...]]:
     choices = [word.texts or word.likely_texts or word.hints for word in words]
     if not all(choices) or sum(len(max(each, key=len)) for each in choices) > MOST_TEXT:
         return []
-    found = []
-    for each in product(*choices):
-        found.append(each)
-        if len(found) >= MOST_HINTS:
-            break
-    return found
+    return list(islice(product(*choices), MOST_HINTS))
 
 
 def _formatted(format: str, words: Sequence[str]) -> str:

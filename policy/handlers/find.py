@@ -11,15 +11,16 @@ from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 # fmt: off
-_TESTS_0 = frozenset((
-    "-empty", "-nouser", "-nogroup", "-readable", "-writable", "-executable", "-true", "-false",
-))
-_TESTS_1 = frozenset((
-    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
-    "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-perm", "-user",
-    "-group", "-uid", "-gid", "-links", "-inum", "-fstype", "-used", "-context", "-Btime", "-Bmin",
-))
+_TESTS_0 = frozenset(["-empty", "-nouser", "-nogroup", "-readable", "-writable", "-executable", "-true", "-false"])
 _FILE_TESTS = frozenset(["-newer", "-anewer", "-cnewer", "-samefile"])
+_BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-samefile"])
+_BY_EXPRESSION = frozenset(["-regex", "-iregex"])
+# Tests that choose files one by one; a type or a date is true of nearly all of them.
+_NARROW = _FILE_TESTS | _BY_NAME | _BY_EXPRESSION | {"-lname", "-ilname", "-inum"}
+_TESTS_1 = _NARROW | frozenset((
+    "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-perm", "-user",
+    "-group", "-uid", "-gid", "-links", "-fstype", "-used", "-context", "-Btime", "-Bmin",
+))
 _OPTIONS_0 = frozenset((
     "-depth", "-d", "-mount", "-xdev", "-x", "-noleaf", "-daystart", "-follow", "-f", "-s", "-E", "-X",
     "-ignore_readdir_race", "-noignore_readdir_race", "-warn", "-nowarn", "-H", "-L", "-P", "-O1", "-O2", "-O3",
@@ -34,7 +35,7 @@ _WRITE_FILE = frozenset(["-fprint", "-fprint0", "-fls"])
 # The number of words that belong to each test, option and action; an `-exec` ends where its command ends.
 _ARGUMENTS = {
     **dict.fromkeys(_TESTS_0 | _OPTIONS_0 | _ACTIONS_0 | {"-delete"}, 0),
-    **dict.fromkeys(_TESTS_1 | _FILE_TESTS | _OPTIONS_1 | _WRITE_FILE | {"-printf"}, 1),
+    **dict.fromkeys(_TESTS_1 | _OPTIONS_1 | _WRITE_FILE | {"-printf"}, 1),
     "-fprintf": 2,
 }
 _EVERY = _ARGUMENTS.keys() | _OPERATORS | _EXEC | {"-files0-from", "-D"}
@@ -42,11 +43,6 @@ _SPEAKS = _EXEC | _WRITE_FILE | frozenset((
     "-print", "-print0", "-ls", "-printf", "-fprintf", "-help", "--help", "-version", "--version",
 ))  # fmt: skip
 _NEWER = re.compile("-newer[aBcmt]{2}")
-# Tests that choose files one by one; a type or a date is true of nearly all of them.
-_NARROW = _FILE_TESTS | frozenset((
-    "-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-regex", "-iregex", "-lname", "-ilname",
-    "-inum",
-))  # fmt: skip
 _NOT = frozenset(["!", "-not"])
 _OR = frozenset(["-o", "-or", ","])
 _HISTORY = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
@@ -54,9 +50,8 @@ _HISTORY = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
 
 def find(call: Call) -> None:
     """Judge `find [PATHS] [EXPRESSION]`."""
-    words = call.words
+    words, at = call.words, 0
     starts: list[AbstractWord] = []
-    at = 0
     todo: list[tuple[str, list[AbstractWord]]] = []
     narrowed = negated = False
     every = True  # each alternative so far was narrowed
@@ -130,9 +125,7 @@ def _named(
     return found_by(call, patterns, [text for start in starts for text in start.texts])
 
 
-_BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-samefile"])
 _OR_ALONE = frozenset(["-o", "-or"])
-_BY_EXPRESSION = frozenset(["-regex", "-iregex"])
 _CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
 
 
@@ -170,9 +163,8 @@ def _found(start: AbstractWord, narrowed: bool) -> AbstractWord:
 def _act(call: Call, text: str, values: list[AbstractWord], found: list[AbstractWord]) -> None:
     if text in _FILE_TESTS and values:
         call.access_path(Role.TREE, values[0])
-    elif text in _WRITE_FILE or text == "-fprintf":
-        if values:
-            call.access_path(Role.WRITE, values[0])
+    elif values and (text in _WRITE_FILE or text == "-fprintf"):
+        call.access_path(Role.WRITE, values[0])
     elif text == "-delete":
         for each in found:
             call.access_path(Role.DELETE, each)
@@ -186,7 +178,7 @@ def _act(call: Call, text: str, values: list[AbstractWord], found: list[Abstract
         if text.endswith("dir"):
             state = replace(call.state, cwds=None)
             data = AbstractWord(head="./", globbed=several, never_an_option=True, hints=found[0].hints)
-            call.inner(with_data(values, "{}", data, several=several), state)
+            call.run(with_data(values, "{}", data, several=several), state)
             return
         for each in found:
-            call.inner(with_data(values, "{}", each, several=several))
+            call.run(with_data(values, "{}", each, several=several))

@@ -1,7 +1,6 @@
 """The command git: its subcommands are in the rule file; whose settings it obeys, and its output, is decided here."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -85,11 +84,9 @@ def _connects(call: Call) -> None:
                 found = (known.rewritten(usual, push=push),)
         else:
             named = texts if "--multiple" in given else texts[:1]
-            found = known.addresses(named, push=push)
+            whole = [(text, known.rewritten(text, push=push)) for text in named]
             # An address may be written in short, too: `gh:a/b`.
-            found += tuple(
-                known.rewritten(text, push=push) for text in named if known.rewritten(text, push=push) != text
-            )
+            found = known.addresses(named, push=push) + tuple(address for text, address in whole if address != text)
         if "--recurse-submodules" in given:
             found += tuple(map(known.rewritten, known.modules))
         for address in found:
@@ -121,8 +118,10 @@ def _judge(call: Call) -> None:
         network_code(call)
     else:
         judge(call)
-    if call.label in _SPECIAL:
-        _SPECIAL[call.label](call, shape)
+    if call.label in ("git checkout", "git restore"):
+        _restore(call, shape)
+    elif call.label == "git archive":
+        _archive(call)
     for flag, values, predicate in _STARTING:
         value = call.flags.get(flag)
         if value is not None and (value.text is None or value.text in values):
@@ -138,9 +137,11 @@ def _given(call: Call, shape: ParsedOptions) -> None:
     own = call.facts.workspace
     named = {flag.name: value for flag, value in shape.flags if flag.name in ("--git-dir", "--work-tree")}
     for flag, value in shape.flags:
-        if flag.name == "-c" and (value is None or value.text is None or not _harmless(value.text)):
-            setting = value.text.partition("=")[0] if value is not None and value.text is not None else "a setting"
-            call.unknown(f"`git -c` changes `{setting}`, which may name a program", value)
+        text = value.text if value is not None else None
+        key, equals, setting = (text or "").partition("=")
+        if flag.name == "-c" and (text is None or not starts_nothing(key, setting if equals else None)):
+            changed = key if text is not None else "a setting"
+            call.unknown(f"`git -c` changes `{changed}`, which may name a program", value)
     if not named:
         return
     classifier, cwds = call.findings.classifier, call.state.cwds or ()
@@ -159,26 +160,16 @@ def _given(call: Call, shape: ParsedOptions) -> None:
         given = named.get("--git-dir")
         if given is not None and call.rule.changes.startswith(".git"):
             rest = call.rule.changes.removeprefix(".git")
-            call.rule = replace(
-                call.rule, changes=_below(own, {classifier.place(t, c).path + rest for t in given.texts for c in cwds})
-            )
+            places = {classifier.place(text, cwd).path + rest for text in given.texts for cwd in cwds}
+            below = [place.removeprefix(f"{own}/") for place in places if place.startswith(f"{own}/")]
+            # `.` stands for anything in the workspace.
+            call.rule = replace(call.rule, changes=below[0] if len(below) == len(places) == 1 else ".")
 
 
 def _obeys(call: Call, predicate: str) -> None:
     """Report code that settings may name as a fact about Git itself."""
     call.findings.add_effect(EffectKind.RUNS, "git")
     call.findings.add_fact(Tier.EXECUTE, "git", predicate, call.rule.ref, call.span, None)
-
-
-def _below(workspace: str, places: set[str]) -> str:
-    """Return the one path that is changed, in the notation of rules, or `.` if anything in the workspace may change."""
-    found = [place[len(workspace) + 1 :] for place in places if place.startswith(f"{workspace}/")]
-    return found[0] if len(found) == len(places) == 1 else "."
-
-
-def _harmless(setting: str) -> bool:
-    key, equals, value = setting.partition("=")
-    return starts_nothing(key, value if equals else None)
 
 
 def _whose(call: Call) -> None:
@@ -280,7 +271,7 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
             return
 
 
-def _archive(call: Call, shape: ParsedOptions) -> None:
+def _archive(call: Call) -> None:
     """Judge the format of an archive: git writes tar and zip itself, and any other format by a program that settings
     may name.
     """
@@ -293,8 +284,3 @@ def _archive(call: Call, shape: ParsedOptions) -> None:
 
 _MOST_NAMED = 3  # files that a reason names
 _EVERYTHING = (".", "..", ":/", "*", ":")
-_SPECIAL: dict[str, Callable[[Call, ParsedOptions], None]] = {
-    "git checkout": _restore,
-    "git restore": _restore,
-    "git archive": _archive,
-}

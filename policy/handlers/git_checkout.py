@@ -42,9 +42,12 @@ def brought(call: Call) -> None:
     own = step.step()
     counted = any(_RELATIVE.fullmatch(each.partition(" of ")[2]) for each in where)
 
+    def missing(name: str) -> bool:
+        return call.facts.look(f"{call.facts.workspace}/{name.rstrip('/')}").kind is Kind.MISSING
+
     def judged() -> None:
         others = [each for each in call.findings.steps if (each.words, each.named) != (own.words, own.named)]
-        from_git = any(_prints(each) for each in others)
+        from_git = any(_is_git(each, _PRINTING) for each in others)
         if not from_git and not any(_reads(each) for each in others):
             return
         call.findings.step = step
@@ -54,31 +57,25 @@ def brought(call: Call) -> None:
             names = call.facts.tracked(each)
             if names is None:
                 asked(call, f"restores files that Git keeps ({each}), and whether secrets are among them is not known")
-            elif found := [name for name in names if from_git or label == "worktree add" or _is_missing(call, name)]:
+            elif found := [name for name in names if from_git or label == "worktree add" or missing(name)]:
                 asked(call, f"restores files that Git keeps, and {named(found)} may be among them")
 
     call.findings.unless_read.append(judged)
 
 
-def _prints(step: Step) -> bool:
+def _is_git(step: Step, names: frozenset[str]) -> bool:
+    """Return True if the step is one of the subcommands `names` of Git."""
     texts = [word.text for word in step.named[:2]]
-    return len(texts) > 1 and texts[0] == "git" and texts[1] in _PRINTING
+    return len(texts) > 1 and texts[0] == "git" and texts[1] in names
 
 
 def _changes(step: Step, names: frozenset[str]) -> bool:
-    texts = [word.text for word in step.named[:2]]
-    named = len(texts) > 1 and texts[0] == "git" and texts[1] in names
-    return named and any(each.kind is EffectKind.WRITES for each in step.effects)
+    return _is_git(step, names) and any(each.kind is EffectKind.WRITES for each in step.effects)
 
 
 def _reads(step: Step) -> bool:
     program = step.named[0].text if step.named else None
     return program != "git" and program not in _NAMES and any(each.kind in _READING for each in step.effects)
-
-
-def _is_missing(call: Call, name: str) -> bool:
-    facts = call.facts
-    return facts.look(f"{facts.workspace}/{name.rstrip('/')}").kind is Kind.MISSING
 
 
 # ---- from where

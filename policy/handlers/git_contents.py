@@ -10,25 +10,24 @@ from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import EffectKind, Scope
 from policy.model.facts import Kind
-from policy.model.secret_paths import inside
+from policy.model.secret_paths import inside, normal
 from policy.model.tier import Tier
 
 INDEX, HISTORY, ASSUMED, GONE = ("index",), ("index", "history"), ("assumed index",), ("gone",)
 
 # Flags with which a command that lists commits or names prints differences, too (git-log(1), "Generating patch text").
-_PATCH = frozenset((
-    "-p", "-u", "--patch", "-U", "--unified", "-c", "--cc", "--dd", "--patch-with-raw", "--patch-with-stat", "-W",
-    "--function-context", "--binary", "--word-diff", "--word-diff-regex", "--color-words",
-    "--remerge-diff", "--check", "--diff-merges", "-m",
+_EXPLICIT = frozenset((
+    "-p", "-u", "--patch", "-U", "--unified", "--patch-with-raw", "--patch-with-stat", "--binary", "--check",
+))  # fmt: skip
+_PATCH = _EXPLICIT | frozenset((
+    "-c", "--cc", "--dd", "-W", "--function-context", "--word-diff", "--word-diff-regex", "--color-words",
+    "--remerge-diff", "--diff-merges", "-m",
 ))  # fmt: skip
 # Flags with which a command that prints differences does not.
 _NO_PATCH = frozenset((
     "-s", "--no-patch", "--stat", "--numstat", "--shortstat", "--dirstat", "--summary", "--name-only", "--name-status",
     "--raw", "--quiet", "--compact-summary", "--cumulative",
 ))  # fmt: skip
-_EXPLICIT = frozenset(
-    ("-p", "-u", "--patch", "-U", "--unified", "--patch-with-raw", "--patch-with-stat", "--binary", "--check")
-)
 # A word that may be the id of a file's content; the name of a reference is one of commits.
 _ID = re.compile(r"(?:[0-9a-f]{4,64}|.*\^\{(?:blob|object)?\})", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z0-9_][\w./+-]*")  # of a reference
@@ -71,7 +70,7 @@ def kept(call: Call, before: AbstractSet[str]) -> None:
         call.findings.unless_read.append(again)
 
 
-def _look(call: Call, shape: ParsedOptions, where: "GitSources", *, narrowed: bool) -> None:
+def _look(call: Call, shape: ParsedOptions, where: GitSources, *, narrowed: bool) -> None:
     names: list[str] = []
     for each in where:
         found = call.facts.tracked(each)
@@ -112,13 +111,6 @@ def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH):
         return HISTORY
     return GONE if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
-
-
-def _put_aside(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    """Return the source of `git stash show`, which may print differences by the repository's setting
-    `stash.showPatch`.
-    """
-    return HISTORY if given & _EXPLICIT or not given & _NO_PATCH else ()
 
 
 def _show(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
@@ -198,7 +190,9 @@ _INTERACTIVE = _with("-p", "--patch", "-i", "--interactive", "-e", "--edit")
 _SHOWS: dict[str, _Shows] = {
     "diff": _difference,
     "log": _commits, "whatchanged": _commits, "shortlog": _commits, "reflog": _commits, "reflog show": _commits,
-    "stash list": _commits, "stash show": _put_aside, "rev-list": _commits,
+    "stash list": _commits, "rev-list": _commits,
+    # It may print differences by the repository's setting `stash.showPatch`.
+    "stash show": lambda call, shape, given: HISTORY if given & _EXPLICIT or not given & _NO_PATCH else (),
     "show": _show,
     "diff-tree": _commits, "diff-index": _commits,
     "diff-files": lambda call, shape, given: INDEX if _commits(call, shape, given) else (),
@@ -337,10 +331,4 @@ def _lies_in(name: str, path: str, within: str) -> bool:
 
 
 def _full(path: str, within: str) -> str:
-    parts: list[str] = []
-    for part in (f"{within}/{path}" if within else path).split("/"):
-        if part == ".." and parts:
-            parts.pop()
-        elif part not in ("", ".", ".."):
-            parts.append(part)
-    return "/".join(parts).lower()
+    return normal(f"{within}/{path}")[1:].lower()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.interpreter.command_call import Call, ParsedOptions, parse_options
 from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
-from policy.model.abstract_word import AbstractWord, below, literal
+from policy.model.abstract_word import below, literal
 from policy.model.assessment import Consequence
 from policy.model.host_words import elsewhere, endpoint
 from policy.model.tier import Tier
@@ -46,28 +46,25 @@ def ssh(call: Call) -> None:
     if trouble.trouble:
         call.unknown(trouble.trouble, trouble.where)
     call.add_rule_fact(Tier.NETWORK)
-    for flag, value in [*before.flags, *after.flags]:
-        if flag.name == "-o":
-            _setting(call, value)
-        elif flag.tier is not None:
-            call.add_fact(flag.tier, "lets other machines in, or this one out", value, flag=flag.name)
-        if flag.role is not None and flag.name != "-o" and value is not None:
-            apply(call, flag.role, value)
     flags = [*before.flags, *after.flags]
-    call.port = port_of(call.rule, flags)
+    port = port_of(call.rule, flags)
     for flag, value in flags:
-        match = _SETTING.fullmatch(value.text) if flag.name == "-o" and value is not None and value.text else None
-        if match and match[1].lower() == "port":
-            call.port = match[2] if match[2].isascii() and match[2].isdigit() else "*"
+        if flag.name == "-o":
+            match = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
+            if match is None or match[1].lower() not in _SETTINGS:
+                setting = f"the setting {match[1]}" if match else "a setting known only when it runs"
+                text = f"{setting} of `{call.label}` may run a program"
+                call.findings.runs(f"{call.label} -o", text, call.rule.ref, call.span)
+            elif match[1].lower() == "port":
+                port = match[2] if match[2].isascii() and match[2].isdigit() else "*"
+            continue
+        if flag.tier is not None:
+            call.add_fact(flag.tier, "lets other machines in, or this one out", value, flag=flag.name)
+        if flag.role is not None and value is not None:
+            apply(call, flag.role, value)
+    call.port = port
     for host in before.operands[:1]:
         connect(call, host)
-
-
-def _setting(call: Call, value: AbstractWord | None) -> None:
-    match = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
-    if match is None or match[1].lower() not in _SETTINGS:
-        named = f"the setting {match[1]}" if match else "a setting known only when it runs"
-        call.findings.runs(f"{call.label} -o", f"{named} of `{call.label}` may run a program", call.rule.ref, call.span)
 
 
 def _judged(call: Call) -> ParsedOptions | None:
@@ -100,16 +97,11 @@ def transfer(call: Call) -> None:
             connect(call, word)
         if not remote:
             call.access_path(role, word)
-        if word is target and clears:
-            _clear(call, word, remote=remote)
-
-
-def _clear(call: Call, target: AbstractWord, *, remote: bool) -> None:
-    if remote:
-        call.add_fact(Tier.DANGEROUS, "deletes what is only on the other machine", target, flag="--delete")
-        return
-    for text in target.texts:
-        call.access_path(Role.DELETE, below(text, target.span))
+        if word is target and clears and remote:
+            call.add_fact(Tier.DANGEROUS, "deletes what is only on the other machine", word, flag="--delete")
+        elif word is target and clears:
+            for text in word.texts:
+                call.access_path(Role.DELETE, below(text, word.span))
 
 
 _ENDS = {"OPEN": Role.WRITE, "FILE": Role.WRITE, "GOPEN": Role.WRITE, "CREATE": Role.WRITE, "CREAT": Role.WRITE}

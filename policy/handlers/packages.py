@@ -91,7 +91,7 @@ def _reading_module(call: Call) -> None:
         judge(call)
     if known:
         inner = [literal(module or "", words[1].span), *words[2:]]
-        call.after = call.run(inner, call.state)
+        call.after = call.run(inner)
         call.quiet = True
 
 
@@ -147,7 +147,7 @@ def python(call: Call) -> None:
     if call.quiet or module is None:
         return
     if module.text in _PROGRAMS:
-        call.inner([literal(module.text or "", module.span), *rest])
+        call.run([literal(module.text or "", module.span), *rest])
     elif module.text in _SERVERS:
         call.add_fact(Tier.NETWORK, "connects to a network", module, flag=f"-m {module.text}")
 

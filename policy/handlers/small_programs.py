@@ -26,10 +26,8 @@ def date(call: Call) -> None:
         return
     if ".." in formats[0]:
         return  # the folder above
-    literal = formats[0][1:].partition("%")[0]
     now = set(words) - {formats[0]} <= {"-u", "--utc", "--universal"}
-    head = literal or ("2" if now and _YEAR_FIRST.match(formats[0]) else "")
-    call.prints = AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True)
+    call.prints = _name(formats[0][1:].partition("%")[0] or ("2" if now and _YEAR_FIRST.match(formats[0]) else ""))
 
 
 def mktemp(call: Call) -> None:
@@ -39,25 +37,20 @@ def mktemp(call: Call) -> None:
     operands = [text for text in words if text is not None and text[:1] != "-"]
     if not operands and call.rule.tier is Tier.WRITE and not call.quiet:
         call.access_path(Role.WRITE, AbstractWord(head=_USUAL, globbed=True))
-    if None in words or any(
-        text not in ("-d", "-u", "-q", "-dq", "-qd", "--directory", "--dry-run", "--quiet", "--")
-        for text in words
-        if text not in operands
-    ):
+    template = _TEMPLATE.fullmatch(operands[0]) if operands else None
+    unclear = operands and (template is None or ".." in operands[0] or len(operands) > 1)
+    if unclear or not set(words) - set(operands) <= _MKTEMP_FLAGS:
         return
-    if not operands:
-        head = _USUAL
-    else:
-        match = _TEMPLATE.fullmatch(operands[0])
-        if match is None or ".." in operands[0] or len(operands) > 1:
-            return
-        head = match[1]
-    if head:
-        call.prints = AbstractWord(
-            head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True
-        )
+    if head := template[1] if template else _USUAL:
+        call.prints = _name(head)
 
 
+def _name(head: str) -> AbstractWord:
+    """Return one printed word that begins with `head` and stays in its folder."""
+    return AbstractWord(head=head, globbed=True, never_an_option=head[:1] != "-", depends_on_substitution=True)
+
+
+_MKTEMP_FLAGS = frozenset(["-d", "-u", "-q", "-dq", "-qd", "--directory", "--dry-run", "--quiet", "--"])
 _DATA = frozenset(
     ["bs", "ibs", "obs", "cbs", "count", "skip", "seek", "iseek", "oseek", "conv", "iflag", "oflag", "status"]
 )
@@ -70,12 +63,10 @@ def dd(call: Call) -> None:
         known = word.text is not None or (not word.may_split and bool(value))
         if not equals or not known or name not in _DATA | {"if", "of"}:
             call.unknown("an operand of `dd` that is not known", word)
+        elif name in ("if", "of") and word.text is None:
+            call.unknown("`dd` with a file known only when it runs", word)
         elif name in ("if", "of"):
-            path = literal(value, word.span) if word.text is not None else None
-            if path is None:
-                call.unknown("`dd` with a file known only when it runs", word)
-            else:
-                call.access_path(Role.READ if name == "if" else Role.WRITE, path)
+            call.access_path(Role.READ if name == "if" else Role.WRITE, literal(value, word.span))
     call.add_rule_fact(Tier.READ)
 
 
@@ -89,16 +80,17 @@ def pdftotext(call: Call) -> None:
     for flag, value in shape.flags:
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
-    for word in shape.operands[:1]:
-        call.access_path(Role.READ, word)
-    if len(shape.operands) == 2 and shape.operands[1].text != "-":
-        call.access_path(Role.WRITE, shape.operands[1])
-    elif len(shape.operands) == 1 and shape.operands[0].text is not None:
-        call.access_path(
-            Role.WRITE, literal(shape.operands[0].text.removesuffix(".pdf") + ".txt", shape.operands[0].span)
-        )
-    elif len(shape.operands) == 1:
-        call.unknown(f"`{call.label}` writes beside a file known only when it runs", shape.operands[0])
+    match shape.operands:
+        case [source, target]:
+            call.access_path(Role.READ, source)
+            if target.text != "-":
+                call.access_path(Role.WRITE, target)
+        case [source]:
+            call.access_path(Role.READ, source)
+            if source.text is None:
+                call.unknown(f"`{call.label}` writes beside a file known only when it runs", source)
+            else:
+                call.access_path(Role.WRITE, literal(source.text.removesuffix(".pdf") + ".txt", source.span))
 
 
 _MODES = frozenset(["eval", "e", "eval-all", "ea"])

@@ -32,8 +32,7 @@ def sqlite(call: Call) -> None:
         if file.text.startswith("file:"):
             call.unknown(f"`{call.label}` with a database named by a URI", file)
         call.access_path(Role.READ, file)
-    safe = bool(texts) and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands))
-    if safe:
+    if texts and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands)):
         call.add_rule_fact(Tier.READ)
     else:
         call.runs("may change its database, or run programs", consequence=None)
@@ -56,9 +55,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 # fmt: off
-_VERBS = frozenset((
-    "select", "with", "values", "explain", "pragma",
-))
+_VERBS = frozenset(("select", "with", "values", "explain", "pragma"))
 _NEVER = frozenset((
     "insert", "update", "delete", "create", "drop", "alter", "attach", "detach", "vacuum", "reindex", "begin",
     "commit", "rollback", "savepoint", "release", "into", "returning", "load_extension", "writefile", "edit",

@@ -26,8 +26,7 @@ def tar(call: Call) -> None:
         call.add_fact(Tier.READ, "prints a text about itself")
         return
     mode, archive, operands, state = "", None, list[AbstractWord](), call.state
-    first = True
-    stdout = False
+    first, stdout = True, False
     while words:
         word = words.pop(0)
         text = word.text

@@ -16,8 +16,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(.*)", re.DOTALL)
 def assign(call: Call) -> None:
     """Judge `export`, `declare`, `typeset`, `local` and `readonly`: names with or without a value."""
     variables, state = call.shell.variables, call.state
-    if call.label in ("declare", "typeset") and _shows_functions(call.words):
-        call.add_fact(Tier.READ, "shows functions", flag=call.words[0].text or "")
+    texts = [word.text for word in call.words]
+    shows = call.label in ("declare", "typeset") and texts[:1] in (["-f"], ["-F"])
+    if shows and all(text is not None and _FUNCTION.fullmatch(text) for text in texts[1:]):
+        call.add_fact(Tier.READ, "shows functions", flag=texts[0] or "")
         return
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
@@ -43,7 +45,7 @@ def assign(call: Call) -> None:
             call.unknown(f"`{call.label}` with a name known only when it runs", word)
             continue
         name, span = match[1] if match else head, word.span or call.span
-        array = any(flag.text == "-a" for flag in call.words)
+        array = "-a" in texts
         names.add(name)
         if integers:
             variables.integers.add(name)
@@ -82,8 +84,6 @@ def assign(call: Call) -> None:
 
 
 _DECLARE_FLAGS = frozenset(["-x", "-gx", "-rx", "-i", "-r", "-g", "-p", "-a", "--", "-rg", "-gr"])
-
-
 _ASSIGN_FLAGS = {"export": frozenset(["-p", "--"]), "readonly": frozenset(["-p", "-a", "--"])}
 
 
@@ -98,13 +98,7 @@ def let(call: Call) -> None:
             call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
             return
         state = variables.compute(expression, state, call.frame, word.span or call.span or SourceSpan(0, 0))
-    call.add_rule_fact(Tier.READ)
-    call.after = ExitStates.same(state)
-
-
-def _shows_functions(words: list[AbstractWord]) -> bool:
-    shows = bool(words) and words[0].text in ("-f", "-F")
-    return shows and all(word.text is not None and _FUNCTION.fullmatch(word.text) for word in words[1:])
+    call.accept(state)
 
 
 def _surely_no_array(value: AbstractWord) -> bool:
@@ -139,8 +133,7 @@ def unset(call: Call) -> None:
             variables.revealed.add(text)
         known = literal(" \t\n") if text == "IFS" else ANYTHING
         state = variables.assign(state, text, known, word.span or call.span)
-    call.add_rule_fact(Tier.READ)
-    call.after = ExitStates.same(state)
+    call.accept(state)
 
 
 def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
@@ -167,8 +160,7 @@ def read(call: Call) -> None:
             call.unknown(f"`{call.label}` into a name known only when it runs", word)
         else:
             state = variables.assign(state, word.text, heard, word.span or call.span)
-    call.add_rule_fact(Tier.READ)
-    call.after = ExitStates.same(state)
+    call.accept(state)
 
 
 def getopts(call: Call) -> None:
@@ -181,8 +173,7 @@ def getopts(call: Call) -> None:
     for name in ("OPTARG", "OPTIND"):
         call.shell.traps.note_value(name, ANYTHING)
         state = state.assign(name, ANYTHING)
-    call.add_rule_fact(Tier.READ)
-    call.after = ExitStates.same(state)
+    call.accept(state)
 
 
 def mapfile(call: Call) -> None:
@@ -198,5 +189,4 @@ def mapfile(call: Call) -> None:
     variables.arrays.add(names[0].text)
     heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
     state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)
-    call.add_rule_fact(Tier.READ)
-    call.after = ExitStates.same(state)
+    call.accept(state)

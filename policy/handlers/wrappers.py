@@ -52,7 +52,7 @@ def command(call: Call) -> None:
     if words[0].text is not None and words[0].text.startswith("-"):
         call.unknown(f"`{words[0].text}` is not a known flag of `{call.label}`", words[0])
         return
-    call.after = call.run(words, call.state)
+    call.after = call.run(words)
 
 
 def execute(call: Call) -> None:
@@ -63,7 +63,7 @@ def execute(call: Call) -> None:
     if call.words[0].text is not None and call.words[0].text.startswith("-"):
         call.unknown(f"`exec {call.words[0].text}` changes how the program is started", call.words[0])
         return
-    call.inner(call.words)
+    call.run(call.words)
 
 
 def xargs(call: Call) -> None:
@@ -89,9 +89,9 @@ def xargs(call: Call) -> None:
     heard = tokens([text for file in files for text in file.content] if files else call.frame.stdin_texts)
     for data in given or (replace(ANYTHING, hints=heard),):
         if marker is not None:
-            call.inner(with_data(words, marker, data))
+            call.run(with_data(words, marker, data))
         if marker is None or counted:  # of these two flags the later one cancels the other
-            call.inner(with_data(words, None, replace(data, may_split=True)))
+            call.run(with_data(words, None, replace(data, may_split=True)))
 
 
 # Words are taken whole, with blanks, quotes and a leading dash as they are; or cut elsewhere, or read elsewhere.

@@ -185,10 +185,6 @@ class Call:
         name, also = self.label.split(), tuple(self.rule.name.split())
         self.findings.step.update(named=(*map(literal, name), *self.words), name=len(name), also=also)
 
-    def inner(self, words: list[AbstractWord], state: State | None = None) -> None:
-        """Judge the command that this one runs, in its place."""
-        self.run(words, state or self.state)
-
     def changes(self, tier: Tier) -> None:
         """Add the effect of a tier that no operand explains. The sandbox grants exactly the effects."""
         place = self.rule.changes or ("." if tier is Tier.WRITE and not self.rule.operands.writes else "")
@@ -197,9 +193,15 @@ class Call:
             path = workspace if place == "." else f"{workspace}/{place}"
             self.findings.add_effect(EffectKind.WRITES, path, Scope.WORKSPACE, place != ".")
 
-    def run(self, words: list[AbstractWord], state: State) -> ExitStates:
-        """Judge the command `words` with the input of this one, and return the states after it."""
-        return self.interpreter.simple(ExpandedCommand(words, state, self.span, self.frame)).states
+    def run(self, words: list[AbstractWord], state: State | None = None) -> ExitStates:
+        """Judge the command `words` in place of this one, or in `state`, and return the states after it."""
+        command = ExpandedCommand(words, state or self.state, self.span, self.frame)
+        return self.interpreter.simple(command).states
+
+    def accept(self, state: State) -> None:
+        """Judge this builtin as one that only reads, and after which `state` holds."""
+        self.add_rule_fact(Tier.READ)
+        self.after = ExitStates.same(state)
 
     def run_script(self, script: str, state: State, span: SourceSpan | None) -> None:
         """Judge bash text that this command runs in a shell of its own."""
@@ -214,9 +216,7 @@ class Call:
 
 def parse_options(rule: CommandRule, label: str, words: list[AbstractWord]) -> ParsedOptions:
     """Tell flags from operands as getopt does. Stop at the first operand if the rest is another command."""
-    parser = _Parser(rule, label, words)
-    parser.run()
-    return parser.shape
+    return _Parser(rule, label, words).run()
 
 
 class _Parser:
@@ -228,7 +228,7 @@ class _Parser:
     def fail(self, trouble: str, where: AbstractWord) -> None:
         self.shape.trouble, self.shape.where = trouble, where
 
-    def run(self) -> None:
+    def run(self) -> ParsedOptions:
         rule, shape = self.rule, self.shape
         stops = rule.operands.runs or bool(rule.subs)
         while self.position < len(self.words) and not shape.trouble:
@@ -257,6 +257,7 @@ class _Parser:
                 self.long(text, word)
             else:
                 self.cluster(text, word)
+        return shape
 
     def long(self, text: str, word: AbstractWord) -> None:
         """Read one long flag by its exact name."""

@@ -96,7 +96,7 @@ def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> N
         _apply_flag(call, flag, value)
     for index, (role, word) in enumerate(zip(roles, operands, strict=True)):
         if role is Role.RUN:
-            call.inner(operands[index:])
+            call.run(operands[index:])
             break
         if role is Role.ARGS:
             call.access_path(Role.READ, word)

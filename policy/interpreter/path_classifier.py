@@ -10,7 +10,7 @@ from policy.model.frozen import dataclass
 from policy.model.host_words import endpoint
 from policy.model.profile import Profile
 from policy.model.secret_names import sometimes
-from policy.model.secret_paths import Secrets, inside
+from policy.model.secret_paths import Secrets, inside, normal
 
 HARMLESS = frozenset((
     "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/stdin", "/dev/stdout", "/dev/stderr",
@@ -39,8 +39,6 @@ class WorkBudget:
     INVARIANT: every loop of a decision whose length a script can choose spends budget before each round, or iterates
     over data that the parser has counted.
     """
-
-    __slots__ = ("left",)
 
     def __init__(self) -> None:
         self.left = MOST_WORK
@@ -85,8 +83,6 @@ class ResolvedPath:
 class PathClassifier:
     """The resolver of paths for one decision, with one set of facts. Looking at a new path spends budget."""
 
-    __slots__ = ("_places", "_repositories", "_roots", "budget", "facts", "profile", "secrets")
-
     def __init__(self, facts: Facts, profile: Profile) -> None:
         self.facts, self.profile = facts, profile
         self.secrets = Secrets(profile, facts.home, facts.private)
@@ -98,30 +94,20 @@ class PathClassifier:
     def absolute(self, text: str, cwd: str) -> str:
         """Return `text` resolved as the kernel does from `cwd`: `..` leads to the real parent of a link's target."""
         self.budget.spend(2 + text.count("/"))
-        if text.startswith("/"):
-            current, rest = "/", text
-        else:
-            current, rest = self.facts.look(cwd).real, text
-        for part in rest.split("/"):
+        current = "/" if text.startswith("/") else self.facts.look(cwd).real
+        for part in text.split("/"):
             if part in ("", "."):
                 continue
             if part == "..":
                 self.budget.spend(LOOK + current.count("/"))
-                real = self.facts.look(current).real
-                current = real.rsplit("/", 1)[0] or "/"
+                current = self.facts.look(current).real.rsplit("/", 1)[0] or "/"
             else:
                 current = f"{current}/{part}" if current != "/" else f"/{part}"
         return current
 
     def logical(self, text: str, cwd: str) -> str:
         """Return `text` resolved as bash's `cd` does: `..` removes the last name, even if it is a link."""
-        parts: list[str] = []
-        for part in (text if text.startswith("/") else f"{cwd}/{text}").split("/"):
-            if part == "..":
-                del parts[-1:]
-            elif part not in ("", "."):
-                parts.append(part)
-        return "/" + "/".join(parts)
+        return normal(text if text.startswith("/") else f"{cwd}/{text}")
 
     def place(self, text: str, cwd: str, *, bound: bool = False) -> ResolvedPath:
         """Classify `text`. With `bound`, the path meant is some path below the folder `text`."""
@@ -139,8 +125,7 @@ class PathClassifier:
             return self._veiled(path, bound)
         self.budget.spend(LOOK + 6 * path.count("/"))
         fact = self.facts.look(path)
-        real = fact.real
-        device = _device(path)
+        real, device = fact.real, _device(path)
         if device is Device.NONE and real != path:
             device = _device(real)
         secret = self.secret(path) or (real != path and self.secret(real)) or self._login(path) or self._login(real)
@@ -151,7 +136,8 @@ class PathClassifier:
         else:
             scope = self.scope(real)
         locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
-        return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, self._above(real), locked)
+        above = real in self._roots.above or real == "/" or self.facts.workspace.startswith(f"{real}/")
+        return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, above, locked)
 
     def _login(self, path: str) -> bool:
         """Return True if the file at `path` in the workspace is secret because it contains a login."""
@@ -171,9 +157,7 @@ class PathClassifier:
         """Return the area that contains the real path `real`, secret or not."""
         if inside(real, self.facts.workspace):
             return Scope.WORKSPACE
-        if self._roots.hold(real):
-            return Scope.SYSTEM
-        if _SAFE_PROC.match(real):
+        if self._roots.hold(real) or _SAFE_PROC.match(real):
             return Scope.SYSTEM
         return Scope.SCRATCH if self._scratch(real) else Scope.OUTSIDE
 
@@ -183,9 +167,6 @@ class PathClassifier:
             return False
         top = real.split("/")[2:3]
         return not top or self.facts.look(f"{SCRATCH}/{top[0]}").kind is Kind.MISSING
-
-    def _above(self, real: str) -> bool:
-        return real in self._roots.above or real == "/" or self.facts.workspace.startswith(f"{real}/")
 
     def secret(self, path: str) -> bool:
         """Return True if `path` is in a credential store, or a name on it is that of a key or password file."""
@@ -215,9 +196,8 @@ class PathClassifier:
         workspace = self.facts.workspace
         if self.secrets.locked_in(path, workspace):
             return True
-        return path.startswith(f"{workspace}/") and bool(
-            _above_locked(self.profile.locked).search(path[len(workspace) :])
-        )
+        below = path[len(workspace) :] if path.startswith(f"{workspace}/") else ""
+        return _above_locked(self.profile.locked).search(below) is not None
 
     def locked_names(self, start: str, end: str) -> list[str]:
         """Return the locked entries of a folder whose names have this beginning and end. A pattern without a dot finds

@@ -9,7 +9,7 @@ from policy.describe.phrases import secret_kind
 from policy.interpreter.path_classifier import LONGEST, LOOK, PathClassifier, ResolvedPath, WorkBudget
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import Scope
-from policy.model.secret_paths import inside
+from policy.model.secret_paths import inside, normal
 
 MOST = 200  # folders looked into, and texts spelled, for one pattern
 _SET = re.compile(r"\[(\]?[^\]!^\[:.=-]*)\]")
@@ -162,33 +162,18 @@ def matched(
             continue
         if len(paths) > MOST:
             return ()
-        if not _SIGNS.intersection(part) and not any(inside(_joined(start, path), workspace) for path in paths):
+        if not _SIGNS.intersection(part) and not any(inside(normal(f"{start}/{path}"), workspace) for path in paths):
             paths = [f"{path}{part}/" for path in paths]  # on the way into the workspace
             continue
         found = []
         for path in paths:
-            folder = _joined(start, path)
-            listed = names(folder) if inside(folder, workspace) else None
-            if listed is None:
-                listed = ()
+            folder = normal(f"{start}/{path}")
+            listed = (names(folder) if inside(folder, workspace) else None) or ()
             budget.spend(20 + len(listed))
-            found += [f"{path}{name}/" for name in listed if _fits(name, part)]
+            visible = (name for name in listed if name[:1] != "." or part[:1] == ".")
+            found += [f"{path}{name}/" for name in visible if _compiled(part).fullmatch(name)]
         paths = found
     return tuple(path.rstrip("/") for path in paths)
-
-
-def _joined(start: str, path: str) -> str:
-    parts = start.rstrip("/").split("/")
-    for part in path.split("/"):
-        if part == "..":
-            parts = parts[:-1] or parts  # the parent of `/` is `/`
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/".join(parts) or "/"
-
-
-def _fits(name: str, part: str) -> bool:
-    return (name[:1] != "." or part[:1] == ".") and _compiled(part).fullmatch(name) is not None
 
 
 @lru_cache(maxsize=256)

@@ -11,6 +11,7 @@ from enum import Enum
 from functools import lru_cache
 
 from policy.model.glob import glob
+from policy.model.secret_paths import normal
 
 
 class SettingKind(Enum):
@@ -195,14 +196,7 @@ def located(path: str, top: str, home: str) -> str:
         path = f"{home}{path[1:]}"
     elif path.startswith("~"):
         return ""
-    whole = path if path.startswith("/") else f"{top}/{path}"
-    names: list[str] = []
-    for name in whole.split("/"):
-        if name == "..":
-            del names[-1:]
-        elif name not in ("", "."):
-            names.append(name)
-    return "/" + "/".join(names)
+    return normal(path if path.startswith("/") else f"{top}/{path}")
 
 
 def _in_command(

@@ -119,6 +119,17 @@ def inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
+def normal(path: str) -> str:
+    """Return `path` as an absolute path in which `..` has removed the name before it, even if that is a link."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
 def folded(text: str) -> str:
     """Return one spelling for all names that a case-insensitive file system treats as the same name.
 
