@@ -30,6 +30,9 @@ _UNSET = {"IFS": literal(" \t\n"), "OPTIND": literal("1"), "SECONDS": literal("0
 _DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 
 
+Assigned = list[tuple[Assignment | ArrayAssignment, AbstractWord]]  # the value of each assignment
+
+
 class Variables:
     """The assignments of a script: the values of its variables, and the variables that bash or programs obey.
 
@@ -80,14 +83,13 @@ class Variables:
 
     def assigned(
         self, items: tuple[Assignment | ArrayAssignment, ...], state: State, frame: ExecutionFrame
-    ) -> tuple[list[tuple[Assignment | ArrayAssignment, AbstractWord]], State]:
+    ) -> tuple[Assigned, State]:
         """Return what each item assigns, and the state after all. A later item sees the values of earlier items."""
-        found = []
+        values: Assigned = []
         for item in items:
-            value = self._value(item, state, frame)
-            state = state.assign(item.name, value)
-            found.append((item, value))
-        return found, state
+            values.append((item, self._value(item, state, frame)))
+            state = state.assign(item.name, values[-1][1])
+        return values, state
 
     def _value(self, item: Assignment | ArrayAssignment, state: State, frame: ExecutionFrame) -> AbstractWord:
         if isinstance(item, ArrayAssignment):

@@ -14,6 +14,7 @@ from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 _SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
+_Origin = tuple[RuleRef, SourceSpan | None]  # of a finding
 _TO_PATHS = {EffectKind.WRITES: Consequence.WRITES_PATH, EffectKind.DELETES: Consequence.DELETES_PATH}
 
 
@@ -37,26 +38,14 @@ class StepBuilder:
 class Findings:
     """The effects and reasons found so far for one action."""
 
-    __slots__ = (
-        "_effects",
-        "_reasons",
-        "_steps",
-        "_worst",
-        "classifier",
-        "connected",
-        "deleted",
-        "loops",
-        "step",
-        "unless_read",
-        "unplain",
-    )
-
     def __init__(self, classifier: PathClassifier) -> None:
         self.classifier = classifier
         self._effects: dict[Effect, None] = {}
         self._reasons: dict[Reason, None] = {}
-        self._worst = Tier.READ
-        self.step = StepBuilder()  # what the findings belong to now
+        self.worst = Tier.READ
+        # The step of findings that belong to no command: redirections, assignments, the shell's own words.
+        self.ground = StepBuilder()
+        self.step = self.ground  # what the findings belong to now
         self._steps = [self.step]
         self.connected = 0  # number of connections to a network
         self.deleted = False  # whether a folder may be gone by now
@@ -80,11 +69,6 @@ class Findings:
         """
         return tuple(step.step() for step in self._steps)
 
-    @property
-    def ground(self) -> StepBuilder:
-        """Return the step of findings that belong to no command: redirections, assignments, the shell's own words."""
-        return self._steps[0]
-
     def begin(self, step: Step) -> None:
         """Make `step` the step of all later findings, until the caller restores the `step` of before."""
         self.step = StepBuilder(step)
@@ -95,13 +79,7 @@ class Findings:
 
     def changed_since(self, count: int, rules: tuple[RuleRef, ...]) -> bool:
         """Return True if one of `rules` gave a reason worse than reading after the first `count` reasons."""
-        if len(self._reasons) == count:
-            return False
         return any(reason.tier > Tier.READ and reason.rule in rules for reason in list(self._reasons)[count:])
-
-    @property
-    def worst(self) -> Tier:
-        return self._worst
 
     def add_reason(
         self,
@@ -133,7 +111,7 @@ class Findings:
     def add(self, reason: Reason) -> None:
         """Add `reason` to the findings and to the command that is being judged."""
         self._reasons[reason] = self.step.reasons[reason] = None
-        self._worst = max(self._worst, reason.tier)
+        self.worst = max(self.worst, reason.tier)
         if reason.tier is Tier.NETWORK:
             self.connected += 1
 
@@ -169,6 +147,7 @@ class Findings:
         self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
     ) -> None:
         """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
+        at = (rule, span)
         self.classifier.budget.spend(12)
         if not word.texts or cwds is None:
             self.suspect(role, word, cwds, rule, span)
@@ -178,7 +157,7 @@ class Findings:
                 if text.startswith("/"):
                     paths.append(self.classifier.place(text, "/"))
                 elif cwds is None:
-                    self._somewhere(role, f"`{text}` below a folder known only when it runs", rule, span)
+                    self._somewhere(role, f"`{text}` below a folder known only when it runs", at)
                     return
                 else:
                     paths += [self.classifier.place(text, cwd) for cwd in cwds]
@@ -194,14 +173,14 @@ class Findings:
                 text = f"{_SECRETLY.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
                 self.add_reason(Tier.SECRET, text, rule, span, consequence=_to_paths(role))
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
-                paths += self._reached(word, folder, start, cwds or ("/",), rule, span)
+                paths += self._reached(word, folder, start, cwds or ("/",), at)
         else:
-            self._somewhere(role, "a path known only when it runs", rule, span)
+            self._somewhere(role, "a path known only when it runs", at)
             return
         whole = word.globbed and not word.subset and not word.tail.strip("/") and word.head[-1:] in ("", "/")
         self.classifier.budget.spend(8 * len(paths))
         for place in paths:
-            self._path(role, place, rule, span, whole=whole)
+            self._path(role, place, at, whole=whole)
 
     def suspect(
         self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
@@ -213,12 +192,12 @@ class Findings:
         verb = _SECRETLY.get(role, "changes" if content else "lists")
         for secret in secrets_of(self.classifier, word, cwds, content=content):
             if isinstance(secret, ResolvedPath):
-                self._path(role, secret, rule, span, whole=False)
+                self._path(role, secret, (rule, span), whole=False)
             else:
                 self.add_reason(Tier.SECRET, f"{verb} {secret}", rule, span, consequence=_to_paths(role))
 
     def _reached(
-        self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], rule: RuleRef, span: SourceSpan | None
+        self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], at: _Origin
     ) -> list[ResolvedPath]:
         """Return the paths run by other programs that a pattern may match: `.gi*` also matches `.git`."""
         end, more, rest = word.tail.partition("/")
@@ -226,49 +205,47 @@ class Findings:
         places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
         if rest and self.classifier.locked(f"{self.classifier.facts.workspace}/{rest}"):
             text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
-            self.add_reason(Tier.DANGEROUS, text, rule, span, consequence=Consequence.WRITES_PATH)
+            self.add_reason(Tier.DANGEROUS, text, *at, consequence=Consequence.WRITES_PATH)
         return [place for place in places if place.kind is not Kind.MISSING]
 
-    def _somewhere(self, role: Role, what: str, rule: RuleRef, span: SourceSpan | None) -> None:
+    def _somewhere(self, role: Role, what: str, at: _Origin) -> None:
         if role in (Role.READ, Role.NAMES, Role.TREE, Role.REVISION):
             # Harmless to allow: a permit that only reads shows the workspace and system files, and nothing else.
             self.add_effect(EffectKind.READS, what, Scope.NONE)
             return
         kind = EffectKind.DELETES if role in (Role.DELETE, Role.MOVE) else EffectKind.WRITES
         effect = self.add_effect(kind, what, Scope.NONE)
-        self.add_reason(Tier.UNKNOWN, f"{kind.value} {what}", rule, span, consequence=_TO_PATHS[kind], names=effect)
+        self.add_reason(Tier.UNKNOWN, f"{kind.value} {what}", *at, consequence=_TO_PATHS[kind], names=effect)
 
-    def _path(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, *, whole: bool) -> None:
+    def _path(self, role: Role, place: ResolvedPath, at: _Origin, *, whole: bool) -> None:
         if role is Role.MOVE:
-            self._path(Role.READ, place, rule, span, whole=whole)
-            self._path(Role.DELETE, place, rule, span, whole=whole)
+            self._path(Role.READ, place, at, whole=whole)
+            self._path(Role.DELETE, place, at, whole=whole)
             return
         self.deleted = self.deleted or role is Role.DELETE
         names_only = role in (Role.NAMES, Role.TREE)
         if place.device is Device.SOCKET:
-            self.connects(socket_host(place.path) or "", rule, span)
+            self.connects(socket_host(place.path) or "", *at)
         elif place.device is Device.HARMLESS or (names_only and place.device is Device.OTHER):
             return
         elif names_only:
-            self._look(role, place, rule, span)
+            self._look(role, place, at)
         elif role in (Role.READ, Role.REVISION):
-            self._read(place, rule, span)
+            self._read(place, at)
         else:
             kind = EffectKind.DELETES if role is Role.DELETE else EffectKind.WRITES
-            effect = self._change(kind, place, rule, span)
+            effect = self._change(kind, place, at)
             if effect is not None and role is Role.DELETE:
-                self._delete(place, effect, rule, span, whole=whole)
+                self._delete(place, effect, at, whole=whole)
             elif effect is not None:
-                self._write(place, effect, rule, span, whole=whole)
+                self._write(place, effect, at, whole=whole)
 
-    def _secret(
-        self, verb: str, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None, effect: Effect | None = None
-    ) -> None:
+    def _secret(self, verb: str, place: ResolvedPath, at: _Origin, effect: Effect | None = None) -> None:
         text = f"{verb} {place.shown}, {secret_kind(place.path)}"
         consequence = _TO_PATHS.get(effect.kind) if effect is not None else None
-        self.add_reason(Tier.SECRET, text, rule, span, consequence=consequence, names=effect)
+        self.add_reason(Tier.SECRET, text, *at, consequence=consequence, names=effect)
 
-    def _read(self, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
+    def _read(self, place: ResolvedPath, at: _Origin) -> None:
         if place.scope is Scope.SECRET and place.bound and self.classifier.named_secret(place.path):
             return  # a folder whose name looks secret: the sandbox masks what is in it
         if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
@@ -278,14 +255,14 @@ class Findings:
         effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
         what = f"files {_below(place)}" if place.bound else place.shown
         if place.scope is Scope.SECRET:
-            self._secret("reads", place, rule, span)
+            self._secret("reads", place, at)
         elif place.scope is Scope.OUTSIDE:
-            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", rule, span, effect)
+            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", *at, effect)
         elif place.scope is Scope.WORKSPACE and (names := self.classifier.kept(place.path)) != ():
             among = f"may have `{plain(names[0])}`" if names else "may have secret files, which is not known"
-            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", rule, span, effect)
+            self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", *at, effect)
 
-    def _look(self, role: Role, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> None:
+    def _look(self, role: Role, place: ResolvedPath, at: _Origin) -> None:
         """Report access to names and dates only. A path that the sandbox does not show cannot be listed, so it needs no
         report.
         """
@@ -293,24 +270,24 @@ class Findings:
             if self.classifier.named_secret(place.path):
                 return
             self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
-            self._secret("lists", place, rule, span)
+            self._secret("lists", place, at)
         elif place.scope is Scope.OUTSIDE:
             if role is Role.TREE or place.above or place.kind is Kind.MISSING:
                 text = f"names below {place.shown}, as far as the sandbox shows them"
                 self.add_effect(EffectKind.READS, text, Scope.NONE)
                 return
             effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
-            self.add_reason(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", rule, span, effect)
+            self.add_reason(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", *at, effect)
         else:
             self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
 
-    def _change(self, kind: EffectKind, place: ResolvedPath, rule: RuleRef, span: SourceSpan | None) -> Effect | None:
+    def _change(self, kind: EffectKind, place: ResolvedPath, at: _Origin) -> Effect | None:
         """Report a change of a path. Return its effect if the caller must state the reason, else None."""
         effect = self.add_effect(kind, place.path, place.scope, not place.bound)
         if place.device is Device.OTHER:
             what = f"the device {place.path}"
         elif place.scope is Scope.SECRET:
-            self._secret(kind.value, place, rule, span, effect)
+            self._secret(kind.value, place, at, effect)
             return None
         elif place.path.startswith(("/proc/", "/sys/")):
             what = f"{place.path}, a switch of the system"
@@ -319,30 +296,25 @@ class Findings:
         else:
             return effect
         predicate = f"{'deletes' if kind is EffectKind.DELETES else 'changes'} {what}"
-        self.add_reason(Tier.DANGEROUS, f"{kind.value} {what}", rule, span, effect, _TO_PATHS[kind], predicate)
+        self.add_reason(Tier.DANGEROUS, f"{kind.value} {what}", *at, effect, _TO_PATHS[kind], predicate)
         return None
 
-    def _write(
-        self, place: ResolvedPath, effect: Effect, rule: RuleRef, span: SourceSpan | None, *, whole: bool
-    ) -> None:
+    def _write(self, place: ResolvedPath, effect: Effect, at: _Origin, *, whole: bool) -> None:
         what = f"files {_below(place)}" if place.bound else place.shown
-        if place.scope is Scope.WORKSPACE and place.bound and whole and place.shown == "the workspace":
-            text = "changes every file in the workspace"
-            self.add_reason(Tier.DANGEROUS, text, rule, span, effect, Consequence.CHANGES_WORKSPACE)
+        everywhere = place.bound and place.shown == "the workspace"
+        tier, text, consequence = Tier.WRITE, f"writes {what}", Consequence.WRITES_PATH
+        if place.scope is Scope.WORKSPACE and everywhere and whole:
+            tier, text = Tier.DANGEROUS, "changes every file in the workspace"
+            consequence = Consequence.CHANGES_WORKSPACE
         elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
-            anywhere = place.bound and place.shown == "the workspace"
-            consequence = Consequence.WRITES_FILES if anywhere else Consequence.WRITES_PATH
-            self.add_reason(Tier.WRITE, f"writes {what}", rule, span, effect, consequence)
+            consequence = Consequence.WRITES_FILES if everywhere else consequence
         elif place.path == "/":
-            text = "changes the root folder of the system"
-            self.add_reason(Tier.DANGEROUS, text, rule, span, effect, Consequence.CHANGES_ROOT)
+            tier, text, consequence = Tier.DANGEROUS, "changes the root folder of the system", Consequence.CHANGES_ROOT
         else:
-            text = f"writes {what}, outside the workspace"
-            self.add_reason(Tier.WRITE_OUTSIDE, text, rule, span, effect, Consequence.WRITES_PATH)
+            tier, text = Tier.WRITE_OUTSIDE, f"{text}, outside the workspace"
+        self.add_reason(tier, text, *at, effect, consequence)
 
-    def _delete(
-        self, place: ResolvedPath, effect: Effect, rule: RuleRef, span: SourceSpan | None, *, whole: bool
-    ) -> None:
+    def _delete(self, place: ResolvedPath, effect: Effect, at: _Origin, *, whole: bool) -> None:
         what = f"files {_below(place)}" if place.bound else place.shown
         tier, text, consequence = Tier.WRITE, f"deletes {what}", Consequence.DELETES_PATH
         if place.scope is Scope.SCRATCH:
@@ -354,16 +326,13 @@ class Findings:
         elif place.scope is Scope.WORKSPACE and place.bound and not whole:
             text = f"deletes files in {place.shown}"
         elif place.scope is Scope.WORKSPACE:
-            tier, text, consequence = (
-                Tier.DANGEROUS,
-                "deletes everything in the workspace",
-                Consequence.DELETES_WORKSPACE,
-            )
+            tier, text = Tier.DANGEROUS, "deletes everything in the workspace"
+            consequence = Consequence.DELETES_WORKSPACE
         elif place.scope is Scope.SYSTEM or place.above or place.shown == "~":
             tier, text = Tier.DANGEROUS, f"deletes {what}, which cannot be undone"
         else:
             tier, text = Tier.WRITE_OUTSIDE, f"deletes {what}, outside the workspace"
-        self.add_reason(tier, text, rule, span, effect, consequence)
+        self.add_reason(tier, text, *at, effect, consequence)
 
 
 def _to_paths(role: Role) -> Consequence | None:

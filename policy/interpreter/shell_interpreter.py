@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Node, Opaque, Script
-from policy.interpreter.assignments import Variables
+from policy.interpreter.assignments import Assigned, Variables
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
@@ -13,7 +13,7 @@ from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.variable_rules import Standing, standing
-from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
+from policy.model.abstract_word import ANYTHING, SourceSpan, join
 from policy.model.assessment import Check, RuleRef
 from policy.model.tier import Tier
 from policy.rules.rulebook import RuleBook
@@ -73,25 +73,17 @@ class ShellInterpreter:
             frame = self.redirections.apply(command.redirects, inside, frame)
         if self._findings.connected > before:
             frame = replace(frame, words_from_network=True)
-        return self._ready(command, words, values, state, frame, span)
+        if words:
+            return self._ready(ExpandedCommand(words, state, span, frame), values, span)
+        for item, value in values:
+            state = self.variables.assign(state, item.name, value, span)
+        text, rule = ("sets variables", Check.ASSIGNMENT) if values else ("only redirects", Check.REDIRECTION)
+        self._findings.add_reason(Tier.READ, text, rule, span)
+        return CommandResult(ExitStates.same(state))
 
-    def _ready(
-        self,
-        command: Command,
-        words: list[AbstractWord],
-        values: list[tuple[Assignment | ArrayAssignment, AbstractWord]],
-        state: State,
-        frame: ExecutionFrame,
-        span: SourceSpan,
-    ) -> CommandResult:
+    def _ready(self, command: ExpandedCommand, values: Assigned, span: SourceSpan) -> CommandResult:
         """Interpret a simple command whose words are expanded and whose redirections are judged."""
-        variables = self.variables
-        if not words:
-            for item, value in values:
-                state = variables.assign(state, item.name, value, span)
-            text, rule = ("sets variables", Check.ASSIGNMENT) if values else ("only redirects", Check.REDIRECTION)
-            self._findings.add_reason(Tier.READ, text, rule, span)
-            return CommandResult(ExitStates.same(state))
+        variables, words, state = self.variables, command.words, command.state
         exports = list(state.exports)
         function = any(text in state.functions for text in words[0].texts)
         arrays = [(item, value) for item, value in values if isinstance(item, ArrayAssignment)]
@@ -100,7 +92,9 @@ class ShellInterpreter:
             if item.name == "IFS" and words[0].text == "read" and value.text is not None:
                 continue
             verdict = standing(item.name, value.text, self._profile.environment, exported=True)
-            if verdict is Standing.SHELL and (function or self._is_builtin(words[0])):
+            rules = [self._rules.find(text) for text in words[0].texts]
+            builtin = not rules or any(rule is None or rule.builtin for rule in rules)
+            if verdict is Standing.SHELL and (function or builtin):
                 variables.obeyed(item.name, span)
             if verdict is not Standing.OWN:
                 exports.append(item.name)
@@ -110,12 +104,14 @@ class ShellInterpreter:
         for name, value in temporary:
             self.traps.note_value(name, value)
             here = here.assign(name, value)
-        result = self._run_command(ExpandedCommand(words, here, span, frame, assignments))
+        result = self._run_command(replace(command, state=here, assignments=assignments))
         success, failure = result.states
         for name, _ in temporary:  # gone afterwards, unless it was exported meanwhile
-            before = _held(state, name)
+            before = state.variables.get(name, ANYTHING)
             self.traps.note_value(name, before)
-            success, failure = (each.assign(name, join(before, _held(each, name))) for each in (success, failure))
+            success, failure = (
+                each.assign(name, join(before, each.variables.get(name, ANYTHING))) for each in (success, failure)
+            )
         if here is not state and words[0].text not in _KEEPS and not function:
             success, failure = replace(success, exports=state.exports), replace(failure, exports=state.exports)
         for item, value in arrays:
@@ -124,10 +120,6 @@ class ShellInterpreter:
             success = variables.declare(success, item.name, known, span, own=own)
             failure = variables.declare(failure, item.name, known, span, own=own)
         return result._replace(states=ExitStates(success, failure))
-
-    def _is_builtin(self, word: AbstractWord) -> bool:
-        rules = [self._rules.find(text) for text in word.texts]
-        return not rules or any(rule is None or rule.builtin for rule in rules)
 
     def run_script_text(
         self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
@@ -161,21 +153,11 @@ class ShellInterpreter:
         if isinstance(tree, Opaque):
             self._refuse(script, f"inside a script: {tree.reason}", state, rule, span)
             return ExitStates.same(state)
-        inside = replace(
-            frame,
-            anchor=span or frame.anchor,
-            in_shell=True,
-            depth=frame.depth + 1,
-            words_from_network=False,
-            stdin_words=(),
-        )
+        inside = replace(frame, anchor=span or frame.anchor, in_shell=True, depth=frame.depth + 1)
+        inside = replace(inside, words_from_network=False, stdin_words=())
         return self.run_script(tree, state, inside).states
 
     def _refuse(self, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
         from policy.interpreter.unread_script import refuse  # only where a script is not understood
 
         refuse(self._findings, script, why, state, rule, span)
-
-
-def _held(state: State, name: str) -> AbstractWord:
-    return state.variables.get(name, ANYTHING)

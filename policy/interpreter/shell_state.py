@@ -171,12 +171,11 @@ def join_states(first: State, second: State) -> State:
         return first
     cwds: tuple[str, ...] | None = None
     if first.cwds is not None and second.cwds is not None:
-        cwds = tuple(dict.fromkeys((*first.cwds, *second.cwds)))
-        if len(cwds) > MOST_FOLDERS:
-            cwds = None
-    names = {*first.variables, *second.variables}
+        folders = tuple(dict.fromkeys((*first.cwds, *second.cwds)))
+        cwds = folders if len(folders) <= MOST_FOLDERS else None
     variables = {
-        name: join(first.variables.get(name, ANYTHING), second.variables.get(name, ANYTHING)) for name in names
+        name: join(first.variables.get(name, ANYTHING), second.variables.get(name, ANYTHING))
+        for name in {*first.variables, *second.variables}
     }
     exports = tuple(dict.fromkeys((*first.exports, *second.exports)))
     stack = first.stack if first.stack == second.stack else None
@@ -189,17 +188,10 @@ def join_states(first: State, second: State) -> State:
         }
     arguments = first.arguments if first.arguments == second.arguments else None
     fixed = first.fixed | second.fixed
-    both = _locals(first.locals, second.locals)
+    own, other = first.locals, second.locals
+    both = other if own is None else own
+    if own is not None and other is not None:
+        # Where only one of the two has made a name its own, the other has changed what comes back.
+        shared = own.keys() & other.keys()
+        both = {name: join(own[name], other[name]) if name in shared else ANYTHING for name in {**own, **other}}
     return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
-
-
-def _locals(
-    first: Mapping[str, AbstractWord] | None, second: Mapping[str, AbstractWord] | None
-) -> Mapping[str, AbstractWord] | None:
-    if first is None or second is None:
-        return second if first is None else first
-    # Where only one of the two has made a name its own, the other has changed what comes back.
-    return {
-        name: join(first[name], second[name]) if name in first and name in second else ANYTHING
-        for name in {**first, **second}
-    }

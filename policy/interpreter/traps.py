@@ -37,62 +37,57 @@ class TrapTable:
     """The traps that a script has set, and what the script has changed since the first of them.
 
     Attributes:
+        pending: the traps that may run.
         wandered: the shell may have changed its folder.
     """
 
     def __init__(self, findings: Findings) -> None:
         self.wandered = False
         self._findings = findings
-        self._pending: list[Trap] = []
+        self.pending: list[Trap] = []
         self._values: dict[str, AbstractWord] = {}
         self._meanings: dict[str, tuple[Defined | None, ...]] = {}
         self._exports: tuple[str, ...] = ()
         self._fixed: frozenset[str] = frozenset()
 
-    @property
-    def pending(self) -> bool:
-        """Return True if a trap may run."""
-        return bool(self._pending)
-
     def add(self, trap: Trap) -> None:
         """Remember a trap."""
-        if trap not in self._pending:
-            self._pending.append(trap)
+        if trap not in self.pending:
+            self.pending.append(trap)
 
     def note_value(self, name: str, value: AbstractWord) -> None:
         """Remember that a variable gets `value`."""
-        if self._pending:
+        if self.pending:
             self._values[name] = join(self._values.get(name, value), value)
 
     def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
         """Remember that a function gets one of `meanings`."""
-        if self._pending:
+        if self.pending:
             self._meanings[name] = tuple(dict.fromkeys((*self._meanings.get(name, ()), *meanings)))
 
     def note_state(self, state: State) -> None:
         """Remember the exported and the read-only names of `state`."""
-        if self._pending:
+        if self.pending:
             self._exports = tuple(dict.fromkeys((*self._exports, *state.exports)))
             self._fixed |= state.fixed
 
     def in_another_shell(self, run: Callable[[], None]) -> None:
         """Call `run` for a shell that has no traps yet."""
-        outer, self._pending = self._pending, []
+        outer, self.pending = self.pending, []
         run()
-        self._pending = outer
+        self.pending = outer
 
     def spring(self, frame: ExecutionFrame, run_text: RunText, marks: Callable[[], int]) -> None:
         """Judge every trap at the end of the shell, each in a state that covers all in which it may run.
 
         `marks` counts the names with a special meaning, which are no part of a State.
         """
-        for count, trap in enumerate(self._pending):  # a trap may set another one
+        for count, trap in enumerate(self.pending):  # a trap may set another one
             if count >= MOST_TRAPS:
                 self._findings.unknown("too many traps", trap.rule, trap.span)
                 break
             begin = self._state_when_run(trap.state)
-            if not trap.at_end:
-                begin = _marked(begin)
+            begin = begin if trap.at_end else _marked(begin)
             wandered, self.wandered = self.wandered, False
             marked = marks()
             inside = replace(frame, stdin_from_network=False, loop_exits=[], returns=[])

@@ -1,7 +1,7 @@
 """Abstract words: the texts that one word of a script may expand to, or a bound on these texts."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from policy.model.frozen import dataclass
@@ -133,15 +133,16 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
             break
         tail = part.text + tail
     unknown = [part for part in parts if part.text is None]
-    splits = [
-        index
+    # Where a part splits, the next one may become the start of a word.
+    calm = all(
+        part.never_an_option and all(map(_starts_calm, parts[index + 1 :]))
         for index, part in enumerate(parts)
         if part.text is None and part.may_split and not part.globbed and not part.unsplittable
-    ]
-    # Where a part splits, the next one may become the start of a word.
-    calm = all(parts[index].never_an_option and all(map(_starts_calm, parts[index + 1 :])) for index in splits)
+    )
     names = all(part.globbed for part in unknown)
-    shape = _pattern(parts)
+    pieces = (part.pattern or ("*" if part.text is None else _GLOB.sub(r"[\g<0>]", part.text)) for part in parts)
+    shape = "".join(pieces)
+    hinted = (part.texts or part.likely_texts or part.hints for part in parts)
     return AbstractWord(
         head=head,
         tail=tail,
@@ -151,8 +152,9 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
         never_an_option=head[:1] != "-" and tame_start and calm,
         unsplittable=all(map(_solid, parts)),
         depends_on_substitution=any(part.depends_on_substitution for part in parts),
-        likely_texts=_likely(parts),
-        hints=_hinted(parts),
+        # The texts of the whole if each unknown part has a likely text, and if known data gives one to each.
+        likely_texts=_combined((part.texts or part.likely_texts for part in parts), MOST_MAYBE),
+        hints=_combined(hinted, MOST_HINTS) if any(part.hints for part in parts) else (),
         heads=_heads(parts, head),
         pattern=shape if names else "",
         shape=shape,
@@ -161,32 +163,24 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
     )
 
 
-def _hinted(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
-    """Return the texts of the whole where known data gives one to each unknown part."""
-    if not any(part.hints for part in parts):
-        return ()
+def _combined(choices: Iterable[tuple[str, ...]], most: int) -> tuple[str, ...]:
+    """Return the concatenations of one text of each of `choices`, at most `most`."""
     texts = [""]
-    for part in parts:
-        texts = [text + more for text in texts for more in (part.texts or part.likely_texts or part.hints)][:MOST_HINTS]
+    for each in choices:
+        texts = [text + more for text in texts for more in each][:most]
     return tuple(dict.fromkeys(texts))
 
 
 def _heads(parts: Sequence[AbstractWord], head: str) -> tuple[str, ...]:
     """Return how the whole may begin, up to the first part of which nothing is known; empty when `head` says it all."""
-    heads = [""]
+    choices: list[tuple[str, ...]] = []
     for part in parts:
         texts = part.texts or (*part.likely_texts, *part.hints)
-        ends = not texts
-        texts = texts or part.heads or (part.head,)
-        heads = [each + more for each in heads for more in texts][:MOST_HINTS]
-        if ends:
+        choices.append(texts or part.heads or (part.head,))
+        if not texts:
             break
-    found = tuple(dict.fromkeys(heads))
-    return () if found == (head,) else found
-
-
-def _pattern(parts: Sequence[AbstractWord]) -> str:
-    return "".join(part.pattern or ("*" if part.text is None else _GLOB.sub(r"[\g<0>]", part.text)) for part in parts)
+    heads = _combined(choices, MOST_HINTS)
+    return () if heads == (head,) else heads
 
 
 def _solid(part: AbstractWord) -> bool:
@@ -198,14 +192,6 @@ def _starts_calm(part: AbstractWord) -> bool:
     return all(text[:1] != "-" for text in part.texts) if part.texts else part.plain
 
 
-def _likely(parts: Sequence[AbstractWord]) -> tuple[str, ...]:
-    """Return the texts of the whole if each unknown part has a likely text."""
-    texts = [""]
-    for part in parts:
-        texts = [text + more for text in texts for more in (part.texts or part.likely_texts)][:MOST_MAYBE]
-    return tuple(dict.fromkeys(texts))
-
-
 def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
     """Return the word that covers both `first` and `second`."""
     if first == second:
@@ -214,11 +200,8 @@ def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
         texts = tuple(dict.fromkeys((*first.texts, *second.texts)))
         if len(texts) <= LIMIT:
             return AbstractWord(texts=texts)
-    likely_texts = dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts))
-    either = AbstractWord(
-        never_an_option=first.plain and second.plain,
-        likely_texts=tuple(likely_texts)[:MOST_MAYBE],
-    )
+    likely = tuple(dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts)))
+    either = AbstractWord(never_an_option=first.plain and second.plain, likely_texts=likely[:MOST_MAYBE])
     if _numeric(first) and _numeric(second):
         empty = first.empty or second.empty
         return replace(either, number=True, globbed=not empty, empty=empty)
@@ -248,10 +231,11 @@ def unquoted(value: AbstractWord) -> AbstractWord:
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value
-        globs = _globbed(value.texts)
+        words = dict.fromkeys(word for text in value.texts for word in fields(text))
+        globs = [word for word in words if _GLOBS.intersection(word)][:MOST_HINTS]
         return AbstractWord(
             may_split=True,
-            never_an_option=all(_calm(text) for text in value.texts),
+            never_an_option=not globs and not any(word.startswith("-") for word in words),
             likely_texts=_fields(value.texts),
             heads=tuple(_GLOB.split(glob)[0] for glob in globs),
             pattern=globs[0] if len(globs) == 1 else "",
@@ -278,12 +262,6 @@ def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))[:MOST_MAYBE]
 
 
-def _globbed(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words with globs that the texts are split into."""
-    found = dict.fromkeys(word for text in texts for word in fields(text) if _GLOBS.intersection(word))
-    return tuple(found)[:MOST_HINTS]
-
-
 def fields(text: str) -> list[str]:
     """Return the words that bash splits a value into."""
     return re.findall(r"[^ \t\n]+", text)
@@ -294,12 +272,6 @@ def tokens(texts: Sequence[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in texts:
         lines = re.split(r"[\0\n]", text)
-        found |= dict.fromkeys(
-            filter(None, (*lines, *(word for line in lines for word in re.split(r"[ \t,;|]+", line))))
-        )
+        words = (word for line in lines for word in re.split(r"[ \t,;|]+", line))
+        found |= dict.fromkeys(filter(None, (*lines, *words)))
     return tuple(found)[:MOST_HINTS]
-
-
-def _calm(text: str) -> bool:
-    """Return True if no word of `text`, once split, starts with `-`."""
-    return not any(word.startswith("-") for word in fields(text)) and not _SPECIAL.intersection(text) - set(" \t\n")

@@ -1,5 +1,6 @@
 """The assessment of an action: its effects and tiers, each tier with its reasons in the script."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
@@ -47,16 +48,10 @@ class Consequence(StrEnum):
     # fmt: on
 
 
-PATH_CONSEQUENCES = frozenset(
-    (
-        Consequence.WRITES_PATH,
-        Consequence.DELETES_PATH,
-        Consequence.WRITES_FILES,
-        Consequence.CHANGES_WORKSPACE,
-        Consequence.DELETES_WORKSPACE,
-        Consequence.CHANGES_ROOT,
-    )
-)
+PATH_CONSEQUENCES = frozenset((
+    Consequence.WRITES_PATH, Consequence.DELETES_PATH, Consequence.WRITES_FILES, Consequence.CHANGES_WORKSPACE,
+    Consequence.DELETES_WORKSPACE, Consequence.CHANGES_ROOT,
+))  # fmt: skip
 # The consequences that a rule file may set: `moves` -> MOVES.
 RULE_CONSEQUENCES = {each.value: each for each in Consequence if each not in PATH_CONSEQUENCES}
 
@@ -139,7 +134,6 @@ class RuleKind(StrEnum):
     FLAG = "flag"  # a flag of the command line
 
 
-_MOST_DIGITS = 9  # of a line number
 _PREFIXED = (RuleKind.BUILTIN, RuleKind.COMMAND, RuleKind.GRANT)
 _LIKE_ANOTHER = ("--", *(f"{kind}:" for kind in _PREFIXED))
 
@@ -173,11 +167,8 @@ class RuleRef:
     @classmethod
     def parse(cls, text: str) -> "RuleRef":
         """Return the reference whose text form is `text`. Total: any other text is taken for the name of a file."""
-        name, colon, digits = text.rpartition(":")
-        line = int(digits) if colon and digits.isascii() and digits.isdigit() and digits[0] != "0" else 0
-        if line and len(digits) > _MOST_DIGITS:
-            line = 0
-        name = name if line else text
+        match = re.fullmatch(r"(.*):([1-9][0-9]{0,8})", text, re.DOTALL)
+        name, line = (match[1], int(match[2])) if match else (text, 0)
         for kind in _PREFIXED:
             if text.startswith(f"{kind}:") and (kind is RuleKind.COMMAND) == bool(line):
                 return cls(kind, name[len(kind) + 1 :], line)

@@ -43,18 +43,14 @@ class CommandPattern:
             return not step.words
         words = step.literal
         here = f"{facts.workspace.rstrip('/')}/{self.folder}" if self.folder else facts.workspace
-        if words is None or step.cwds != (here,) or not self._meets(words):
-            return False
-        return program_of(words[0], here, facts) == self.program
-
-    def _meets(self, words: tuple[str, ...]) -> bool:
         count = len(self.words)
-        if len(words) < count or (len(words) > count and not self.flags):
+        if words is None or step.cwds != (here,) or len(words) < count or (len(words) > count and not self.flags):
             return False
         for word, wanted in zip(words, self.words, strict=False):
             if word != wanted and (wanted != HOLE or not word or word[0] in "-+"):
                 return False
-        return all(_SWITCH.fullmatch(word) for word in words[count:])
+        further = all(_SWITCH.fullmatch(word) for word in words[count:])
+        return further and program_of(words[0], here, facts) == self.program
 
 
 def program_of(name: str, folder: str, facts: Facts) -> str:
@@ -176,13 +172,8 @@ def _in_order(operands: list[AbstractWord], wanted: list[tuple[str, ...]]) -> bo
 def _flags(texts: Iterable[str]) -> frozenset[str]:
     """Return every flag as written, without its value, and every letter of a cluster: `-rf` is also `-r` and `-f`."""
     flags = [text for text in texts if is_flag(text)]
-    return frozenset(
-        [
-            *flags,
-            *(text.partition("=")[0] for text in flags),
-            *(f"{text[0]}{letter}" for text in flags if text[1] != text[0] for letter in text[1:]),
-        ]
-    )
+    letters = (f"{text[0]}{letter}" for text in flags if text[1] != text[0] for letter in text[1:])
+    return frozenset([*flags, *(text.partition("=")[0] for text in flags), *letters])
 
 
 def _flag_given(flag: str, given: frozenset[str]) -> bool:

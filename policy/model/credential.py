@@ -77,7 +77,8 @@ class Credential:
             return False
         if own.methods and other.methods and not set(own.methods) & set(other.methods):
             return False
-        return _share_host(own.host, other.host) and _nested(own.prefix, other.prefix)
+        one, two = own.prefix.rstrip("/") + "/", other.prefix.rstrip("/") + "/"
+        return _share_host(own.host, other.host) and (one.startswith(two) or two.startswith(one))
 
 
 def asked_openly(address: str) -> str:
@@ -158,8 +159,3 @@ def _share_host(one: str, other: str) -> bool:
     if above.startswith("*."):
         return below.removeprefix("*").endswith(above[1:]) or below == above
     return one == other
-
-
-def _nested(one: str, other: str) -> bool:
-    one, other = one.rstrip("/") + "/", other.rstrip("/") + "/"
-    return one.startswith(other) or other.startswith(one)

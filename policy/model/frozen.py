@@ -33,7 +33,7 @@ def _record(cls: type) -> type:
     names = [each.name for each in fields(plain)]
     made = _slotted(plain, names)
     compared = [each.name for each in fields(plain) if each.compare]
-    key: Callable[[object], object] = attrgetter(*compared) if compared else _nothing
+    key: Callable[[object], object] = attrgetter(*compared) if compared else lambda value: ()
 
     def __eq__(self: object, other: object) -> bool:
         return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
@@ -89,10 +89,6 @@ def _init(cls: type) -> Callable[..., None]:
     init: Callable[..., None] = known["__init__"]  # type: ignore[assignment]  # what the text defines
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
-
-
-def _nothing(value: object) -> object:
-    return ()
 
 
 def _frozen(self: object, name: str, value: object = None) -> None:

@@ -73,7 +73,8 @@ class HostRule:
             return True
         if not method or (self.methods and method not in self.methods):
             return False
-        return not self.prefix or (_certain(path) and _below(path, self.prefix))
+        below = path == self.prefix or path.startswith(self.prefix.rstrip("/") + "/")
+        return not self.prefix or (_certain(path) and below)
 
 
 def host_rule(text: str) -> HostRule | Problem:
@@ -86,9 +87,8 @@ def host_rule(text: str) -> HostRule | Problem:
         methods = tuple(sorted(set(words[0].split(","))))
         for method in methods:
             if method not in METHODS:
-                return _wrong(
-                    text, f"`{method}` is no method that can be named here", f"use some of {', '.join(METHODS)}"
-                )
+                why = f"`{method}` is no method that can be named here"
+                return _wrong(text, why, f"use some of {', '.join(METHODS)}")
     elif len(words) != 1:
         return _wrong(text, "it is not one host", _FIX)
     rest = words[-1]
@@ -103,9 +103,8 @@ def host_rule(text: str) -> HostRule | Problem:
     if prefix and not (_PREFIX.match(prefix) and _certain(prefix)):
         return _wrong(text, "servers may read that path in two ways", "write it without `%`, `;`, `//`, `.` and `..`")
     if _BARE_SIX.match(authority):
-        return _wrong(
-            text, "it cannot be told where the address ends", "put an IPv6 address in brackets: `[2001:db8::1]`"
-        )
+        fix = "put an IPv6 address in brackets: `[2001:db8::1]`"
+        return _wrong(text, "it cannot be told where the address ends", fix)
     host, port = _split(authority)
     ports: tuple[int, ...] = USUAL
     if port == "*":
@@ -223,10 +222,6 @@ def _alone(whole: str) -> bool:
     except UnicodeError:
         return False
     return not any(set(unicodedata.normalize("NFKC", char)) & set("./\\%;?#") for char in text if char > "~")
-
-
-def _below(path: str, prefix: str) -> bool:
-    return path == prefix or path.startswith(prefix.rstrip("/") + "/")
 
 
 def _wrong(text: str, why: str, fix: str) -> Problem:

@@ -17,9 +17,8 @@ _PORTS = {
     "socks4": "1080", "socks4a": "1080", "socks5": "1080", "socks5h": "1080",
 }  # fmt: skip
 _WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
-_ELSEWHERE = re.compile(
-    r"[?&](host|hostaddr|port|service|servicefile)="
-)  # libpq: these count, not the name before them
+# libpq: these count, not the name before them.
+_ELSEWHERE = re.compile(r"[?&](host|hostaddr|port|service|servicefile)=")
 _SLASHED = re.compile(r"(https?|wss?|ftps?):/", re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]+")
 _COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
@@ -36,8 +35,7 @@ def endpoint(text: str, port: str = "") -> str | None:
     if found:
         if scheme.lower() == "file":
             return None
-        led = scheme.lower().endswith("+srv") or (scheme.lower() not in _WEB and _ELSEWHERE.search(rest))
-        if led:
+        if scheme.lower().endswith("+srv") or (scheme.lower() not in _WEB and _ELSEWHERE.search(rest)):
             return ""
         named = _authority(rest)
         return _joined(*named, _PORTS.get(scheme.lower(), "")) if named else ""

@@ -6,7 +6,7 @@ Facts about commands are in `policy/commands`.
 from dataclasses import field, fields, replace
 from datetime import date
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
@@ -144,21 +144,16 @@ def narrow(base: Profile, by: Profile) -> Profile:
     Secret, locked and denied lists grow; public, readable and passed-through lists shrink; every limit is the lower
     one. The rules of `by` that ask and deny are added.
     """
+    lists: dict[str, Any] = {}
+    for name in ("secret_home", "secret_paths", "secret_names", "locked", "personal", "denied"):
+        lists[name] = tuple(dict.fromkeys((*getattr(base, name), *getattr(by, name))))
+    for name in ("public_names", "system", "etc", "environment"):
+        lists[name] = tuple(entry for entry in getattr(base, name) if entry in getattr(by, name))
+    stricter = (rule for rule in by.permissions if rule.verdict is not Ruling.ALLOW)
     return replace(
         base,
-        secret_home=_both(base.secret_home, by.secret_home),
-        secret_paths=_both(base.secret_paths, by.secret_paths),
-        secret_names=_both(base.secret_names, by.secret_names),
-        public_names=_shared(base.public_names, by.public_names),
-        locked=_both(base.locked, by.locked),
-        personal=_both(base.personal, by.personal),
-        system=_shared(base.system, by.system),
-        etc=_shared(base.etc, by.etc),
-        environment=_shared(base.environment, by.environment),
-        denied=tuple(dict.fromkeys((*base.denied, *by.denied))),
-        permissions=tuple(
-            dict.fromkeys((*base.permissions, *(rule for rule in by.permissions if rule.verdict is not Ruling.ALLOW)))
-        ),
+        **lists,
+        permissions=tuple(dict.fromkeys((*base.permissions, *stricter))),
         limits=lower(base.limits, by.limits),
         unix_sockets=base.unix_sockets and by.unix_sockets,
     )
@@ -168,11 +163,3 @@ def lower(base: Limits, by: Limits) -> Limits:
     """Return the lower one of each limit."""
     names = [field.name for field in fields(Limits)]
     return Limits(**{name: min(getattr(base, name), getattr(by, name)) for name in names})
-
-
-def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))
-
-
-def _shared(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(entry for entry in first if entry in second)
