@@ -6,7 +6,7 @@ from policy.handlers import grammar
 from policy.interpreter.interpreter import Interpreter
 from policy.interpreter.path_classifier import MOST_WORK_AFTER, TooMuchError
 from policy.interpreter.shell_state import ExecutionFrame, ExpandedCommand, State
-from policy.model.abstract_word import AbstractWord, literal
+from policy.model.abstract_word import literal
 from policy.model.action import (
     Action,
     EditFile,
@@ -92,12 +92,14 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
 
 def _interpret(action: Action, interpreter: Interpreter) -> str:
     """Judge an action, and return the printed tree if it is a script."""
-    tree = ""
     match action:
         case RunScript():
-            tree = _script(action, interpreter)
-        case RunArgv():
-            _argv(action, interpreter)
+            return _script(action, interpreter)
+        case RunArgv(argv=()):
+            interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
+        case RunArgv(argv=argv):
+            words = [literal(word) for word in argv]
+            interpreter.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
         case ReadFile(path=path):
             _file(interpreter, Role.READ, path, "reads a file")
         case WriteFile(path=path) | EditFile(path=path):
@@ -110,7 +112,7 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             _file(interpreter, Role.TREE, root, "finds files by name")
         case GrepFiles(root=root):
             _file(interpreter, Role.READ, root, "searches in files")
-    return tree
+    return ""
 
 
 def _script(action: RunScript, interpreter: Interpreter) -> str:
@@ -135,14 +137,6 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
     if not tree.items:
         interpreter.findings.add_reason(Tier.READ, "there is nothing to run", Check.EMPTY_SCRIPT, None)
     return printed_tree
-
-
-def _argv(action: RunArgv, interpreter: Interpreter) -> None:
-    if not action.argv:
-        interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
-        return
-    words: list[AbstractWord] = [literal(word) for word in action.argv]
-    interpreter.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
 
 
 def _file(interpreter: Interpreter, role: Role, path: str, text: str) -> None:

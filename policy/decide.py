@@ -42,7 +42,9 @@ def decide(
         return Deny(_floor_problem(assessment, facts, cell.tier, reason, profile), cell, reason)
     terms = terms_for(assessment, facts, profile, environment, limits or profile.limits)
     if isinstance(terms, Floor):
-        return _below(terms, assessment, facts, mode)
+        problem = Problem(f"{named(assessment.action, facts)} was refused", terms.why, terms.fix)
+        cell = Cell(terms.tier, mode, MATRIX[terms.tier][mode])
+        return Deny(problem, cell, Reason(terms.tier, terms.why, Check.RIGHTS_FLOOR))
     ruling, reason = _by_rules(assessment, cell, reason, matrix)
     match ruling:
         case Ruling.ALLOW:
@@ -50,7 +52,8 @@ def decide(
         case Ruling.ASK if not unattended:
             from policy.describe.summary import question  # only for a question, as in the functions of refusals
 
-            rule_text = f"{_first_up(_reason_text(reason))}. " if reason in assessment.asked else ""
+            text = _reason_text(reason)
+            rule_text = f"{text[:1].upper()}{text[1:]}. " if reason in assessment.asked else ""
             return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts))
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason)
@@ -100,21 +103,9 @@ def _reason_text(reason: Reason) -> str:
     return plain(reason.text, _LONGEST)
 
 
-def _first_up(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _reason(assessment: Assessment, tier: Tier) -> Reason:
-    for reason in assessment.reasons:
-        if reason.tier is tier:
-            return reason
-    return Reason(tier, "nothing is known about this action", Check.NO_REASON)
-
-
-def _below(floor: Floor, assessment: Assessment, facts: Facts, mode: Mode) -> Deny:
-    cell = Cell(floor.tier, mode, MATRIX[floor.tier][mode])
-    problem = Problem(f"{named(assessment.action, facts)} was refused", floor.why, floor.fix)
-    return Deny(problem, cell, Reason(floor.tier, floor.why, Check.RIGHTS_FLOOR))
+    nothing = Reason(tier, "nothing is known about this action", Check.NO_REASON)
+    return next((reason for reason in assessment.reasons if reason.tier is tier), nothing)
 
 
 def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:
@@ -163,8 +154,7 @@ def _fix(assessment: Assessment, cell: Cell) -> str:
     elif asking:
         ways.append(f"with `--mode {asking[0].value}` a person at a terminal is asked first")
     if cell.tier is Tier.NETWORK and cell.mode is not Mode.PLAN:
-        ways.append(
-            "who starts it can open a host for one command (`agent exec --host HOST`), or by a rule with `host`"
-        )
+        way = "who starts it can open a host for one command (`agent exec --host HOST`), or by a rule with `host`"
+        ways.append(way)
     ways.append("otherwise do it another way or leave it to a person")
     return "; ".join(ways)

@@ -1,6 +1,8 @@
 """Evaluation of one action: classify the action, decide, and apply the limits of the sandbox backend."""
 
-from dataclasses import field, replace
+import hashlib
+import json
+from dataclasses import field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING
 
 from policy.classify import classify
@@ -16,10 +18,6 @@ from policy.rules.rulebook import RuleBook
 
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
-
-import hashlib
-import json
-from dataclasses import fields, is_dataclass
 
 _YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
 _OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
@@ -114,10 +112,8 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
         fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
     elif terms.open_hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
-        what, why = (
-            f"sandbox {backend} opens no host",
-            f"this would connect to {hosts}, and it has no network of its own",
-        )
+        what = f"sandbox {backend} opens no host"
+        why = f"this would connect to {hosts}, and it has no network of its own"
         fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
     else:
         return verdict

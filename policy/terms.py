@@ -28,6 +28,9 @@ _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _LOOKING = (EffectKind.READS, EffectKind.CONNECTS)
 
 
+Environment = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Floor:
     """The reason that no terms can grant an action, in any mode and with any approval. `why` and `fix` are texts for
@@ -40,11 +43,7 @@ class Floor:
 
 
 def terms_for(
-    assessment: Assessment,
-    facts: Facts,
-    profile: Profile,
-    environment: tuple[tuple[str, str], ...],
-    limits: Limits,
+    assessment: Assessment, facts: Facts, profile: Profile, environment: Environment, limits: Limits
 ) -> Terms | Floor:
     """Return the smallest rights that cover the effects. An approval grants these rights, so a question can be asked
     about them.
@@ -59,21 +58,21 @@ def terms_for(
         return floor
     read: set[str] = set()
     write: set[str] = set()
-    for effect in assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed:
+    effects = assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed
+    for effect in effects:
         found = _outside(effect, facts, secrets)
         if isinstance(found, Floor):
             return found
         (write if effect.kind in _CHANGES else read).update(found)
     rights = _rights(assessment, worst)
-    hosts = _hosts(assessment, assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed)
+    hosts = _hosts(assessment, effects)
     works = rights is Rights.WORKSPACE_WRITE
     locked, hidden, shown = with_path_denials(facts, profile)
-    env = _with_registries(
-        _merged(environment, _working(facts, hosts) if works else _looking_environment(assessment, facts, hosts)),
-        assessment,
-        facts,
-        hosts,
-    )
+    if works:
+        over = (*facts.caching, *facts.fetching) if hosts else facts.caching
+    else:
+        over = _looking_environment(assessment, facts, hosts)
+    env = _with_registries(_merged(environment, over), assessment, facts, hosts)
     names: tuple[str, ...] = ()
     if profile.credentials:
         env, names, readable = _with_credentials(env, hosts, profile)
@@ -106,22 +105,22 @@ def _readable(system: tuple[str, ...], secrets: Secrets) -> tuple[str, ...]:
 
 
 def _with_registries(
-    environment: tuple[tuple[str, str], ...], assessment: Assessment, facts: Facts, hosts: tuple[str, ...]
-) -> tuple[tuple[str, str], ...]:
+    environment: Environment, assessment: Assessment, facts: Facts, hosts: tuple[str, ...]
+) -> Environment:
     """Return `environment` with the package registries of the user's own settings added if the terms open those
     registries.
 
     The files with these settings do not exist inside the sandbox.
     """
-    if not hosts or not any(effect.scope is Scope.OUTSIDE and effect.kind is EffectKind.CONNECTS
-                            for effect in assessment.effects):  # fmt: skip
+    connections = (effect for effect in assessment.effects if effect.kind is EffectKind.CONNECTS)
+    if not hosts or not any(effect.scope is Scope.OUTSIDE for effect in connections):
         return environment
     return _merged(facts.telling(hosts), environment)  # what is there already counts
 
 
 def _with_credentials(
-    environment: tuple[tuple[str, str], ...], hosts: tuple[str, ...], profile: Profile
-) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]]:
+    environment: Environment, hosts: tuple[str, ...], profile: Profile
+) -> tuple[Environment, tuple[str, ...], tuple[str, ...]]:
     """Return the environment of a command with the credentials it may use, the names of these credentials, and the
     paths that it must be able to read for them.
 
@@ -137,11 +136,7 @@ def _with_credentials(
     return tuple(sorted(variables.items())), tuple(credential.name for credential in credentials), readable
 
 
-def _working(facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return (*facts.caching, *facts.fetching) if hosts else facts.caching
-
-
-def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> Environment:
     # What fetches needs the settings that it fetches by; it was asked about.
     over = () if hosts and Tier.NETWORK in assessment.tiers else facts.reading
     action = assessment.action
@@ -151,7 +146,7 @@ def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str,
 
 
 @lru_cache(maxsize=8)
-def _merged(environment: tuple[tuple[str, str], ...], over: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+def _merged(environment: Environment, over: Environment) -> Environment:
     return tuple(sorted((dict(environment) | dict(over)).items()))
 
 
@@ -183,15 +178,22 @@ def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] 
         opened = _existing(effect, facts) if effect.exact else ()
         return tuple(path for path in opened if secrets.locked_in(path, facts.workspace))
     if any(inside(effect.target, root) for root in (_KERNEL if changes else _OWN)):
-        return _kernel_floor(effect, facts) if changes and not _provided(effect.target) else ()
+        # Every sandbox provides these devices and the scratch folder itself.
+        name = effect.target.removeprefix("/dev/")
+        if not changes or name in _DEVICES or inside(name, "shm"):
+            return ()
+        why = f"{effect.kind.value} {near(effect.target, facts)}, which belongs to the kernel of this machine"
+        return Floor(Tier.DENIED, f"{why}; no mode allows that", _YOURSELF)
     path = effect.target
     if secrets.holds(path):
-        return _secret_floor(near(path, facts))
+        store = "a private key, a credential store or this program's own state"
+        return Floor(Tier.SECRET, f"{near(path, facts)} is {store}; no mode allows that", _YOURSELF)
     if not changes and facts.look(path).kind is Kind.MISSING:
         return ()  # nothing to show: the command sees what is true, that it does not exist
     for needed in _existing(effect, facts) if changes else (path,):
         if secrets.exposed_by(needed):
-            return _exposing_floor(_folder(needed, facts), near(path, facts), needed != path, changes)
+            folder = "your home folder" if needed == facts.home else near(needed, facts)
+            return _exposing_floor(folder, near(path, facts), needed != path, changes)
     return _existing(effect, facts) if changes else (path,)
 
 
@@ -207,12 +209,6 @@ def with_path_denials(facts: Facts, profile: Profile) -> tuple[tuple[str, ...], 
     locked, hidden = path_denials(profile.permissions, facts)
     shown = tuple(name for name in profile.public_names if not any(glob(name, each) for each in hidden))
     return (*always, *locked), (*profile.secret_names, *hidden), shown
-
-
-def _provided(path: str) -> bool:
-    """Return True if `path` is a device or a scratch folder that every sandbox provides itself."""
-    name = path.removeprefix("/dev/")
-    return name in _DEVICES or inside(name, "shm")
 
 
 def _existing(effect: Effect, facts: Facts) -> tuple[str, ...]:
@@ -270,20 +266,6 @@ def workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
         f"the working folder `{plain(workspace)}` {why}, and all of it would be inside the sandbox",
         "go to a project folder first (`cd FOLDER`), or name one with `--cwd FOLDER`",
     )
-
-
-def _folder(path: str, facts: Facts) -> str:
-    return "your home folder" if path == facts.home else near(path, facts)
-
-
-def _kernel_floor(effect: Effect, facts: Facts) -> Floor:
-    why = f"{effect.kind.value} {near(effect.target, facts)}, which belongs to the kernel of this machine"
-    return Floor(Tier.DENIED, f"{why}; no mode allows that", _YOURSELF)
-
-
-def _secret_floor(path: str) -> Floor:
-    why = f"{path} is a private key, a credential store or this program's own state; no mode allows that"
-    return Floor(Tier.SECRET, why, _YOURSELF)
 
 
 def _exposing_floor(folder: str, path: str, inside_it: bool, changes: bool) -> Floor:

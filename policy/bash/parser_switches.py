@@ -77,15 +77,11 @@ def _keeps_grammar(arguments: list[str | None]) -> bool:
 
 def objection_to_function(name: str) -> str | None:
     """Return the reason that a function with that name cannot be read, or None."""
-    if name in _NO_FUNCTION:
-        return f"a function named `{name}` changes what that word of the shell does"
-    return None
+    return f"a function named `{name}` changes what that word of the shell does" if name in _NO_FUNCTION else None
 
 
 def objection_to_variable(name: str, value: Word | None) -> str | None:
     """Return the reason that assigning `value` (None: any) to the variable `name` may run code, or None."""
-    if name in _EVALUATING:
-        text = None if value is None else value.literal
-        if text is None or not _NUMBER.fullmatch(text):
-            return f"bash evaluates what is assigned to `{name}`"
-    return None
+    text = None if value is None else value.literal
+    number = text is not None and _NUMBER.fullmatch(text)
+    return f"bash evaluates what is assigned to `{name}`" if name in _EVALUATING and not number else None

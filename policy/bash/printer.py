@@ -45,7 +45,8 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
             yield from _node(node.body, deeper)
             return
         case ast.Pipeline():
-            yield f"{indent}{_pipeline(node)}"
+            marks = (("time", node.timed), ("not", node.negated), ("pipeline", len(node.commands) > 1))
+            yield f"{indent}{' '.join(word for word, holds in marks if holds)}"
             for command in node.commands:
                 yield from _node(command, deeper)
             return
@@ -97,11 +98,6 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
             assert_never(never)
     for redirect in node.redirects:
         yield from _redirect(redirect, deeper)
-
-
-def _pipeline(node: ast.Pipeline) -> str:
-    marks = (("time", node.timed), ("not", node.negated), ("pipeline", len(node.commands) > 1))
-    return " ".join(word for word, holds in marks if holds)
 
 
 def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
@@ -191,17 +187,14 @@ def _expression(expression: ast.Expression) -> str:
             right = "" if expression.operand is None else f" {_expression(expression.operand)}"
             return f"{expression.name}{' ' if right else ''}{expression.operator}{right}"
         case ast.Operation():
-            operands = [
-                f"({_expression(each)})"
-                if isinstance(each, (ast.Operation, ast.ArithmeticAssignment))
-                else _expression(each)
-                for each in expression.operands
-            ]
-            match expression.operator, operands:
-                case operator, [one]:
-                    return operator + one
-                case "?:", [condition, yes, no]:
-                    return f"{condition} ? {yes} : {no}"
+            operands = []
+            for each in expression.operands:
+                inner = isinstance(each, (ast.Operation, ast.ArithmeticAssignment))
+                operands.append(f"({_expression(each)})" if inner else _expression(each))
+            if len(operands) == 1:
+                return expression.operator + operands[0]
+            if expression.operator == "?:":
+                return "{} ? {} : {}".format(*operands)
             return (", " if expression.operator == "," else f" {expression.operator} ").join(operands)
         case never:
             assert_never(never)

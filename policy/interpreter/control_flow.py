@@ -144,7 +144,7 @@ class ControlFlow:
         def once(known: State, inside: ExecutionFrame) -> State:
             return self._body(node.body, self._body(node.condition, known, inside), inside)
 
-        return self._rounds(once, state, frame, None)
+        return self._rounds(once, state, frame)
 
     def _loop(self, node: ast.Loop, state: State, frame: ExecutionFrame) -> State:
         def once(known: State, inside: ExecutionFrame) -> State:
@@ -153,7 +153,7 @@ class ControlFlow:
 
         begin = self.variables.compute(node.first, state, frame, node.span)
         frame = self.redirections.apply(node.redirects, state, frame)
-        return self._rounds(once, begin, frame, None)
+        return self._rounds(once, begin, frame)
 
     def _case(self, node: ast.Case, state: State, frame: ExecutionFrame) -> State:
         self.findings.add_reason(Tier.READ, "chooses by a pattern", Check.CASE_COMMAND, frame.place(node.span))
@@ -207,7 +207,7 @@ class ControlFlow:
         once: Callable[[State, ExecutionFrame], State],
         state: State,
         frame: ExecutionFrame,
-        fixed: tuple[str, AbstractWord] | None,
+        fixed: tuple[str, AbstractWord] | None = None,
     ) -> State:
         """Interpret rounds of a loop until another one adds nothing new about folders and variables.
 

@@ -64,9 +64,8 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
     elif role is Role.UPLOAD:
         match = SENT_FILE.match(word.text if word.text is not None else word.head)
         if match and match[1] != "-":
-            call.access_path(
-                Role.READ, literal(match[1], word.span) if word.text is not None else replace(word, head=match[1])
-            )
+            sent = literal(match[1], word.span) if word.text is not None else replace(word, head=match[1])
+            call.access_path(Role.READ, sent)
     elif role in (Role.FROM, Role.TO):
         if word.text is None or not elsewhere(word.text):
             call.access_path(Role.READ if role is Role.FROM else Role.WRITE, word)
@@ -88,9 +87,8 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
         connect(call, word)  # some programs download a URL that they are given to read
     elif role in (Role.READ, Role.TREE) and word.text is not None and LOCAL_URL.match(word.text):
-        call.access_path(
-            role, literal(LOCAL_URL.sub("", word.text), word.span)
-        )  # and some know files by their addresses
+        # Some know files by their addresses.
+        call.access_path(role, literal(LOCAL_URL.sub("", word.text), word.span))
     elif role not in (Role.DATA, Role.PORT):
         call.access_path(role, word)
         if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
@@ -126,21 +124,18 @@ def _program(call: Call, role: Role, word: AbstractWord) -> None:
         call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
     for text in word.texts:
         call.findings.classifier.budget.spend(len(text))
-        _does(call, _read(role, text), word)
-
-
-def _does(call: Call, reading: "Reading", word: AbstractWord) -> None:
-    if reading.tier is not Tier.READ:
+        reading, starts = _read(role, text), None
         if reading.tier is Tier.EXECUTE:
             call.findings.add_effect(EffectKind.RUNS, call.label)
+            starts = Consequence.STARTS_PROGRAMS
         elif reading.tier is Tier.UNKNOWN:
             call.findings.add_effect(EffectKind.UNKNOWN, reading.why)
-        starts = Consequence.STARTS_PROGRAMS if reading.tier is Tier.EXECUTE else None
-        call.add_sentence(reading.tier, f"`{call.label}`: {reading.why}", reading.why, word, starts)
-    for path in reading.writes:
-        call.access_path(Role.WRITE, literal(path, word.span))
-    for path in reading.reads:
-        call.access_path(Role.READ, literal(path, word.span))
+        if reading.tier is not Tier.READ:
+            call.add_sentence(reading.tier, f"`{call.label}`: {reading.why}", reading.why, word, starts)
+        for path in reading.writes:
+            call.access_path(Role.WRITE, literal(path, word.span))
+        for path in reading.reads:
+            call.access_path(Role.READ, literal(path, word.span))
 
 
 def _read(role: Role, text: str) -> "Reading":
@@ -213,11 +208,8 @@ def enter(call: Call, word: AbstractWord) -> State:
     state = call.state
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
         return state.moved(None)
-    classifier = call.findings.classifier
-    folders = tuple(
-        dict.fromkeys(classifier.absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",))
-    )
-    return state.moved(folders)
+    absolute = call.findings.classifier.absolute
+    return state.moved(tuple(dict.fromkeys(absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",))))
 
 
 def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
@@ -231,8 +223,7 @@ def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
             if "://" in value or LOGIN.match(value):
                 connect(call, literal(value, word.span))
             elif value.startswith(("/", "..")) or "/../" in value:
-                call.access_path(
-                    Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ, literal(value, word.span)
-                )
+                role = Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ
+                call.access_path(role, literal(value, word.span))
             elif call.findings.classifier.secret_parts(value):
                 call.access_path(Role.READ, literal(value, word.span))

@@ -88,7 +88,8 @@ def read_settings(content: bytes) -> tuple[Setting, ...]:
     found: list[Setting] = []
     base, at, line, counted = "", 0, 1, 0
     for _ in range(_MOST):
-        at = _next(text, at)
+        while at < len(text) and text[at] in b" \t\n#;":  # only blanks and comments stand before a section or setting
+            at = _line_end(text, at) if text[at] in b"#;" else at + 1
         line, counted = line + text.count(b"\n", counted, at), at
         if at >= len(text):
             return tuple(found)
@@ -99,17 +100,8 @@ def read_settings(content: bytes) -> tuple[Setting, ...]:
             start = at
             value, older, at = _value(text, setting.end(), line) if setting[2] == b"=" else (None, None, setting.end())
             section, _, rest = base.partition(".")
-            found.append(
-                Setting(
-                    section=section,
-                    subsection=rest[:-1] if rest else None,
-                    key=setting[1].decode().lower(),
-                    value=value,
-                    older=older,
-                    line=line,
-                    last=line + text.count(b"\n", start, at - 1),
-                )
-            )
+            key, last = setting[1].decode().lower(), line + text.count(b"\n", start, at - 1)
+            found.append(Setting(section, rest[:-1] if rest else None, key, value, older, line, last))
         else:
             raise GitConfigError("has a line that is neither a section, a setting nor a comment", line)
     raise GitConfigError("has very many settings", line)
@@ -134,13 +126,6 @@ def possible_settings(content: bytes) -> tuple[tuple[str, str], ...]:
             plain = setting[2].split(b" #")[0].split(b" ;")[0].replace(b'"', b"").strip()
             found.append((f"{section}.{setting[1].decode()}".lower(), _text(plain)))
     return tuple(found)
-
-
-def _next(text: bytes, at: int) -> int:
-    """Return the place of the next section or setting, or the end of the text. Only blanks and comments lie before."""
-    while at < len(text) and text[at] in b" \t\n#;":
-        at = _line_end(text, at) if text[at] in b"#;" else at + 1
-    return at
 
 
 def _line_end(text: bytes, at: int) -> int:

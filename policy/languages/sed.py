@@ -5,12 +5,19 @@ import re
 from policy.languages.language_result import HARMLESS, Reading, unknown
 from policy.model.tier import Tier
 
-_BLANK = " \t"
 _ADDRESS = re.compile(r"\d+(?:~\d+)?|\$")
 _AFTER_COMMA = re.compile(r"[+~]?\d+|\$")
+_COMMA = re.compile(r"[ \t]*,[ \t]*")
+_END = r"[ \t]*(?=[\n;}#]|\Z)"  # of a command
+_ENDED = re.compile(_END)
 _S_FLAG = re.compile(r"[gpiImM]|\d+")
-_LABEL = re.compile(r"[A-Za-z0-9_.-]+")
-_PLAIN = frozenset("=dDgGhHnNpPxFz")
+# The words of the commands that take no more than a number or a label, as texts: `re` compiles them at their first use.
+_WORDS = {
+    **dict.fromkeys("=dDgGhHnNpPxFz", ""), **dict.fromkeys("qQl", r"[ \t]*[0-9]*"), "L": r"(?!)",
+    **dict.fromkeys("btT", r"[ \t]*[A-Za-z0-9_.-]*"), ":": r"[ \t]*[A-Za-z0-9_.-]+",
+}  # fmt: skip
+# The text of `a`, `i` or `c` ends before a line end without a backslash before it.
+_TEXT = re.compile(r"(?:[^\\\n]|\\.)*\\?", re.DOTALL)
 
 
 def read_sed(program: str) -> Reading:
@@ -29,43 +36,27 @@ def read_sed(program: str) -> Reading:
         after = _addresses(program, at)
         if after is None:
             return unknown("an address that is not understood")
-        at = after
-        if at >= end:
+        if after >= end:
             return unknown("an address without a command")
-        command = program[at]
-        at += 1
-        if command == "{" or command in _PLAIN:
-            if command != "{" and not _ends(program, at):
-                return unknown(f"text after `{command}`")
-        elif command in "qQlL":
-            at = _skip(program, at, _BLANK)
-            at = _skip(program, at, "0123456789")
-            if command == "L" or not _ends(program, at):
-                return unknown(f"text after `{command}`")
+        command, at = program[after], after + 1
+        if command in _WORDS:
+            words = re.compile(_WORDS[command] + _END).match(program, at)
+            if words is None:
+                return unknown("a label that is not understood" if command in "btT:" else f"text after `{command}`")
+            at = words.end()
         elif command in "aic":
-            at = _text_end(program, at)
-        elif command in "btT:":
-            at = _skip(program, at, _BLANK)
-            label = _LABEL.match(program, at)
-            at = label.end() if label else at
-            if (command == ":" and label is None) or not _ends(program, at):
-                return unknown("a label that is not understood")
+            text = _TEXT.match(program, at)
+            at = text.end() if text else at
         elif command in "rRwW":
             line = _line_end(program, at)
-            path = program[at:line].lstrip(_BLANK)
-            (reads if command in "rR" else writes).append(path)
+            (reads if command in "rR" else writes).append(program[at:line].lstrip(" \t"))
             at = line
-        elif command == "y":
-            two = _two_parts(program, at)
-            if two is None or not _ends(program, two):
-                return unknown("a `y` that is not understood")
-            at = two
-        elif command == "s":
-            two = _two_parts(program, at)
-            if two is None:
-                return unknown("an `s` that is not understood")
-            at = two
-            while at < end and not _ends(program, at):
+        elif command in "ys":
+            parts = _two_parts(program, at)
+            if parts is None or (command == "y" and not _ENDED.match(program, parts)):
+                return unknown(f"{'a' if command == 'y' else 'an'} `{command}` that is not understood")
+            at = parts
+            while at < end and not _ENDED.match(program, at):
                 flag = _S_FLAG.match(program, at)
                 if flag:
                     at = flag.end()
@@ -74,13 +65,13 @@ def read_sed(program: str) -> Reading:
                     at += 1
                 elif program[at] == "w":
                     line = _line_end(program, at)
-                    writes.append(program[at + 1 : line].lstrip(_BLANK))
+                    writes.append(program[at + 1 : line].lstrip(" \t"))
                     at = line
                 else:
                     return unknown("an `s` flag that is not understood")
         elif command == "e":
             return Reading(Tier.EXECUTE, "the `e` command runs a program")
-        else:
+        elif command != "{":
             return unknown(f"`{command}` is not a known command")
     paths = tuple(path for path in writes if path not in ("/dev/stdout", "/dev/stderr"))
     if runs:
@@ -99,36 +90,14 @@ def _line_end(program: str, at: int) -> int:
     return len(program) if found < 0 else found
 
 
-def _text_end(program: str, at: int) -> int:
-    """Return the end of the text of `a`, `i` or `c`: the first line end without a backslash before it."""
-    while True:
-        line = _line_end(program, at)
-        text = program[at:line]
-        slashes = len(text) - len(text.rstrip("\\"))
-        if line >= len(program) or slashes % 2 == 0:
-            return line
-        at = line + 1
-
-
-def _ends(program: str, at: int) -> bool:
-    at = _skip(program, at, _BLANK)
-    return at >= len(program) or program[at] in "\n;}#"
-
-
 def _addresses(program: str, at: int) -> int | None:
     """Return the end of up to two addresses and a `!`, or None if they are not understood."""
-    first = _address(program, at, _ADDRESS)
-    if first is None:
-        return None
-    at = first
-    if at < len(program) and program[_skip(program, at, _BLANK) :][:1] == ",":
-        at = _skip(program, _skip(program, at, _BLANK) + 1, _BLANK)
-        second = _address(program, at, _AFTER_COMMA)
-        if second is None or second == at:
+    end = _address(program, at, _ADDRESS)
+    if end is not None and (comma := _COMMA.match(program, end)):
+        end = _address(program, comma.end(), _AFTER_COMMA)
+        if end == comma.end():
             return None
-        at = second
-    at = _skip(program, at, _BLANK)
-    return _skip(program, at, "! \t")
+    return None if end is None else _skip(program, end, "! \t")
 
 
 def _address(program: str, at: int, pattern: re.Pattern[str]) -> int | None:
