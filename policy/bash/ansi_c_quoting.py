@@ -14,12 +14,8 @@ _SINGLE = {
 # fmt: on
 
 _ESCAPE = re.compile(
-    r"\\(?:(?P<single>[abeEfnrtv\\'\"?])"
-    r"|(?P<octal>[0-7]{1,3})"
-    r"|x(?P<hex>[0-9A-Fa-f]{1,2})"
-    r"|u(?P<short>[0-9A-Fa-f]{1,4})"
-    r"|U(?P<long>[0-9A-Fa-f]{1,8})"
-    r"|c(?P<control>[A-Za-z]))"
+    r"\\(?:(?P<single>[abeEfnrtv\\'\"?])|(?P<octal>[0-7]{1,3})|c(?P<control>[A-Za-z])"
+    r"|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8}))"
 )
 
 
@@ -49,14 +45,8 @@ def ansi_c_quoted(reader: Cursor) -> str:
 def _decoded(found: re.Match[str]) -> str | None:
     """Return the character that an escape stands for, or None if that depends on the locale or the version of bash."""
     kind, digits = found.lastgroup, found[found.lastgroup or 0]
-    match kind:
-        case "single":
-            return _SINGLE[digits]
-        case "octal":
-            code = int(digits, 8)
-        case "control":
-            code = ord(digits.upper()) & 0x1F
-        case _:
-            code = int(digits, 16)
+    if kind == "single":
+        return _SINGLE[digits]
+    code = ord(digits.upper()) & 0x1F if kind == "control" else int(digits, 8 if kind == "octal" else 16)
     # NUL cuts the word short, 1 and 127 are bash's own marks inside words, and beyond ASCII the locale decides.
     return chr(code) if 1 < code < 127 else None

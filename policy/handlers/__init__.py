@@ -46,5 +46,5 @@ HANDLERS = {
 def grammar(name: str) -> "Callable[[Call], None]":
     """Return the function that judges calls by the handler `name`, one of `policy.rules.rule.GRAMMARS`."""
     module, _, function = HANDLERS[name].partition(".")
-    found: Callable[[Call], None] = getattr(import_module(f"policy.handlers.{module}"), function)
-    return found
+    handler: Callable[[Call], None] = getattr(import_module(f"policy.handlers.{module}"), function)
+    return handler

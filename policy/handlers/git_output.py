@@ -39,19 +39,14 @@ def prints_one(call: Call) -> AbstractWord | None:
     name = call.label.rpartition(" ")[2]
     if not _certain(call, name, operands):
         return None
-    return AbstractWord(unsplittable=True, never_an_option=not _names(call, name))
-
-
-def _names(call: Call, command: str) -> bool:
-    """Return True if the command may print the short name of a branch or tag."""
-    match command:
-        case "rev-parse":
-            return not call.flags.keys().isdisjoint(("--abbrev-ref", "--symbolic"))
-        case "symbolic-ref":
-            return "--short" in call.flags
-        case "describe":
-            return "--all" not in call.flags
-    return command == "branch"
+    # These may print the short name of a branch or tag.
+    short = {
+        "rev-parse": not call.flags.keys().isdisjoint(("--abbrev-ref", "--symbolic")),
+        "symbolic-ref": "--short" in call.flags,
+        "describe": "--all" not in call.flags,
+        "branch": True,
+    }
+    return AbstractWord(unsplittable=True, never_an_option=not short.get(name, False))
 
 
 def _certain(call: Call, command: str, operands: list[str | None]) -> bool:

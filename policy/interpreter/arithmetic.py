@@ -102,24 +102,17 @@ def _applied(operator: str, operands: tuple[int, ...]) -> int | None:
 def _binary(sign: str, left: int, right: int) -> int | None:
     if sign in _CALCULATED:
         return int(_CALCULATED[sign](left, right))
-    match sign:
-        case "/" | "%":
-            if right == 0:
-                return None
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return quotient if sign == "/" else left - quotient * right
-        case "**":
-            return left**right if 0 <= right <= _MOST_SHIFTED else None
-        case "<<" | ">>" if 0 <= right <= _MOST_SHIFTED:
-            return left << right if sign == "<<" else left >> right
-        case "&&":
-            return int(bool(left) and bool(right))
-        case "||":
-            return int(bool(left) or bool(right))
-    return None
+    if sign in _BOUNDED:
+        return _BOUNDED[sign](left, right) if 0 <= right <= _MOST_SHIFTED else None
+    if sign not in ("/", "%") or right == 0:
+        return None
+    quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return quotient if sign == "/" else left - quotient * right
 
 
 _CALCULATED: dict[str, Callable[[int, int], int]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "&": operator.and_, "|": operator.or_, "^": operator.xor,
     "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    "&&": lambda left, right: bool(left and right), "||": lambda left, right: bool(left or right),
 }  # fmt: skip
+_BOUNDED: dict[str, Callable[[int, int], int]] = {"**": operator.pow, "<<": operator.lshift, ">>": operator.rshift}

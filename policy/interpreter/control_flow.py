@@ -1,8 +1,9 @@
-"""Control flow: lists, pipelines, loops, branches and conditions, and the states after each of them."""
+"""Control flow: lists, pipelines, loops, branches, conditions and function calls, and the states after each of them."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
 from functools import reduce
+from itertools import count
 from typing import assert_never
 
 from policy.bash import ast
@@ -11,28 +12,42 @@ from policy.interpreter.arithmetic import is_number
 from policy.interpreter.assignments import Variables
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
-from policy.interpreter.functions import FunctionTable
 from policy.interpreter.redirections import Redirections
-from policy.interpreter.shell_state import MOST_OUTPUT, CommandResult, ExecutionFrame, ExitStates, State, join_states
-from policy.model.abstract_word import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, AbstractWord, join, literal
+from policy.interpreter.shell_state import (
+    MOST_OUTPUT,
+    CommandResult,
+    Defined,
+    ExecutionFrame,
+    ExitStates,
+    ExpandedCommand,
+    State,
+    join_states,
+)
+from policy.interpreter.traps import TrapTable
+from policy.model.abstract_word import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, AbstractWord, SourceSpan, join, literal
 from policy.model.assessment import Check
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
+MOST_DEEP = 8  # calls of functions within calls
+MOST_CALLS = 100  # in one script: a body is interpreted anew for each of them
 MOST_ROUNDS = 4  # of a loop body, until another round changes nothing
 
 
 @dataclass(frozen=True, slots=True)
 class ControlFlow:
-    """The interpreter of compound commands. Simple commands are interpreted by `run_command`."""
+    """The interpreter of compound commands and functions. Simple commands are interpreted by `run_command`."""
 
     findings: Findings
     expander: Expander
     variables: Variables
-    functions: FunctionTable
+    traps: TrapTable
     redirections: Redirections
     run_command: Callable[[Command, State, ExecutionFrame], CommandResult]
+    _running: list[Defined] = field(default_factory=list, init=False)
+    _calls: Iterator[int] = field(default_factory=lambda: count(1), init=False)
+    _definitions: dict[int, tuple[ast.Function, Defined]] = field(default_factory=dict, init=False)
 
     def script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret the items of a script in order. The result holds what the last one prints."""
@@ -81,7 +96,7 @@ class ControlFlow:
             case ast.Pipeline():
                 return self._pipeline(node, state, frame)
             case ast.Function():
-                end = self.functions.define(node, state, frame)
+                end = self.define(node, state, frame)
             case ast.For():
                 end = self._for(node, state, frame)
             case ast.Loop():
@@ -231,6 +246,65 @@ class ControlFlow:
                 names.update([fixed] if fixed else [])
                 known = replace(known, cwds=None, variables=names, stack=None, previous=None, arguments=None)
         return known
+
+    # -- functions: a call has the effects of the body with the words of that call
+
+    def define(self, node: ast.Function, state: State, frame: ExecutionFrame) -> State:
+        """Return the state after the definition of a function."""
+        text = f"defines the function `{node.name}`"
+        self.findings.add_reason(Tier.READ, text, Check.FUNCTION_DEFINITION, frame.place(node.span))
+        # The same object for the same text, so that a loop that defines a function comes to an end.
+        _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, frame.anchor)))
+        self.traps.note_function(node.name, (defined,))
+        return state.define(node.name, (defined,))
+
+    def call(self, name: str, meaning: Defined, command: ExpandedCommand) -> ExitStates:
+        """Interpret a call of the function `name`, which may be `meaning` now."""
+        state, frame, span = command.state, command.frame, command.span
+        # The words of the call are those of no program, so no rule about words may cover what the function does.
+        outer, self.findings.step = self.findings.step, self.findings.ground
+        calls = next(self._calls)
+        try:
+            if meaning in self._running:
+                return self._give_up(f"the function `{name}` calls itself", state, span)
+            if len(self._running) >= MOST_DEEP or calls > MOST_CALLS:
+                return self._give_up("functions are called too often, or within each other", state, span)
+            inside = replace(state, arguments=tuple(command.words[1:]), locals={})
+            for variable, value in command.assignments or ():
+                known = value if self.variables.may_assign(variable, value, span, exported=False) else ANYTHING
+                self.traps.note_value(variable, known)
+                inside = inside.own(variable, known)
+            within = replace(frame, anchor=meaning.anchor, loop_exits=[], returns=[])
+            self._running.append(meaning)
+            try:
+                success, failure = self.node(meaning.body, inside, within).states
+            finally:
+                self._running.pop()
+            # Older versions of bash let `break` in a function leave the loop around its call.
+            frame.loop_exits.extend([self._after_call(early, state) for early in within.loop_exits])
+            for early in within.returns:
+                success, failure = join_states(success, early), join_states(failure, early)
+            return ExitStates(self._after_call(success, state), self._after_call(failure, state))
+        finally:
+            self.findings.step = outer
+
+    def _after_call(self, after: State, before: State) -> State:
+        """Return the caller's state, given the state `after` in which the body ends."""
+        if not after.locals:
+            return replace(after, arguments=before.arguments, locals=before.locals)
+        revealed = self.variables.revealed
+        old = {name: ANYTHING if name in revealed else value for name, value in after.locals.items()}
+        for name, value in old.items():
+            self.traps.note_value(name, value)
+        variables = {**after.variables, **old}
+        for name, value in old.items():
+            if value is ANYTHING and name not in before.variables:
+                del variables[name]  # as unknown as it was
+        return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
+
+    def _give_up(self, why: str, state: State, span: SourceSpan | None) -> ExitStates:
+        self.findings.unknown(why, Check.FUNCTION_CALL_LIMIT, span)
+        return ExitStates.same(replace(state, cwds=None, variables={}, stack=None, previous=None))
 
 
 def _lone(node: Node, state: State) -> bool:

@@ -89,14 +89,11 @@ class Interpreter:
         """Interpret a command by its name. In a shell, functions come before programs."""
         if command.assignments is None:
             return self.program(name, command)
-        return _joined(
-            [
-                self.program(name, command)
-                if meaning is None
-                else CommandResult(self.shell.functions.call(name, meaning, command))
-                for meaning in command.state.functions.get(name, UNDEFINED)
-            ]
-        )
+        results = []
+        for meaning in command.state.functions.get(name, UNDEFINED):
+            called = None if meaning is None else CommandResult(self.shell.flow.call(name, meaning, command))
+            results.append(called or self.program(name, command))
+        return _joined(results)
 
     def program(self, name: str, command: ExpandedCommand) -> CommandResult:
         """Judge a command that is not a function."""

@@ -86,7 +86,7 @@ def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> N
     for role, word in zip(roles, operands, strict=True):
         if role is Role.PORT:
             call.port = _port(word)
-    _say(call, given)
+    _say(call)
     if _SEARCHES.fullmatch(call.label):
         from policy.interpreter.name_filters import aims  # only where there is a search
 
@@ -187,7 +187,7 @@ def _port(word: AbstractWord) -> str:
     return word.text if word.text is not None and word.text.isascii() and word.text.isdigit() else "*"
 
 
-def _say(call: Call, given: AbstractSet[str]) -> None:
+def _say(call: Call) -> None:
     rule = call.rule
     call.add_rule_fact(rule.tier)
     call.changes(rule.tier)
@@ -265,7 +265,7 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
             call.suspect(word)
         return
     if rule.open:
-        _say(call, set())
+        _say(call)
     else:
         call.add_undescribed_use(tier, shape.where)
         if rule.tier > tier:  # what every use of it does, this one does too

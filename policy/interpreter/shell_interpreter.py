@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from policy.bash.ast import ArrayAssignment, Assignment, Command, Node, Opaque, Script
+from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
 from policy.interpreter.assignments import Assigned, Variables
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
-from policy.interpreter.functions import FunctionTable
 from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.interpreter.traps import TrapTable
@@ -31,7 +30,7 @@ class ShellInterpreter:
     Attributes:
         variables: the assignments of the script.
         traps: the traps of the shell that is being interpreted.
-        functions: the functions that the script defines.
+        flow: the compound commands and the functions of the script.
         redirections: the descriptors of the script.
     """
 
@@ -44,8 +43,7 @@ class ShellInterpreter:
         self.traps = TrapTable(findings)
         self.variables = Variables(findings, expander, self.traps)
         self.redirections = Redirections(findings, expander)
-        self.functions = FunctionTable(findings, self.variables, self.traps, self._node)
-        self._flow = ControlFlow(findings, expander, self.variables, self.functions, self.redirections, self.command)
+        self.flow = ControlFlow(findings, expander, self.variables, self.traps, self.redirections, self.command)
 
     def run(self, tree: Script, state: State) -> None:
         """Interpret a whole script, and then the traps that it leaves."""
@@ -55,10 +53,7 @@ class ShellInterpreter:
 
     def run_script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret a script in the shell of `frame`."""
-        return self._flow.script(script, state, frame)
-
-    def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
-        return self._flow.node(node, state, frame)
+        return self.flow.script(script, state, frame)
 
     def command(self, command: Command, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret a simple command of a script."""

@@ -175,15 +175,12 @@ def paths(kind: SettingKind, value: str, variables: Mapping[str, str]) -> Iterat
                     yield f"{folder or '.'}/{name}.py"
                     yield f"{folder or '.'}/{name}"
         case SettingKind.REPOSITORY:
-            yield from (
-                f"{value}/{name}" for name in ("config", "config.worktree", "commondir", "hooks", "info/attributes")
-            )
+            for name in ("config", "config.worktree", "commondir", "hooks", "info/attributes"):
+                yield f"{value}/{name}"
         case SettingKind.SCRIPT:
             yield from _in_command(value, variables, every=False, loose=False)
-        case SettingKind.COMMAND:
-            yield from _in_command(value.removeprefix("!"), variables, every=True)
-        case SettingKind.TYPED:
-            yield from _in_command(value.removeprefix("!"), variables, every=False)
+        case SettingKind.COMMAND | SettingKind.TYPED:
+            yield from _in_command(value.removeprefix("!"), variables, every=kind is SettingKind.COMMAND)
 
 
 def located(path: str, top: str, home: str) -> str:

@@ -119,27 +119,19 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
     content = tuple(text for part in parts for text in part.content)[:MOST_HINTS]
     if certain:
         return AbstractWord(texts=tuple(dict.fromkeys(texts)), content=content, span=span)
-    head = ""
-    for part in parts:
-        head += part.head if part.text is None else part.text
-        if part.text is None:
-            break
+    unknown = [index for index, part in enumerate(parts) if part.text is None]  # at least one
+    first, last = unknown[0], unknown[-1]
+    head = "".join(part.text or "" for part in parts[:first]) + parts[first].head
+    tail = parts[last].tail + "".join(part.text or "" for part in parts[last + 1 :])
     # Without a certain start, any part may turn out to be the start, when the ones before it are empty.
     tame_start = bool(head) or all(_starts_calm(part) for part in parts)
-    tail = ""
-    for part in reversed(parts):
-        if part.text is None:
-            tail = part.tail + tail
-            break
-        tail = part.text + tail
-    unknown = [part for part in parts if part.text is None]
     # Where a part splits, the next one may become the start of a word.
     calm = all(
         part.never_an_option and all(map(_starts_calm, parts[index + 1 :]))
         for index, part in enumerate(parts)
         if part.text is None and part.may_split and not part.globbed and not part.unsplittable
     )
-    names = all(part.globbed for part in unknown)
+    names = all(parts[index].globbed for index in unknown)
     pieces = (part.pattern or ("*" if part.text is None else _GLOB.sub(r"[\g<0>]", part.text)) for part in parts)
     shape = "".join(pieces)
     hinted = (part.texts or part.likely_texts or part.hints for part in parts)
@@ -148,7 +140,7 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
         tail=tail,
         # A `..` after the unknown part would lead out of the folder that bounds it.
         globbed=names and not any(".." in (part.text or "") for part in parts),
-        may_split=any(part.may_split for part in unknown),
+        may_split=any(parts[index].may_split for index in unknown),
         never_an_option=head[:1] != "-" and tame_start and calm,
         unsplittable=all(map(_solid, parts)),
         depends_on_substitution=any(part.depends_on_substitution for part in parts),

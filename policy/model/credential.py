@@ -128,8 +128,7 @@ def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: s
 # and npm, whose own list comes before Node's.
 TRUSTING = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
-    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE",
-    "npm_config_cafile",
+    "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
 )  # fmt: skip
 
 
