@@ -232,19 +232,16 @@ class Compound(Words):
         self.pos = found.end()
         words: list[Word] | None = None
         self.blanks()
-        if self.char() == ";":
-            self.pos += 1
-            self.linebreak()
-        else:
-            self.linebreak()
-            if self.keyword_here() == "in":
-                self.pos += 2
+        ended = self.char() == ";"
+        self._line_end()
+        if not ended and self.keyword_here() == "in":
+            self.pos += 2
+            self.blanks()
+            words = []
+            while self.char() not in ("", ";", "\n"):
+                words += self.arguments()
                 self.blanks()
-                words = []
-                while self.char() not in ("", ";", "\n"):
-                    words += self.arguments()
-                    self.blanks()
-                self._line_end()
+            self._line_end()
         return ast.For(name, None if words is None else tuple(words), self._done(), *self._finish(start))
 
     def _line_end(self) -> None:

@@ -89,6 +89,4 @@ _NAMES = {
 def objection_elsewhere(text: str) -> str | None:
     """Return the part of `text` that another shell than bash reads differently, as text for the user, or None."""
     found = re.search(_ONLY_BASH, text)  # compiled at the first script for another shell
-    if found is None:
-        return None
-    return _NAMES.get(found.lastgroup or "", f"`{found[0]}`")
+    return None if found is None else _NAMES.get(found.lastgroup or "", f"`{found[0]}`")

@@ -123,10 +123,9 @@ def is_number(word: Word) -> bool:
     literal = word.literal
     if literal is not None:
         return _NUMBER.fullmatch(literal) is not None
-    if len(word.parts) != 1:
-        return False
-    (part,) = word.parts
-    return isinstance(part, Arithmetic) or (isinstance(part, Parameter) and (part.length or part.name in _COUNTS))
+    part = word.parts[0]
+    number = isinstance(part, Parameter) and (part.length or part.name in _COUNTS)
+    return len(word.parts) == 1 and (number or isinstance(part, Arithmetic))
 
 
 def evaluated(word: Word) -> str | None:

@@ -5,11 +5,10 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from enum import Enum, auto
 
-from policy.bash.ansi_c_quoting import ansi_c_quoted
 from policy.bash.ast import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
 from policy.bash.braces import BRACED, THEMSELVES, expand, spread
 from policy.bash.prescan import splits_somewhere
-from policy.bash.scanner import Cursor
+from policy.bash.scanner import Cursor, ansi_c_quoted
 from policy.model.abstract_word import SourceSpan
 
 

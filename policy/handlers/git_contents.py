@@ -296,11 +296,9 @@ def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
     workspace, cwds = call.facts.workspace, call.state.cwds or ()
     if not words or len(cwds) != 1 or not inside(cwds[0], workspace) or _GLOB.search(cwds[0]):
         return names
-    paths: list[str] = []
-    for word in words:
-        if not word.texts:
-            return names
-        paths += word.texts
+    if not all(word.texts for word in words):
+        return names
+    paths = [text for word in words for text in word.texts]
     within = cwds[0][len(workspace) :].strip("/")
     left = [match[1] for path in paths if (match := _EXCLUDE.fullmatch(path))]
     wanted = [path for path in paths if not _EXCLUDE.fullmatch(path)]

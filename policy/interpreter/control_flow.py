@@ -7,7 +7,7 @@ from itertools import count
 from typing import assert_never
 
 from policy.bash import ast
-from policy.bash.ast import Command, Node, Redirect, RedirectOp, Script
+from policy.bash.ast import Command, Node, RedirectOp, Script
 from policy.interpreter.arithmetic import is_number
 from policy.interpreter.assignments import Variables
 from policy.interpreter.expansion import Expander
@@ -79,11 +79,12 @@ class ControlFlow:
         """Interpret one command, simple or compound."""
         self.findings.classifier.budget.spend(10 + 2 * len(state.variables))  # the states are compared
         result = self._node(node, state, frame)
-        if not isinstance(node, (ast.Pipeline, ast.Function)) and not all(map(_opens, node.redirects)):
-            # When a file cannot be opened, bash does not even begin.
-            success, failure = result.states
-            return result._replace(states=ExitStates(success, join_states(failure, state)))
-        return result
+        redirects = () if isinstance(node, (ast.Pipeline, ast.Function)) else node.redirects
+        if all(each.op in _FILES and each.target.literal == "/dev/null" for each in redirects):
+            return result
+        # When a file cannot be opened, bash does not even begin.
+        success, failure = result.states
+        return result._replace(states=ExitStates(success, join_states(failure, state)))
 
     def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
         if not isinstance(
@@ -312,14 +313,8 @@ def _lone(node: Node, state: State) -> bool:
     if not isinstance(node, Command) or node.assignments or not node.words:
         return False
     quiet = all(each.fd == 2 and each.target.literal == "/dev/null" for each in node.redirects)
-    return (
-        quiet and all(word.literal is not None for word in node.words) and node.words[0].literal not in state.functions
-    )
-
-
-def _opens(redirect: Redirect) -> bool:
-    """Return True if the redirection certainly works."""
-    return redirect.op in _FILES and redirect.target.literal == "/dev/null"
+    words = [word.literal for word in node.words]
+    return quiet and None not in words and words[0] not in state.functions
 
 
 _FILES = frozenset([RedirectOp.IN, RedirectOp.OUT, RedirectOp.APPEND, RedirectOp.CLOBBER, RedirectOp.OUT_ERR])

@@ -109,9 +109,8 @@ class Expander:
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]
-        if "IFS" in state.variables:
-            return [whole]
-        if whole.may_split and len(word.parts) == 1 and isinstance(part, (Parameter, Expansion)) and not part.quoted:
+        lone = whole.may_split and len(word.parts) == 1 and "IFS" not in state.variables
+        if lone and isinstance(part, (Parameter, Expansion)) and not part.quoted:
             raw = self._raw(part, state)
             if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
                 return [literal(text, whole.span) for text in fields(raw.text)]
@@ -134,9 +133,8 @@ class Expander:
                 return AbstractWord(texts=(text,))
             case ast.Tilde(user=user, span=span):
                 if user:
-                    self.findings.unknown(
-                        f"`~{user}` is a home folder that is not known", Check.UNKNOWN_HOME, frame.place(span)
-                    )
+                    what = f"`~{user}` is a home folder that is not known"
+                    self.findings.unknown(what, Check.UNKNOWN_HOME, frame.place(span))
                     # Where homes usually are: what would happen there counts, too.
                     beside = self.facts.home.rpartition("/")[0]
                     likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")

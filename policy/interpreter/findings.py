@@ -266,20 +266,19 @@ class Findings:
         """Report access to names and dates only. A path that the sandbox does not show cannot be listed, so it needs no
         report.
         """
+        if place.scope is Scope.SECRET and self.classifier.named_secret(place.path):
+            return
+        unseen = role is Role.TREE or place.above or place.kind is Kind.MISSING
+        if place.scope is Scope.OUTSIDE and unseen:
+            text = f"names below {place.shown}, as far as the sandbox shows them"
+            self.add_effect(EffectKind.READS, text, Scope.NONE)
+            return
+        exact = not place.bound and (role is Role.NAMES or place.scope is Scope.SECRET)
+        effect = self.add_effect(EffectKind.READS, place.path, place.scope, exact)
         if place.scope is Scope.SECRET:
-            if self.classifier.named_secret(place.path):
-                return
-            self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
             self._secret("lists", place, at)
         elif place.scope is Scope.OUTSIDE:
-            if role is Role.TREE or place.above or place.kind is Kind.MISSING:
-                text = f"names below {place.shown}, as far as the sandbox shows them"
-                self.add_effect(EffectKind.READS, text, Scope.NONE)
-                return
-            effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
             self.add_reason(Tier.READ_OUTSIDE, f"lists {place.shown}, outside the workspace", *at, effect)
-        else:
-            self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound and role is Role.NAMES)
 
     def _change(self, kind: EffectKind, place: ResolvedPath, at: _Origin) -> Effect | None:
         """Report a change of a path. Return its effect if the caller must state the reason, else None."""

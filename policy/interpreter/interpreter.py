@@ -205,10 +205,8 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
     for pattern in profile.denied:
         wanted = pattern[:-1] if len(pattern) > 1 and pattern[-1] == "*" else pattern
         if broad(senses, tuple((word,) for word in wanted)):
-            shown = " ".join(pattern)
-            return Reason(
-                Tier.DENIED, f"`{shown}` is on the denied list", RuleRef(RuleKind.USER, "[deny] commands"), span
-            )
+            text = f"`{' '.join(pattern)}` is on the denied list"
+            return Reason(Tier.DENIED, text, RuleRef(RuleKind.USER, "[deny] commands"), span)
     return None
 
 

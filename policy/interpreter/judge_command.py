@@ -52,8 +52,8 @@ def judge(call: Call) -> None:
     roles = None if shape.trouble else _described(call, shape)
     if roles is None:
         _not_described(call, shape)
-        return
-    _judge_words(call, shape, roles)
+    else:
+        _judge_words(call, shape, roles)
 
 
 def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:

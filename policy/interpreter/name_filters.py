@@ -80,19 +80,14 @@ def picked(shape: ParsedOptions) -> tuple[str, ...]:
 def cut_out(program: str, words: list[AbstractWord], heard: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a program leaves of known lines that it only cuts apart: `cut`, `tr -d`, `awk '{print $2}'`."""
     texts = [word.text or "" for word in words]
-    if program == "cut":
-        whole = True
-    elif program == "tr":
-        whole = texts[:1] in (["-d"], ["-s"])
-    else:
-        whole = bool(texts) and _PRINTS_A_FIELD.fullmatch(texts[-1]) is not None
-    return (*heard, *tokens(heard)) if whole else ()
+    deletes = program == "tr" and texts[:1] in (["-d"], ["-s"])
+    prints = program == "awk" and texts and _PRINTS_A_FIELD.fullmatch(texts[-1])
+    return (*heard, *tokens(heard)) if program == "cut" or deletes or prints else ()
 
 
 def chosen_by_fd(call: Call, shape: ParsedOptions) -> AbstractWord:
     """Return what `fd` hands to a command, as far as its patterns say."""
     texts = [spelled_out(text) for word in shape.operands[:1] for text in word.texts]
-    endings = [
-        f"*.{text}" for flag, word in shape.flags if flag.name in ("-e", "--extension") and word for text in word.texts
-    ]
+    extensions = [word for flag, word in shape.flags if flag.name in ("-e", "--extension") and word is not None]
+    endings = [f"*.{text}" for word in extensions for text in word.texts]
     return AbstractWord(globbed=True, hints=(*found_by(call, texts), *endings))

@@ -62,6 +62,4 @@ def _slice(bounds: list[int], text: str) -> str:
     offset = bounds[0] if bounds[0] >= 0 else len(text) + bounds[0]
     if not 0 <= offset <= len(text):
         return ""
-    if len(bounds) == 1:
-        return text[offset:]
-    return text[offset : offset + bounds[1]]
+    return text[offset : offset + bounds[1] if len(bounds) > 1 else None]

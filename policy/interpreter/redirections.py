@@ -43,9 +43,8 @@ class Redirections:
                     number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
                     # What the others lead to was judged where the script opened them.
                     if number not in _STANDARD and (number not in self._opened or self._findings.connected):
-                        self._findings.unknown(
-                            "copies a descriptor that was opened elsewhere", Check.INHERITED_DESCRIPTOR, span
-                        )
+                        text = "copies a descriptor that was opened elsewhere"
+                        self._findings.unknown(text, Check.INHERITED_DESCRIPTOR, span)
                     frame = self._input(redirect.fd, self.streams.get(number, ()), frame)
                 case RedirectOp.IN:
                     self._open(Role.READ, word, state, span)

@@ -59,9 +59,8 @@ def braced(script: str) -> tuple[str, ...]:
         texts = [word]
         while len(texts) <= MOST_BRACED and (group := next(filter(None, map(_CHOICE.search, texts)), None)):
             at, choices = texts.index(group.string), group[1].split(",")
-            texts[at : at + 1] = [
-                group.string[: group.start()] + each + group.string[group.end() :] for each in choices
-            ]
+            before, after = group.string[: group.start()], group.string[group.end() :]
+            texts[at : at + 1] = [f"{before}{each}{after}" for each in choices]
         found |= dict.fromkeys(texts[:MOST_BRACED])
         if len(found) > MOST_BRACED:
             break
