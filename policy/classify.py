@@ -6,18 +6,9 @@ from policy.handlers import grammar
 from policy.interpreter.interpreter import Interpreter
 from policy.interpreter.path_classifier import MOST_WORK_AFTER, TooMuchError
 from policy.interpreter.shell_state import ExecutionFrame, ExpandedCommand, State
+from policy.model import action as actions
 from policy.model.abstract_word import literal
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, Check, Effect, EffectKind, Reason
 from policy.model.facts import Facts
 from policy.model.profile import Profile, Source
@@ -95,22 +86,22 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
     match action:
         case RunScript():
             return _script(action, interpreter)
-        case RunArgv(argv=()):
+        case actions.RunArgv(argv=()):
             interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
-        case RunArgv(argv=argv):
+        case actions.RunArgv(argv=argv):
             words = [literal(word) for word in argv]
             interpreter.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
-        case ReadFile(path=path):
+        case actions.ReadFile(path=path):
             _file(interpreter, Role.READ, path, "reads a file")
-        case WriteFile(path=path) | EditFile(path=path):
-            if isinstance(action, EditFile):
+        case actions.WriteFile(path=path) | actions.EditFile(path=path):
+            if isinstance(action, actions.EditFile):
                 _file(interpreter, Role.READ, path, "reads a file")
             _file(interpreter, Role.WRITE, path, "writes a file")
-        case ListFolder(path=path):
+        case actions.ListFolder(path=path):
             _file(interpreter, Role.NAMES, path, "lists a folder")
-        case GlobFiles(root=root):
+        case actions.GlobFiles(root=root):
             _file(interpreter, Role.TREE, root, "finds files by name")
-        case GrepFiles(root=root):
+        case actions.GrepFiles(root=root):
             _file(interpreter, Role.READ, root, "searches in files")
     return ""
 

@@ -29,17 +29,15 @@ _BINDS = {
 # fmt: on
 
 
-def arithmetic(words: Words, *, changes: bool) -> Expression:
-    """Return the expression at the cursor, up to the first text that cannot be part of it. `changes`: it may assign."""
-    return _Arithmetic(words, changes).listed()
+class ArithmeticParser:
+    """The parser of the expression at the cursor of `words`. `changes`: it may assign."""
 
-
-class _Arithmetic:
     def __init__(self, words: Words, changes: bool) -> None:
         self.words, self.changes = words, changes
         self.changed: set[str] = set()
 
     def listed(self) -> Expression:
+        """Return the expression, up to the first text that cannot be part of it."""
         first = self._assigned()
         parts = [first]
         while self._take(","):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from policy.bash import ast
 from policy.bash.ast import Command, Expression, Group, Node, Redirect, Script, Subshell, Word
-from policy.bash.parser_switches import objection_to_function, objection_to_variable
+from policy.bash.objections import objection_to_function, objection_to_variable
 from policy.bash.test_expression import conditions
 from policy.bash.words import Where, Words
 from policy.model.abstract_word import SourceSpan

@@ -8,7 +8,7 @@ An assignment (`:=`) is only accepted in the words of `:`, which the parser of c
 import re
 
 from policy.bash.ast import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
-from policy.bash.parser_switches import objection_to_variable
+from policy.bash.objections import objection_to_variable
 from policy.bash.words import BRACKET, STARS, Words
 from policy.model.abstract_word import SourceSpan
 

@@ -9,13 +9,12 @@ import re
 from typing import Literal as Of
 
 from policy.bash import ast
-from policy.bash.arithmetic import arithmetic
+from policy.bash.arithmetic import ArithmeticParser
 from policy.bash.ast import Expression, Node, Opaque, Part, Redirect, RedirectOp, Script, Text, Word
 from policy.bash.compound import KEYWORD, MAY_REDIRECT, Compound
 from policy.bash.heredoc import here_document
+from policy.bash.objections import objection, objection_to_command, objection_to_variable
 from policy.bash.parameter_expansion import expansion
-from policy.bash.parser_switches import objection_to_command, objection_to_variable
-from policy.bash.prescan import objection
 from policy.bash.scanner import RefusalError
 from policy.bash.words import Where
 from policy.model.abstract_word import SourceSpan
@@ -71,7 +70,7 @@ def _declares(word: Word) -> bool:
 
 class _Reader(Compound):
     def arithmetic(self, *, changes: bool) -> Expression:
-        return arithmetic(self, changes=changes)
+        return ArithmeticParser(self, changes).listed()
 
     def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
         return expansion(self, start, quoted=quoted, body=body)

@@ -57,8 +57,6 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
             words = None if node.words is None else " ".join(("", *map(_word, node.words)))
             yield f"{indent}for {node.name}{' in' + words if words is not None else ''}"
             yield from _inside(node.words or (), deeper)
-            yield f"{indent}do"
-            yield from _script(node.body, deeper)
         case ast.Case():
             yield f"{indent}case {_word(node.word)}"
             yield from _inside((node.word,), deeper)
@@ -71,8 +69,6 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
             yield f"{indent}for (({'; '.join('' if each is None else _expression(each) for each in heads)}))"
             for each in heads:
                 yield from () if each is None else _outputs(each, deeper)
-            yield f"{indent}do"
-            yield from _script(node.body, deeper)
         case ast.Test():
             yield f"{indent}test {' '.join(map(_condition, node.pieces))}"
             for piece in node.pieces:
@@ -83,8 +79,6 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
         case ast.While():
             yield f"{indent}{'until' if node.until else 'while'}"
             yield from _script(node.condition, deeper)
-            yield f"{indent}do"
-            yield from _script(node.body, deeper)
         case ast.If():
             for number, (condition, body) in enumerate(node.branches):
                 yield f"{indent}{'elif' if number else 'if'}"
@@ -96,6 +90,9 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
                 yield from _script(node.otherwise, deeper)
         case never:
             assert_never(never)
+    if isinstance(node, (ast.For, ast.Loop, ast.While)):
+        yield f"{indent}do"
+        yield from _script(node.body, deeper)
     for redirect in node.redirects:
         yield from _redirect(redirect, deeper)
 

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from policy.bash.ast import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
 from policy.bash.braces import BRACED, THEMSELVES, expand, spread
-from policy.bash.prescan import splits_somewhere
+from policy.bash.objections import splits_somewhere
 from policy.bash.scanner import Cursor, ansi_c_quoted
 from policy.model.abstract_word import SourceSpan
 

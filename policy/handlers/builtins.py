@@ -254,18 +254,14 @@ def test(call: Call) -> None:
         while at < len(words) and words[at].text in ("!", "(") and not _binary_at(words, at):
             at += 1
         taken = _primary(call, words, at)
-        if taken == 0:
-            where = words[at] if at < len(words) else None
+        at += taken
+        while taken and at < len(words) and words[at].text == ")":
+            at += 1
+        where = words[at] if at < len(words) else None
+        if taken == 0 or (where is not None and where.text not in ("-a", "-o")):
             call.unknown(f"a condition of `{call.label}` that is not understood", where)
             return
-        at += taken
-        while at < len(words) and words[at].text == ")":
-            at += 1
-        if at < len(words):
-            if words[at].text not in ("-a", "-o"):
-                call.unknown(f"a condition of `{call.label}` that is not understood", words[at])
-                return
-            at += 1
+        at += 1
 
 
 def _binary_at(words: list[AbstractWord], at: int) -> bool:

@@ -62,11 +62,10 @@ def script(call: Call) -> None:
     shape = _shape(call)
     if shape is None:
         return
-    given = {flag.name for flag, _ in shape.flags}
     apply(call, Role.WRITE, shape.operands[0] if shape.operands else literal("typescript"))
     if len(shape.operands) > 1:
         call.run(shape.operands[1:])
-    elif not {"-c", "--command"} & given:
+    elif not {"-c", "--command"} & {flag.name for flag, _ in shape.flags}:
         call.runs("runs what it is given")
 
 

@@ -150,29 +150,24 @@ def forge(call: Call) -> None:
         return
     if call.label.endswith(" api"):
         _api(call)
-    if call.rule.tier is Tier.NETWORK and not call.hosts:
-        _connect(call)
-
-
-def _connect(call: Call) -> None:
+    if call.rule.tier is not Tier.NETWORK or call.hosts:
+        return
     call.hosts += 1
     value = call.flags.get("--hostname") or call.flags.get("-R") or call.flags.get("--repo")
-    if value is None:
-        call.connects(_HOSTS.get(call.label.partition(" ")[0], ""))
-        return
-    parts = (value.text or "").split("://")[-1].split("/")
-    named = value.text is not None and ("--hostname" in call.flags or len(parts) >= _SHORTEST)
-    own = value.text is not None and not named
-    host = endpoint(parts[0]) if named else _HOSTS.get(call.label.partition(" ")[0], "") if own else ""
+    host: str | None = _HOSTS.get(call.label.partition(" ")[0], "")
+    if value is not None:
+        parts = (value.text or "").split("://")[-1].split("/")
+        host = host if value.text is not None else ""
+        if value.text is not None and ("--hostname" in call.flags or len(parts) >= _SHORTEST):
+            host = endpoint(parts[0])
     call.connects(host or "", value)
 
 
 def _api(call: Call) -> None:
     """Judge a call of the API: a method, or a field to send, makes it more than a read."""
-    given = {name: value for name, value in call.flags.items() if name in ("-X", "--method")}
-    methods = {(value.text or "?").upper() if value is not None else "?" for value in given.values()}
-    sends = bool(_FIELDS & set(call.flags)) and not methods
-    if methods - {"GET", "HEAD"} or sends:
+    given = [value for name, value in call.flags.items() if name in ("-X", "--method")]
+    methods = {(value.text or "?").upper() if value is not None else "?" for value in given}
+    if methods - {"GET", "HEAD"} or (not methods and _FIELDS & set(call.flags)):
         call.add_fact(Tier.DANGEROUS, "changes what is on the forge, with your login")
     for word in call.words:
         for text in word.texts:

@@ -102,10 +102,10 @@ def _clean(call: Call) -> bool:
     names = call.facts.names
     call.findings.unplain = True  # what the script itself puts there is not looked at
     for cwd in call.state.cwds or ("",):
-        found = names(cwd) if cwd else None
-        if found is None:
+        entries = names(cwd) if cwd else None
+        if entries is None:
             return False
-        for name in found:
+        for name in entries:
             stem, _, rest = name.partition(".")
             if (not rest or f".{name}".endswith(_CODE)) and (stem in stdlib_module_names or stem in _MORE):
                 return False

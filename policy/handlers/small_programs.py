@@ -11,7 +11,7 @@ from policy.rules.rule import Role
 
 # Letters of `date` that print digits and letters, never `/` and no blank. With these, the output is one calm word.
 _FORMAT = re.compile(r"\+(?:%[-_0]?[YmdHMSFTjsNVuUWyCGIklDeabBhpz]|[A-Za-z0-9_.:,=@-])+")
-_WITH_SLASH_OR_BLANK = re.compile(r"%[-_0]?[Dekl]|%_")
+_LEAVES_FOLDER_OR_SPLITS = re.compile(r"%[-_0]?[Dekl]|%_|\.\.")
 _YEAR_FIRST = re.compile(r"\+%[FYG]")
 _USUAL = "/tmp/tmp."  # noqa: S108  # where mktemp makes what has no template; the sandbox's own
 _TEMPLATE = re.compile(r"([A-Za-z0-9_./-]*?)X{3,}(?:\.[A-Za-z0-9]+)?")
@@ -22,10 +22,8 @@ def date(call: Call) -> None:
     judge(call)
     words = [word.text for word in call.words]
     formats = [text for text in words if text is not None and text[:1] == "+"]
-    if len(formats) != 1 or not _FORMAT.fullmatch(formats[0]) or _WITH_SLASH_OR_BLANK.search(formats[0]):
+    if len(formats) != 1 or not _FORMAT.fullmatch(formats[0]) or _LEAVES_FOLDER_OR_SPLITS.search(formats[0]):
         return
-    if ".." in formats[0]:
-        return  # the folder above
     now = set(words) - {formats[0]} <= {"-u", "--utc", "--universal"}
     call.prints = _name(formats[0][1:].partition("%")[0] or ("2" if now and _YEAR_FIRST.match(formats[0]) else ""))
 

@@ -39,9 +39,8 @@ def sqlite(call: Call) -> None:
 
 
 def _harmless(text: str) -> bool:
-    if text.lstrip().startswith("."):
-        return _DOT.fullmatch(text) is not None
-    return "\n." not in text and looks_only(text)
+    dotted = text.lstrip().startswith(".")
+    return _DOT.fullmatch(text) is not None if dotted else "\n." not in text and looks_only(text)
 
 
 _TOKEN = re.compile(

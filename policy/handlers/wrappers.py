@@ -74,7 +74,6 @@ def xargs(call: Call) -> None:
         return
     call.add_rule_fact(Tier.READ)
     marker: str | None = None
-    counted = False
     names = {flag.name for flag, _ in shape.flags}
     given = call.frame.stdin_words if names & _WHOLE and not names & _CUT else ()
     call.frame = replace(call.frame, stdin_words=())
@@ -83,14 +82,13 @@ def xargs(call: Call) -> None:
             apply(call, Role.READ, value)
         if flag.name in ("-I", "-i", "--replace"):
             marker = value.text if value is not None else "{}"
-        counted = counted or flag.name in _COUNTS
     words = list(shape.operands) or [literal("echo")]
     files = [value for flag, value in shape.flags if flag.name in ("-a", "--arg-file") and value is not None]
     heard = tokens([text for file in files for text in file.content] if files else call.frame.stdin_texts)
     for data in given or (replace(ANYTHING, hints=heard),):
         if marker is not None:
             call.run(with_data(words, marker, data))
-        if marker is None or counted:  # of these two flags the later one cancels the other
+        if marker is None or names & _COUNTS:  # of these two flags the later one cancels the other
             call.run(with_data(words, None, replace(data, may_split=True)))
 
 

@@ -1,24 +1,17 @@
 """Arithmetic on variables whose values are known."""
 
 import operator
-import re
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import assert_never
 
 from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output, walk
-from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord
+from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord, is_number
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BIGGEST = 1 << 62  # bash wraps at 64 bits; nothing near that is taken as known
 _MOST_SHIFTED = 62
 
 Values = tuple[int, ...] | None  # all it may be, or None: some number
-
-
-def is_number(sense: AbstractWord) -> bool:
-    """Return True if a value is certainly a whole number, which bash may evaluate without harm."""
-    return sense.number or (bool(sense.texts) and all(_INTEGER.fullmatch(text) for text in sense.texts))
 
 
 def names(expression: Expression) -> Iterator[str]:

@@ -5,22 +5,14 @@ from dataclasses import replace
 from functools import partial
 
 from policy.bash.ast import ASSIGNS, ArrayAssignment, Assignment, Expansion, Expression, Text, Word
-from policy.interpreter.arithmetic import changed, changes, is_number
+from policy.interpreter.arithmetic import changed, changes
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import ExecutionFrame, State
 from policy.interpreter.traps import TrapTable
 from policy.interpreter.variable_rules import Standing, standing
-from policy.model.abstract_word import (
-    ANYTHING,
-    MOST_HINTS,
-    NUMBER,
-    AbstractWord,
-    SourceSpan,
-    concatenate,
-    join,
-    literal,
-)
+from policy.model import abstract_word
+from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, concatenate, join, literal
 from policy.model.assessment import Check
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
@@ -107,20 +99,20 @@ class Variables:
 
     def _array(self, item: ArrayAssignment, state: State, frame: ExecutionFrame) -> AbstractWord:
         self.arrays.add(item.name)
-        items: tuple[AbstractWord, ...] | None = tuple(self._expander.expand_all(item.items, state, frame))
-        self._findings.classifier.budget.spend(len(items or ()))
+        words = tuple(self._expander.expand_all(item.items, state, frame))
+        self._findings.classifier.budget.spend(len(words))
         from policy.interpreter.uncertain_paths import likely_texts  # only where there is an array
 
         classifier = self._findings.classifier
-        hints = tuple(text for each in items or () for text in likely_texts(classifier, each, state.cwds))[:MOST_HINTS]
-        if items is not None and any(each.may_split for each in items):
-            items = None
+        likely = tuple(text for each in words for text in likely_texts(classifier, each, state.cwds))
+        hints = likely[: abstract_word.MOST_HINTS]
+        items = None if any(each.may_split for each in words) else words
         old = state.variables.get(item.name) if item.append else None
         if item.append and items is not None:
             items = (*old.items, *items) if old is not None and old.items is not None else None
         if items:
             return replace(items[0], items=items, span=None)
-        hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[:MOST_HINTS]
+        hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[: abstract_word.MOST_HINTS]
         return replace(ANYTHING, items=items, hints=hints)
 
     def declare(self, state: State, name: str, value: AbstractWord, span: SourceSpan, *, own: bool) -> State:
@@ -178,7 +170,7 @@ class Variables:
     def number(self, name: str, value: AbstractWord, span: SourceSpan | None) -> None:
         """Report a value of a `declare -i` variable that may not be a number, because bash evaluates it."""
         each = (value,) if value.items is None else value.items
-        if not all(is_number(item) and not item.empty for item in each):
+        if not all(abstract_word.is_number(item) and not item.empty for item in each):
             text = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
             self._findings.unknown(text, Check.INTEGER_VARIABLE, span)
 

@@ -8,23 +8,14 @@ from typing import assert_never
 
 from policy.bash import ast
 from policy.bash.ast import Command, Node, RedirectOp, Script
-from policy.interpreter.arithmetic import is_number
+from policy.interpreter import shell_state
 from policy.interpreter.assignments import Variables
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.redirections import Redirections
-from policy.interpreter.shell_state import (
-    MOST_OUTPUT,
-    CommandResult,
-    Defined,
-    ExecutionFrame,
-    ExitStates,
-    ExpandedCommand,
-    State,
-    join_states,
-)
+from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, State, join_states
 from policy.interpreter.traps import TrapTable
-from policy.model.abstract_word import ANYTHING, MAYBE_NUMBER, NOTHING, NUMBER, AbstractWord, SourceSpan, join, literal
+from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, is_number, joined, literal
 from policy.model.assessment import Check
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
@@ -45,9 +36,9 @@ class ControlFlow:
     traps: TrapTable
     redirections: Redirections
     run_command: Callable[[Command, State, ExecutionFrame], CommandResult]
-    _running: list[Defined] = field(default_factory=list, init=False)
+    _running: list[shell_state.Defined] = field(default_factory=list, init=False)
     _calls: Iterator[int] = field(default_factory=lambda: count(1), init=False)
-    _definitions: dict[int, tuple[ast.Function, Defined]] = field(default_factory=dict, init=False)
+    _definitions: dict[int, tuple[ast.Function, shell_state.Defined]] = field(default_factory=dict, init=False)
 
     def script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret the items of a script in order. The result holds what the last one prints."""
@@ -140,15 +131,15 @@ class ControlFlow:
                 stdin_from_network=stage.stdin_from_network or self.findings.connected > connected,
                 stdin_texts=tuple(dict.fromkeys(output)),
             )
-        frame.output.extend(output[:MOST_OUTPUT])
+        frame.output.extend(output[: shell_state.MOST_OUTPUT])
         return CommandResult(ExitStates.same(state))
 
     def _for(self, node: ast.For, state: State, frame: ExecutionFrame) -> State:
         value = ANYTHING
         if node.words is not None:
-            value = _each(self.expander.expand_all(node.words, state, frame))
+            value = joined(self.expander.expand_all(node.words, state, frame))
         elif state.arguments is not None:
-            value = _each(list(state.arguments))
+            value = joined(list(state.arguments))
         frame = self.redirections.apply(node.redirects, state, frame)
         if not self.variables.may_assign(node.name, value, node.span, exported=False):
             value = ANYTHING
@@ -241,7 +232,7 @@ class ControlFlow:
             merged = join_states(known, end)
             if merged == known and self.variables.marks() == marks:
                 return known
-            known = _counting(known, merged)
+            known = shell_state.counting(known, merged)
             if attempt == MOST_ROUNDS - 2:
                 names = dict.fromkeys(known.variables, ANYTHING)
                 names.update([fixed] if fixed else [])
@@ -255,11 +246,11 @@ class ControlFlow:
         text = f"defines the function `{node.name}`"
         self.findings.add_reason(Tier.READ, text, Check.FUNCTION_DEFINITION, frame.place(node.span))
         # The same object for the same text, so that a loop that defines a function comes to an end.
-        _, defined = self._definitions.setdefault(id(node), (node, Defined(node.body, frame.anchor)))
+        _, defined = self._definitions.setdefault(id(node), (node, shell_state.Defined(node.body, frame.anchor)))
         self.traps.note_function(node.name, (defined,))
         return state.define(node.name, (defined,))
 
-    def call(self, name: str, meaning: Defined, command: ExpandedCommand) -> ExitStates:
+    def call(self, name: str, meaning: shell_state.Defined, command: shell_state.ExpandedCommand) -> ExitStates:
         """Interpret a call of the function `name`, which may be `meaning` now."""
         state, frame, span = command.state, command.frame, command.span
         # The words of the call are those of no program, so no rule about words may cover what the function does.
@@ -318,23 +309,3 @@ def _lone(node: Node, state: State) -> bool:
 
 
 _FILES = frozenset([RedirectOp.IN, RedirectOp.OUT, RedirectOp.APPEND, RedirectOp.CLOBBER, RedirectOp.OUT_ERR])
-
-
-def _counting(before: State, after: State) -> State:
-    """Return `after` where each number that a round of a loop has changed may be any number in the next round."""
-    counted = {
-        name: MAYBE_NUMBER if value.empty or before.variables[name].empty else NUMBER
-        for name, value in after.variables.items()
-        if is_number(value) and name in before.variables and before.variables[name] != value
-    }
-    return replace(after, variables={**after.variables, **counted})
-
-
-def _each(words: list[AbstractWord]) -> AbstractWord:
-    """Return the value of a loop variable, given the words of its list."""
-    if not words:
-        return NOTHING
-    if len(words) == 1 and words[0].globbed:
-        return replace(words[0], may_split=False)
-    value = reduce(join, (replace(word, span=None) for word in words))
-    return replace(value, may_split=False) if all(word.texts or word.globbed for word in words) else value

@@ -7,26 +7,12 @@ from typing import assert_never
 
 from policy.bash import ast
 from policy.bash.ast import Expansion, Parameter, Script, Text, Word
-from policy.interpreter.arithmetic import evaluate, is_number, names, pasted
+from policy.interpreter.arithmetic import evaluate, names, pasted
 from policy.interpreter.findings import Findings
 from policy.interpreter.path_classifier import SCRATCH
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, State
-from policy.model.abstract_word import (
-    ANYTHING,
-    COUNT,
-    MAYBE_NUMBER,
-    MOST_HINTS,
-    MOST_MAYBE,
-    NOTHING,
-    AbstractWord,
-    SourceSpan,
-    concatenate,
-    fields,
-    join,
-    literal,
-    tokens,
-    unquoted,
-)
+from policy.model import abstract_word
+from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, concatenate, join, literal
 from policy.model.assessment import Check
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
@@ -64,7 +50,7 @@ class Expander:
             return AbstractWord(texts=(parts[0].text,), span=frame.place(word.span))
         self.findings.classifier.budget.spend(5 * len(parts))
         whole = concatenate([self._part(part, state, frame) for part in parts] or [NOTHING], frame.place(word.span))
-        if len(whole.likely_texts) >= MOST_MAYBE:
+        if len(whole.likely_texts) >= abstract_word.MOST_MAYBE:
             self.findings.unknown("a word that may mean too many things", Check.AMBIGUOUS_WORD, whole.span)
         return whole
 
@@ -113,7 +99,7 @@ class Expander:
         if lone and isinstance(part, (Parameter, Expansion)) and not part.quoted:
             raw = self._raw(part, state)
             if raw is not None and raw.text is not None and not _LIVE.intersection(raw.text):
-                return [literal(text, whole.span) for text in fields(raw.text)]
+                return [literal(text, whole.span) for text in abstract_word.fields(raw.text)]
         return [whole]
 
     def _no_dashes(self, state: State) -> bool:
@@ -160,11 +146,11 @@ class Expander:
 
         `fails` is true where a missing number makes bash give up the rest of the line."""
         for name in names(expression):
-            if name not in _NUMBERS and not is_number(self.value(name, state)):
+            if name not in _NUMBERS and not abstract_word.is_number(self.value(name, state)):
                 self.require_number(f"arithmetic on `{name}`", frame.place(span))
         for part in ast.outputs(expression):
             printed = self._substitution(part.body, part.kind, True, state, frame)
-            if not is_number(printed) or (fails and printed.empty):
+            if not abstract_word.is_number(printed) or (fails and printed.empty):
                 self.require_number("arithmetic on what a command prints", frame.place(span))
         for name in pasted(expression):
             if fails and self.value(name, state).empty:
@@ -180,9 +166,9 @@ class Expander:
         name = part.name
         self._from_the_end(part, state, frame)
         if part.length or name in _COUNTS:
-            return COUNT
+            return abstract_word.COUNT
         if name in _NUMBERS:
-            return replace(MAYBE_NUMBER, may_split=not part.quoted)  # `$!` may be empty
+            return replace(abstract_word.MAYBE_NUMBER, may_split=not part.quoted)  # `$!` may be empty
         arguments = None if "IFS" in state.variables else state.arguments
         if name == "*" and part.quoted and arguments is not None and not any(word.may_split for word in arguments):
             apart = [each for word in arguments for each in (literal(" "), word)]
@@ -191,7 +177,8 @@ class Expander:
             return ANYTHING if name == "@" or not part.quoted else AbstractWord()
         if part.subscript in ("@", "*"):
             whole = self.value(name, state, whole=True)
-            hints = (*whole.hints, *(text for item in whole.items or () for text in item.texts))[:MOST_HINTS]
+            items = (text for item in whole.items or () for text in item.texts)
+            hints = (*whole.hints, *items)[: abstract_word.MOST_HINTS]
             return replace(ANYTHING if part.subscript == "@" or not part.quoted else AbstractWord(), hints=hints)
         return _placed(self.value(name, state, part.subscript), part.quoted)
 
@@ -209,7 +196,7 @@ class Expander:
         if name.isdigit():
             argument = state.argument(int(name)) if name != "0" else value
             hints = tuple(hint for word in state.arguments or () for hint in word.hints)
-            return replace(ANYTHING, hints=hints[:MOST_HINTS]) if argument is None else argument
+            return replace(ANYTHING, hints=hints[: abstract_word.MOST_HINTS]) if argument is None else argument
         if value is not None:
             return replace(value, items=None)
         if name == "HOME":
@@ -284,7 +271,7 @@ class Expander:
         senses = [self._part(part, state, frame) for part in word.parts]
         split = [isinstance(part, Text) and not part.quoted and bool(_BLANKS & set(part.text)) for part in word.parts]
         if any(split):
-            return unquoted(senses[0]) if len(senses) == 1 else ANYTHING
+            return abstract_word.unquoted(senses[0]) if len(senses) == 1 else ANYTHING
         return concatenate(senses, None)
 
     def _substitution(self, body: Script, kind: str, quoted: bool, state: State, frame: ExecutionFrame) -> AbstractWord:
@@ -299,7 +286,8 @@ class Expander:
         word = output_of(body, result.printed, state, self.findings, worst, quoted=quoted)
         if word.texts or not texts:
             return word
-        return replace(word, hints=tuple(text.rstrip("\n") for text in texts) if quoted else tokens(texts))
+        whole = tuple(text.rstrip("\n") for text in texts)
+        return replace(word, hints=whole if quoted else abstract_word.tokens(texts))
 
 
 def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] | None) -> list[AbstractWord] | None:
@@ -320,4 +308,4 @@ def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] 
 
 def _placed(value: AbstractWord, quoted: bool) -> AbstractWord:
     """Return the meaning of a value at its place in a word: one word inside double quotes, else split."""
-    return replace(value, may_split=False) if quoted else unquoted(value)
+    return replace(value, may_split=False) if quoted else abstract_word.unquoted(value)

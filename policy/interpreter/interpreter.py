@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.findings import Findings
 from policy.interpreter.judge_command import descend, judge, note_output
 from policy.interpreter.path_classifier import PathClassifier
-from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_exits
+from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_states
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Step
 from policy.model.facts import Facts
@@ -212,7 +212,9 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
 
 def _joined(results: list[CommandResult]) -> CommandResult:
     """Return the result of a command that may do any of several things. `results` is not empty."""
-    return results[0] if len(results) == 1 else CommandResult(join_exits([result.states for result in results]))
+    successes, failures = zip(*(result.states for result in results), strict=True)
+    joined = CommandResult(ExitStates(reduce(join_states, successes), reduce(join_states, failures)))
+    return results[0] if len(results) == 1 else joined
 
 
 def _step(words: list[AbstractWord], state: State) -> Step:
@@ -230,9 +232,8 @@ def _likely(words: list[AbstractWord]) -> list[list[AbstractWord]]:
 
 def _runs_input(words: list[AbstractWord]) -> bool:
     """Return True if an interpreter with these words takes its program from standard input."""
-    return all(
-        word.text is not None and (word.text == "-" or word.text.startswith(("-u", "-B", "-s", "-q"))) for word in words
-    )
+    texts = [word.text or "" for word in words]
+    return all(text == "-" or text.startswith(("-u", "-B", "-s", "-q")) for text in texts)
 
 
 _UNRULED = CommandRule("", Check.UNLISTED_PROGRAM, "")

@@ -39,8 +39,7 @@ def judge(call: Call) -> None:
     """Judge a command by its table alone."""
     rule = call.rule
     if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
-        heeded = _heeded(call)
-        if heeded is not None:
+        if (heeded := _heeded(call)) is not None:
             call.runs(f"obeys {heeded}, which may run a program of the workspace", consequence=None)
             return
         call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")

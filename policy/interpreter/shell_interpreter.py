@@ -120,7 +120,7 @@ class ShellInterpreter:
         self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
     ) -> None:
         """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`."""
-        from policy.bash.prescan import objection_elsewhere
+        from policy.bash.objections import objection_elsewhere
 
         self._findings.classifier.budget.spend(len(script) // 4)
         objection = None if frame.program in _BASH else objection_elsewhere(script)

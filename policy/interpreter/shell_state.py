@@ -1,10 +1,10 @@
 """The abstract state of a shell at one point of a script, and the frame in which a command runs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field, replace
-from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+from policy.model import abstract_word
 from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, join
 from policy.model.frozen import dataclass
 
@@ -159,12 +159,6 @@ class ExpandedCommand:
     assignments: list[tuple[str, AbstractWord]] | None = None
 
 
-def join_exits(results: Sequence[ExitStates]) -> ExitStates:
-    """Return the exit states of a command that may do any of several things. `results` is not empty."""
-    successes, failures = zip(*results, strict=True)
-    return ExitStates(reduce(join_states, successes), reduce(join_states, failures))
-
-
 def join_states(first: State, second: State) -> State:
     """Return the state that covers both `first` and `second`."""
     if first is second or first == second:
@@ -195,3 +189,13 @@ def join_states(first: State, second: State) -> State:
         shared = own.keys() & other.keys()
         both = {name: join(own[name], other[name]) if name in shared else ANYTHING for name in {**own, **other}}
     return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
+
+
+def counting(before: State, after: State) -> State:
+    """Return `after` where each number that a round of a loop has changed may be any number in the next round."""
+    counted = {
+        name: abstract_word.MAYBE_NUMBER if value.empty or before.variables[name].empty else abstract_word.NUMBER
+        for name, value in after.variables.items()
+        if abstract_word.is_number(value) and name in before.variables and before.variables[name] != value
+    }
+    return replace(after, variables={**after.variables, **counted})

@@ -16,18 +16,14 @@ class Standing(IntEnum):
 
 
 # The longer expressions are texts: `re` compiles them at their first use and keeps them, and most commands use none.
-# Exported, these change how output looks and nothing else.
-_LOOKS = (
-    r"LC_[A-Z]+|LANG|LANGUAGE|TZ|NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI"
-    r"|SOURCE_DATE_EPOCH|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND"
-    r"|NODE_ENV"
-)
-# Those of them that never name a file: counts, switches, and terminal types, which hold no `/` (terminfo(5)). Where the
-# script itself does not export them, they may hold anything.
+# Of the variables in `_LOOKS`, these never name a file: counts, switches, and terminal types, which hold no `/`
+# (terminfo(5)). Where the script itself does not export them, they may hold anything.
 _INERT = (
     r"NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI|SOURCE_DATE_EPOCH|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
 )
+# Exported, these change how output looks and nothing else.
+_LOOKS = rf"LC_[A-Z]+|LANG|LANGUAGE|TZ|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND|NODE_ENV|{_INERT}"
 _VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
 _TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from policy.model.frozen import dataclass
 
@@ -194,7 +195,7 @@ def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
             return AbstractWord(texts=texts)
     likely = tuple(dict.fromkeys((*first.texts, *first.likely_texts, *second.texts, *second.likely_texts)))
     either = AbstractWord(never_an_option=first.plain and second.plain, likely_texts=likely[:MOST_MAYBE])
-    if _numeric(first) and _numeric(second):
+    if is_number(first) and is_number(second):
         empty = first.empty or second.empty
         return replace(either, number=True, globbed=not empty, empty=empty)
     return replace(
@@ -206,11 +207,22 @@ def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
     )
 
 
+def joined(words: list[AbstractWord]) -> AbstractWord:
+    """Return the value of a variable that is each of `words` in turn."""
+    if not words:
+        return NOTHING
+    if len(words) == 1 and words[0].globbed:
+        return replace(words[0], may_split=False)
+    value = reduce(join, (replace(word, span=None) for word in words))
+    return replace(value, may_split=False) if all(word.texts or word.globbed for word in words) else value
+
+
 def _begins(sense: AbstractWord) -> tuple[str, ...]:
     return sense.texts or sense.heads or ((sense.head,) if sense.head else ())
 
 
-def _numeric(sense: AbstractWord) -> bool:
+def is_number(sense: AbstractWord) -> bool:
+    """Return True if a value is certainly a whole number, which bash may evaluate without harm."""
     return sense.number or (bool(sense.texts) and all(_NUMERIC.fullmatch(text) for text in sense.texts))
 
 

@@ -89,28 +89,24 @@ _PROPERTY = (
     rb"(?!\$|(?:true|false)\b)[^\s#]"
 )
 _ADDED = rb"^[ \t]*(?:token|password)[ \t]*=[ \t]*\"(?!\$)[^\"]|" + _ADDRESS
+_CURL = rb"^[ \t]*-*(?:u|user|proxy-user|oauth2-bearer|pass)\b[ \t:=]+\S|Authorization:|" + _ADDRESS
 _LOGINS = {
     ".npmrc": rb"^[ \t]*(?:[^\s=;#]*:)?_(?:authToken|auth|password)[ \t]*=" + _VALUE + rb"|" + _ADDRESS,
     ".yarnrc": rb"^[ \t]*\"?[^\s\"#]*_(?:authToken|auth|password)\"?[ \t]+" + _VALUE + rb"|" + _ADDRESS,
     ".yarnrc.yml": rb"npm(?:AuthToken|AuthIdent)[\"']?[ \t]*:" + _VALUE + rb"|" + _ADDRESS,
-    "pip.conf": _ADDRESS,
-    "pip.ini": _ADDRESS,
+    **dict.fromkeys(("pip.conf", "pip.ini"), _ADDRESS),
     "uv.toml": _ADDRESS,
     "poetry.toml": _ADDED,
     "bunfig.toml": _ADDED + rb"|\btoken[ \t]*=[ \t]*\"(?!\$)[^\"]",
     "auth.json": rb"\"(?:http-basic|bearer|(?:github|gitlab|bitbucket)-oauth|(?:gitlab|forgejo)-token)\"\s*:\s*\{\s*\""
     rb"|\"(?:access|refresh|id)_?token\"\s*:\s*\"[^\"]|\"[A-Z_]+_API_KEY\"\s*:\s*\"[^\"]",
     "settings.xml": rb"<(?:password|passphrase|privateKey)>\s*(?!\$\{)[^<\s]",
-    "gradle.properties": _PROPERTY,
-    "local.properties": _PROPERTY,
-    ".curlrc": rb"^[ \t]*-*(?:u|user|proxy-user|oauth2-bearer|pass)\b[ \t:=]+\S|Authorization:|" + _ADDRESS,
-    "_curlrc": rb"^[ \t]*-*(?:u|user|proxy-user|oauth2-bearer|pass)\b[ \t:=]+\S|Authorization:|" + _ADDRESS,
+    **dict.fromkeys(("gradle.properties", "local.properties"), _PROPERTY),
+    **dict.fromkeys((".curlrc", "_curlrc"), _CURL),
     ".wgetrc": rb"^[ \t]*(?:http_?|ftp_?|proxy_?)?passw(?:or)?d[ \t]*=[ \t]*\S|Authorization:|" + _ADDRESS,
-    ".hgrc": rb"^[ \t]*[\w.-]+\.password[ \t]*=[ \t]*\S|" + _ADDRESS,
-    "hgrc": rb"^[ \t]*[\w.-]+\.password[ \t]*=[ \t]*\S|" + _ADDRESS,
+    **dict.fromkeys((".hgrc", "hgrc"), rb"^[ \t]*[\w.-]+\.password[ \t]*=[ \t]*\S|" + _ADDRESS),
     ".gemrc": rb"_api_key:[ \t]*\S|" + _ADDRESS,
-    ".odbc.ini": rb"^[ \t]*(?:PWD|Password)[ \t]*=[ \t]*\S",
-    "odbc.ini": rb"^[ \t]*(?:PWD|Password)[ \t]*=[ \t]*\S",
+    **dict.fromkeys((".odbc.ini", "odbc.ini"), rb"^[ \t]*(?:PWD|Password)[ \t]*=[ \t]*\S"),
     ".condarc": _ADDRESS + rb"|/t/[A-Za-z0-9-]{8,}",
     "nuget.config": rb"(?:ClearTextPassword|Password)\"[ \t]+value=\"(?!%)[^\"]",
 }

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import field, replace
+from itertools import accumulate
 from typing import Any
 
 from policy.model.frozen import dataclass
@@ -48,13 +49,9 @@ class Secrets:
         """
         words, index = _words(path), self._index
         if words and words[0] in index.tops:
-            places, below = index.places, words[0]
-            if below in places:
+            folders = accumulate(words, lambda folder, name: f"{folder}/{name}")
+            if any(folder in index.places for folder in folders):
                 return True
-            for word in words[1:]:
-                below = f"{below}/{word}"
-                if below in places:
-                    return True
         return any(_match(part[: len(place)], place) for part, place in self._patterns(path, words))
 
     def named(self, path: str) -> bool:

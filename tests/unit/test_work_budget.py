@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.bash.prescan import MOST_CHARACTERS
+from policy.bash.objections import MOST_CHARACTERS
 from policy.classify import _TOO_MUCH, classify
 from policy.interpreter.path_classifier import MOST_WORK, TooMuchError, WorkBudget
 from policy.model.action import Action, ReadFile, RunArgv, RunScript
