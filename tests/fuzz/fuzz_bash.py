@@ -287,9 +287,9 @@ class ListeningShell(ShellInterpreter):
 
     commands_seen: list[list[AbstractWord]]
 
-    def _ready(self, command: Command, words: list[AbstractWord], *rest: Any, **named: Any) -> CommandResult:
-        self.commands_seen.append(words)
-        return super()._ready(command, words, *rest, **named)
+    def _ready(self, command: ExpandedCommand, *rest: Any, **named: Any) -> CommandResult:
+        self.commands_seen.append(command.words)
+        return super()._ready(command, *rest, **named)
 
 
 class Listener(Interpreter):
