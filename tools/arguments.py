@@ -3,13 +3,13 @@
 import difflib
 import json
 import math
-from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from policy.model.verdict import Problem
 from tools.text import short
+from tools.tool import Arguments, ModelTool
 
 PATH_CAP = 4096  # characters
 PATTERN_CAP = 10_000
@@ -39,41 +39,7 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-class Arguments(BaseModel):
-    """The base of every tool's arguments: exact types, no unknown names. `null` means the same as leaving out."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    def schema_for_model(cls) -> dict[str, object]:
-        """Return the JSON Schema without parts that only cost tokens."""
-        schema = cls.model_json_schema()
-        properties: dict[str, object] = {}
-        for name, field in schema["properties"].items():
-            kept = {key: value for key, value in field.items() if key not in ("title", "maxLength", "minLength")}
-            # `X or null, null by default` is said by not requiring it
-            for choice in kept.pop("anyOf", ()):
-                if choice.get("type") != "null":
-                    kept |= {key: value for key, value in choice.items() if key not in ("maxLength", "minLength")}
-            if kept.get("default", 0) is None:
-                del kept["default"]
-            properties[name] = kept
-        required = schema.get("required", [])
-        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-
-
-class Called(Protocol):
-    """The part of a tool that parsing needs."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def example(self) -> str: ...
-    @property
-    def Args(self) -> type[Arguments]: ...
-
-
-def parse(tool: Called, arguments: dict[str, object] | None, raw: str = "") -> Arguments | Problem:
+def parse(tool: ModelTool, arguments: dict[str, object] | None, raw: str = "") -> Arguments | Problem:
     """Return the arguments of one call, or a short Problem that tells the model exactly what to change.
 
     `arguments` is the JSON object, or None if the model's JSON did not parse; `raw` is then the model's text. Total:
@@ -103,7 +69,7 @@ def parse(tool: Called, arguments: dict[str, object] | None, raw: str = "") -> A
     return _problem(tool, list(faults.values()))
 
 
-def _problem(tool: Called, faults: list[str]) -> Problem:
+def _problem(tool: ModelTool, faults: list[str]) -> Problem:
     more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
     return Problem(
         f"the arguments of `{tool.name}` do not fit",

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from policy.model.action import RunScript
 from policy.model.verdict import Problem
-from tools.arguments import SCRIPT_CAP, Arguments
+from tools.arguments import SCRIPT_CAP
 from tools.file_result import tell, violations
 from tools.paths import SeenFiles
 from tools.text import BYTES, LINES, Tail, count, seconds, size, tail
-from tools.tool import Finished, Keep, TextPart
+from tools.tool import Arguments, Finished, Keep, TextPart
 
 _TIMEOUT = 120
 _TIMEOUT_MOST = 600
@@ -48,12 +48,9 @@ class BashTool:
     def render(
         self, action: RunScript, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
     ) -> tuple[TextPart, ...]:
-        if finished.problem is not None:
-            lines = [tell(finished.problem)]
-            if not finished.stdout and not finished.stderr:
-                return (TextPart("\n".join([*lines, *violations(finished)])),)
-        else:
-            lines = []
+        lines = [tell(finished.problem)] if finished.problem is not None else []
+        if lines and not finished.stdout and not finished.stderr:
+            return (TextPart("\n".join([*lines, *violations(finished)])),)
         lines += _output(finished, keep)
         if finished.truncated:
             lines.append("[it wrote more than the output limit; the rest was dropped]")

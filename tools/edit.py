@@ -6,11 +6,11 @@ from pydantic import Field
 
 from policy.model.action import EditFile
 from policy.model.verdict import Problem
-from tools.arguments import CONTENT_CAP, PATH_CAP, Arguments
+from tools.arguments import CONTENT_CAP, PATH_CAP
 from tools.file_result import FileTool, PlacedFile, change_lines
 from tools.paths import SeenFiles, place
 from tools.text import count
-from tools.tool import TextPart
+from tools.tool import Arguments, TextPart
 
 
 class EditArgs(Arguments):

@@ -71,11 +71,6 @@ def problem_of(finished: Finished) -> Problem | None:
     return None
 
 
-def failed(finished: Finished) -> bool:
-    """Return True if the model should be told that its call failed."""
-    return problem_of(finished) is not None or finished.status != 0 or finished.ended_by is not None
-
-
 def tell(problem: Problem) -> str:
     """Return a Problem as text for the model."""
     return f"error: {problem.what}\nwhy: {problem.why}\nfix: {problem.fix}"

@@ -7,11 +7,11 @@ from pydantic import Field
 
 from policy.model.action import GlobFiles
 from policy.model.verdict import Problem
-from tools.arguments import PATH_CAP, Arguments
+from tools.arguments import PATH_CAP
 from tools.file_result import Answer, FileTool
 from tools.paths import SeenFiles, place
 from tools.text import count, head
-from tools.tool import TextPart
+from tools.tool import Arguments, TextPart
 
 _ROOM = 100_000  # characters of one result
 _SPECIAL = "*?[{\\"
@@ -83,6 +83,5 @@ class GlobTool(FileTool):
 def _split(pattern: str) -> tuple[str, str]:
     """Return the fixed folder of an absolute pattern, and the pattern below it."""
     parts = pattern.split("/")
-    certain = next((at for at, part in enumerate(parts) if any(char in part for char in _SPECIAL)), len(parts) - 1)
-    certain = min(certain, len(parts) - 1)
+    certain = next((at for at, part in enumerate(parts[:-1]) if set(_SPECIAL) & set(part)), len(parts) - 1)
     return "/".join(parts[:certain]) or "/", "/".join(parts[certain:])

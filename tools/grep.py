@@ -6,11 +6,11 @@ from pydantic import Field, Strict
 
 from policy.model.action import GrepFiles
 from policy.model.verdict import Problem
-from tools.arguments import PATH_CAP, PATTERN_CAP, Arguments
+from tools.arguments import PATH_CAP, PATTERN_CAP
 from tools.file_result import Answer, FileTool
 from tools.paths import SeenFiles, place
 from tools.text import BYTES, count, head
-from tools.tool import TextPart
+from tools.tool import Arguments, TextPart
 
 
 class GrepArgs(Arguments):

@@ -6,11 +6,11 @@ from pydantic import Field, RootModel
 
 from policy.model.action import ReadFile
 from policy.model.verdict import Problem
-from tools.arguments import PATH_CAP, Arguments
+from tools.arguments import PATH_CAP
 from tools.file_result import Answer, FileTool
 from tools.paths import MASKED, SeenFiles, place
 from tools.text import count, size
-from tools.tool import ImagePart, ResultPart, TextPart
+from tools.tool import Arguments, ImagePart, ResultPart, TextPart
 
 _LINES = 2000
 

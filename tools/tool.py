@@ -5,10 +5,11 @@ sandbox.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+from pydantic import BaseModel, ConfigDict
+
 from policy.model.action import Action
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from tools.arguments import Arguments
 from tools.paths import SeenFiles
 from tools.text import short
 
@@ -64,6 +65,29 @@ class Finished(Protocol):
     def problem(self) -> Problem | None: ...
     @property
     def data(self) -> Mapping[str, object]: ...
+
+
+class Arguments(BaseModel):
+    """The base of every tool's arguments: exact types, no unknown names. `null` means the same as leaving out."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+    @classmethod
+    def schema_for_model(cls) -> dict[str, object]:
+        """Return the JSON Schema without parts that only cost tokens."""
+        schema = cls.model_json_schema()
+        properties: dict[str, object] = {}
+        for name, field in schema["properties"].items():
+            kept = {key: value for key, value in field.items() if key not in ("title", "maxLength", "minLength")}
+            # `X or null, null by default` is said by not requiring it
+            for choice in kept.pop("anyOf", ()):
+                if choice.get("type") != "null":
+                    kept |= {key: value for key, value in choice.items() if key not in ("maxLength", "minLength")}
+            if kept.get("default", 0) is None:
+                del kept["default"]
+            properties[name] = kept
+        required = schema.get("required", [])
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 class ModelTool(Protocol):

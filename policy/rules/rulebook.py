@@ -292,31 +292,24 @@ class RuleBook:
 
     __slots__ = ("_chunks", "_rules", "_sets", "files")
 
-    def __init__(self, rules: Iterable[CommandRule] = ()) -> None:
-        self._rules: dict[str, CommandRule] = {rule.name: rule for rule in rules}
-        self._chunks: dict[str, list[Chunk]] = {}
-        self._sets: dict[str, list[Chunk] | dict[str, str]] = {}  # by file; as tables until they are needed
-        self.files: Mapping[str, str] = {}  # what it was read from: name -> text
-
-    @classmethod
-    def from_files(cls, files: Mapping[str, str]) -> "RuleBook":
+    def __init__(self, files: Mapping[str, str]) -> None:
         """Index rule files (name -> text). A table is parsed, and its errors raised, when it is needed; `check` parses
         all.
         """
-        book = cls()
-        book.files = files
+        self.files = files
+        self._rules: dict[str, CommandRule] = {}
+        self._chunks: dict[str, list[Chunk]] = {}
+        self._sets: dict[str, list[Chunk] | dict[str, str]] = {}  # by file; as tables until they are needed
         for file, text in files.items():
             tables = list(chunks(text, file))
-            book._sets[file] = [chunk for chunk in tables if chunk.words == _SETS]
+            self._sets[file] = [chunk for chunk in tables if chunk.words == _SETS]
             for program, own in _by_program(tables).items():
                 for name in (program, *_also(own)):
-                    if name in book._chunks:
-                        other = book._chunks[name][0]
-                        raise own[0].error(
-                            f"`{name}` is described in {other.file}:{other.line} too", "keep one of them"
-                        )
-                    book._chunks[name] = own
-        return book
+                    if name in self._chunks:
+                        other = self._chunks[name][0]
+                        why = f"`{name}` is described in {other.file}:{other.line} too"
+                        raise own[0].error(why, "keep one of them")
+                    self._chunks[name] = own
 
     def find(self, name: str) -> CommandRule | None:
         """Return the rule of the program `name`, or None for an unknown program, which is never only a read."""
@@ -340,7 +333,7 @@ class RuleBook:
 
     def names(self) -> tuple[str, ...]:
         """Return every program that has a rule, in alphabetical order."""
-        return tuple(sorted({*self._rules, *self._chunks}))
+        return tuple(sorted(self._chunks))
 
     def check(self) -> None:
         """Parse every table; raises the first RuleError."""

@@ -219,7 +219,7 @@ def packaged() -> Settings:
         folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")
         names = sorted(name for name in os.listdir(folder) if name.endswith(".toml"))
         files = {name: _shipped(policy.__file__, f"commands/{name}") for name in names}
-        rules = RuleBook.from_files(files)
+        rules = RuleBook(files)
     except (ProfileError, RuleError) as error:
         raise ConfigError(error.problem) from None
     except OSError as error:

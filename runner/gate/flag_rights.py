@@ -47,7 +47,7 @@ def notices(given: FlagRights) -> tuple[str, ...]:
     return tuple(
         f"`--env {name}` looks like a credential: the command, and whatever it starts, can read and print it"
         for name, value in given.env
-        if _looks_secret(name, value)
+        if names_credential(name) or _ISSUED.match(value) or (_RANDOM.fullmatch(value) and "/" not in value[:2])
     )
 
 
@@ -56,13 +56,6 @@ _ISSUED = re.compile(
     r"gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-|hf_|dop_v1_|eyJ[A-Za-z0-9_-]+\.eyJ|-----BEGIN"
 )
 _RANDOM = re.compile(r"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9+/_=-]{32,}")
-
-
-def _looks_secret(name: str, value: str) -> bool:
-    """Return True if a variable is probably a credential, by its name or its value."""
-    if names_credential(name):
-        return True
-    return bool(_ISSUED.match(value)) or (bool(_RANDOM.fullmatch(value)) and "/" not in value[:2])
 
 
 def _path(flag: str, text: str, cwd: str, home: str) -> str:

@@ -158,14 +158,15 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     settings = with_flags(settings, flags)
     environment = child_environment(facts, environ, settings.profile)
     mode = args.mode or settings.mode or Mode.DEFAULT
-    if not (args.read or args.write or args.hosts or args.env):
-        return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend), action
-    from runner.gate.flag_rights import notices, parse_flag_rights  # only if some were typed
+    typed = None
+    if args.read or args.write or args.hosts or args.env:
+        from runner.gate.flag_rights import notices, parse_flag_rights  # only if some were typed
 
-    given = parse_flag_rights(str(cwd), facts.home, read=args.read, write=args.write, hosts=args.hosts, env=args.env)
-    settings = replace(settings, notices=(*settings.notices, *notices(given)))
-    environment = tuple(sorted((dict(environment) | dict(given.env)).items()))
-    return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, given), action
+        home = facts.home
+        typed = parse_flag_rights(str(cwd), home, read=args.read, write=args.write, hosts=args.hosts, env=args.env)
+        settings = replace(settings, notices=(*settings.notices, *notices(typed)))
+        environment = tuple(sorted((dict(environment) | dict(typed.env)).items()))
+    return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, typed), action
 
 
 def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> Action:

@@ -4,7 +4,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import NoReturn
 
 from runner.messages import ToolCall
 
@@ -39,7 +38,7 @@ def parse_arguments(raw: str) -> dict[str, object] | None:
     if _crowded(raw):
         return None
     try:
-        value: object = json.loads(raw, parse_constant=_no_constant, parse_float=_finite)
+        value: object = json.loads(raw, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and shallow(value) else None
@@ -111,11 +110,8 @@ def count_of(holder: object, key: str) -> int | None:
     return value if type(value) is int and 0 <= value < _MOST_TOKENS else None
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
 def _finite(text: str) -> float:
+    """Return a number, or raise ValueError for NaN, an infinity, and a number that is too large for a float."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(text)

@@ -3,7 +3,6 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from functools import cache
 from hashlib import sha256
 
 # Blank or invisible although Unicode calls them letters, marks or symbols: they hide text or carry smuggled bytes.
@@ -185,17 +184,9 @@ def marked(tag: str, text: str, /, *, mark: str = "", **attributes: str) -> str:
     text that contains this one.
     """
     mark = mark or sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    words = "".join(f' {key}="{_attribute(value)}"' for key, value in attributes.items())
+    values = {key: one_line(value, 4096).replace('"', "'") for key, value in attributes.items()}
+    words = "".join(f' {key}="{value}"' for key, value in values.items())
     return f'<{tag}{words} number="{mark}">\n{text}\n</{tag} {mark}>'
-
-
-def _attribute(value: str) -> str:
-    return one_line(value, 4096).replace('"', "'")
-
-
-@cache
-def _ci_command() -> re.Pattern[str]:
-    return re.compile(r"^(\s*):(?=:)|#(?=#[A-Za-z]*\[)")
 
 
 def without_ci_commands(line: str) -> str:
@@ -204,4 +195,5 @@ def without_ci_commands(line: str) -> str:
     SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and `##[` of before);
     learn.microsoft.com, "Logging commands" (`##vso[`, `##[`).
     """
-    return _ci_command().sub(lambda match: f"{match[1] or ''}{match[0].strip()}\u200b", line)
+    command = r"^(\s*):(?=:)|#(?=#[A-Za-z]*\[)"
+    return re.sub(command, lambda match: f"{match[1] or ''}{match[0].strip()}\u200b", line)

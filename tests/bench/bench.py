@@ -182,7 +182,7 @@ from policy.rules.rulebook import RuleBook
 started = time.process_time()
 folder = "policy/commands"
 files = {name: open(f"{folder}/{name}", encoding="utf-8").read() for name in os.listdir(folder) if name.endswith(".toml")}
-book = RuleBook.from_files(files)
+book = RuleBook(files)
 loaded = time.process_time()
 book.find("git")
 print(json.dumps([(loaded - started) * 1000, (time.process_time() - loaded) * 1000]))

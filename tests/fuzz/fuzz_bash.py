@@ -316,7 +316,7 @@ class Listener(Interpreter):
 @functools.lru_cache(maxsize=1)
 def settings() -> tuple[RuleBook, Profile]:
     commands = (importlib.resources.files("policy") / "commands").iterdir()
-    book = RuleBook.from_files({item.name: item.read_text() for item in commands if item.name.endswith(".toml")})
+    book = RuleBook({item.name: item.read_text() for item in commands if item.name.endswith(".toml")})
     text = (importlib.resources.files("profiles") / "default.toml").read_text()
     return book, parse_profile(text, "default.toml")
 

@@ -56,7 +56,7 @@ def _look(path: str) -> PathFact:
 
 @lru_cache(maxsize=1)
 def book() -> RuleBook:
-    return RuleBook.from_files(dict(_rule_files()))
+    return RuleBook(dict(_rule_files()))
 
 
 @lru_cache(maxsize=1)

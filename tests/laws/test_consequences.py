@@ -59,7 +59,7 @@ def _files(seed: int | None) -> Iterator[tuple[str, str]]:
 
 @lru_cache(maxsize=3)
 def _reworded(seed: int | None) -> RuleBook:
-    return RuleBook.from_files(dict(_files(seed)))
+    return RuleBook(dict(_files(seed)))
 
 
 def _judged(script: str, seed: int | None) -> Assessment:

@@ -57,7 +57,7 @@ def commands_page() -> str:
 
 def test_every_program_is_on_the_page_about_commands() -> None:
     files = {path.name: path.read_text("utf-8") for path in (ROOT / "policy" / "commands").glob("*.toml")}
-    assert [name for name in RuleBook.from_files(files).names() if f"`{name}`" not in commands_page()] == []
+    assert [name for name in RuleBook(files).names() if f"`{name}`" not in commands_page()] == []
 
 
 def test_the_contents_of_the_page_about_commands_lead_to_its_headings() -> None:

@@ -149,10 +149,7 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place() -> None:
     profile, rules = settings.profile, settings.rules
     first = fingerprint(profile, rules)
     assert fingerprint(shipped().profile, shipped().rules) == first
-    assert (
-        fingerprint(profile, RuleBook.from_files({f"other/{name}": text for name, text in rules.files.items()}))
-        == first
-    )
+    assert fingerprint(profile, RuleBook({f"other/{name}": text for name, text in rules.files.items()})) == first
     assert fingerprint(profile, grant_questions.BOOK) == first
     assert re.fullmatch("[0-9a-f]{64}", first)
     denied = grant_questions.profile('deny run=["rm", "**"]').permissions
@@ -172,9 +169,7 @@ def test_the_fingerprint_is_of_the_content_and_not_of_the_place() -> None:
     cell = {tier: dict(row) for tier, row in MATRIX.items()}
     cell[Tier.WRITE][Mode.PLAN] = Ruling.ALLOW
     found["a cell"] = fingerprint(profile, rules, cell)
-    found["a fact"] = fingerprint(
-        profile, RuleBook.from_files({**rules.files, "x.toml": '[xyz]\nwhy = "x"\ntier = "read"\n'})
-    )
+    found["a fact"] = fingerprint(profile, RuleBook({**rules.files, "x.toml": '[xyz]\nwhy = "x"\ntier = "read"\n'}))
     assert len({first, *found.values()}) == len(found) + 1
 
 

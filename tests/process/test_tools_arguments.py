@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
 from tools import TOOLS
-from tools.arguments import Arguments, parse
+from tools.arguments import parse
 from tools.paths import SeenFiles
-from tools.tool import ModelTool, find, specs
+from tools.tool import Arguments, ModelTool, find, specs
 
 
 def tool(name: str) -> ModelTool:

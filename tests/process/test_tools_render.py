@@ -27,10 +27,10 @@ from sandbox.backend import Outcome, Violation
 from sandbox.inside.files.operations import perform
 from tests.support.places import TESTS
 from tools import TOOLS
-from tools.arguments import Arguments, parse
-from tools.file_result import failed
+from tools.arguments import parse
+from tools.file_result import problem_of
 from tools.paths import MASKED, SeenFiles
-from tools.tool import Finished, ImagePart, Keep, ModelTool, ResultPart, TextPart, find
+from tools.tool import Arguments, Finished, ImagePart, Keep, ModelTool, ResultPart, TextPart, find
 
 GOLDEN = TESTS / "golden" / "tool_results.txt"
 MANY = re.compile("Z{100,}")  # written shorter in the golden file
@@ -178,7 +178,7 @@ def test_every_ending_is_golden() -> None:
 FAILED: list[tuple[Outcome, bool, str]] = [
     (Outcome(0),                                          False, "all is well"),
     (Outcome(0, data=TEXT),                               False, "a file action that did it"),
-    (Outcome(1),                                          True,  "an exit status"),
+    (Outcome(1),                                          False, "an exit status is the answer of the command"),
     (Outcome(0, problem=NO),                              True,  "a problem"),
     (Outcome(0, data={"problem": {"what": "a", "why": "b", "fix": "c"}}), True, "a problem in the answer"),
     (Outcome(0, ended_by="wall"),                         True,  "a limit"),
@@ -189,7 +189,7 @@ FAILED: list[tuple[Outcome, bool, str]] = [
 @pytest.mark.parametrize(("outcome", "expected", "why"), FAILED, ids=[row[2] for row in FAILED])
 def test_failed(outcome: Outcome, expected: bool, why: str) -> None:
     finished: Finished = outcome  # the sandbox's Outcome is what tools expect: mypy holds both to it
-    assert failed(finished) is expected
+    assert (problem_of(finished) is not None) is expected
 
 
 def shown(stdout: bytes, stderr: bytes = b"") -> str:

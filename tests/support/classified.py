@@ -19,7 +19,7 @@ from policy.model.profile import Profile
 from policy.rules.rulebook import RuleBook
 from policy.toml.profile import parse_profile
 
-BOOK = RuleBook.from_files(
+BOOK = RuleBook(
     {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}
 )
 

@@ -24,7 +24,7 @@ from policy.rules.rulebook import RuleBook
 from policy.toml.profile import parse_profile
 from policy.toml.schema import read
 
-BOOK = RuleBook.from_files(
+BOOK = RuleBook(
     {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}
 )
 PROFILE = parse_profile((files("profiles") / "default.toml").read_text(), "default.toml")

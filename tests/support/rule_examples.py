@@ -9,7 +9,7 @@ FILES = {
 }
 
 
-BOOK = RuleBook.from_files(FILES)
+BOOK = RuleBook(FILES)
 
 
 EXAMPLES = [example for name, text in sorted(FILES.items()) for example in parse_examples(text, name)]

@@ -267,7 +267,7 @@ def test_a_broken_rule_file_says_where_and_what_to_do(text: str, line: int, word
 
 
 def test_a_broken_table_raises_when_its_program_is_asked_for_and_when_all_are_checked() -> None:
-    book = RuleBook.from_files({"a.toml": '[ls]\nwhy = "lists"\n\n[cat]\nwhy = "x"\nflgas = "-a"\n'})
+    book = RuleBook({"a.toml": '[ls]\nwhy = "lists"\n\n[cat]\nwhy = "x"\nflgas = "-a"\n'})
     assert book.find("ls") is not None
     with pytest.raises(RuleError):
         book.find("cat")
@@ -277,7 +277,7 @@ def test_a_broken_table_raises_when_its_program_is_asked_for_and_when_all_are_ch
 
 def test_a_command_in_two_files_is_an_error() -> None:
     with pytest.raises(RuleError, match="too"):
-        RuleBook.from_files({"a.toml": '[ls]\nwhy = "x"\n', "b.toml": '[dir]\nwhy = "x"\nalso = "ls"\n'})
+        RuleBook({"a.toml": '[ls]\nwhy = "x"\n', "b.toml": '[dir]\nwhy = "x"\nalso = "ls"\n'})
 
 
 PATTERNS = """
@@ -334,6 +334,6 @@ PATTERN_ROWS = [
 def test_patterns_of_subcommands_help_below_and_files_that_are_heeded(
     script: str, tier: Tier, why: str, facts: Facts
 ) -> None:
-    book = RuleBook.from_files({"mine.toml": PATTERNS, "shell.toml": FILES["shell.toml"]})
+    book = RuleBook({"mine.toml": PATTERNS, "shell.toml": FILES["shell.toml"]})
     assessment = classify(RunScript(script, facts.workspace), facts, book, profile())
     assert assessment.tiers[0] is tier, (why, assessment.reasons)

@@ -16,7 +16,7 @@ from policy.rules.rule_file import RuleError
 from policy.rules.rulebook import RuleBook, parse_rules
 from policy.toml.profile import parse_profile
 
-BOOK = RuleBook.from_files(
+BOOK = RuleBook(
     {item.name: item.read_text() for item in (files("policy") / "commands").iterdir() if item.name.endswith(".toml")}
 )
 PROFILE = parse_profile((files("profiles") / "default.toml").read_text(), "default.toml")

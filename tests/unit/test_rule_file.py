@@ -104,7 +104,7 @@ def test_only_what_is_asked_for_is_read(monkeypatch: pytest.MonkeyPatch) -> None
         return original(chunk)
 
     monkeypatch.setattr(Chunk, "table", counted)
-    book = RuleBook.from_files(FILES)
+    book = RuleBook(FILES)
     assert read == []
     git = book.find("git")
     assert git is not None

@@ -14,10 +14,10 @@ from policy.model.action import (
 )
 from policy.model.verdict import Problem
 from tools import TOOLS
-from tools.arguments import Arguments, parse
+from tools.arguments import parse
 from tools.paths import SeenFiles
 from tools.text import count, seconds, size, tail
-from tools.tool import find
+from tools.tool import Arguments, find
 
 
 def plan(name: str, arguments: dict[str, object], seen: SeenFiles | None = None, cwd: str = "/w") -> Action | Problem:

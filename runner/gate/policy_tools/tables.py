@@ -105,9 +105,13 @@ class Table:
 
 def parse_table(text: str, source: str) -> Table:
     """Parse a table. Raises a usage error that names the file, the line and the nearest key."""
-    first = text.lstrip()[:1]
-    table = _json_lines(text, source) if first == "{" else _toml(text, source)
-    _no_twins(table)
+    table = _json_lines(text, source) if text.lstrip()[:1] == "{" else _toml(text, source)
+    seen: dict[str, int] = {}
+    for test in table.tests:
+        if test.id and test.id in seen:
+            what = f"{source}:{test.line}: the id `{test.id}` is used twice"
+            raise usage(what, f"line {seen[test.id]} has it too", "give each test an id of its own, or none")
+        seen[test.id] = test.line
     return table
 
 
@@ -121,17 +125,12 @@ def _toml(text: str, source: str) -> Table:
     if not rows:
         fix = 'write [[test]], run = "ls", verdict = "allow"'
         raise usage(f"{source} holds no test", "it has no [[test]] table", fix)
-    files = _texts(top, "files", source)
-    return Table(source, tuple(rows), _mode(top, source), files, _rules(items), _day(top, source))
-
-
-def _rules(items: Iterable[TableItem]) -> str:
-    """Return only the rules, each on its original line, so that errors name the right place."""
-    lines: list[str] = []
+    lines: list[str] = []  # of the rules alone, each on its original line, so that errors name the right place
     for item in items:
         if item.name == "rule":
             lines += [""] * (item.line - 1 - len(lines)) + item.text.split("\n")
-    return "\n".join(lines)
+    mode, files = _named(top, "mode", source, _MODES), _texts(top, "files", source)
+    return Table(source, tuple(rows), mode, files, "\n".join(lines), _day(top, source))
 
 
 def _json_lines(text: str, source: str) -> Table:
@@ -140,13 +139,13 @@ def _json_lines(text: str, source: str) -> Table:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            values = json.loads(line)
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            values = None
+        if not isinstance(values, dict):
             why = "each line must be a JSON object"
             raise usage(f"{source}:{number} cannot be read", why, 'write {"cmd": "git status", "verdict": "allow"}')
-        rows.append(_row(TableItem("test", number, found, {}), source, False))
+        rows.append(_row(TableItem("test", number, values, {}), source, False))
     return Table(source, tuple(rows))
 
 
@@ -154,7 +153,10 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
     for key in item.values:
         if key not in _ROW:
             raise unknown_key(source, item, key, _ROW)
-    script, tool, path = _text(item, "run", source) or _text(item, "cmd", source), _tool(item, source), ""
+    script, path = _text(item, "run", source) or _text(item, "cmd", source), ""
+    tool = _text(item, "tool", source) or "bash"
+    if tool not in TOOLS:
+        raise wrong(source, item, "tool", f"there is no tool `{tool}`", _nearest(tool, TOOLS))
     argv = _texts(item, "argv", source)
     asked = [key for key in ("run", "cmd", "argv", "tool") if key in item.values and not (key == "tool" and script)]
     if len(asked) != 1 or (tool != "bash" and "tool" not in asked):
@@ -171,10 +173,13 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
         fix = 'write it into the script, or name a tool: tool = "read"'
         raise wrong(source, item, "path", "a script has no path", fix)
     tier = _named(item, "tier", source, _TIERS)
+    id = item.values.get("id", "")
+    if isinstance(id, bool) or not isinstance(id, str | int):
+        raise wrong(source, item, "id", "it must be a text or a number", 'write id = "..."')
     row = Expectation(
         source=source,
         line=item.line,
-        id=_id(item, source),
+        id=str(id),
         argv=argv,
         script=script,
         tool=tool,
@@ -193,7 +198,7 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
 
 
 def _expected(item: TableItem, source: str) -> tuple[tuple[Mode | None, ExpectedRulings], ...]:
-    mode = _mode(item, source)
+    mode = _named(item, "mode", source, _MODES)
     both = item.values.get("verdicts")
     if both is None:
         wanted = _named(item, "verdict", source, _RULINGS)
@@ -201,28 +206,14 @@ def _expected(item: TableItem, source: str) -> tuple[tuple[Mode | None, Expected
     if "verdict" in item.values or mode is not None or not isinstance(both, dict) or not both:
         why = "it is a table of modes, and stands for `verdict` and `mode`"
         raise wrong(source, item, "verdicts", why, 'write verdicts = {default = "ask", trust-project = "allow"}')
-    found = []
+    expected = []
     for name, value in both.items():
         if name not in _MODES:
             raise wrong(source, item, "verdicts", f"there is no mode `{name}`", _nearest(name, _MODES))
         if not isinstance(value, str) or value not in _RULINGS:
             raise wrong(source, item, "verdicts", f"there is no verdict `{value}`", _nearest(str(value), _RULINGS))
-        found.append((_MODES[name], _RULINGS[value]))
-    return tuple(found)
-
-
-def _id(item: TableItem, source: str) -> str:
-    value = item.values.get("id", "")
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise wrong(source, item, "id", "it must be a text or a number", 'write id = "..."')
-    return str(value)
-
-
-def _tool(item: TableItem, source: str) -> str:
-    tool = _text(item, "tool", source) or "bash"
-    if tool not in TOOLS:
-        raise wrong(source, item, "tool", f"there is no tool `{tool}`", _nearest(tool, TOOLS))
-    return tool
+        expected.append((_MODES[name], _RULINGS[value]))
+    return tuple(expected)
 
 
 def _text(item: TableItem, key: str, source: str) -> str:
@@ -234,10 +225,9 @@ def _text(item: TableItem, key: str, source: str) -> str:
 
 def _texts(item: TableItem, key: str, source: str) -> tuple[str, ...]:
     value = item.values.get(key, [])
-    texts = value if isinstance(value, list) and all(isinstance(one, str) for one in value) else None
-    if texts is None or (key == "argv" and texts == [""]):
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value) or (key, value) == ("argv", [""]):
         raise wrong(source, item, key, "it must be a list of texts in quotes", f'write {key} = ["...", "..."]')
-    return tuple(texts)
+    return tuple(value)
 
 
 def _switch(item: TableItem, key: str, source: str) -> bool:
@@ -245,10 +235,6 @@ def _switch(item: TableItem, key: str, source: str) -> bool:
     if not isinstance(value, bool):
         raise wrong(source, item, key, "it must be true or false", f"write {key} = true")
     return value
-
-
-def _mode(item: TableItem, source: str) -> Mode | None:
-    return _named(item, "mode", source, _MODES)
 
 
 def _day(item: TableItem, source: str) -> date | None:
@@ -274,12 +260,3 @@ def _nearest(value: str, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(value, names, n=1)
     return f"did you mean `{near[0]}`?" if near else f"choose one of {', '.join(f'`{name}`' for name in names)}"
-
-
-def _no_twins(table: Table) -> None:
-    seen: dict[str, int] = {}
-    for test in table.tests:
-        if test.id and test.id in seen:
-            what = f"{table.source}:{test.line}: the id `{test.id}` is used twice"
-            raise usage(what, f"line {seen[test.id]} has it too", "give each test an id of its own, or none")
-        seen[test.id] = test.line

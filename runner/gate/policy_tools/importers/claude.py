@@ -36,11 +36,6 @@ def read_claude(text: str, source: str) -> Import:
                 _rule(found, origin, rule.strip(), verdict)
             else:
                 found.leave(origin, "it is not a rule in quotes")
-    _rest(found, permissions, settings, lines)
-    return found
-
-
-def _rest(found: Import, permissions: dict[str, object], settings: dict[str, object], lines: "_JsonLines") -> None:
     for key, value in permissions.items():
         origin = Origin(lines.of(key), f"{key}: {json.dumps(value)}")
         if key in _LISTS:
@@ -61,16 +56,15 @@ def _rest(found: Import, permissions: dict[str, object], settings: dict[str, obj
         if key in settings:
             why = "what hooks, servers and sandbox settings decide is not a rule"
             found.leave(Origin(lines.of(key), key), why)
+    return found
 
 
 def _folder(found: Import, origin: Origin, folder: object) -> None:
     if not isinstance(folder, str) or not folder.startswith(("/", "~/")) or ".." in folder.split("/"):
         found.leave(origin, "only a folder that starts with `/` or `~/` can be named")
         return
-    path = folder.rstrip("/") + "/**"
-    found.carry(
-        Carried(origin, Ruling.ALLOW, tool=_READS["Read"], read=(path,), note="reading only: changes are asked about")
-    )
+    note = "reading only: changes are asked about"
+    found.carry(Carried(origin, Ruling.ALLOW, tool=_READS["Read"], read=(folder.rstrip("/") + "/**",), note=note))
 
 
 def _rule(found: Import, origin: Origin, rule: str, verdict: Ruling) -> None:
@@ -120,10 +114,8 @@ def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: 
         found.leave(origin, "its path pattern cannot be said here")
         return
     tool = tools if verdict is Ruling.ALLOW else ()
-    if name in _READS:
-        found.carry(Carried(origin, verdict, tool=tool, read=paths))
-    else:
-        found.carry(Carried(origin, verdict, tool=tool, write=paths))
+    read, write = (paths, ()) if name in _READS else ((), paths)
+    found.carry(Carried(origin, verdict, tool=tool, read=read, write=write))
 
 
 def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
@@ -132,13 +124,9 @@ def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
 
     The result is empty if no paths correspond to the pattern.
     """
-    if not pattern or any(char in pattern for char in "[]!\\\0\n") or ".." in pattern.split("/"):
-        return ()
-    if allow and "?" in pattern:
-        return ()
-    inside = pattern.endswith("/")
-    body = pattern.rstrip("/")
-    if not body:
+    inside, body = pattern.endswith("/"), pattern.rstrip("/")
+    unsaid = "[]!\\\0\n?" if allow else "[]!\\\0\n"
+    if not body or set(unsaid) & set(pattern) or ".." in pattern.split("/"):
         return ()
     if body.startswith("//"):
         base = "/" + body.lstrip("/")
@@ -167,11 +155,8 @@ def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) ->
         why = "it allowed only fetching; a rule about the host would allow every command to send there, too"
         found.leave(origin, why)
     else:
-        found.carry(
-            Carried(
-                origin, verdict, host=(host.strip().lower(),), note="it holds for every command that connects to it"
-            )
-        )
+        note = "it holds for every command that connects to it"
+        found.carry(Carried(origin, verdict, host=(host.strip().lower(),), note=note))
 
 
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*"|-?[0-9][0-9.eE+-]*|true|false|null')

@@ -103,8 +103,8 @@ def _prefix_rule(
         short = Origin(origin.line, " ".join(origin.text.split()))
         wild = any(char in text for word in pattern for text in word for char in WILD)
         note = "its `*` and `?` stand for any text here, where they meant themselves" if wild else ""
-        said = why if isinstance(why, str) else ""
-        found.carry(Carried(short, verdict, run=(*pattern, REST), why=said, note=note))
+        why = why if isinstance(why, str) else ""
+        found.carry(Carried(short, verdict, run=(*pattern, REST), why=why, note=note))
 
 
 def _pattern(value: object) -> tuple[WordChoice, ...]:
