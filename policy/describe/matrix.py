@@ -1,8 +1,7 @@
 """The permission matrix as text for `agent policy matrix`."""
 
-from policy.model.tier import MATRIX, Mode, Ruling, Tier
+from policy.model.tier import MATRIX, Mode, Tier
 
-_WORDS = {Ruling.ALLOW: "allow", Ruling.ASK: "ask", Ruling.DENY: "deny"}
 _NOTES = """\
 A verdict is the strictest cell over all tiers of an action.
 Without a user to ask (--unattended, no terminal) every `ask` is a `deny`.
@@ -13,7 +12,7 @@ No mode, grant or approval lifts `secret` and `denied`."""
 def rows() -> tuple[tuple[str, ...], ...]:
     """Return the table as words: a heading, then one row for each tier, in the order of the matrix."""
     heading = ("tier", *(mode.value for mode in Mode))
-    return (heading, *((tier.label, *(_WORDS[MATRIX[tier][mode]] for mode in Mode)) for tier in MATRIX))
+    return (heading, *((tier.label, *(MATRIX[tier][mode].name.lower() for mode in Mode)) for tier in MATRIX))
 
 
 def table() -> str:

@@ -81,11 +81,10 @@ def ask_for(
     if not _exactly(terms, had, typed):
         return None
     target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], context.facts)
-    text = f"the sandbox stopped it: this would let it {_DOING[extra.flag]} {target}, too"
-    question = (
-        f"{named(action, context.facts)} was stopped. Approval runs it once more, and lets it {_DOING[extra.flag]} "
-    )
-    question += f"{target} beside what it had. Allow it?"
+    deed = f"{_DOING[extra.flag]} {target}"
+    text = f"the sandbox stopped it: this would let it {deed}, too"
+    stopped = f"{named(action, context.facts)} was stopped"
+    question = f"{stopped}. Approval runs it once more, and lets it {deed} beside what it had. Allow it?"
     return Ask(
         assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, Check.ADDITIONAL_RIGHT), question
     )
@@ -117,13 +116,14 @@ def _exactly(terms: Terms, had: Terms, typed: FlagRights) -> bool:
     """Return True if `terms` are `had` with the rights in `typed` and no others; variables that follow from the hosts
     may differ.
     """
-    kept = (set(had.read) <= {*terms.read, *terms.write}, set(had.write) <= set(terms.write),
-            set(had.hosts) <= {*terms.hosts, UNNAMED})  # fmt: skip
-    same = replace(terms, read=had.read, write=had.write, hosts=had.hosts, env=had.env) == had
-    more = (
-        set(terms.read) - set(had.read) <= set(typed.read),
-        set(terms.write) - set(had.write) <= set(typed.write),
-        set(terms.hosts) - set(had.hosts) <= set(typed.hosts),
+    pairs = (
+        (had.read, {*terms.read, *terms.write}),
+        (had.write, terms.write),
+        (had.hosts, {*terms.hosts, UNNAMED}),
+        (terms.read, {*had.read, *typed.read}),
+        (terms.write, {*had.write, *typed.write}),
+        (terms.hosts, {*had.hosts, *typed.hosts}),
     )
+    same = replace(terms, read=had.read, write=had.write, hosts=had.hosts, env=had.env) == had
     same_environment = terms.env == had.env or bool(typed.hosts)
-    return same and all(kept) and all(more) and same_environment and terms != had
+    return same and all(set(part) <= set(whole) for part, whole in pairs) and same_environment and terms != had

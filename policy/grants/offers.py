@@ -10,7 +10,7 @@ from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
 from policy.model.action import RunArgv, RunScript
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, is_flag, program_of
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
@@ -54,15 +54,15 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
 
     Each was evaluated: with it, the action is allowed with exactly the terms of the question.
     """
-    found: dict[tuple[GrantSubject, ...], GrantChoice] = {}
+    offered: dict[tuple[GrantSubject, ...], GrantChoice] = {}
     samples: tuple[tuple[str, ...], ...] = ()
     for whats in _forms(ask.assessment, context):
         samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
         grants = tuple(drafted(what, f"draft{index}") for index, what in enumerate(whats))
-        if whats not in found and covering(context, ask, grants) is not None:
+        if whats not in offered and covering(context, ask, grants) is not None:
             words = " and ".join(what.words for what in whats)
-            found[whats] = GrantChoice(whats, words, misses(context, ask.assessment.action, grants, samples))
-    return tuple(found.values())
+            offered[whats] = GrantChoice(whats, words, misses(context, ask.assessment.action, grants, samples))
+    return tuple(offered.values())
 
 
 def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
@@ -105,7 +105,7 @@ def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple
         return
     exact = [_exact(step, assessment, context.facts) for step in steps]
     whole = tuple(dict.fromkeys(what for what in exact if what is not None))
-    if len(exact) != sum(what is not None for what in exact) or any(_ordered_by_input(step) for step in steps):
+    if None in exact or any(_ordered_by_input(step) for step in steps):
         return
     yield whole
     if len(whole) == 1 and len(steps) == 1:
@@ -167,7 +167,9 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
         and (named or not what.host or _names_host(words, what.host))
     ):
         hole = replace(what.shape, words=(*words[:-1], HOLE))
-    if hole is not None and not named and not step.interprets and not _words_are_orders(words):
+    # Words that may be an order to another program, such as a command for another machine, get no hole.
+    orders = not {"".join(words[:1]).rpartition("/")[2], " ".join(words[:2])}.isdisjoint(_ORDERED_BY_INPUT)
+    if hole is not None and not named and not step.interprets and not orders:
         yield replace(what, shape=hole)
     if named and not (words and hole is None) and not runs:
         read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
@@ -205,13 +207,6 @@ def _runs_input(step: Step, words: Sequence[str]) -> bool:
     return step.interprets and (not operands or any(word == "-" or word.startswith(_STREAMS) for word in operands))
 
 
-def _words_are_orders(words: Sequence[str]) -> bool:
-    """Return True if the words may be an order to another program, such as a command for another machine. Such words
-    get no hole.
-    """
-    return words[0].rpartition("/")[2] in _ORDERED_BY_INPUT or " ".join(words[:2]) in _ORDERED_BY_INPUT
-
-
 def _ordered_by_input(step: Step) -> bool:
     """Return True if the step executes its input. The input is not part of a grant, so nobody can have approved it for
     later.
@@ -236,9 +231,8 @@ def _ordered_by_input(step: Step) -> bool:
 
 def _displayable(words: Sequence[str]) -> bool:
     """Return True if the words can be shown completely, and stand for themselves in a pattern."""
-    if len(words) > _MOST_WORDS or sum(map(len, words)) > _LONGEST:
-        return False
-    return all(word and word.isprintable() and not _SPECIAL & set(word) for word in words)
+    short = len(words) <= _MOST_WORDS and sum(map(len, words)) <= _LONGEST
+    return short and all(word and word.isprintable() and not _SPECIAL & set(word) for word in words)
 
 
 def _bounds(
@@ -247,18 +241,12 @@ def _bounds(
     """Return the paths of the reasons with these tiers, or None if one of the paths is not known exactly."""
     if not any(reason.tier in tiers for reason in reasons):
         return ()
-    outside = all(tier is not Tier.WRITE for tier in tiers)
-    about = [reason.about for reason in reasons if reason.tier in tiers and reason.about is not None]
-    found: list[Effect] = [
-        *about,
-        *(e for e in step.effects if e.kind in kinds and (not outside or e.scope is Scope.OUTSIDE)),
-    ]
-    if not found or any(not e.exact or not e.target.startswith("/") or e.kind not in kinds for e in found):
-        return None
-    paths = [_path(effect.target, facts) for effect in dict.fromkeys(found)]
-    if any(path is None for path in paths):
-        return None
-    return tuple(dict.fromkeys(path for path in paths if path is not None))
+    effects = [reason.about for reason in reasons if reason.tier in tiers and reason.about is not None]
+    anywhere = Tier.WRITE in tiers
+    effects += [each for each in step.effects if each.kind in kinds and (anywhere or each.scope is Scope.OUTSIDE)]
+    unsure = any(not each.exact or not each.target.startswith("/") or each.kind not in kinds for each in effects)
+    paths = [_path(effect.target, facts) for effect in dict.fromkeys(effects)]
+    return None if unsure or not paths or None in paths else tuple(dict.fromkeys(filter(None, paths)))
 
 
 def _path(target: str, facts: Facts) -> str | None:
@@ -274,12 +262,12 @@ def _path(target: str, facts: Facts) -> str | None:
 
 def _above(paths: tuple[str, ...], facts: Facts, end: str) -> tuple[str, ...] | None:
     """Return the folders that contain `paths`, with `end` appended, or None if one of them is too broad to approve."""
-    found = []
+    folders = []
     for path in paths:
         folder = path.rstrip("/").rpartition("/")[0]
         whole = absolute(folder, facts)
         broad = whole.count("/") < 2 or f"{facts.home}/".startswith(f"{whole}/")
         if not folder or broad or f"{facts.workspace}/".startswith(f"{whole}/"):
             return None
-        found.append(f"{folder}{end}")
-    return tuple(dict.fromkeys(found))
+        folders.append(f"{folder}{end}")
+    return tuple(dict.fromkeys(folders))

@@ -48,15 +48,10 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
     """Return the Deny for a refusal. `by` is the author as the record names it; `feedback` is the author's text, passed
     on unchanged.
     """
-    reply = (feedback or "").strip()
-    who = answerer(by)
     what = f"{named(ask.assessment.action, ask.terms)} was refused"
-    why = f"{who} said no: {reply}" if reply else f"{who} said no"
-    fix = (
-        "do what they said instead"
-        if reply
-        else "do it another way, or say what it is for and ask what they would accept"
-    )
+    why, fix = f"{answerer(by)} said no", "do it another way, or say what it is for and ask what they would accept"
+    if reply := (feedback or "").strip():
+        why, fix = f"{why}: {reply}", "do what they said instead"
     return Deny(Problem(what, why, fix), ask.cell, ask.reason)
 
 
@@ -97,17 +92,13 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> G
 
     The whole action is evaluated again with the grants among the user's own rules, so that the same restrictions apply.
     """
-    again, found = context.evaluate(ask.assessment.action, tuple(grant.rule for grant in grants))
-    if not isinstance(found, Allow) or found.permit.terms != ask.terms:
+    again, verdict = context.evaluate(ask.assessment.action, tuple(grant.rule for grant in grants))
+    if not isinstance(verdict, Allow) or verdict.permit.terms != ask.terms:
         return None
-    reasons = [
-        by for each in open_reasons(again, context.mode, context.matrix) if (by := again.covered.get(each)) is not None
-    ]
-    named_by = {reason.rule: reason for reason in reasons}
+    reasons = open_reasons(again, context.mode, context.matrix)
+    named_by = {by.rule: by for reason in reasons if (by := again.covered.get(reason)) is not None}
     used = tuple(grant for grant in grants if grant.rule.ref in named_by)
     if not used:
         return None
-    reason = named_by[used[0].rule.ref]
-    return GrantResolution(
-        context, again, Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, reason), used
-    )
+    allow = Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, named_by[used[0].rule.ref])
+    return GrantResolution(context, again, allow, used)

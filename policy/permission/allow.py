@@ -153,16 +153,19 @@ def _allowing(
 ) -> PermissionRule | None:
     if step.text:
         return None
-    tier = reason.tier
+    tier, effects = reason.tier, _behind(reason, step)
+    # The only unknown about the step is its program.
+    stranger = step.stranger and sum(each.tier is Tier.UNKNOWN for each in step.reasons) == 1
+    # THREAT T68: a remote that leads elsewhere. If the repository names the host, a rule must name it too.
+    led_out = tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in effects)
     for rule in running:
         if tier is Tier.UNKNOWN:
-            if Tier.UNKNOWN in rule.tier or (_only_a_stranger(step) and (not rule.tier or Tier.EXECUTE in rule.tier)):
+            if Tier.UNKNOWN in rule.tier or (stranger and (not rule.tier or Tier.EXECUTE in rule.tier)):
                 return rule
-        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier) and not _led_out(reason, step):
+        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier) and not led_out:
             return rule
     if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
         return None
-    effects = _behind(reason, step)
     # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
     named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
     usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
@@ -196,18 +199,6 @@ def _led_astray(path: str, step: Step, linked: Mapping[str, set[int]]) -> bool:
     return False
 
 
-def _only_a_stranger(step: Step) -> bool:
-    """Return True if the only unknown about the step is its program."""
-    return step.stranger and sum(reason.tier is Tier.UNKNOWN for reason in step.reasons) == 1
-
-
-def _led_out(reason: Reason, step: Step) -> bool:
-    """Return True if the repository names the host: a rule must name it too. THREAT T68: a remote that
-    leads elsewhere.
-    """
-    return reason.tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in _behind(reason, step))
-
-
 def _globs(rule: PermissionRule, tier: Tier) -> tuple[str, ...]:
     if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE):
         return rule.write
@@ -229,8 +220,5 @@ def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> b
         return False
     if rule.layer is Layer.TYPED:  # paths as they are, no patterns
         return any(inside(effect.target, path) for path in _globs(rule, tier))
-    if not effect.target.startswith("/"):
-        return False
-    if rule.layer is Layer.GRANT:
-        return any(meant(path, effect.target, facts) for path in _globs(rule, tier))
-    return any(covers(path, effect.target, facts) for path in _globs(rule, tier))
+    fits = meant if rule.layer is Layer.GRANT else covers
+    return effect.target.startswith("/") and any(fits(path, effect.target, facts) for path in _globs(rule, tier))

@@ -7,7 +7,7 @@ from typing import TypeVar
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.profile import REST, Layer, PermissionRule, Source, Tool
 from policy.model.tier import Ruling, Tier
-from policy.toml.profile import texts
+from policy.toml.profile import patterns, texts
 from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read
 
 # fmt: off
@@ -49,8 +49,7 @@ def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, .
 
 def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     verdict = _verdict(entry)
-    run = entry.values.get("run", ())
-    words = tuple(word for word in run if isinstance(word, tuple)) if isinstance(run, tuple) else ()
+    words = patterns(entry.values.get("run", ()))
     more = words[-1:] == ((REST,),)
     words = words[:-1] if more else words
     why, until = entry.values.get("why", ""), entry.values.get("until")
@@ -104,13 +103,10 @@ def _verdict(entry: TomlEntry) -> Ruling:
 
 
 def _list(entry: TomlEntry, key: str) -> tuple[str, ...]:
-    given = entry.values.get(key)
-    if given is None:
-        return ()
-    found = texts(given)
-    if not found:
+    items = texts(entry.values.get(key, ()))
+    if key in entry.values and not items:
         raise entry.error_at(key, "the list is empty, so the rule would never match", f"fill it, or drop `{key}`")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(items))
 
 
 def _named(entry: TomlEntry, key: str, names: Mapping[str, _Named]) -> tuple[_Named, ...]:

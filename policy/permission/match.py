@@ -17,6 +17,7 @@ from policy.permission.hosts import meets
 from policy.permission.paths import holds_reading, holds_writing, touches
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_SPECIAL = frozenset("*?/")  # in the name of a program: it may match more than that name
 
 
 class _Met(IntEnum):
@@ -177,12 +178,10 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
 
 def _program_is(rule: PermissionRule, first: AbstractWord) -> bool:
     """Return False if the command cannot be one of the rule's programs. Cheap, and false for nearly every command."""
-    for name in rule.run[0]:
-        if "*" in name or "?" in name or "/" in name:
-            return True
-        if any(text == name or text.endswith(f"/{name}") for text in first.texts):
-            return True
-    return False
+    return any(
+        not _SPECIAL.isdisjoint(name) or any(text == name or text.endswith(f"/{name}") for text in first.texts)
+        for name in rule.run[0]
+    )
 
 
 def _readings(step: Step) -> Iterator[tuple[tuple[AbstractWord, ...], int]]:
@@ -228,7 +227,8 @@ def _path_met(
     reads = effect.kind is EffectKind.READS
     if not effect.target.startswith("/") or effect.scope is Scope.NONE:
         return _Meeting(_Met.MAYBE, None, "the path is known only when it runs") if loose else _NOT
-    if effect.kind is EffectKind.WRITES and not effect.exact and not _named(effect, assessment):
+    by_a_word = any(reason.about == effect for reason in assessment.reasons)  # or by a redirection
+    if effect.kind is EffectKind.WRITES and not effect.exact and not by_a_word:
         # By its nature it may change any file (`git commit`): what is locked, it cannot.
         return _Meeting(_Met.MAYBE, None, "it may change any file") if loose else _NOT
     wide = not effect.exact or facts.look(effect.target).kind is Kind.FOLDER
@@ -237,11 +237,6 @@ def _path_met(
         if touches(path, effect.target, facts, below=wide and (not reads or path in loose)):
             return _Meeting(_Met.YES, _span_of(effect, assessment))
     return _NOT
-
-
-def _named(effect: Effect, assessment: Assessment) -> bool:
-    """Return True if a word or a redirection causes the effect, and not the nature of the command alone."""
-    return any(reason.about == effect for reason in assessment.reasons)
 
 
 def _span_of(effect: Effect, assessment: Assessment) -> SourceSpan | None:

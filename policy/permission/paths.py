@@ -141,30 +141,27 @@ def holds_writing(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
     """Return True if no code can change the paths that `pattern` denies: they are locked, or outside, where only named
     paths can be changed.
     """
-    if rule.verdict is not Ruling.DENY:
-        return False
-    return (_denies_any_command(rule) and locked_by(pattern, facts) is not None) or not _reaches(
-        pattern, (facts.workspace,), facts
-    )
+    return _holds(rule, pattern, locked_by(pattern, facts), (facts.workspace,), facts)
 
 
 def holds_reading(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
     """Return True if no code can read the paths that `pattern` denies: they are hidden, or lie where only named paths
     are shown.
     """
+    return _holds(rule, pattern, hidden_by(pattern, facts), (facts.workspace, *facts.system), facts)
+
+
+def _holds(rule: PermissionRule, pattern: str, right: str | None, roots: Iterable[str], facts: Facts) -> bool:
+    """Return True if the rule denies, and a right expresses the denial or no root contains a path of the pattern."""
     if rule.verdict is not Ruling.DENY:
         return False
-    shown = (facts.workspace, *facts.system)
-    return (_denies_any_command(rule) and hidden_by(pattern, facts) is not None) or not _reaches(pattern, shown, facts)
+    expressed = _denies_any_command(rule) and right is not None
+    return expressed or not any(touches(pattern, root, facts, below=True) for root in roots)
 
 
 def _denies_any_command(rule: PermissionRule) -> bool:
     """Return True if the rule denies paths for any command, so that rights can express it."""
     return rule.verdict is Ruling.DENY and not (rule.run or rule.tool or rule.tier or rule.source)
-
-
-def _reaches(pattern: str, roots: Iterable[str], facts: Facts) -> bool:
-    return any(touches(pattern, root, facts, below=True) for root in roots)
 
 
 def _anchored(pattern: str, facts: Facts) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ _LISTS: Mapping[KeyPath, str] = {  # where it stands in the file -> the field of
     ("environment", "names"): "environment",
 }
 # fmt: on
+_DENIED = ("deny", "commands")
 _ABSOLUTE = {("secret", "paths"), ("system", "folders")}
 _NAMES = {("secret", "names"), ("secret", "public"), ("environment", "names")}
 _CREDENTIAL = re.compile(
@@ -49,20 +50,22 @@ def parse_profile(text: str, source: str) -> Profile:
     """
     try:
         document = read(text, source, shapes())
-        lists: dict[str, Any] = {field: check_list(document, path) for path, field in _LISTS.items()}
-        return Profile(**lists, denied=denied(document), limits=limits(document.values, Limits()), permissions=())
+        lists: dict[str, Any] = {field: _checked_list(document, path) for path, field in _LISTS.items()}
+        denied = patterns(document.values.get(_DENIED, ()))
+        if fault := patterns_fault(denied):
+            raise document.error_at(_DENIED, *fault)
+        return Profile(**lists, denied=denied, limits=limits(document.values, Limits()), permissions=())
     except TomlError as error:
         raise ProfileError(error.problem) from None
 
 
 def shapes() -> dict[KeyPath, ValueType]:
     """Return the keys of a complete profile, each with the type of its value."""
-    found = dict.fromkeys(_LISTS, ValueType.TEXTS)
-    found[("deny", "commands")] = ValueType.PATTERNS
-    return found | {("limits", name): shape for name, shape in LIMITS.items()}
+    amounts: dict[KeyPath, ValueType] = {("limits", name): shape for name, shape in LIMITS.items()}
+    return {**dict.fromkeys(_LISTS, ValueType.TEXTS), _DENIED: ValueType.PATTERNS, **amounts}
 
 
-def check_list(document: TomlDocument, path: KeyPath) -> tuple[str, ...]:
+def _checked_list(document: TomlDocument, path: KeyPath) -> tuple[str, ...]:
     """Return the list at `path` after validating each entry. Raises TomlError."""
     if path not in document.values:
         why = "without this list something would be silently unprotected"
@@ -80,17 +83,6 @@ def list_fault(value: Value, path: KeyPath) -> tuple[str, str] | None:
         if why := _fault(entry, path):
             return f"`{entry}` {why}", "correct or remove that entry"
     return None
-
-
-def denied(document: TomlDocument) -> tuple[tuple[str, ...], ...]:
-    """Return the patterns of `[deny] commands`. Raises TomlError for a pattern that can never match or that matches
-    every command.
-    """
-    path = ("deny", "commands")
-    found = patterns(document.values.get(path, ()))
-    if fault := patterns_fault(found):
-        raise document.error_at(path, *fault)
-    return found
 
 
 def patterns(value: Value) -> tuple[tuple[str, ...], ...]:

@@ -94,14 +94,11 @@ def explain(
     """Build the explanation. `elsewhere` has the ruling of every mode on the same action if a user can be asked; see
     Explanation for `line` and `rule`.
     """
-    terms: Terms | None = None
-    match verdict:
-        case Allow():
-            ruling, terms = Ruling.ALLOW, verdict.permit.terms
-        case Ask():
-            ruling, terms = Ruling.ASK, verdict.terms
-        case Deny():
-            ruling = Ruling.DENY
+    ruling, terms = Ruling.DENY, None
+    if isinstance(verdict, Allow):
+        ruling, terms = Ruling.ALLOW, verdict.permit.terms
+    elif isinstance(verdict, Ask):
+        ruling, terms = Ruling.ASK, verdict.terms
     return Explanation(
         action=assessment.action,
         tree=assessment.tree,
@@ -200,7 +197,11 @@ def _verdict_words(explanation: Explanation) -> list[str]:
 
 def caret_lines(action: Action, reason: Reason) -> list[str]:
     """Return one reason, with the words of the script that it refers to underlined."""
-    text = visible(_told(reason), lines=False)
+    text = f"{reason.tier.label}: {reason.text}  ({reason.rule})"
+    if reason.rule.kind is RuleKind.USER and f":{reason.rule.line}" in reason.text:
+        # The text of a user's rule includes its place; a rule that asks does so for every tier.
+        text = f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
+    text = visible(text, lines=False)
     if not isinstance(action, RunScript) or reason.span is None:
         return [f"  {text}"]
     script = action.script
@@ -210,25 +211,14 @@ def caret_lines(action: Action, reason: Reason) -> list[str]:
     last = len(script) if last < 0 else last
     # Of a very long line only the neighbourhood is shown, so that the caret stays on the screen.
     low, high = max(first, start - _LONGEST_LINE // 2), min(last, start + _LONGEST_LINE)
-    before, under = _safe(script[low:start]), _safe(script[start : min(max(end, start), high)])
-    after = _safe(script[min(max(end, start), high) : high])
+    end = min(max(end, start), high)
+    before, under, after = (
+        visible(part, lines=False) for part in (script[low:start], script[start:end], script[end:high])
+    )
     lead, tail = ("…" if low > first else ""), ("…" if high < last else "")
     number = f"{script.count(chr(10), 0, start) + 1}: " if "\n" in script.strip("\n") else ""
     indent = " " * (len(number) + len(lead) + _width(before))
     return [f"  {number}{lead}{before}{under}{after}{tail}", f"  {indent}{'^' * max(_width(under), 1)} {text}"]
-
-
-def _told(reason: Reason) -> str:
-    """Return the text of a reason. The text of a user's rule includes its place; a rule that asks does so for every
-    tier.
-    """
-    if reason.rule.kind is not RuleKind.USER or f":{reason.rule.line}" not in reason.text:
-        return f"{reason.tier.label}: {reason.text}  ({reason.rule})"
-    return f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
-
-
-def _safe(text: str) -> str:
-    return visible(text, lines=False)
 
 
 def _width(text: str) -> int:
@@ -245,17 +235,14 @@ def _ways(
         return ()
     from runner.gate.suggest import no_rule_lifts  # nothing is suggested for an allowed action
 
-    ways = []
-    if ruling is Ruling.ASK:
-        ways.append("say yes when asked, at a terminal")
+    ways = ["say yes when asked, at a terminal"] if ruling is Ruling.ASK else []
     free = [mode for mode, found in elsewhere if found is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
     asks = [mode for mode, found in elsewhere if found is Ruling.ASK]
     if free:
         ways.append("allowed without a question in: " + ", ".join(f"--mode {mode.value}" for mode in free))
     if ruling is Ruling.DENY and asks:
-        ways.append(
-            "a question at a terminal (no --unattended) in: " + ", ".join(f"--mode {mode.value}" for mode in asks)
-        )
+        modes = ", ".join(f"--mode {mode.value}" for mode in asks)
+        ways.append(f"a question at a terminal (no --unattended) in: {modes}")
     if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
         ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
     hosts = [effect.target for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]

@@ -6,10 +6,10 @@ from itertools import islice
 
 from policy.model.frozen import dataclass
 from runner.facts.git.index import index_entries, index_header
-from runner.facts.git.objects import Unreadable
+from runner.facts.git.objects import Unreadable, whole
 from runner.state.workspace import git_folder, head_commit, small_file
 from runner.text.sanitize import one_line
-from sandbox.inside.regular_file import open_regular, read_descriptor, read_whole
+from sandbox.inside.regular_file import open_regular, read_descriptor
 
 _MOST_FILES = 20_000  # of an index that is compared with the disk: a moment's work
 _MOST_BYTES = 8 << 20
@@ -66,7 +66,15 @@ def _recent(folder: str) -> list[str]:
     path = f"{folder}/logs/HEAD"
     if os.path.realpath(path) != path:  # THREAT: a link on the way would quote another repository
         return []
-    text = (_bytes(path, _TAIL, last=True) or b"").decode("utf-8", "replace")
+    try:
+        handle, state = open_regular(path, follow=False)
+        try:
+            os.lseek(handle, max(state.st_size - _TAIL, 0), os.SEEK_SET)
+            text = read_descriptor(handle, _TAIL).decode("utf-8", "replace")
+        finally:
+            os.close(handle)
+    except (OSError, ValueError):
+        return []
     subjects = (line.partition("\t")[2] for line in reversed(text.splitlines()))
     return [one_line(subject, _WIDE) for subject in islice(filter(str.strip, subjects), _RECENT)]
 
@@ -75,15 +83,15 @@ def compared(workspace: str, folder: str) -> WorktreeChanges | None:
     """Compare the index with the disk. Return None if that would take long, or for an index format that is not
     supported.
     """
-    data = _bytes(f"{folder}/index", _MOST_BYTES)
     top = os.fsencode(f"{workspace}/")
     other = gone = 0
     conflicts = set()
     try:
-        version, count = index_header(data or b"")
+        data = whole(f"{folder}/index", _MOST_BYTES) or b""
+        version, count = index_header(data)
         if version == 4 or count > _MOST_FILES:
             return None
-        for entry in index_entries(data or b""):
+        for entry in index_entries(data):
             if entry.stage:
                 conflicts.add(entry.name)
                 continue
@@ -109,23 +117,5 @@ def _status(top: bytes, name: bytes) -> os.stat_result | None:
         return None
     try:
         return os.lstat(top + name)
-    except (OSError, ValueError):
-        return None
-
-
-def _bytes(path: str, most: int, *, last: bool = False) -> bytes | None:
-    """Return the content of a file of at most `most` bytes; with `last`, the last `most` bytes of a file of any length.
-
-    THREAT: the repository may be hostile. No symbolic link is followed, and no pipe or device is read.
-    """
-    try:
-        if not last:
-            return read_whole(path, most, follow=False)
-        handle, state = open_regular(path, follow=False)
-        try:
-            os.lseek(handle, max(state.st_size - most, 0), os.SEEK_SET)
-            return read_descriptor(handle, most)
-        finally:
-            os.close(handle)
     except (OSError, ValueError):
         return None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, GrantSubject
 from policy.model.frozen import dataclass
@@ -18,6 +19,7 @@ NAME = "grants.json"
 USUAL_LIFE = 30 * 86_400.0  # seconds that an approval of scope project or user holds, when nobody said how long
 _VERSION = 1
 _Grants = tuple[Grant, ...]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,11 @@ class GrantStore:
         """Return the grants that `key` may use now. An unchanged file costs one stat call."""
         now = self._now()
         stored = self._stored()
-        if any(grant.ended(now) and not grant.over for grant in stored):
-            self._end(now)
+        if self._file is not None and any(grant.ended(now) and not grant.over for grant in stored):
+            try:  # so that a clock that is set back makes them hold no more
+                self._change(self._file, lambda stored: (_over(stored, now), None))
+            except StateError as error:
+                self._say(f"{error.problem.what}: {error.problem.why}")
         known = (*self._session.values(), *stored)
         valid = [grant for grant in known if self.key.holds(grant) and not grant.ended(now)]
         early = [grant for grant in valid if grant.early(self._clock())]
@@ -108,12 +113,10 @@ class GrantStore:
                 return (_less(stored, counted), True) if there >= stored_ids else (stored, False)
 
             try:
-                taken, notices = self._file.change(take)
+                if not self._change(self._file, take):
+                    return False
             except StateError as error:
                 self._say(str(error.problem))
-                return False
-            self._say(*notices)
-            if not taken:
                 return False
         for grant in _less(tuple(self._session.values()), counted):
             if grant != self._session[grant.id]:
@@ -154,8 +157,7 @@ class GrantStore:
                 self._session[grant.id] = grant
                 self._journal(grant)
             return made
-        _, notices = self._file.change(lambda stored: ((*_over(stored, now), *made), None))
-        self._say(*notices)
+        self._change(self._file, lambda stored: ((*_over(stored, now), *made), None))
         return made
 
     def revoke(self, name: str) -> Grant | None:
@@ -164,16 +166,12 @@ class GrantStore:
         if grant is not None:
             self._journal(replace(grant, over=True))
             return grant
-        if self._file is None:
-            return None
-        revoked, notices = self._file.change(
-            lambda stored: (
-                tuple(each for each in stored if each.id != name) if any(g.id == name for g in stored) else stored,
-                next((each for each in stored if each.id == name), None),
-            )
-        )
-        self._say(*notices)
-        return revoked
+
+        def without(stored: _Grants) -> tuple[_Grants, Grant | None]:
+            revoked = next((each for each in stored if each.id == name), None)
+            return tuple(each for each in stored if each.id != name) if revoked else stored, revoked
+
+        return self._change(self._file, without) if self._file is not None else None
 
     def restore(self, entries: Iterable[object], *, fork: bool = False) -> _Grants:
         """Restore the grants of a continued session from `to_json` objects in the order of its journal.
@@ -221,16 +219,11 @@ class GrantStore:
         self._say(*held.notices)
         return held.value
 
-    def _end(self, now: float) -> None:
-        """Write down what is over, so that a clock that is set back makes it hold no more."""
-        if self._file is None:
-            return
-        try:
-            _, notices = self._file.change(lambda stored: (_over(stored, now), None))
-        except StateError as error:
-            self._say(f"{error.problem.what}: {error.problem.why}")
-        else:
-            self._say(*notices)
+    def _change(self, file: StateFile[_Grants], change: Callable[[_Grants], tuple[_Grants, _Result]]) -> _Result:
+        """Change the file under its lock. Raises StateError."""
+        result, notices = file.change(change)
+        self._say(*notices)
+        return result
 
     def _say(self, *texts: str) -> None:
         for text in texts:
