@@ -114,8 +114,6 @@ def _ending(action: RunScript, finished: Finished) -> str:
     """Return how the command ended, in words."""
     took = seconds(finished.seconds)
     match finished.ended_by:
-        case None:
-            pass
         case "wall":
             limit = action.timeout if action.timeout and finished.seconds >= action.timeout * 0.95 else finished.seconds
             longer = f"give a longer `timeout` (at most {_TIMEOUT_MOST})"
@@ -124,7 +122,7 @@ def _ending(action: RunScript, finished: Finished) -> str:
             return f"cancelled after {took}"
         case "watch":
             return f"ended after {took}: it made a file that other programs run by themselves, which was set aside"
-        case limit_name:
+        case str(limit_name):
             return f"ended by the {limit_name} limit after {took}"
     if finished.status > 128:
         try:

@@ -8,16 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from policy.describe.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers, secret_kind
 from policy.model.action import RunScript
-from policy.model.assessment import (
-    CONSEQUENCE_TEXTS,
-    PATH_CONSEQUENCES,
-    Assessment,
-    Consequence,
-    Effect,
-    EffectKind,
-    Reason,
-    Scope,
-)
+from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import nearby
 from policy.model.tier import Tier
@@ -68,19 +59,17 @@ def question(assessment: Assessment, terms: Terms, around: Around) -> str:
 
 def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     """Return the rights that the action needs and an approval would not grant."""
-    found = []
+    missing = []
     if UNNAMED in terms.hosts:
-        found.append(
-            "the host is known only when it runs: that host is stopped and named, "
-            "and one more yes, `--host` or a rule opens it"
-        )
+        named_then = "that host is stopped and named, and one more yes, `--host` or a rule opens it"
+        missing.append(f"the host is known only when it runs: {named_then}")
     elif Tier.NETWORK in assessment.tiers and not terms.hosts:
-        found.append("what needs the network will fail, since no host is known (name it with `--host`, or in a rule)")
+        missing.append("what needs the network will fail, since no host is known (name it with `--host`, or in a rule)")
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:
         where = "which is this machine or a private network"
-        found.append(f"{listed(inner)}, {where}, stays closed until you say `{inner[0]} private`")
-    return tuple(found)
+        missing.append(f"{listed(inner)}, {where}, stays closed until you say `{inner[0]} private`")
+    return tuple(missing)
 
 
 def secrets_read(assessment: Assessment, around: Around) -> str | None:
@@ -144,7 +133,7 @@ class _Summary:
                 continue
             whole = whole or reason.consequence in _WHOLE
             if reason.command:
-                phrases.append(f"{_DANGERS.get(reason.consequence) or _own_words(reason)} ({reason.command})")
+                phrases.append(f"{_DANGERS.get(reason.consequence) or reason.phrase} ({reason.command})")
                 self.covered.add(reason.command.split(" -")[0])
             elif reason.about is None or reason.about.scope is not Scope.SECRET:
                 phrases.append(reason.predicate or reason.text)
@@ -228,7 +217,7 @@ class _Summary:
             covered = explained or label in above or label.split(" -")[0] in self.covered
             if reason.tier is tier and not covered:
                 of_git = reason.consequence is Consequence.CHANGES_FILES and label.startswith("git ")
-                yield f"{'changes the repository' if of_git else _own_words(reason)} ({label})"
+                yield f"{'changes the repository' if of_git else reason.phrase} ({label})"
 
     def _hosts(self) -> Iterator[str]:
         effects = [effect for effect in self.effects if effect.kind is EffectKind.CONNECTS]
@@ -270,12 +259,8 @@ class _Summary:
                     own.append(self._typed(reason))
                 case _:
                     yield f"{reason.predicate} ({label})"
-        programs = [
-            near(effect.target, self.around)
-            for effect in self.effects
-            if effect.kind is EffectKind.RUNS and effect.target.startswith("/")
-        ]
-        if programs:
+        runs = [effect.target for effect in self.effects if effect.kind is EffectKind.RUNS]
+        if programs := [near(path, self.around) for path in runs if path.startswith("/")]:
             yield f"runs the program {listed(programs)}"
         if own:
             yield f"runs code from this repository ({listed(_longest(own))})"
@@ -284,29 +269,22 @@ class _Summary:
 
     def _fetched(self) -> Iterator[str]:
         """Yield the code that is downloaded and run. The commands that download it need no other phrase."""
-        found = [
-            reason
-            for reason, _ in self.facts
-            if reason.tier is Tier.EXECUTE and reason.consequence is Consequence.RUNS_DOWNLOADED
-        ]
-        self.covered.update(reason.command for reason in found)
-        if found:
-            yield f"runs code it downloads first ({listed([self._typed(each) for each in found])})"
+        downloads = [reason for reason, _ in self.facts if reason.consequence is Consequence.RUNS_DOWNLOADED]
+        downloads = [reason for reason in downloads if reason.tier is Tier.EXECUTE]
+        self.covered.update(reason.command for reason in downloads)
+        if downloads:
+            yield f"runs code it downloads first ({listed([self._typed(each) for each in downloads])})"
 
     def _typed(self, reason: Reason) -> str:
         """Return the command as it was typed if that is short, else the name of the command."""
         label = reason.command
-        found = self.script[reason.span.start : reason.span.end] if reason.span else ""
-        known = found.startswith(label.split()[0]) and len(found) <= _MOST_TYPED and "\n" not in found
-        return found if known else label
+        words = self.script[reason.span.start : reason.span.end] if reason.span else ""
+        short = words.startswith(label.split()[0]) and len(words) <= _MOST_TYPED and "\n" not in words
+        return words if short else label
 
     def _reads(self) -> Iterator[str]:
-        effects = [
-            effect
-            for effect in self.effects
-            if effect.kind is EffectKind.READS and effect.scope is Scope.OUTSIDE and effect.target.startswith("/")
-        ]
-        if effects:
+        reads = [effect for effect in self.effects if effect.kind is EffectKind.READS and effect.target.startswith("/")]
+        if effects := [effect for effect in reads if effect.scope is Scope.OUTSIDE]:
             yield f"reads {listed([_effect_name(item, self.around) for item in effects])}, outside the workspace"
 
 
@@ -322,12 +300,6 @@ def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
         each = "each " if len(dict.fromkeys(names)) > 1 and what.startswith("a") else ""
         verbs.setdefault((listed(names), each + what), []).append(verb)
     yield from (f"{joined(done)} {names}, {what}" for (names, what), done in verbs.items())
-
-
-def _own_words(reason: Reason) -> str:
-    """Return the phrase of the consequence if it has one, else the text of the reason."""
-    phrase = CONSEQUENCE_TEXTS.get(reason.consequence) if reason.consequence else None
-    return phrase or reason.predicate
 
 
 def _longest(labels: list[str]) -> list[str]:

@@ -27,26 +27,25 @@ def misses(
     `samples` has, for each grant, the words of the command that led to it.
     """
     rules = tuple(grant.rule for grant in grants)
-    whats = [grant.what for grant in grants]
-    found = (
+    not_allowed = (
         words
-        for other, words in _candidates(action, whats, samples, context)
+        for other, words in _candidates(action, [grant.what for grant in grants], samples, context)
         if not isinstance(context.evaluate(other, rules, unattended=True)[1], Allow)
     )
-    return tuple(islice(dict.fromkeys(found), _SHOWN))
+    return tuple(islice(dict.fromkeys(not_allowed), _SHOWN))
 
 
 def _candidates(
     action: Action, whats: Sequence[GrantSubject], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[Action, str]]:
     match action:
-        case RunScript():
+        case RunScript() | RunArgv():
             for argv, script in _commands(whats, samples, context):
-                yield replace(action, script=script or shlex.join(argv)), _shown(script or shlex.join(argv))
-        case RunArgv():
-            for argv, script in _commands(whats, samples, context):
-                if not script:
-                    yield replace(action, argv=argv), _shown(shlex.join(argv))
+                line = script or shlex.join(argv)
+                if isinstance(action, RunScript):
+                    yield replace(action, script=line), f"`{plain(line, _LONGEST)}`"
+                elif not script:
+                    yield replace(action, argv=argv), f"`{plain(line, _LONGEST)}`"
         case _:
             verb = "changing" if whats[0].write else "reading"
             for path in _beside(whats[0], context):
@@ -55,10 +54,6 @@ def _candidates(
                 else:
                     moved = replace(action, path=path)
                 yield moved, f"{verb} `{near(path, context.facts)}`"
-
-
-def _shown(line: str) -> str:
-    return f"`{plain(line, _LONGEST)}`"
 
 
 def _commands(

@@ -103,6 +103,20 @@ class GrepFiles:
 
 Action = RunScript | RunArgv | ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 
+
+def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> Action:
+    """Return the action of the file tool `tool` on `path` (absolute), with the texts that this tool takes."""
+    actions = (
+        ReadFile(path),
+        WriteFile(path, content),
+        EditFile(path, old, content),
+        ListFolder(path),
+        GlobFiles(glob, path),
+        GrepFiles(regex, path),
+    )
+    return next(action for action in actions if action.tool == tool)
+
+
 ACTIONS: dict[str, type[Action]] = {
     each.kind: each for each in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
 }

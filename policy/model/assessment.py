@@ -198,6 +198,11 @@ class Reason:
     command: str = ""
     predicate: str = ""
 
+    @property
+    def phrase(self) -> str:
+        """Return the phrase of the consequence if it has one, else the predicate."""
+        return (CONSEQUENCE_TEXTS.get(self.consequence) if self.consequence else None) or self.predicate
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

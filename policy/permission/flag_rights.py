@@ -32,21 +32,21 @@ class FlagRights:
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
         """Return the permissions of the flags as rules about this one action."""
-        found = (
+        rules = (
             PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--read"), Layer.TYPED, read=self.read),
             PermissionRule(
                 Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--write"), Layer.TYPED, read=self.write, write=self.write
             ),
             PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--host"), Layer.TYPED, host=self.hosts),
         )
-        return tuple(rule for rule in found if rule.read or rule.write or rule.host)
+        return tuple(rule for rule in rules if rule.read or rule.write or rule.host)
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return the flags for records and for the user: variables without their values."""
         named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts))
-        found = [f"{flag} {value}" for flag, values in named for value in values]
-        return (*found, *(f"--env {name}" for name, _ in self.env))
+        bounds = [f"{flag} {value}" for flag, values in named for value in values]
+        return (*bounds, *(f"--env {name}" for name, _ in self.env))
 
     def __bool__(self) -> bool:
         return bool(self.read or self.write or self.hosts or self.env)

@@ -69,12 +69,9 @@ def _common(rule: HostRule, wanted: HostRule) -> HostRule | None:
     below = rule.host.startswith("*.") and wanted.host.endswith(rule.host[1:]) and len(wanted.host) >= len(rule.host)
     if rule.host != wanted.host and not below:
         return None
-    if rule.ports and wanted.ports:
-        ports = tuple(port for port in wanted.ports if port in rule.ports)
-        if not ports:
-            return None
-    else:
-        ports = rule.ports or wanted.ports
+    ports = rule.ports or wanted.ports
+    if rule.ports and wanted.ports and not (ports := tuple(port for port in wanted.ports if port in rule.ports)):
+        return None
     return replace(wanted, ports=ports, methods=rule.methods, prefix=rule.prefix, private=rule.private)
 
 

@@ -81,11 +81,11 @@ def _undenied(opened: Opened, rules: Sequence[PermissionRule]) -> Opened:
     patterns = [host for rule in rules if rule.verdict is Ruling.DENY for host in rule.host]
     if not patterns:
         return opened
-    kept = {
+    undenied = {
         effect: tuple(host for host in hosts if not any(meets(pattern, host) for pattern in patterns))
         for effect, hosts in opened.items()
     }
-    return {effect: hosts for effect, hosts in kept.items() if hosts}
+    return {effect: hosts for effect, hosts in undenied.items() if hosts}
 
 
 def _texts(assessment: Assessment) -> str | None:

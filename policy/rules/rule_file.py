@@ -59,7 +59,19 @@ class Chunk:
     def table(self) -> dict[str, object]:
         """Return the keys and values. Raises RuleError if the table is not valid TOML."""
         table = _simple(self.text)
-        return table if table is not None else _any(self)
+        if table is not None:
+            return table
+        import tomllib  # some milliseconds that most programs do not pay
+
+        try:
+            whole = tomllib.loads(self.text)
+        except tomllib.TOMLDecodeError as error:
+            place = re.search(r"at line (\d+)", str(error))
+            line = self.line + (int(place[1]) - 1 if place else 0)
+            raise rule_error(self.file, line, f"not TOML: {error}") from None
+        (value,) = whole.values()
+        content = value[0] if isinstance(value, list) else value
+        return {str(key): item for key, item in content.items()} if isinstance(content, dict) else {}
 
     def error(self, why: str, fix: str = "", *, key: str = "") -> RuleError:
         """Return an error at the line that sets `key`, or at the header if no line does."""
@@ -117,17 +129,3 @@ def _simple(text: str) -> dict[str, object] | None:
             return None
         table[key] = plain if plain is not None else long if long is not None else switch == "true"
     return table
-
-
-def _any(chunk: Chunk) -> dict[str, object]:
-    import tomllib  # some milliseconds that most programs do not pay
-
-    try:
-        whole = tomllib.loads(chunk.text)
-    except tomllib.TOMLDecodeError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = chunk.line + (int(found[1]) - 1 if found else 0)
-        raise rule_error(chunk.file, line, f"not TOML: {error}") from None
-    (value,) = whole.values()
-    table = value[0] if isinstance(value, list) else value
-    return {str(key): item for key, item in table.items()} if isinstance(table, dict) else {}

@@ -8,7 +8,7 @@ start-up and decisions do not pay for tables that are not used.
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
@@ -299,10 +299,10 @@ class RuleBook:
         self.files = files
         self._rules: dict[str, CommandRule] = {}
         self._chunks: dict[str, list[Chunk]] = {}
-        self._sets: dict[str, list[Chunk] | dict[str, str]] = {}  # by file; as tables until they are needed
+        self._sets: dict[str, Callable[[], dict[str, str]]] = {}  # by file; read when they are needed
         for file, text in files.items():
             tables = list(chunks(text, file))
-            self._sets[file] = [chunk for chunk in tables if chunk.words == _SETS]
+            self._sets[file] = cache(partial(_sets, tables))
             for program, own in _by_program(tables).items():
                 for name in (program, *_also(own)):
                     if name in self._chunks:
@@ -313,23 +313,12 @@ class RuleBook:
 
     def find(self, name: str) -> CommandRule | None:
         """Return the rule of the program `name`, or None for an unknown program, which is never only a read."""
-        rule = self._rules.get(name)
-        if rule is None and (own := self._chunks.get(name)):
+        if name not in self._rules and (own := self._chunks.get(name)):
             program = own[0].words[0]
-            if program == name:
-                rule = _assemble(own, self._sets_of(own[0].file))
-            else:
-                first = self.find(program)
-                rule = first and replace(first, name=name)
+            rule = _assemble(own, self._sets[own[0].file]()) if program == name else self.find(program)
             if rule is not None:
-                self._rules[name] = rule
-        return rule
-
-    def _sets_of(self, file: str) -> dict[str, str]:
-        sets = self._sets[file]
-        if isinstance(sets, list):
-            sets = self._sets[file] = _sets(sets)
-        return sets
+                self._rules[name] = rule if program == name else replace(rule, name=name)
+        return self._rules.get(name)
 
     def names(self) -> tuple[str, ...]:
         """Return every program that has a rule, in alphabetical order."""

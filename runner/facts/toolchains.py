@@ -42,15 +42,14 @@ _MOST_HOPS = 4  # of one chain of links
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    home: str
     secrets: Secrets
     rustup: str
 
     def roots(self, folder: str) -> Iterator[str]:
         """Return the folders that must be readable for the programs in `folder`, a real path."""
-        known = _KNOWN.get(os.path.relpath(folder, self.home)) if inside(folder, self.home) else None
+        known = _KNOWN.get(os.path.relpath(folder, self.secrets.home)) if inside(folder, self.secrets.home) else None
         if known:
-            yield from filter(self.fits, (f"{self.home}/{place}" for place in known))
+            yield from filter(self.fits, (f"{self.secrets.home}/{place}" for place in known))
         elif whole := self._installation(folder):
             yield whole
             yield from self._interpreter(whole)
@@ -121,7 +120,7 @@ def exposable_folder(folder: str, secrets: Secrets) -> tuple[str, ...]:
         fits = stat.S_ISDIR(status.st_mode) and status.st_uid in (0, os.geteuid()) and not status.st_mode & stat.S_IWOTH
     except OSError:
         return ()
-    fits = fits and os.path.realpath(folder) == folder and _Search(secrets.home, secrets, "").fits(folder)
+    fits = fits and os.path.realpath(folder) == folder and _Search(secrets, "").fits(folder)
     return (folder,) if fits else ()
 
 
@@ -134,7 +133,7 @@ def roots(folders: Iterable[str], workspace: str, secrets: Secrets, rustup: str 
     The result never contains the home, a secret place, or a parent of these or of our own state. Folders inside the
     workspace are left out, since they are readable anyway. Only single folders are examined, never whole trees.
     """
-    search = _Search(secrets.home, secrets, rustup)
+    search = _Search(secrets, rustup)
     every = [root for folder in folders for root in search.roots(folder)]
     every += _borrowed(workspace, search)
     return tuple(dict.fromkeys(root for root in every if not inside(root, workspace)))
@@ -156,12 +155,13 @@ def within(path: str, roots: frozenset[str]) -> bool:
 def _borrowed(workspace: str, search: _Search) -> Iterator[str]:
     for name in (".venv", "venv", "env"):
         for hop in _hops(f"{workspace}/{name}/bin/python"):
-            relative = hop.removeprefix(search.home + "/").split("/")
+            if not inside(hop, search.secrets.home):
+                continue
+            relative = hop.removeprefix(search.secrets.home + "/").split("/")
             for place in _INTERPRETERS:
-                depth = place.count("/") + 1
-                root = "/".join([search.home, *relative[:depth]])
-                if inside(hop, search.home) and fnmatchcase("/".join(relative[:depth]), place) and search.fits(root):
-                    yield os.path.realpath(root)
+                top = "/".join(relative[: place.count("/") + 1])
+                if fnmatchcase(top, place) and search.fits(f"{search.secrets.home}/{top}"):
+                    yield os.path.realpath(f"{search.secrets.home}/{top}")
 
 
 def _hops(path: str) -> list[str]:

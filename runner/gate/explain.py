@@ -138,6 +138,11 @@ def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.
 def sections(explanation: Explanation) -> list[ExplanationSection]:
     """Return the sections of the explanation, from the action to the rights."""
     action = explanation.action
+    verdict = [RULING_WORDS[explanation.verdict]]
+    if explanation.question:
+        verdict.append(explanation.question)
+    if problem := explanation.problem:
+        verdict += [problem.what, f"why: {problem.why}", f"fix: {problem.fix}"]
     parts = [
         ("action", shown([action_words(action, explanation.workspace)])),
         ("in one line", shown([explanation.line] if explanation.line else [])),
@@ -147,7 +152,7 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
         ("rules", [line for reason in explanation.rules for line in caret_lines(action, reason)]),
         ("tier", shown([", ".join(tier.label for tier in explanation.tiers)])),
         ("cell", shown([cell_words(explanation.cell)])),
-        ("verdict", shown(_verdict_words(explanation))),
+        ("verdict", shown(verdict)),
     ]
     if explanation.terms is not None:
         title = "permit" if explanation.verdict is Ruling.ALLOW else "permit, if you approve"
@@ -184,15 +189,6 @@ def _effect_words(effect: Effect) -> str:
     if not target:
         target = "a host known only when it runs" if effect.kind is EffectKind.CONNECTS else "something not known"
     return f"{verb} {target}{below}{scope}"
-
-
-def _verdict_words(explanation: Explanation) -> list[str]:
-    words = [RULING_WORDS[explanation.verdict]]
-    if explanation.question:
-        words.append(explanation.question)
-    if explanation.problem:
-        words += [explanation.problem.what, f"why: {explanation.problem.why}", f"fix: {explanation.problem.fix}"]
-    return words
 
 
 def caret_lines(action: Action, reason: Reason) -> list[str]:
@@ -236,8 +232,8 @@ def _ways(
     from runner.gate.suggest import no_rule_lifts  # nothing is suggested for an allowed action
 
     ways = ["say yes when asked, at a terminal"] if ruling is Ruling.ASK else []
-    free = [mode for mode, found in elsewhere if found is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
-    asks = [mode for mode, found in elsewhere if found is Ruling.ASK]
+    free = [mode for mode, other in elsewhere if other is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
+    asks = [mode for mode, other in elsewhere if other is Ruling.ASK]
     if free:
         ways.append("allowed without a question in: " + ", ".join(f"--mode {mode.value}" for mode in free))
     if ruling is Ruling.DENY and asks:

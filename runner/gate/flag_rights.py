@@ -12,7 +12,7 @@ from policy.toml.profile import names_credential
 from runner.problems import Exit, Stopped, usage
 
 MOST = 200  # of each; a list as long as that is nothing that a user typed
-_KERNEL = ("/proc", "/sys", "/dev")
+_KERNEL = ("/proc/", "/sys/", "/dev/")
 _SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
@@ -76,14 +76,17 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
         raise usage(f"{flag_text} cannot be granted", why, fix) from None
     if (link := _led(path, cwd)) is not None:
         why = f"`{plain(os.path.relpath(link, cwd))}` is a link of the project, and leads to `{plain(real)}`"
-        raise usage(f"{flag_text} cannot be granted", why, "name where it leads, if you mean that")
-    if real == "/" or any(real == root or real.startswith(f"{root}/") for root in _KERNEL):
-        why = "it is everything there is" if real == "/" else "it belongs to the kernel, and every sandbox has its own"
-        raise usage(f"{flag_text} cannot be granted", why, "name a narrower path")
-    if real == _SCRATCH:
+        fix = "name where it leads, if you mean that"
+    elif real == "/":
+        why, fix = "it is everything there is", "name a narrower path"
+    elif f"{real}/".startswith(_KERNEL):
+        why, fix = "it belongs to the kernel, and every sandbox has its own", "name a narrower path"
+    elif real == _SCRATCH:
         why = "every session has a `/tmp` of its own, empty at first"
-        raise usage(f"{flag_text} cannot be granted", why, "name the file or folder in it that you mean")
-    return real
+        fix = "name the file or folder in it that you mean"
+    else:
+        return real
+    raise usage(f"{flag_text} cannot be granted", why, fix)
 
 
 def _led(path: str, cwd: str) -> str | None:

@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.evaluation import EvaluationContext
-from policy.model.action import (
-    Action,
-    EditFile,
-    GlobFiles,
-    GrepFiles,
-    ListFolder,
-    ReadFile,
-    RunArgv,
-    RunScript,
-    WriteFile,
-)
+from policy.model.action import Action, RunArgv, RunScript, file_action
 from policy.model.assessment import Assessment
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
@@ -167,19 +157,6 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         settings = replace(settings, notices=(*settings.notices, *notices(typed)))
         environment = tuple(sorted((dict(environment) | dict(typed.env)).items()))
     return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, typed), action
-
-
-def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> Action:
-    """Return the action of the file tool `tool` on `path` (absolute), with the texts that this tool takes."""
-    actions: tuple[Action, ...] = (
-        ReadFile(path),
-        WriteFile(path, content),
-        EditFile(path, old, content),
-        ListFolder(path),
-        GlobFiles(glob, path),
-        GrepFiles(regex, path),
-    )
-    return next(action for action in actions if action.tool == tool)
 
 
 def nobody_there(unattended: bool) -> bool:

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from runner.messages import ToolCall
 
@@ -19,13 +19,7 @@ DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test th
 
 def parse_object(text: str | bytes) -> dict[str, object] | None:
     """Return the JSON object in `text`, or None if it is invalid or has more parts than any answer."""
-    if _crowded(text):
-        return None
-    try:
-        value: object = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+    return _object(text)
 
 
 def parse_arguments(raw: str) -> dict[str, object] | None:
@@ -35,13 +29,8 @@ def parse_arguments(raw: str) -> dict[str, object] | None:
     """
     if not raw.strip():
         return {}
-    if _crowded(raw):
-        return None
-    try:
-        value: object = json.loads(raw, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) and shallow(value) else None
+    value = _object(raw, _finite)
+    return value if value is not None and shallow(value) else None
 
 
 def parse_call(id: str, name: str, raw: str) -> ToolCall:
@@ -50,12 +39,19 @@ def parse_call(id: str, name: str, raw: str) -> ToolCall:
     return ToolCall(id, name, arguments, "" if arguments is not None else raw)
 
 
-def _crowded(text: str | bytes) -> bool:
-    """Return True if `text` may hold more than _MOST_PARTS lists, objects and items."""
-    if len(text) <= _MOST_PARTS:
-        return False
-    marks = (text.count(mark) for mark in "[{,") if isinstance(text, str) else (text.count(mark) for mark in b"[{,")
-    return sum(marks) > _MOST_PARTS
+def _object(text: str | bytes, number: Callable[[str], float] | None = None) -> dict[str, object] | None:
+    """Return the JSON object in `text`, or None if it is invalid or may hold more than _MOST_PARTS lists, objects and
+    items. `number` converts fractions, NaN and the infinities, and may refuse a number with ValueError.
+    """
+    if len(text) > _MOST_PARTS:
+        marks = (text.count(mark) for mark in "[{,") if isinstance(text, str) else (text.count(mark) for mark in b"[{,")
+        if sum(marks) > _MOST_PARTS:
+            return None
+    try:
+        value: object = json.loads(text, parse_constant=number, parse_float=number)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 class Closing:

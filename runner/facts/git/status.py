@@ -4,7 +4,6 @@ import os
 import stat
 from itertools import islice
 
-from policy.model.frozen import dataclass
 from runner.facts.git.index import index_entries, index_header
 from runner.facts.git.objects import Unreadable, whole
 from runner.state.workspace import git_folder, head_commit, small_file
@@ -28,15 +27,6 @@ _UNDER_WAY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WorktreeChanges:
-    """Files of the index that differ on the disk by size or time, that are missing, and that are in conflict."""
-
-    other: int = 0
-    gone: int = 0
-    conflicts: int = 0
-
-
 def git_state(workspace: str) -> str:
     """Return a few lines that are safe to print; empty without a repository. Text that others wrote is unchanged."""
     folder = git_folder(workspace)
@@ -51,7 +41,7 @@ def git_state(workspace: str) -> str:
     lines += [f"under way: {what}" for what in doing]
     tree = compared(workspace, folder)
     if tree is not None:
-        rows = ((tree.other, "changed"), (tree.gone, "missing"), (tree.conflicts, "in conflict"))
+        rows = zip(tree, ("changed", "missing", "in conflict"), strict=True)
         words = ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
         lines.append(f"tracked files: {words} (by size and time; `git status` knows more)")
     if recent := _recent(folder):
@@ -79,9 +69,9 @@ def _recent(folder: str) -> list[str]:
     return [one_line(subject, _WIDE) for subject in islice(filter(str.strip, subjects), _RECENT)]
 
 
-def compared(workspace: str, folder: str) -> WorktreeChanges | None:
-    """Compare the index with the disk. Return None if that would take long, or for an index format that is not
-    supported.
+def compared(workspace: str, folder: str) -> tuple[int, int, int] | None:
+    """Compare the index with the disk. Return the numbers of files that differ by size or time, that are missing, and
+    that are in conflict, or None if that would take long, or for an index format that is not supported.
     """
     top = os.fsencode(f"{workspace}/")
     other = gone = 0
@@ -106,7 +96,7 @@ def compared(workspace: str, folder: str) -> WorktreeChanges | None:
             other += same != (entry.size, entry.seconds, kind)
     except Unreadable:
         return None
-    return WorktreeChanges(other, gone, len(conflicts))
+    return other, gone, len(conflicts)
 
 
 def _status(top: bytes, name: bytes) -> os.stat_result | None:

@@ -17,7 +17,6 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from policy.model.frozen import dataclass
 from policy.model.profile import Profile
 from policy.model.secret_names import MOST, holds_login, sometimes
 from policy.model.secret_paths import Secrets
@@ -310,20 +309,9 @@ def _worktrees(common: str) -> list[str]:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Results of earlier searches.
-
-    Attributes:
-        done: commits of which every tree was searched.
-        pending: commits that are still to be searched.
-        names: the names of secrets found.
-    """
-
-    done: frozenset[bytes] = frozenset()
-    pending: tuple[bytes, ...] = ()
-    names: tuple[str, ...] = ()
-
+# Results of earlier searches: commits of which every tree was searched, commits that are still to be searched, and the
+# names of the secrets found.
+_State = tuple[set[bytes], list[bytes], list[str]]
 
 _latest: dict[str, tuple[frozenset[bytes], SecretNames]] = {}  # of this process: the roots, and what was found
 
@@ -334,10 +322,10 @@ def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Calla
         return _latest[name][1]
     folder = cache()
     file = folder / "tracked" / name if folder is not None else None
-    state = _read(file) if file is not None else _State()
-    secret.names.update(state.names)
-    done, pending = set(state.done), [*state.pending, *roots]
-    before = len(state.done)
+    done, pending, names = _read(file) if file is not None else (set(), [], [])
+    secret.names.update(names)
+    pending += roots
+    before = len(done)
     with Objects(f"{common}/objects") as objects:
         trees = _Trees(objects, secret)
         while pending:
@@ -353,7 +341,7 @@ def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Calla
             done.add(id)
             pending += [each for each in (commit.others if commit is not None else ()) if each not in done]
     if file is not None and (len(done) > before or pending):
-        _write(file, _State(frozenset(done), tuple(pending), tuple(sorted(secret.names))))
+        _write(file, (done, pending, sorted(secret.names)))
     if pending:  # the history is longer than one look reads
         return None
     if len(_latest) > 16:
@@ -363,31 +351,31 @@ def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Calla
 
 
 def _read(file: Path) -> _State:
-    """Return what is kept; nothing of a file that is none of ours."""
+    """Return the kept results; empty ones for a file that is not ours."""
     try:
         data = whole(str(file), (_MOST_KEPT + 100_000) * ID)
         head, line, ids = (data or b"").partition(b"\n")
         known = json.loads(head) if line else {}
-        if not line or known.get("version") != 2 or len(ids) != known["done"] * ID:
-            return _State()
-        done = frozenset(ids[at : at + ID] for at in range(0, len(ids), ID))
-        return _State(done, tuple(map(bytes.fromhex, known["pending"])), tuple(map(str, known["names"])))
+        if line and known.get("version") == 2 and len(ids) == known["done"] * ID:
+            done = {ids[at : at + ID] for at in range(0, len(ids), ID)}
+            return done, list(map(bytes.fromhex, known["pending"])), list(map(str, known["names"]))
     except (Unreadable, ValueError, KeyError, TypeError, AttributeError):
-        return _State()
+        pass  # the repository is read again, and the file replaced
+    return set(), [], []
 
 
 def _write(file: Path, state: _State) -> None:
     """Keep it for the next look. What cannot be kept is read again."""
-    if len(state.done) > _MOST_KEPT or len(state.pending) > 100_000:
+    done, pending, names = state
+    if len(done) > _MOST_KEPT or len(pending) > 100_000:
         return
-    pending = [each.hex() for each in state.pending]
-    head = {"version": 2, "done": len(state.done), "pending": pending, "names": list(state.names)}
+    head = {"version": 2, "done": len(done), "pending": [each.hex() for each in pending], "names": names}
     own = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(mode=0o700, exist_ok=True)
         handle = os.open(own, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(handle, "wb") as out:
-            out.write(json.dumps(head).encode() + b"\n" + b"".join(state.done))
+            out.write(json.dumps(head).encode() + b"\n" + b"".join(done))
         os.replace(own, file)
     except OSError:
         own.unlink(missing_ok=True)

@@ -16,6 +16,8 @@ _RULINGS = {"allow": Ruling.ALLOW, "deny": Ruling.DENY}
 _TIERS = {tier.label: tier for tier in Tier if tier not in NEVER and tier not in (Tier.READ, Tier.UNKNOWN)}
 _TOOLS = {tool.value: tool for tool in Tool}
 _SCOPES = {scope.value: scope for scope in GrantScope}
+# Fields of a grant that are JSON values of the same name.
+_PLAIN = ("workspace", "agent", "session", "created", "expires", "uses", "who", "reason", "script", "over")
 _LONGEST = 16_384  # characters of one text
 _MOST = 200  # entries of one list
 _Value = TypeVar("_Value")
@@ -39,16 +41,7 @@ def to_json(grant: Grant) -> dict[str, object]:
             "hosts": list(what.host),
             "tiers": [tier.label for tier in what.tiers],
         },
-        "workspace": grant.workspace,
-        "agent": grant.agent,
-        "session": grant.session,
-        "created": grant.created,
-        "expires": grant.expires,
-        "uses": grant.uses,
-        "who": grant.who,
-        "reason": grant.reason,
-        "script": grant.script,
-        "over": grant.over,
+        **{name: getattr(grant, name) for name in _PLAIN},
     }
 
 

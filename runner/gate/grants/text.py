@@ -33,12 +33,12 @@ def _where(grant: Grant, here: str) -> str:
 def _left(grant: Grant, now: float) -> list[str]:
     if grant.ended(now):
         return ["over"]
-    found = [f"until {_time(grant.expires)}"] if grant.expires is not None else []
+    limits = [f"until {_time(grant.expires)}"] if grant.expires is not None else []
     if grant.uses is not None:
-        found.append("once more" if grant.uses == 1 else f"{grant.uses} times more")
+        limits.append("once more" if grant.uses == 1 else f"{grant.uses} times more")
     if grant.early(now):
-        found.append("not yet: it was made at a time that has not come, since the clock was set back")
-    return found
+        limits.append("not yet: it was made at a time that has not come, since the clock was set back")
+    return limits
 
 
 def labelled_fields(grant: Grant, now: float) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -39,7 +38,21 @@ class LintFinding:
 
 def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) -> int:
     """Check one file by itself, or the configuration that is in effect."""
-    findings, sources = lint_file(Path(file)) if file is not None else lint_here(folder(cwd))
+    file = str(Path(file)) if file is not None else None
+    sources: tuple[str, ...] = (file,) if file is not None else ()
+    try:
+        if file is not None and not Path(file).exists():
+            findings = [LintFinding(Severity.ERROR, "unusable", file, 0, "there is no such file", "check the path")]
+        elif file is not None:
+            findings = _findings(shipped(Path(file)), sources)
+        else:
+            settings = load(folder(cwd), os.environ)
+            sources = settings.sources[1:]  # the first is what is shipped
+            findings = _findings(settings, sources)
+    except ConfigError as error:
+        text, place = f"{error.what}: {error.problem.why}", error.source or file or "the configuration"
+        findings = [LintFinding(Severity.ERROR, "unusable", place, error.line, text, error.problem.fix)]
+        sources = sources or (place,)
     if as_json:
         from json import dumps
 
@@ -47,34 +60,14 @@ def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) 
     else:
         for finding in findings:
             print(finding)
-        print(_summary(findings, sources))
+        counts = Counter(finding.severity for finding in findings)
+        words = [many(counts[severity], severity.value) for severity in Severity if counts[severity]]
+        where = visible(", ".join(sources), lines=False) if sources else "no configuration of yours"
+        print(f"{where}: {', '.join(words) or 'nothing to say'}")
     severities = {finding.severity for finding in findings}
     if Severity.ERROR in severities:
         return Exit.USAGE
     return Exit.FAILED if strict and Severity.WARNING in severities else Exit.DONE
-
-
-def lint_file(path: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
-    """Return the findings of one file over the packaged configuration, and the files that were checked."""
-    if not path.exists():
-        gone = LintFinding(Severity.ERROR, "unusable", str(path), 0, "there is no such file", "check the path")
-        return [gone], (str(path),)
-    try:
-        settings = shipped(path)
-    except ConfigError as error:
-        return [_unusable(error, str(path))], (str(path),)
-    return _findings(settings, (str(path),)), (str(path),)
-
-
-def lint_here(cwd: Path) -> tuple[list[LintFinding], tuple[str, ...]]:
-    """Return the findings of the configuration of a session in `cwd`."""
-    try:
-        settings = load(cwd, os.environ)
-    except ConfigError as error:
-        finding = _unusable(error, "the configuration")
-        return [finding], (finding.file,)
-    own = settings.sources[1:]  # the first is what is shipped
-    return _findings(settings, own), own
 
 
 def _findings(settings: Settings, sources: tuple[str, ...]) -> list[LintFinding]:
@@ -91,16 +84,3 @@ def _findings(settings: Settings, sources: tuple[str, ...]) -> list[LintFinding]
         if not isinstance(notice, SettingNotice) or (file, line) not in expired:
             findings.append(LintFinding(Severity.WARNING, "ignored", file, line, text, ""))
     return findings
-
-
-def _unusable(error: ConfigError, file: str) -> LintFinding:
-    """Return a finding about a file that does not load, at the place of the error, which is `file` if it has none."""
-    text = f"{error.what}: {error.problem.why}"
-    return LintFinding(Severity.ERROR, "unusable", error.source or file, error.line, text, error.problem.fix)
-
-
-def _summary(findings: Iterable[LintFinding], sources: tuple[str, ...]) -> str:
-    counts = Counter(finding.severity for finding in findings)
-    words = [many(counts[severity], severity.value) for severity in Severity if counts[severity]]
-    where = visible(", ".join(sources), lines=False) if sources else "no configuration of yours"
-    return f"{where}: {', '.join(words) or 'nothing to say'}"

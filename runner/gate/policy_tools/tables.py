@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import TypeVar
 
-from policy.model.action import Action, RunArgv, RunScript
+from policy.model.action import Action, RunArgv, RunScript, file_action
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.profile import Source, Tool
 from policy.model.tier import Mode, Ruling, Tier
 from runner.config.toml_tables import TableItem, read_items, unknown_key, wrong
-from runner.gate.gate import file_action
 from runner.gate.policy_tools.reference_machine import FILES
 from runner.problems import usage
 

@@ -128,18 +128,14 @@ def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
     unsaid = "[]!\\\0\n?" if allow else "[]!\\\0\n"
     if not body or set(unsaid) & set(pattern) or ".." in pattern.split("/"):
         return ()
+    if body.startswith("~") and not body.startswith("~/"):
+        return ()  # the home of another user
     if body.startswith("//"):
         base = "/" + body.lstrip("/")
-    elif body.startswith("~/"):
-        base = body
-    elif body.startswith("~"):
-        return ()
     elif body.startswith(("/", "./")):
         base = body.partition("/")[2]  # the project, and the folder that the agent works in: the workspace here
-    elif "/" in body or body == "**":
-        base = body
     else:
-        base = f"**/{body}"
+        base = body if "/" in body or body == "**" else f"**/{body}"
     if not base or any("**" in part and part != "**" for part in base.split("/")):
         return ()
     if base.endswith("/**") or base == "**":

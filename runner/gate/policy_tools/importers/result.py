@@ -100,8 +100,8 @@ class Import:
 
 def _unfit(rule: Carried) -> str:
     every = [text for word in rule.run for text in word]
-    texts = [*every, *rule.read, *rule.write, *rule.host]
-    if any(not text.isprintable() for text in texts) or any(0xD800 <= ord(char) < 0xE000 for char in "".join(texts)):
+    text = "".join([*every, *rule.read, *rule.write, *rule.host])
+    if not text.isprintable():  # surrogates do not print either
         return "it holds characters that do not print"
     if rule.run and any("**" in text for word in rule.run[:-1] for text in word):
         return "`**` would be a word of its own in it"
@@ -139,7 +139,8 @@ def rule_lines(rule: Carried, source: str) -> list[str]:
     """Return one rule as TOML."""
     lines = ["[[rule]]", f"verdict = {_line(rule.verdict.name.lower())}"]
     if rule.run:
-        lines.append(f"run = [{', '.join(_word(word) for word in rule.run)}]")
+        words = (quoted(word[0]) if len(word) == 1 else _list(word) for word in rule.run)
+        lines.append(f"run = [{', '.join(words)}]")
     for key in ("tool", "read", "write", "host"):
         if values := getattr(rule, key):
             lines.append(f"{key} = {_list(values)}")
@@ -191,10 +192,6 @@ def _why(rule: Carried, source: str) -> str:
     text, file = " ".join(rule.origin.text.split()), source.rpartition("/")[2]
     short = text if len(text) <= _SHORT and rule.origin.text.isprintable() else f"line {rule.origin.line}"
     return " ".join(rule.why.split()) or f"{short} in {file}"
-
-
-def _word(word: WordChoice) -> str:
-    return quoted(word[0]) if len(word) == 1 else _list(word)
 
 
 def _list(texts: Iterable[str]) -> str:
