@@ -61,9 +61,8 @@ class BashTool:
 
 def _output(finished: Finished, keep: Keep | None) -> list[str]:
     """Return both streams, cut to the length that a model can use, with a marker where text is missing."""
-    out, err = (
-        stream.decode("utf-8", "replace").replace("\0", "\\x00") for stream in (finished.stdout, finished.stderr)
-    )
+    streams = (finished.stdout, finished.stderr)
+    out, err = (stream.decode("utf-8", "replace").replace("\0", "\\x00") for stream in streams)
     if not out and not err:
         return ["(no output)"]
     shown_out, shown_err = _share(out, err)

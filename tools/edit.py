@@ -43,9 +43,8 @@ class EditTool(FileTool):
             return path
         what = f"cannot edit `{path}`"
         if not args.old_string:
-            return Problem(
-                what, "`old_string` is empty", "give the exact text to replace, or make the file with `write`"
-            )
+            fix = "give the exact text to replace, or make the file with `write`"
+            return Problem(what, "`old_string` is empty", fix)
         if args.old_string == args.new_string:
             return Problem(what, "`old_string` and `new_string` are the same", "give a `new_string` that differs")
         return EditFile(path, args.old_string, args.new_string, args.replace_all, seen.digest(path))

@@ -52,9 +52,8 @@ class GlobTool(FileTool):
                 return Problem(what, "it is absolute, and `path` is given too", "give the folder as `path` only")
             folder, pattern = _split(pattern)
         if pattern.startswith("~"):
-            return Problem(
-                what, "`~` is a shorthand of the shell, and this is no shell", "give the whole folder as `path`"
-            )
+            why = "`~` is a shorthand of the shell, and this is no shell"
+            return Problem(what, why, "give the whole folder as `path`")
         if ".." in pattern.split("/"):
             return Problem(what, "`..` leads out of the folder", "give the folder to look in as `path`")
         root = place("." if folder is None else folder, cwd)
@@ -67,9 +66,8 @@ class GlobTool(FileTool):
         if names:
             lines[0] += ", newest first:"
         elif "/" not in action.pattern:
-            lines.append(
-                f"[`{action.pattern}` looks in the folder itself only; `**/{action.pattern}` looks below it too]"
-            )
+            below = f"`**/{action.pattern}` looks below it too"
+            lines.append(f"[`{action.pattern}` looks in the folder itself only; {below}]")
         lines += names
         if left:
             lines.append(f"[{count(left, 'older file')} not shown: use a narrower pattern]")

@@ -45,7 +45,11 @@ class LsTool(FileTool):
     def parts(self, action: ListFolder, answer: LsAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
         if not answer.entries:
             return (TextPart(f"`{action.path}` is empty"),)
-        shown, left = head([_line(*entry) for entry in answer.entries], BYTES)
+        names = []
+        for name, kind, size, target in answer.entries:
+            endings = {"file": f"  {count(size or 0, 'byte')}", "folder": "/", "link": f" -> {target}"}
+            names.append(name + endings.get(kind, f"  ({kind})"))
+        shown, left = head(names, BYTES)
         if answer.total is None:
             lines = [f"`{action.path}`, more than 200,000 entries:", *shown]
             lines.append("[not all of them are shown: look for names with `glob`]")
@@ -55,8 +59,3 @@ class LsTool(FileTool):
             if left:
                 lines.append(f"[{count(left, 'more entry', 'more entries')} not shown: look for names with `glob`]")
         return (TextPart("\n".join(lines)),)
-
-
-def _line(name: str, kind: str, size: int | None, target: str | None) -> str:
-    endings = {"file": f"  {count(size or 0, 'byte')}", "folder": "/", "link": f" -> {target}"}
-    return name + endings.get(kind, f"  ({kind})")

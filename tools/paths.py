@@ -46,8 +46,7 @@ def place(path: str, cwd: str) -> str | Problem:
         return Problem("the path is empty", "there is nothing to look at", "give a path, or `.` for this folder")
     if path == "~" or path.startswith("~/"):
         why = "`~` is a shorthand of the shell, and this is no shell"
-        return Problem(
-            f"cannot use the path `{short(path)}`", why, f"give the whole path; this folder is `{short(cwd, 200)}`"
-        )
+        fix = f"give the whole path; this folder is `{short(cwd, 200)}`"
+        return Problem(f"cannot use the path `{short(path)}`", why, fix)
     whole = path if path.startswith("/") else f"{cwd}/{path}"
     return "/" + "/".join(part for part in whole.split("/") if part not in ("", "."))

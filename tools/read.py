@@ -106,17 +106,15 @@ def _remarks(action: ReadFile, content: _Text) -> list[str]:
     elif after <= content.known:
         remarks.append(f"[lines {action.offset:,} to {after - 1:,} of {content.known:,}; go on with offset {after}]")
     if content.total is None:
-        remarks.append(
-            f"[the file has {size(content.size)}; only the first 10 MB ({whole}) can be read this way: use `grep`]"
-        )
+        only = f"only the first 10 MB ({whole}) can be read this way: use `grep`"
+        remarks.append(f"[the file has {size(content.size)}; {only}]")
     if content.cut:
         remarks.append(f"[{count(content.cut, 'long line')} cut at 2,000 characters]")
     if content.replaced:
         remarks.append(f"[not UTF-8: {count(content.replaced, 'line')} with bytes shown as �]")
     if content.ends != "LF":
-        remarks.append(
-            "[all lines end in CR LF]" if content.ends == "CRLF" else "[some lines end in CR LF, some in LF]"
-        )
+        ends = "all lines end in CR LF" if content.ends == "CRLF" else "some lines end in CR LF, some in LF"
+        remarks.append(f"[{ends}]")
     if content.bom:
         remarks.append("[the file starts with a byte order mark]")
     return remarks

@@ -202,9 +202,8 @@ class _Summary:
         """
         if any(reason.consequence is Consequence.WRITES_FILES for reason in self.reasons):
             return False
-        return any(not explained for reason, explained in self.facts if reason.tier is not Tier.READ) or any(
-            reason.tier is Tier.DANGEROUS for reason in self.reasons
-        )
+        dangerous = any(reason.tier is Tier.DANGEROUS for reason in self.reasons)
+        return dangerous or any(not explained for reason, explained in self.facts if reason.tier is not Tier.READ)
 
     def _quoted(self, tier: Tier) -> Iterator[str]:
         """Yield the facts of one tier in the text of their rules, unless a longer command or a path is more

@@ -85,9 +85,8 @@ def ask_for(
     text = f"the sandbox stopped it: this would let it {deed}, too"
     stopped = f"{named(action, context.facts)} was stopped"
     question = f"{stopped}. Approval runs it once more, and lets it {deed} beside what it had. Allow it?"
-    return Ask(
-        assessment, terms, Cell(tier, context.mode, Ruling.ASK), Reason(tier, text, Check.ADDITIONAL_RIGHT), question
-    )
+    reason = Reason(tier, text, Check.ADDITIONAL_RIGHT)
+    return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), reason, question)
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:

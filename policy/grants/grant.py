@@ -62,17 +62,13 @@ class GrantSubject:
         if shape.words:
             open_ended = shape.flags or HOLE in shape.words
             text = ("" if open_ended else "exactly ") + self.command
-            text += (
-                f" with {'any' if not any(map(is_flag, shape.words)) else 'any further'} flags" if shape.flags else ""
-            )
+            more = "any further" if any(map(is_flag, shape.words)) else "any"
+            text += f" with {more} flags" if shape.flags else ""
             text += f", in {plain(shape.folder)}/" if shape.folder else ""
             for doing, bounds in (("reading", self.read), ("changing", self.write), ("connecting to", self.host)):
-                told = [
-                    each
-                    for each in bounds
-                    if open_ended or not any(each.removesuffix("/**").rstrip("/") in w for w in shape.words)
-                ]
-                text += f", {doing} {_listed(tuple(told))}" if told else ""
+                bare = {each: each.removesuffix("/**").rstrip("/") for each in bounds}
+                shown = [each for each in bounds if open_ended or not any(bare[each] in word for word in shape.words)]
+                text += f", {doing} {_listed(tuple(shown))}" if shown else ""
             return text
         parts = [f"reading {_listed(self.read)}"] if self.read else []
         parts += [f"changing {_listed(self.write)}"] if self.write else []

@@ -83,9 +83,8 @@ def covered(
             text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
             found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
             if reason.tier is Tier.NETWORK:
-                opened |= {
-                    effect: hosts for effect in _behind(reason, step) if (hosts := _hosts(effect, running, alone))
-                }
+                bounds = {effect: _hosts(effect, running, alone) for effect in _behind(reason, step)}
+                opened |= {effect: hosts for effect, hosts in bounds.items() if hosts}
     closed = {effect for step in assessment.steps for reason in step.reasons if reason in shut
               for effect in (_behind(reason, step) if reason.tier is Tier.NETWORK else ())}  # fmt: skip
     return (

@@ -72,9 +72,8 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
             fix = 'write the host alone, such as "example.com" or "*.example.com"'
             yield fault("host", f"`{host}` is not the name of a host", fix)
     if any(REST in word for word in rule.run):
-        yield fault(
-            "rest", "`**` stands for any further words, so nothing may follow it", "make it the last word, alone"
-        )
+        text = "`**` stands for any further words, so nothing may follow it"
+        yield fault("rest", text, "make it the last word, alone")
     for program in rule.run[0] if rule.run else ():
         if any(char.isspace() for char in program):
             words = ", ".join(f'"{word}"' for word in program.split())

@@ -145,9 +145,8 @@ def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:
 def _handed(rule: PermissionRule, assessment: Assessment) -> bool:
     """Return True if a script contains the words, and a program that may run them reads the script (`echo .. | sh`)."""
     script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
-    reads = any(
-        step.interprets and any(reason.tier >= Tier.EXECUTE for reason in step.reasons) for step in assessment.steps
-    )
+    interpreters = (step for step in assessment.steps if step.interprets)
+    reads = any(reason.tier >= Tier.EXECUTE for step in interpreters for reason in step.reasons)
     return reads and mentions(script, rule.run)
 
 

@@ -344,9 +344,8 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
         case ValueType.SIZE:
             return size(raw) if isinstance(raw, str) else value_of(raw, ValueType.WHOLE)
         case ValueType.WORDS:
-            words = (
-                [_texts(word if isinstance(word, list) else [word]) for word in raw] if isinstance(raw, list) else []
-            )
+            items = raw if isinstance(raw, list) else []
+            words = [_texts(item if isinstance(item, list) else [item]) for item in items]
             return tuple(word for word in words if word) if words and all(words) else None
         case ValueType.SWITCH:
             return raw if isinstance(raw, bool) else None

@@ -40,7 +40,9 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     secrets = Secrets(profile, home, private)
     base = [root for folder in profile.system for root in _carved(folder, secrets)]
     base += _etc(profile, secrets, frozenset(base))
-    wanted = _search_path(environ, workspace)
+    # The caller's PATH as real folders, without those that a project or another user can write to.
+    searched = dict.fromkeys(_real(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
+    wanted = [entry for entry in searched if not inside(entry, workspace) and paths.only_owners_write(entry)]
     known = frozenset(base)
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     tools = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
@@ -176,12 +178,6 @@ def _which(name: str, path: tuple[str, ...]) -> str | None:
         except ValueError:
             return None  # a name that cannot be encoded is no program
     return None
-
-
-def _search_path(environ: Mapping[str, str], workspace: str) -> list[str]:
-    """Return the caller's PATH as real folders, without those that a project or another user can write to."""
-    real = dict.fromkeys(_real(entry) for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
-    return [entry for entry in real if not inside(entry, workspace) and paths.only_owners_write(entry)]
 
 
 def _carved(root: str, secrets: Secrets, depth: int = 6) -> list[str]:

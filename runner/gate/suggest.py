@@ -82,9 +82,8 @@ def _behind(reason: Reason, step: Step) -> Iterator[Effect]:
         yield reason.about
         return
     for effect in step.effects:
-        if effect.kind in _KINDS.get(reason.tier, ()) and (
-            reason.tier is Tier.NETWORK or effect.scope is Scope.OUTSIDE
-        ):
+        in_scope = reason.tier is Tier.NETWORK or effect.scope is Scope.OUTSIDE
+        if in_scope and effect.kind in _KINDS.get(reason.tier, ()):
             yield effect
 
 

@@ -266,9 +266,8 @@ def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: b
 def _stashed(common: str, secret: _Secret) -> SecretNames:
     """Return the names in all that was put aside: each is a commit whose parents hold the index and new files."""
     texts = [whole(f"{common}/{name}", _LARGEST_FILE) or b"" for name in ("refs/stash", "logs/refs/stash")]
-    texts += re.findall(
-        rb"^[0-9a-f]{40} refs/stash$", whole(f"{common}/packed-refs", _LARGEST_FILE) or b"", re.MULTILINE
-    )
+    packed = whole(f"{common}/packed-refs", _LARGEST_FILE) or b""
+    texts += re.findall(rb"^[0-9a-f]{40} refs/stash$", packed, re.MULTILINE)
     with Objects(f"{common}/objects") as objects:
         trees = _Trees(objects, secret)
         pending = [bytes.fromhex(text.decode()) for text in set(_HEX.findall(b"\n".join(texts)))]

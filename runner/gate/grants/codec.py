@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
@@ -18,6 +18,7 @@ _TOOLS = {tool.value: tool for tool in Tool}
 _SCOPES = {scope.value: scope for scope in GrantScope}
 # Fields of a grant that are JSON values of the same name.
 _PLAIN = ("workspace", "agent", "session", "created", "expires", "uses", "who", "reason", "script", "over")
+_TEXTS = ("workspace", "agent", "session", "who", "reason", "script")
 _LONGEST = 16_384  # characters of one text
 _MOST = 200  # entries of one list
 _Value = TypeVar("_Value")
@@ -57,6 +58,7 @@ def from_json(found: object) -> Grant:
     if not _ID.fullmatch(name):
         raise ValueError(f"`{name[:40]}` is no name of a grant")
     words = what.texts("words", _word)
+    texts: dict[str, Any] = {name: grant.text(name) for name in _TEXTS}
     made = Grant(
         id=name,
         what=GrantSubject(
@@ -69,22 +71,16 @@ def from_json(found: object) -> Grant:
         ),
         ruling=grant.among(_RULINGS, grant.text("ruling")),
         span=grant.among(_SCOPES, grant.text("scope")),
-        workspace=grant.text("workspace"),
-        agent=grant.text("agent"),
-        session=grant.text("session"),
         created=grant.number("created"),
         expires=grant.maybe("expires", grant.number),
         uses=grant.maybe("uses", grant.count),
-        who=grant.text("who"),
-        reason=grant.text("reason"),
-        script=grant.text("script"),
         over=grant.flag("over"),
+        **texts,
     )
     what.end()
     grant.end()
-    if (made.span is GrantScope.USER) != (made.workspace == "") or (made.span is GrantScope.SESSION) != bool(
-        made.session
-    ):
+    for_user, for_session = made.span is GrantScope.USER, made.span is GrantScope.SESSION
+    if for_user != (made.workspace == "") or for_session != bool(made.session):
         raise ValueError(f"`{name}` does not say whom it is for")
     if not made.agent or not (words or made.what.read or made.what.write) or not made.what.tiers:
         raise ValueError(f"`{name}` does not say what it is about")

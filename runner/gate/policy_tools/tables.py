@@ -129,7 +129,11 @@ def _toml(text: str, source: str) -> Table:
         if item.name == "rule":
             lines += [""] * (item.line - 1 - len(lines)) + item.text.split("\n")
     mode, files = _named(top, "mode", source, _MODES), _texts(top, "files", source)
-    return Table(source, tuple(rows), mode, files, "\n".join(lines), _day(top, source))
+    today = top.values.get("today")
+    if today is not None and (not isinstance(today, date) or isinstance(today, datetime)):
+        why = "it must be a date without quotes and without a time"
+        raise wrong(source, top, "today", why, "write today = 2027-01-31")
+    return Table(source, tuple(rows), mode, files, "\n".join(lines), today)
 
 
 def _json_lines(text: str, source: str) -> Table:
@@ -233,14 +237,6 @@ def _switch(item: TableItem, key: str, source: str) -> bool:
     value = item.values.get(key, False)
     if not isinstance(value, bool):
         raise wrong(source, item, key, "it must be true or false", f"write {key} = true")
-    return value
-
-
-def _day(item: TableItem, source: str) -> date | None:
-    value = item.values.get("today")
-    if value is not None and (not isinstance(value, date) or isinstance(value, datetime)):
-        why = "it must be a date without quotes and without a time"
-        raise wrong(source, item, "today", why, "write today = 2027-01-31")
     return value
 
 
