@@ -136,8 +136,8 @@ def specs(tools: Sequence[ModelTool]) -> tuple[Spec, ...]:
 
 def find(tools: Sequence[ModelTool], name: str) -> ModelTool | Problem:
     """Return the tool that the model named, or the Problem that lists the tools."""
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    names = ", ".join(f"`{tool.name}`" for tool in tools)
+    by_name = {tool.name: tool for tool in tools}
+    if name in by_name:
+        return by_name[name]
+    names = ", ".join(f"`{each}`" for each in by_name)
     return Problem(f"there is no tool `{short(name)}`", f"the tools are {names}", "call one of these by its exact name")

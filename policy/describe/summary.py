@@ -95,7 +95,8 @@ class _Summary:
 
     def parts(self) -> Iterator[str]:
         yield from (reason.text for reason in self.reasons if reason.tier is Tier.DENIED)
-        yield from self._secrets()
+        secrets = list(_secret_phrases(self.effects, self.around))
+        yield from secrets or [reason.text for reason in self.reasons if reason.tier is Tier.SECRET]
         yield from self._uncertain()
         whole, phrases = self._irreversible()
         yield from phrases
@@ -110,12 +111,6 @@ class _Summary:
         yield from self._reads()
         for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):
             yield from (reason.text for reason in self.reasons if reason.tier is tier)
-
-    def _secrets(self) -> Iterator[str]:
-        phrases = list(_secret_phrases(self.effects, self.around))
-        yield from phrases
-        if not phrases:
-            yield from (reason.text for reason in self.reasons if reason.tier is Tier.SECRET)
 
     def _uncertain(self) -> Iterator[str]:
         unknown = [reason for reason in self.reasons if reason.tier is Tier.UNKNOWN]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from policy.describe.phrases import secret_kind
 from policy.model.assessment import RuleRef
@@ -78,7 +78,17 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
         if any(char.isspace() for char in program):
             words = ", ".join(f'"{word}"' for word in program.split())
             yield fault("blank", f"no program is named `{program}`", f"write each word by itself: run = [{words}]")
-    yield from _tool_faults(rule)
+    tools = frozenset(rule.tool)
+    names = ", ".join(f"`{tool.value}`" for tool in rule.tool)
+    for given, key, does in (
+        (bool(rule.run), "run", frozenset([Tool.BASH])),
+        (bool(rule.host), "host", frozenset([Tool.BASH])),
+        (bool(rule.read) and not rule.write, "read", _READING),
+        (bool(rule.write) and not rule.read, "write", _WRITING),
+    ):
+        if given and tools and not tools & does:
+            fix = f"drop `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
+            yield fault("tool", f"`{key}` is never about the tool {names}", fix)
     if rule.verdict is Ruling.ALLOW:
         yield from _allow_faults(rule, rulebook, profile)
 
@@ -99,20 +109,6 @@ def _path_fault(pattern: str) -> tuple[str, str] | None:
     )
     # fmt: on
     return next(((why, fix) for wrong, why, fix in checks if wrong), None)
-
-
-def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
-    tools = frozenset(rule.tool)
-    names = ", ".join(f"`{tool.value}`" for tool in rule.tool)
-    for given, key, does in (
-        (bool(rule.run), "run", frozenset([Tool.BASH])),
-        (bool(rule.host), "host", frozenset([Tool.BASH])),
-        (bool(rule.read) and not rule.write, "read", _READING),
-        (bool(rule.write) and not rule.read, "write", _WRITING),
-    ):
-        if given and tools and not tools & does:
-            fix = f"drop `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
-            yield RuleFinding(Severity.ERROR, rule.ref, "tool", f"`{key}` is never about the tool {names}", fix)
 
 
 def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None) -> Iterator[RuleFinding]:
@@ -148,12 +144,8 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
 
 
 def _secret(pattern: str, secrets: Secrets) -> bool:
-    certain = []
-    for part in pattern.replace("~", "/~", 1).split("/") if pattern.startswith("~/") else pattern.split("/"):
-        if "*" in part:
-            break
-        certain.append(part)
-    path = "/".join(certain)
+    parts = (f"/{pattern}" if pattern.startswith("~/") else pattern).split("/")
+    path = "/".join(takewhile(lambda part: "*" not in part, parts))
     last = pattern.rpartition("/")[2]
     named = "*" not in last and "?" not in last and secrets.named(last)
     return named or (path.startswith("/") and len(path) > 1 and secrets.holds_folder(path))

@@ -48,7 +48,12 @@ def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, .
 
 
 def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
-    verdict = _verdict(entry)
+    label = entry.values.get("verdict")
+    if label is None:
+        raise entry.error_at("", "it has no `verdict`", 'add verdict = "allow", "ask" or "deny"')
+    verdict = {ruling.name.lower(): ruling for ruling in Ruling}.get(str(label))
+    if verdict is None:
+        raise entry.error_at("verdict", f"there is no verdict `{label}`", "write `allow`, `ask` or `deny`")
     words = patterns(entry.values.get("run", ()))
     more = words[-1:] == ((REST,),)
     words = words[:-1] if more else words
@@ -90,16 +95,6 @@ def _host(text: str) -> str:
 
     found = host_rule(text)
     return text.lower() if isinstance(found, Problem) else str(found)
-
-
-def _verdict(entry: TomlEntry) -> Ruling:
-    given = entry.values.get("verdict")
-    if given is None:
-        raise entry.error_at("", "it has no `verdict`", 'add verdict = "allow", "ask" or "deny"')
-    found = {ruling.name.lower(): ruling for ruling in Ruling}.get(str(given))
-    if found is None:
-        raise entry.error_at("verdict", f"there is no verdict `{given}`", "write `allow`, `ask` or `deny`")
-    return found
 
 
 def _list(entry: TomlEntry, key: str) -> tuple[str, ...]:

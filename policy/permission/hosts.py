@@ -41,10 +41,8 @@ def meets(pattern: str, wanted: str) -> bool:
 def _overlap(name: str, below: str) -> bool:
     """Return True if a pattern with wildcards may match a host below `below`."""
     labels, wanted = name.split("."), below.split(".")
-    if "*" not in name and "?" not in name:
-        return False
     shorter = min(len(labels), len(wanted))
-    return all(map(glob, wanted[-shorter:], labels[-shorter:]))
+    return ("*" in name or "?" in name) and all(map(glob, wanted[-shorter:], labels[-shorter:]))
 
 
 def _fits(pattern: str, host: str) -> bool:

@@ -126,13 +126,7 @@ def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts, opened:
 
 
 def _strongest(meetings: Iterable[_Meeting]) -> _Meeting:
-    best = _NOT
-    for met in meetings:
-        if met.how > best.how:
-            best = met
-        if best.how is _Met.YES:
-            break
-    return best
+    return max(meetings, key=lambda met: met.how, default=_NOT)
 
 
 def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:

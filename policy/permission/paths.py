@@ -3,7 +3,7 @@
 The sandbox keeps denied paths read-only or hides them, so that the denials apply to any code.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from policy.model.facts import Facts, Kind
@@ -123,8 +123,7 @@ def path_denials(rules: Iterable[PermissionRule], facts: Facts) -> tuple[tuple[s
 
 def locked_by(pattern: str, facts: Facts) -> str | None:
     """Return the pattern of the workspace that keeps the denied paths read-only, or None if there is none."""
-    parts = _anchored(pattern, facts)
-    return "/".join(parts) if parts else None
+    return "/".join(_anchored(pattern, facts)) or None
 
 
 def hidden_by(pattern: str, facts: Facts) -> str | None:
@@ -175,9 +174,8 @@ def _anchored(pattern: str, facts: Facts) -> tuple[str, ...]:
     return below if _usable(below) else ()
 
 
-def _usable(parts: Iterable[str]) -> bool:
+def _usable(parts: Sequence[str]) -> bool:
     """Return True if the sandbox can use the pattern: it reads `[` as a set of characters, and must not lock
     everything.
     """
-    parts = list(parts)
     return bool(parts) and all("**" not in part and "[" not in part for part in parts) and bool(parts[0].strip("*?"))

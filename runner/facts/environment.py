@@ -252,10 +252,9 @@ _LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
 
 def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:
     """Return the real paths of files outside the workspace that contain only certificates. Folders are not accepted."""
-    paths = (os.path.realpath(environ[name]) for name in _CERTIFICATE_FILES if _is_absolute(environ.get(name, "")))
     return tuple(
         path
-        for path in dict.fromkeys(paths)
+        for path in dict.fromkeys(_real_paths(environ, _CERTIFICATE_FILES).values())
         if not (inside(path, workspace) or secrets.exposed_by(path) or secrets.holds_folder(path))
         and _only_certificates(path)
     )
@@ -263,13 +262,13 @@ def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secre
 
 def certificate_variables(environ: Mapping[str, str], system: tuple[str, ...]) -> dict[str, str]:
     """Return the certificate variables whose targets are within `system`, with resolved paths."""
-    names = (*_CERTIFICATE_FILES, "SSL_CERT_DIR")
-    real = {name: os.path.realpath(environ[name]) for name in names if _is_absolute(environ.get(name, ""))}
+    real = _real_paths(environ, (*_CERTIFICATE_FILES, "SSL_CERT_DIR"))
     return {name: path for name, path in real.items() if any(inside(path, root) for root in system)}
 
 
-def _is_absolute(value: str) -> bool:
-    return value.startswith("/") and value.isprintable()
+def _real_paths(environ: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    values = {name: environ.get(name, "") for name in names}
+    return {name: os.path.realpath(path) for name, path in values.items() if path[:1] == "/" and path.isprintable()}
 
 
 def _only_certificates(path: str) -> bool:

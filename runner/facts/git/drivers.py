@@ -98,11 +98,7 @@ def drivers(workspace: str, home: str) -> Drivers:
 
 def _settings(names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     for section, name in sorted(names):
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise UncertainSettingsError("name a program by bytes that are no text") from None
-        if "\0" in name or len(name) > _LONGEST_POINTER:
+        if "\0" in name or len(name) > _LONGEST_POINTER or name.encode("utf-8", "replace").decode("utf-8") != name:
             raise UncertainSettingsError("name a program by bytes that are no text")
         for key, value in _INSTEAD[section]:
             yield f"{section}.{name}.{key}", value

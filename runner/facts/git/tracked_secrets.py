@@ -291,7 +291,11 @@ def _roots(own: str, common: str) -> frozenset[bytes]:
 
 def _files(own: str, common: str) -> Iterator[str]:
     count = 0
-    for base in dict.fromkeys((own, common, *_worktrees(common))):
+    try:
+        worktrees = [f"{common}/worktrees/{name}" for name in sorted(os.listdir(f"{common}/worktrees"))]
+    except (FileNotFoundError, NotADirectoryError):
+        worktrees = []
+    for base in dict.fromkeys((own, common, *worktrees)):
         yield from (f"{base}/{name}" for name in os.listdir(base) if name.endswith("HEAD"))
         for top in ("refs", "logs"):
             for folder, _, names in os.walk(f"{base}/{top}"):
@@ -299,13 +303,6 @@ def _files(own: str, common: str) -> Iterator[str]:
                 if count > _MOST_FILES:
                     raise Unreadable(base)
                 yield from (f"{folder}/{name}" for name in names if not os.path.islink(f"{folder}/{name}"))
-
-
-def _worktrees(common: str) -> list[str]:
-    try:
-        return [f"{common}/worktrees/{name}" for name in sorted(os.listdir(f"{common}/worktrees"))]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
 
 
 # Results of earlier searches: commits of which every tree was searched, commits that are still to be searched, and the

@@ -5,7 +5,6 @@ import itertools
 import re
 import shlex
 
-from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
 from runner.gate.policy_tools.importers.result import REST, WILD, Carried, Example, Import, Origin, WordChoice
 from runner.gate.policy_tools.importers.wildcards import NotWords, literal
@@ -16,14 +15,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _KEYS = ("pattern", "decision", "justification", "match", "not_match")
 
 
-@dataclass(frozen=True, slots=True)
-class _Prefix:
-    pattern: tuple[WordChoice, ...]
-    verdict: Ruling
-
-    def fits(self, argv: tuple[str, ...]) -> bool:
-        together = zip(argv, self.pattern, strict=False)
-        return len(argv) >= len(self.pattern) and all(word in wanted for word, wanted in together)
+_Prefix = tuple[tuple[WordChoice, ...], Ruling]  # the pattern of a rule and its verdict
 
 
 def read_codex(text: str, source: str) -> Import:
@@ -56,14 +48,18 @@ def read_codex(text: str, source: str) -> Import:
             found.leave(origin, f"`{call.func.id}` is not known")
     beginning: dict[tuple[str, ...], list[_Prefix]] = {}  # by the first two words, or the one that there is
     for prefix in prefixes:
-        for words in itertools.product(*(dict.fromkeys(word) for word in prefix.pattern[:2])):
+        for words in itertools.product(*(dict.fromkeys(word) for word in prefix[0][:2])):
             beginning.setdefault(words, []).append(prefix)
     for origin, argv in given:
         near = (*beginning.get(argv[:1], ()), *beginning.get(argv[:2], ())) if argv[1:] else beginning.get(argv, ())
-        verdicts = [prefix.verdict for prefix in near if prefix.fits(argv)]
+        verdicts = [verdict for pattern, verdict in near if _fits(argv, pattern)]
         if verdicts:  # of what no rule is about, nothing is said
             found.examples.append(Example(origin, argv, max(verdicts)))
     return found
+
+
+def _fits(argv: tuple[str, ...], pattern: tuple[WordChoice, ...]) -> bool:
+    return len(argv) >= len(pattern) and all(word in wanted for word, wanted in zip(argv, pattern, strict=False))
 
 
 def _segment(lines: list[bytes], node: ast.stmt) -> str:
@@ -86,7 +82,7 @@ def _prefix_rule(
         verdict = _DECISIONS.get(values.get("decision", "allow"))
         if verdict is None:
             raise NotWords("its decision is not allow, prompt or forbidden")
-        prefixes.append(_Prefix(pattern, verdict))
+        prefixes.append((pattern, verdict))
         for key in ("match", "not_match"):
             for example in values.get(key, ()):
                 words = shlex.split(example) if isinstance(example, str) else list(example)
