@@ -244,9 +244,10 @@ def _bounds(
     effects = [reason.about for reason in reasons if reason.tier in tiers and reason.about is not None]
     anywhere = Tier.WRITE in tiers
     effects += [each for each in step.effects if each.kind in kinds and (anywhere or each.scope is Scope.OUTSIDE)]
-    unsure = any(not each.exact or not each.target.startswith("/") or each.kind not in kinds for each in effects)
+    if not effects or any(not e.exact or not e.target.startswith("/") or e.kind not in kinds for e in effects):
+        return None
     paths = [_path(effect.target, facts) for effect in dict.fromkeys(effects)]
-    return None if unsure or not paths or None in paths else tuple(dict.fromkeys(filter(None, paths)))
+    return None if None in paths else tuple(dict.fromkeys(filter(None, paths)))
 
 
 def _path(target: str, facts: Facts) -> str | None:

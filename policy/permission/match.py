@@ -126,7 +126,12 @@ def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts, opened:
 
 
 def _strongest(meetings: Iterable[_Meeting]) -> _Meeting:
-    return max(meetings, key=lambda met: met.how, default=_NOT)
+    best = _NOT
+    for met in meetings:
+        best = max(best, met, key=lambda each: each.how)
+        if best.how is _Met.YES:
+            break
+    return best
 
 
 def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:
@@ -220,9 +225,9 @@ def _path_met(
     reads = effect.kind is EffectKind.READS
     if not effect.target.startswith("/") or effect.scope is Scope.NONE:
         return _Meeting(_Met.MAYBE, None, "the path is known only when it runs") if loose else _NOT
-    by_a_word = any(reason.about == effect for reason in assessment.reasons)  # or by a redirection
-    if effect.kind is EffectKind.WRITES and not effect.exact and not by_a_word:
-        # By its nature it may change any file (`git commit`): what is locked, it cannot.
+    vague = effect.kind is EffectKind.WRITES and not effect.exact
+    if vague and not any(reason.about == effect for reason in assessment.reasons):
+        # No word or redirection causes it: by its nature it may change any file (`git commit`), but no locked one.
         return _Meeting(_Met.MAYBE, None, "it may change any file") if loose else _NOT
     wide = not effect.exact or facts.look(effect.target).kind is Kind.FOLDER
     for path in patterns:

@@ -185,10 +185,8 @@ def _effect_words(effect: Effect) -> str:
     below = "" if effect.exact else " (and what lies below)"
     scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
     verb = _VERBS.get(effect.kind, effect.kind.value)
-    target = effect.target
-    if not target:
-        target = "a host known only when it runs" if effect.kind is EffectKind.CONNECTS else "something not known"
-    return f"{verb} {target}{below}{scope}"
+    unknown = "a host known only when it runs" if effect.kind is EffectKind.CONNECTS else "something not known"
+    return f"{verb} {effect.target or unknown}{below}{scope}"
 
 
 def caret_lines(action: Action, reason: Reason) -> list[str]:

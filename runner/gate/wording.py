@@ -66,6 +66,4 @@ def cell_words(cell: Cell) -> str:
 
 
 def _near(path: str, workspace: str) -> str:
-    if path == workspace:
-        return "."
-    return path.removeprefix(workspace.rstrip("/") + "/")
+    return "." if path == workspace else path.removeprefix(workspace.rstrip("/") + "/")

@@ -37,9 +37,7 @@ class IndexEntry(NamedTuple):
 
 def index_header(data: bytes) -> tuple[int, int]:
     """Return the version and the number of entries. Raises Unreadable."""
-    if data[:4] != b"DIRC" or len(data) < 12:
-        raise Unreadable("an index")
-    version, count = struct.unpack(">II", data[4:12])
+    version, count = struct.unpack(">II", data[4:12]) if data[:4] == b"DIRC" and len(data) >= 12 else (0, 0)
     if version not in (2, 3, 4):
         raise Unreadable("an index")
     return version, count
