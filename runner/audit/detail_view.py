@@ -170,16 +170,14 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     files = [mapping(item) for item in items(body.get("changed"))]
     changed = [f"{text(file.get('how'))} {text(file.get('path'))}" for file in files]
     yield "changed", shown(changed + _more(body.get("changes"), len(files), "files"))
-    yield "stopped by the sandbox", shown([line for item in items(body.get("violations")) for line in _violation(item)])
+    stopped = []
+    for violation in map(mapping, items(body.get("violations"))):
+        seen = f"seen by {text(violation.get('layer'))}"
+        seen = "concluded from its own message" if violation.get("inferred") else seen
+        stopped.append(f"{text(violation.get('what'))} ({seen})")
+        stopped += [f"  fix: {text(violation.get('fix'))}"] if violation.get("fix") else []
+    yield "stopped by the sandbox", shown(stopped)
     yield "network", shown([*_connections(body)])
-
-
-def _violation(item: object) -> Iterator[str]:
-    recorded = mapping(item)
-    seen = "concluded from its own message" if recorded.get("inferred") else f"seen by {text(recorded.get('layer'))}"
-    yield f"{text(recorded.get('what'))} ({seen})"
-    if recorded.get("fix"):
-        yield f"  fix: {text(recorded.get('fix'))}"
 
 
 def _connections(body: Body) -> Iterator[str]:

@@ -95,7 +95,8 @@ def _same(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[
     names = [sources[each[1]].name for each in (longer, shorter)]
     if longer[0] == shorter[0] or [shorter[0].hash] == list(sources[longer[1]].hashes(last, last, log)):
         return
-    begin = max(_pruned(sources[each[1]], log) for each in (longer, shorter)) + 1
+    tombstones = (sources[each[1]].latest("tombstone", log) for each in (longer, shorter))
+    begin = max(tree_of(row).count if row is not None else 0 for row in tombstones) + 1
     alike = zip(*(sources[each[1]].hashes(begin, last, log) for each in (longer, shorter)), strict=False)
     first = next((number for number, (one, other) in enumerate(alike, begin) if one != other), None)
     what = f"`{names[0]}` and `{names[1]}` cannot be in one file"
@@ -104,12 +105,6 @@ def _same(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[
         raise AuditError(Problem(what, why, "leave the older copy out"))
     why = f"they begin alike and go on differently from record {first}: two programs wrote to copies of one log"
     raise AuditError(Problem(what, why, "keep both as they are; one of them is not what its head says"))
-
-
-def _pruned(source: LogStore, log: str) -> int:
-    """Return the number of records of a chain that a tombstone replaces."""
-    tombstone = source.latest("tombstone", log)
-    return tree_of(tombstone).count if tombstone is not None else 0
 
 
 def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, RecordRow]]:

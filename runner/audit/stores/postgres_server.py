@@ -56,11 +56,11 @@ def index_columns_of(text: str) -> IndexColumns:
     if not isinstance(body, dict):
         return IndexColumns()
     kind = _column_text(body.get("kind"))
-    decided = body.get("decided")
+    decided, tiers = body.get("decided"), body.get("tiers")
     return IndexColumns(
         **{name: _column_text(body.get(name)) for name in ("time", "session", "verdict", "mode", "tool")},
         kind=kind,
-        tiers=_texts(body.get("tiers")),
+        tiers=[holdable(str(tier)) for tier in tiers] if isinstance(tiers, list) else None,
         rules=_rules(body),
         name=_column_text(body.get("session" if kind in ("session", "ended") else "sha256")),
         decided=decided if isinstance(decided, int) else None,
@@ -74,10 +74,6 @@ def holdable(text: str) -> str:
 
 def _column_text(value: object) -> str | None:
     return holdable(value) if isinstance(value, str) else None
-
-
-def _texts(value: object) -> list[str] | None:
-    return [holdable(str(item)) for item in value] if isinstance(value, list) else None
 
 
 def _rules(body: dict[str, object]) -> list[str] | None:

@@ -70,7 +70,9 @@ def apply(
             raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {news[path].why}", "look at it again"))
         done = restore(store, items, step)
         if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
-            left = _back(store, root, done, step)
+            with safe_open.opened_root(root) as top:
+                reverse = [Item(root, item.path, _now(top, item.path), item.now) for item in done if not item.problem]
+            left = [item.path for item in restore(store, reverse, step) if item.problem]
         with store.transaction():
             after = snapshotter.take_paths(root, paths, below_root(rules, root))
             store.note(step, after.changes)
@@ -214,13 +216,6 @@ def _still(root: str, planned: Iterable[PlannedChange]) -> None:
                     same = False
                 if not same:
                     raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
-
-
-def _back(store: Store, root: str, done: tuple[Item, ...], step: int) -> list[str]:
-    """Revert the applied items and return the paths that could not be reverted."""
-    with safe_open.opened_root(root) as top:
-        reverse = [Item(root, item.path, _now(top, item.path), item.now) for item in done if not item.problem]
-    return [item.path for item in restore(store, reverse, step) if item.problem]
 
 
 def _digest(data: bytes) -> bytes:
