@@ -17,7 +17,7 @@ from runner.config import Settings, load
 from runner.config.settings import SettingNotice
 from runner.problems import Exit, Stopped, usage
 from runner.providers import PROVIDERS, Remote, reached
-from runner.providers.key_source import KeyFlags, wanted
+from runner.providers.key_source import KeyFlags, piped_key, typed_key, wanted
 from runner.stderr import say
 from runner.text.sanitize import visible
 
@@ -75,7 +75,6 @@ def login(
         pass show openai | agent auth login openai --replace
     """
     from runner.secrets.accounts import AccountFile
-    from runner.secrets.key_prompt import piped_key, typed_key
     from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
     from runner.secrets.resolve import ways
 
