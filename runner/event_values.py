@@ -1,4 +1,4 @@
-"""The values that events carry beside plain ones: the content of a question, and the JSON form of every value."""
+"""Structured values of events: the content of a question, and the JSON form of every value."""
 
 import dataclasses
 from enum import Enum, IntEnum
@@ -11,7 +11,7 @@ from policy.model.tier import Tier
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Words of a shown command that a reason points at: `command[start:end]`, which is `text`."""
+    """The words of a shown command that are the cause of a reason: `command[start:end]`, which is equal to `text`."""
 
     start: int
     end: int
@@ -29,7 +29,7 @@ class FileChange:
         added: The number of added lines.
         removed: The number of removed lines.
         diff: The lines of the diff; each begins with `+`, `-`, a blank or `@@`.
-        note: A fact that the user must know and that the lines do not show.
+        note: A fact that the diff does not show, or an empty string.
     """
 
     path: str
@@ -49,7 +49,7 @@ class Pick:
         words: The exact description of what is granted or forbidden.
         where: The scope of the grant.
         not_covered: Two similar actions that the grant does not cover.
-        yes: True if the answer also allows this action.
+        yes: True for an approval, False for a refusal.
     """
 
     keys: tuple[str, ...]
@@ -73,14 +73,14 @@ class Card:
         letters: The letters of the command that look like other letters.
         why: The reason of the question.
         rule: The rule of that reason.
-        cell: The cell of the matrix.
+        cell: The cell of the permission matrix.
         more: The other reasons.
         terms: The exact rights that an approval gives, as label and text.
-        caveats: The rights that the action needs and does not get.
-        paths: The paths that the command itself names as changed.
+        caveats: The rights that the action may need but does not get.
+        paths: The paths that the command would change.
         change: The change of a file, or None.
         choices: The answers that can be remembered.
-        careful: True if only the letter itself approves, and no other key.
+        careful: True if only the letter approves, and no other key such as Enter.
         editable: True if the user may change the command.
     """
 
@@ -104,8 +104,8 @@ class Card:
     editable: bool
 
     def as_json(self) -> dict[str, object]:
-        """Return a JSON-able object. Marks whose words were masked since are left out: they would point at other
-        words.
+        """Return a JSON-able object. Marks are left out if secrets in the command were masked later, since their
+        positions would be wrong.
         """
         fields = {item.name: json_value(getattr(self, item.name)) for item in dataclasses.fields(self)}
         del fields["question"]

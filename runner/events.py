@@ -1,4 +1,4 @@
-"""The events of a session as values. A transcript draws them, `--json` prints them, and tests read them."""
+"""The events of a session as values. Front ends render them, and `--json` prints them."""
 
 import dataclasses
 import json
@@ -22,11 +22,11 @@ class _Event:
     type: ClassVar[str]
 
     def __init_subclass__(cls, type: str = "") -> None:
-        if type:  # empty when `dataclass` makes the class once more, with the attribute
+        if type:  # empty when `dataclass(slots=True)` creates the class a second time
             cls.type = type
 
     def as_json(self) -> dict[str, object]:
-        """Return a JSON-able object: `type` first, then the fields under their names."""
+        """Return a JSON-able object: `type` first, then the fields by name."""
         named = {item.name: json_value(getattr(self, item.name)) for item in dataclasses.fields(self)}
         return {"type": self.type, **named}
 
@@ -37,7 +37,7 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted(_Event, type="session_started"):
-    """The sandbox is ready: `enforcement` is the result of the canary."""
+    """A session has started and its sandbox is ready. `enforcement` is the result of the canary."""
 
     session: str
     workspace: str
@@ -79,7 +79,7 @@ class Resumed(_Event, type="session_resumed"):
 
 @dataclass(frozen=True, slots=True)
 class Prompted(_Event, type="prompted"):
-    """A prompt was sent. `text` goes to the model; `typed` is the line that the user typed if it differs, or empty."""
+    """A prompt was sent. `text` is sent to the model; `typed` is the typed line if it differs, or empty."""
 
     text: str
     typed: str = ""
@@ -101,7 +101,7 @@ class ModelThinking(_Event, type="thinking"):
 
 @dataclass(frozen=True, slots=True)
 class CallBegun(_Event, type="call_begun"):
-    """The model began to write a call of `tool`; what it is follows as `tool_proposed`."""
+    """The model began to write a call of `tool`. The complete call follows as `tool_proposed`."""
 
     tool: str
 
@@ -114,7 +114,7 @@ class ContextUsed(_Event, type="context"):
         tokens: The number of tokens in the window.
         window: The size of the window in tokens, or None if it is unknown.
         exact: True if the provider counted the tokens; False for an estimate.
-        cost: The cost of the run so far, or None if the price is unknown.
+        cost: The cost of the run so far in the currency of the prices, or None if the price is unknown.
     """
 
     tokens: int
@@ -125,8 +125,14 @@ class ContextUsed(_Event, type="context"):
 
 @dataclass(frozen=True, slots=True)
 class Compacted(_Event, type="compacted"):
-    """The model sees less of the conversation from here on; the session file keeps all. `level` is trim, one-line,
-    summary, recent, truncate or asked; `before` and `after` are tokens."""
+    """The conversation was compacted for the model; the session file keeps everything.
+
+    Attributes:
+        level: The level: trim, one-line, summary, recent, truncate or asked.
+        before: The number of tokens before.
+        after: The number of tokens after.
+        summary: The summary that replaces old turns, or None.
+    """
 
     level: str
     before: int
@@ -136,7 +142,7 @@ class Compacted(_Event, type="compacted"):
 
 @dataclass(frozen=True, slots=True)
 class Retrying(_Event, type="retrying"):
-    """The provider failed and is asked again after `wait` seconds; `attempt` of `attempts` comes next."""
+    """The provider failed. Attempt number `attempt` of `attempts` follows after `wait` seconds."""
 
     failure: Failure
     problem: Problem
@@ -147,7 +153,9 @@ class Retrying(_Event, type="retrying"):
 
 @dataclass(frozen=True, slots=True)
 class Queued(_Event, type="queued"):
-    """A text was queued while the model worked, until the batch of calls (`steer`) or the turn (`follow_up`) ends."""
+    """A text of the user was queued until the end of the batch of calls (`kind` is `steer`) or the turn
+    (`follow_up`).
+    """
 
     text: str
     kind: str
@@ -162,7 +170,7 @@ class Unqueued(_Event, type="queue_returned"):
 
 @dataclass(frozen=True, slots=True)
 class Steered(_Event, type="steered"):
-    """A text that the user wrote during the turn goes to the model now, within the turn."""
+    """A queued text of the user is sent to the model within the turn."""
 
     text: str
 
@@ -179,7 +187,7 @@ class Changed(_Event, type="changed"):
 
 @dataclass(frozen=True, slots=True)
 class PlanProposed(_Event, type="plan_proposed"):
-    """The model ends plan mode's work with this plan (Markdown), and asks to leave the mode."""
+    """The model proposes a plan (Markdown) and requests to leave plan mode."""
 
     call: str
     plan: str
@@ -196,7 +204,7 @@ class ToolProposed(_Event, type="tool_proposed"):
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached(_Event, type="verdict"):
-    """The verdict of the gate: the tiers (worst first), the ruling, and its reason, rule and matrix cell."""
+    """The gate reached a verdict: the tiers (highest first), the ruling, and its reason, rule and matrix cell."""
 
     call: str
     tiers: tuple[Tier, ...]
@@ -227,7 +235,7 @@ class QuestionAsked(_Event, type="question_asked"):
 
 @dataclass(frozen=True, slots=True)
 class PickWanted(_Event, type="pick_wanted"):
-    """A `/command` has a list to pick from. A program answers with `id` and the `value` of a row, or refuses."""
+    """A `/command` requests a choice from a list. A program answers with `id` and the `value` of a row, or refuses."""
 
     id: str
     title: str
@@ -238,8 +246,8 @@ class PickWanted(_Event, type="pick_wanted"):
 class QuestionAnswered(_Event, type="question_answered"):
     """The user answered a question.
 
-    `feedback` is the user's text with a refusal. `edited` is the user's command in place of the proposed command; it is
-    judged like any other command.
+    `feedback` is the user's text with a refusal. `edited` is the command with which the user replaced the proposed one,
+    or None; it is judged like any other command.
     """
 
     call: str
@@ -250,7 +258,7 @@ class QuestionAnswered(_Event, type="question_answered"):
 
 @dataclass(frozen=True, slots=True)
 class CommandOutput(_Event, type="output"):
-    """Output as it comes. `stream` is 1 (stdout) or 2 (stderr)."""
+    """A running command wrote output. `stream` is 1 (stdout) or 2 (stderr)."""
 
     call: str
     stream: int
@@ -260,7 +268,7 @@ class CommandOutput(_Event, type="output"):
 @dataclass(frozen=True, slots=True)
 class ActionFinished(_Event, type="finished"):
     """An allowed action ended. `text` is the result for the model; `kept` is the path of the whole output if `text` is
-    cut. `record` is the number of the decision in the audit log."""
+    shortened, or None. `record` is the number of the decision in the audit log."""
 
     call: str
     status: int
@@ -298,14 +306,14 @@ class MalformedCall(_Event, type="malformed_call"):
 
 @dataclass(frozen=True, slots=True)
 class Notice(_Event, type="notice"):
-    """Something the user should know and need not act on."""
+    """A message for the user that requires no action."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Display(_Event, type="shown"):
-    """The answer to a `/command`, for the user only: neither for the model nor for the session file. `kind` is text,
+    """The answer to a `/command`, for the user only; it is not in the session file. `kind` is text,
     diff, markdown, or draft (a text for the user to change and send)."""
 
     text: str
@@ -351,5 +359,5 @@ Event = (
     | ErrorRaised | RunEnded
 )  # fmt: skip
 
-# Takes every event in its order. Must return soon, because the loop waits for it.
+# Receives every event in order. It must return quickly, because the loop waits for it.
 Emit = Callable[[Event], None]

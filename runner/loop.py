@@ -1,8 +1,8 @@
-"""START HERE. Every call of the model passes through these steps, in this order:
+"""The loop of a run. START HERE. Every call of the model passes through these steps, in this order:
 
     prompt > provider > call > plan > classify > decide > (ask) > audit > sandbox > audit > render > message
 
-`handle_call` takes one call through them; `run` repeats them until the model is done or a limit is reached.
+`handle_call` performs these steps for one call; `run` repeats them until the model is done or a limit is reached.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ BREAKS = (ProviderError, SandboxUnavailable, AuditError, JournalError)
 
 
 async def handle_call(call: ModelCall, ctx: RunContext) -> CallResult:
-    """Take one call from the model all the way to a recorded result."""
+    """Judge and execute one call of the model, and return its recorded result. Raise one of `BREAKS`."""
     judged = judge_call(call, ctx)
     return judged if isinstance(judged, CallResult) else await execute_call(judged, ctx)
 
@@ -55,13 +55,14 @@ class Ending:
 
 
 async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None, typed: str = "") -> Ending:
-    """Let the model work on `prompt` until it is done, and return how the run ended. No child process is left behind.
+    """Let the model work on `prompt` until it is done, and return the end of the run. All child processes end before.
 
     `history` is extended in place and stays complete (every call has its result), so that a conversation can continue.
-    `typed` is shown to users in place of the prompt if it is not empty.
+    `typed` is shown to users in place of the prompt if it is not empty. Raise an exception of the approver or of
+    `emit`.
     """
     work = TurnLoop(ctx, [] if history is None else history)
-    prompt = ctx.redactor.text(prompt)  # a user who pastes a key does not mean to send it
+    prompt = ctx.redactor.text(prompt)  # the user may have pasted a key by mistake
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     asked = UserMessage((TextBlock(prompt),))
     limit: Limit | None = None
@@ -84,13 +85,13 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
         limit = Limit.WALL
     except asyncio.CancelledError:
         exit, reason = Exit.INTERRUPTED, "stopped by the user"
-    except Exception:  # of the approver or a listener: it is raised to the caller, after the end of the run was emitted
-        _over(work, ctx, Exit.FAILED, "the approver or a listener failed", None)
+    except Exception:  # from the approver or a listener; raised to the caller after `RunEnded` was emitted
+        _end_run(work, ctx, Exit.FAILED, "the approver or a listener failed", None)
         raise
-    return _over(work, ctx, exit, reason, limit)
+    return _end_run(work, ctx, exit, reason, limit)
 
 
-def _over(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:
+def _end_run(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:
     work.over()
     spent = work.spent
     ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money)

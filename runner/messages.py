@@ -22,7 +22,7 @@ class ThinkingBlock:
     data.
     """
 
-    OPAQUE: ClassVar = ("signature", "redacted")  # a key's shape in it is chance, and masking that would break it
+    OPAQUE: ClassVar = ("signature", "redacted")  # never masked: a part that resembles a key is no key
     text: str
     signature: str = ""
     redacted: str = ""
@@ -36,8 +36,8 @@ class ImageBlock:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool. `arguments` is the parsed JSON object, or None if the JSON of the model is invalid; `raw` keeps
-    that text.
+    """A call of a tool. `arguments` is the parsed JSON object, or None if the model wrote invalid JSON, which `raw`
+    then contains.
     """
 
     id: str
@@ -46,7 +46,7 @@ class ToolCall:
     raw: str = ""
 
 
-UserBlock = TextBlock | ImageBlock  # of a user's message or a result
+UserBlock = TextBlock | ImageBlock  # a block of a user's message or of a result
 ModelBlock = TextBlock | ThinkingBlock | ToolCall
 Block = TextBlock | ThinkingBlock | ImageBlock | ToolCall
 
@@ -92,8 +92,8 @@ def has_thoughts(message: Message) -> bool:
 
 
 def without_thoughts(messages: list[Message]) -> None:
-    """Remove the reasoning from `messages`, in place. Called before another model continues, because a provider refuses
-    the signatures of another one.
+    """Remove the reasoning from `messages`, in place. Called before the model changes, because a provider refuses the
+    signatures of another provider.
     """
     messages[:] = map(thoughtless, messages)
 
@@ -114,14 +114,14 @@ def answers(calls: Sequence[ToolCall], results: Mapping[int, ToolResult], missin
 
 
 def blocks_of(message: Message) -> Iterator[Block]:
-    """Yield the blocks of a message, those of all results in order."""
+    """Yield the blocks of a message in order; of a ToolMessage, the blocks of all its results."""
     contents = [each.content for each in message.results] if isinstance(message, ToolMessage) else [message.content]
     for content in contents:
         yield from content
 
 
 def texts_of(block: Block) -> tuple[str, ...]:
-    """Return the texts of a block that the model reads or wrote: none for an image."""
+    """Return the texts in a block: name and arguments of a call, nothing for an image."""
     match block:
         case TextBlock(text) | ThinkingBlock(text):
             return (text,)
@@ -142,7 +142,7 @@ def images_in(messages: Iterable[Message]) -> Iterator[ImageBlock]:
 
 
 def with_blocks(message: Message, made: Callable[[UserBlock], UserBlock]) -> Message:
-    """Return `message` with each block of a user's text or of a result replaced by the result of `made`."""
+    """Return `message` with each block of a user's message or of a result replaced by `made(block)`."""
     match message:
         case UserMessage(content):
             return UserMessage(tuple(map(made, content)))
@@ -198,7 +198,9 @@ class CallOpened:
 
 @dataclass(frozen=True, slots=True)
 class CallReady:
-    """A complete call of a reply that is still in progress. The Reply contains an equal call at the same place."""
+    """A complete call in a reply that is still in progress. The later Reply contains an equal call at the same
+    place.
+    """
 
     call: ToolCall
 
@@ -239,26 +241,26 @@ class Request:
 class Failure(StrEnum):
     """The kind of a failed request, which decides how the runner reacts."""
 
-    RETRYABLE = "retryable"  # a broken connection, a 5xx: asking again may help
-    RATE_LIMITED = "rate_limited"  # too much was asked: later, by `retry_after` where the server said
-    OVERLOADED = "overloaded"  # the server is too busy: later, or another model
+    RETRYABLE = "retryable"  # a broken connection, a 5xx: a retry may succeed
+    RATE_LIMITED = "rate_limited"  # too many requests: retry later, after `retry_after` if the server sent it
+    OVERLOADED = "overloaded"  # the server is too busy: retry later, or use another model
     CONTEXT = "context"  # the conversation is longer than the model's window: shorten it
     AUTH = "auth"  # the key or its rights: the user must correct them
-    FATAL = "fatal"  # asking again gives the same
+    FATAL = "fatal"  # a retry would fail in the same way
 
 
 WAITING_HELPS = (Failure.RETRYABLE, Failure.RATE_LIMITED, Failure.OVERLOADED)
 
 
 class ProviderError(ProblemError):
-    """A failed request to a provider. `problem` can be shown to a user and contains no secret.
+    """The error of a failed request to a provider. `problem` can be shown to a user and contains no secret.
 
     Attributes:
         status: the HTTP status; None if no server answered.
-        retry_after: seconds to wait, as requested by the server.
-        window: size in tokens of the model's context window, if the server states it when a request is too long.
-        server_message: the server's own message on one line, secrets masked, shortened; empty if it sent none, and
-            for a refused key.
+        retry_after: seconds to wait, as requested by the server, or None.
+        window: size in tokens of the model's context window, if the server stated it, or None.
+        server_message: the server's own message on one line, secrets masked, shortened; empty if the server sent none,
+            and for a refused key.
         thoughts: True if the server refuses the signatures of earlier thinking blocks.
         images: True if the server may have refused an image.
     """
@@ -285,7 +287,7 @@ class ProviderError(ProblemError):
 
     @property
     def retryable(self) -> bool:
-        """Return True if waiting and asking again may help."""
+        """Return True if a later retry may succeed."""
         return self.failure in WAITING_HELPS
 
 

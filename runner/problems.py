@@ -1,4 +1,4 @@
-"""The ends of the program: exit codes, signals, and the mapping from exceptions to a Problem and an exit code."""
+"""The exit codes and fatal signals of the program, and the mapping from exceptions to a Problem and an exit code."""
 
 import errno
 import os
@@ -25,7 +25,7 @@ class Exit(IntEnum):
 
 
 class Stopped(ProblemError):
-    """The error that ends a command: the front end prints the Problem and exits with the code."""
+    """The error that ends a command: the front end prints the Problem and exits with `code`."""
 
     def __init__(self, problem: Problem, code: Exit) -> None:
         super().__init__(problem)
@@ -43,11 +43,11 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
         return error.problem, error.code
     problem = getattr(error, "problem", None)
     if not isinstance(problem, Problem):
-        return starved(error)
+        return resource_problem(error)
     return problem, Exit(error.exit_code) if isinstance(error, ProblemError) else Exit.USAGE
 
 
-# What the system refuses to whom it has given too much already: no defect of ours (errno(3)).
+# Errors of a process that reached a limit of the system: no defect of this program (errno(3)).
 _STARVED = {
     errno.EMFILE: ("open files", "raise the limit of the shell that starts it (`ulimit -n 256`)"),
     errno.ENFILE: ("open files on this machine", "close other programs"),
@@ -56,7 +56,7 @@ _STARVED = {
 }
 
 
-def starved(error: BaseException | None) -> tuple[Problem, Exit] | None:
+def resource_problem(error: BaseException | None) -> tuple[Problem, Exit] | None:
     """Return the Problem of a run that exceeded a system limit such as the number of open files, or None for any other
     error.
     """
@@ -78,12 +78,13 @@ def _is_process_limit(error: BaseException) -> bool:
 
 
 def ending_signals() -> tuple[int, ...]:
-    """Return every signal but SIGINT that ends a program by default and that the parent process does not have ignored,
-    as nohup(1) does with SIGHUP. The runner handles them, so that no terminal stays raw and no command keeps running.
+    """Return every signal but SIGINT that ends a program by default and that the parent process has not set to be
+    ignored, as nohup(1) does with SIGHUP. The runner handles them, so that no terminal stays raw and no command keeps
+    running.
     """
-    # SOURCE: signal(7), "Standard signals". Left as they are: signals that no program can handle, that end nothing, or
-    # that Python ignores (EPIPE and EFBIG are errors), and those by which the kernel reports a faulty instruction, to
-    # which a returning handler would go back for ever.
+    # SOURCE: signal(7), "Standard signals". Not handled: signals that no program can handle, that end nothing, or that
+    # Python ignores (EPIPE and EFBIG are errors), and those by which the kernel reports a faulty instruction, which
+    # would be executed again, without end, after the handler returns.
     others = frozenset(
         getattr(signal, name, None)
         for name in (

@@ -17,7 +17,7 @@ def coloured(stream: TextIO) -> bool:
 
 
 def print_problem(problem: Problem, *, label: str = "agent") -> None:
-    """Write a problem (what, why, how to fix) to stderr. Control characters in the problem are spelled out."""
+    """Write a problem (what, why, how to fix) to stderr, after `label`. Control characters are escaped visibly."""
     from runner.text.sanitize import visible
 
     bold, dim, end = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if coloured(sys.stderr) else ("", "", "")
@@ -26,22 +26,22 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
         if text:
             shown = visible(text).replace("\n", "\n       ")
             lines.append(f"  {dim}{name}:{end} {shown}")
-    _tell("\n".join(lines))
+    _write("\n".join(lines))
 
 
 def say(text: str) -> None:
-    """Write one message to stderr. Control characters are spelled out, unencodable characters are escaped."""
+    """Write one message to stderr. Control characters and unencodable characters are escaped visibly."""
     from runner.text.sanitize import visible
 
-    _tell(visible(text))
+    _write(visible(text))
 
 
-def _tell(text: str) -> None:
-    """Write `text` to stderr. The caller has already spelled out control characters in untrusted parts."""
-    register_environment(os.environ)  # what was typed wrongly may be one; most messages come before any run
-    # Nor is a key shown that was typed in the wrong place (`agent auth login KEY`): it has no place to be known from.
+def _write(text: str) -> None:
+    """Write `text` to stderr. The caller has already escaped control characters in untrusted parts."""
+    register_environment(os.environ)  # a wrongly typed word may be a secret; most messages are written before any run
+    # An unregistered key may have been typed in the wrong place (`agent auth login KEY`); it is masked by its shape.
     text = Redactor(shapes=True).text(masked(text))
-    if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # where a line of a log can be a command
+    if os.environ.get("CI") or os.environ.get("GITHUB_ACTIONS"):  # there, a line of output can be a command
         from runner.text.sanitize import without_ci_commands
 
         text = "\n".join(without_ci_commands(line) for line in text.split("\n"))
@@ -51,7 +51,7 @@ def _tell(text: str) -> None:
         while data:
             data = data[os.write(2, data) :]
     except OSError:
-        return  # nobody reads stderr any more; there is no better place to say so
+        return  # stderr is closed, and there is no other place for the message
 
 
 def unwritten(error: OSError) -> Problem:
@@ -63,13 +63,13 @@ def unwritten(error: OSError) -> Problem:
 def unexpected(error: BaseException) -> Problem:
     """Write the details of an internal defect to a private crash file and return the Problem to print.
 
-    THREAT: a traceback can carry secrets. The file holds frames (file, line, function) and the exception's type, never
-    locals, and its message only with every token-like run masked.
+    THREAT: a traceback can contain secrets. The file contains frames (file, line, function) and the exception's type,
+    never local variables, and the exception's message with everything masked that resembles a key.
     """
     what = "ringfence hit a defect of its own and stopped; nothing more was run"
     try:
         path = _write_crash(error)
-    except Exception as second:  # the seam below the seam: a full disk must not hide the first error
+    except Exception as second:  # Seam: a failure to write the file, such as a full disk, must not hide the first error
         kinds = type(error).__name__.lower(), type(second).__name__.lower()
         why = f"{kinds[0]}, and the details could not be kept ({kinds[1]})"
         return Problem(what, why, f"run `agent doctor`, and report this on {ISSUES}")

@@ -28,7 +28,7 @@ class ActiveSession:
     """The open session of an agent, or none.
 
     Attributes:
-        door: A lock that is held while a session is opened, left or closed. Other requests wait for it.
+        door: A lock that is held while a session is opened, switched or closed. Other requests wait for the lock.
         opened: The conversation of the open session, or None.
     """
 
@@ -54,7 +54,11 @@ class ActiveSession:
         return _present(self._start)
 
     async def open(self) -> Conversation:
-        """Open a session if none is open. If `prepare_start` or `open_session` raises, none is open."""
+        """Open a session if none is open, and return its conversation.
+
+        Raise what `prepare_start` and `open_session` raise; then no session is open. Raise a usage error if another
+        event loop opened the session.
+        """
         loop = asyncio.get_running_loop()
         if self.opened is not None and self._loop is not loop:
             fix = "use one event loop (`asyncio.Runner`), or another agent that continues the session"
@@ -68,7 +72,7 @@ class ActiveSession:
                 self._models = self._models or OpenModels(start.model, start.opener, start.settings)
                 try:
                     await self._enter(start.options, start.settings, start.model)
-                except BaseException:  # the start values can be used once
+                except BaseException:  # start values, such as a key from standard input, can be used only once
                     await self._leave()
                     raise
             return self.conversation
@@ -94,7 +98,11 @@ class ActiveSession:
                     await models.close()
 
     async def move(self, where: SessionSelection) -> Conversation:
-        """Continue in another session. The caller holds `door`, and no run is in progress."""
+        """Switch to the session `where` and return its conversation. The caller holds `door`, and no run is in
+        progress.
+
+        If that session cannot be opened, the current session stays open.
+        """
         from runner.sessions.open import choose_target
 
         start, ctx = self.start, self.conversation.ctx
@@ -106,7 +114,7 @@ class ActiveSession:
         return self.conversation
 
     async def _enter(self, options: "SessionOptions", settings: "Settings", model: "OpenModel") -> None:
-        """Open a session, and only then close the previous session."""
+        """Open a session, then close the previous session."""
         from runner.agent.open_session import open_session
 
         stack = contextlib.AsyncExitStack()
@@ -145,7 +153,10 @@ def _present(value: T | None) -> T:
 
 
 def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversation:
-    """Return the conversation of the earlier session, after an event about that session; without one, a new one."""
+    """Return a conversation that continues the earlier session, after an event about that session.
+
+    Without an earlier session, return a new conversation.
+    """
     before = beginning.past if beginning is not None else None
     if beginning is None or before is None:
         return Conversation(ctx, [])

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 class Agent:
     """An agent in one folder: one conversation after another, all in one event loop.
 
-    Nothing is read or opened before it is needed. Leaving `async with`, `close`, and the end of the event loop end
-    every child process and seal the record.
+    Nothing is read or opened before the first prompt or `open`. Leaving `async with`, `close`, and the end of the event
+    loop end every child process and seal the audit log.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class Agent:
         """Prepare an agent; nothing is opened yet.
 
         `cwd` is the workspace, by default the current folder. `mode` is a permission mode, `limits` are limits of
-        commands such as `wall=60`, `budget` bounds a whole run, and `config` is the path of a configuration file;
-        without them the settings apply.
+        commands such as `wall=60`, `budget` has the limits of a whole run, and `config` is the path of a configuration
+        file. The configuration replaces arguments that are None or empty.
 
         `approver` answers questions: an Approver, or a function of one `Question` that returns True or an `Answer`.
         Without one, every question is a denial.
 
-        `model` is `provider:model`, or a provider of the program's own. `emit` is called with every event of every
+        `model` is `provider:model`, or an `OpenModel` of the program. `emit` is called with every event of every
         session, including sessions whose events are not iterated. `selection` names an earlier session
         (`SessionSelection(resume=ID)`) or keeps none (`SessionSelection(unkept=True)`). Files of the repository apply
         if they were trusted before or have the hash `trust_config`; no question is asked about them. `start` returns
         the start of a session and replaces all arguments except `approver` and `emit`.
         """
-        self._told = emit
+        self._emit_to_program = emit
         named = model if isinstance(model, str) else None
         args = RunArgs(
             mode=None if mode is None else _mode(mode),
@@ -83,8 +83,8 @@ class Agent:
             trust_config=trust_config,
             budget=budget or BudgetFlags(),
         )
-        given = None if isinstance(model, str) else model
-        begin = start or (lambda: prepare_start(args, unattended=approver is None, asks=False, model=given))
+        opened = None if isinstance(model, str) else model
+        begin = start or (lambda: prepare_start(args, unattended=approver is None, asks=False, model=opened))
         self._session = ActiveSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
         self._events: asyncio.Queue[Event | None] | None = None  # for the iteration over `prompt`
         self._work: asyncio.Task[Ending] | None = None
@@ -100,17 +100,19 @@ class Agent:
 
     @property
     def conversation(self) -> Conversation:
-        """Return the open conversation. `resume`, `clear` and `fork` open another one."""
+        """Return the open conversation; `resume`, `clear` and `fork` replace it. Raise a usage error if none is
+        open.
+        """
         return self._session.conversation
 
     @property
     def settings(self) -> "Settings":
-        """Return the settings of the configuration."""
+        """Return the settings of the configuration. Raise a usage error if no session is open."""
         return self._session.start.settings
 
     @property
     def environ(self) -> Mapping[str, str]:
-        """Return the environment variables of the agent."""
+        """Return the environment variables of the agent. Raise a usage error if no session is open."""
         return self._session.start.environ
 
     @property
@@ -119,27 +121,28 @@ class Agent:
         return self._session.opened is not None and self._session.opened.busy
 
     async def open(self) -> Conversation:
-        """Open the session if none is open. Raises what `prepare_start` and `open_session` raise; then nothing is
-        open.
+        """Open a session if none is open, and return its conversation.
+
+        Raise what `prepare_start` and `open_session` raise; then no session is open.
         """
         return await self._session.open()
 
     def prompt(self, text: str) -> "Answering":
         """Work on `text` and on texts queued meanwhile, and yield every event in order up to the last `run_ended`.
 
-        Leaving the iteration stops the run and everything it started. Raise what `open` and the approver raise; after
-        such an exception, nothing more was run.
+        Leaving the iteration stops the run and all its child processes. Raise what `open` and the approver raise; no
+        further action runs after such an exception.
         """
-        return Answering(lambda events: self._begun(text, events))
+        return Answering(lambda events: self._start_run(text, events))
 
     async def run(self, text: str) -> "Ending":
-        """Work on `text` as `prompt` does, without an iteration, and return how the last run ended.
+        """Work on `text` as `prompt` does, without an iteration, and return the end of the last run.
 
         A timeout of the caller (`asyncio.timeout`) stops the run and is raised as usual.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
-        ending = await self._asked(text)
+        ending = await self._run_prompt(text)
         # A cancelled run returns normally; its caller must not.
         if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
@@ -154,13 +157,13 @@ class Agent:
         self.conversation.follow_up(text)
 
     def interrupt(self) -> bool:
-        """Stop the run with everything it started. Return True if a run was in progress."""
+        """Stop the run and all its child processes. Return True if a run was in progress."""
         return self._session.opened is not None and self._session.opened.interrupt()
 
     async def resume(self, id: str) -> Conversation:
         """Continue another session of this workspace. `id` is its id or the first characters of its id.
 
-        If that session cannot be opened, the current session stays open. Raises SessionError, Stopped if a run is in
+        If that session cannot be opened, the current session stays open. Raise SessionError, Stopped if a run is in
         progress, and what `open` raises.
         """
         kept = self.conversation.ctx.journal.kept
@@ -169,41 +172,43 @@ class Agent:
         return await self.switch(SessionSelection(resume=id))
 
     async def clear(self) -> Conversation:
-        """Begin a new session. Raises as `resume` does."""
+        """Begin a new session and return its conversation. Raise what `resume` raises."""
         return await self.switch(SessionSelection(unkept=self._session.start.options.beginning is None))
 
     async def fork(self, id: str | None = None) -> Conversation:
-        """Go on from here, or from where the session `id` is, in a new one. Raises as `resume` does."""
+        """Continue a copy of the session `id`, by default the current one, as a new session. Raise what `resume`
+        raises.
+        """
         name = id or self.conversation.ctx.journal.kept
         if name is None:
             raise usage("there is nothing to fork", "nothing was kept of this session", "say something first")
         return await self.switch(SessionSelection(fork=name))
 
     async def close(self) -> None:
-        """Stop what runs, close the session and the models. The agent can be opened again, in a new session."""
+        """Stop the run, close the session and the models. The agent can be opened again, with a new session."""
         if self._work is not None:
             stop(self._work)
             await asyncio.wait({self._work})
         await self._session.close()
 
-    async def _asked(self, text: str) -> "Ending":
+    async def _run_prompt(self, text: str) -> "Ending":
         if not text.strip():
             raise usage("the prompt is empty", "there is nothing to work on", "say what to do")
         return await (await self.open()).prompt(text)
 
-    async def _begun(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
-        await self._idle()
-        work = self._work = asyncio.ensure_future(self._asked(text))
+    async def _start_run(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
+        await self._require_idle()
+        work = self._work = asyncio.ensure_future(self._run_prompt(text))
         self._events = events
-        work.add_done_callback(self._over)
+        work.add_done_callback(self._finish)
         return work
 
-    def _over(self, _: "asyncio.Task[Ending]") -> None:
+    def _finish(self, _: "asyncio.Task[Ending]") -> None:
         events, self._events, self._work = self._events, None, None
         if events is not None:
             events.put_nowait(None)
 
-    async def _idle(self) -> None:
+    async def _require_idle(self) -> None:
         """Wait for a run that was stopped. Raise a usage error if a run is in progress."""
         if self._work is not None and self._work.cancelling():
             await asyncio.wait({self._work})
@@ -211,16 +216,16 @@ class Agent:
             raise usage("a run is on its way", "one agent works on one thing at a time", "wait for it, or interrupt it")
 
     async def switch(self, where: SessionSelection) -> Conversation:
-        """Leave this session, which is kept, and go on in another. Raises as `resume` does."""
+        """Switch to the session `where`; the current session stays stored. Raise what `resume` raises."""
         async with self._session.door:
-            await self._idle()
+            await self._require_idle()
             return await self._session.move(where)
 
     def _emit(self, event: "Event") -> None:
         if self._events is not None:
             self._events.put_nowait(event)
-        if self._told is not None:
-            self._told(event)
+        if self._emit_to_program is not None:
+            self._emit_to_program(event)
 
 
 def _mode(said: Mode | str) -> Mode:
@@ -231,12 +236,12 @@ def _mode(said: Mode | str) -> Mode:
         raise usage(f"there is no mode `{said}`", f"the modes are {known}", "name one of them") from None
 
 
-# Starts the run; the queue gets what happens in it, and None at the end.
+# Starts the run. The queue receives the events of the run, and None at the end.
 Begin = Callable[["asyncio.Queue[Event | None]"], Awaitable["asyncio.Task[Ending]"]]
 
 
 class Answering:
-    """The events of one prompt, once through. Nothing is done before the first is asked for."""
+    """An iterator over the events of one prompt, for one pass. The run starts with the request for the first event."""
 
     def __init__(self, begin: "Begin") -> None:
         self._work: asyncio.Task[Ending] | None = None
@@ -260,23 +265,23 @@ class Answering:
         return event
 
     async def aclose(self) -> None:
-        """Stop the run, if it is not over; returns when nothing of it is left."""
+        """Stop the run if it is in progress, and return when it has ended."""
         if self._work is not None:
             stop(self._work)
             await asyncio.wait({self._work})
 
-    def __del__(self) -> None:  # `break` ends an iteration without a call; a generator would be closed too late
+    def __del__(self) -> None:  # `break` ends an iteration without a call of `aclose`
         if self._work is not None:
             stop(self._work)
 
 
 def stop(work: "asyncio.Task[Ending]") -> None:
-    """Cancel a run that is on its way."""
-    if not work.done() and not work.cancelling():  # once: a second cancel would cut short the killing of its child
+    """Cancel a run that is in progress."""
+    if not work.done() and not work.cancelling():  # a second cancel would interrupt the killing of child processes
         work.cancel()
 
 
-# `True` approves the action once. An Answer can say more. Every other value is a refusal.
+# `True` approves the action once. An Answer is used as it is. Every other value is a refusal.
 ProgramAnswer = Answer | bool | None
 Decide = Callable[[Question], Awaitable[ProgramAnswer] | ProgramAnswer]
 
@@ -284,7 +289,7 @@ Decide = Callable[[Question], Awaitable[ProgramAnswer] | ProgramAnswer]
 class Callback:
     """An Approver that calls the function `decide`.
 
-    An exception of `decide` ends the run, and no further action is executed: a program that fails has allowed nothing.
+    An exception of `decide` ends the run, and no further action runs: a program that fails has approved nothing.
     """
 
     name = "program"
@@ -296,7 +301,7 @@ class Callback:
         return (await self.ask_all((Question("", ask, offer, card(ask, offer)),)))[0]
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Ask the questions in order. After a Halt, ask no more of them."""
+        """Return the answer to each question, in order. After a Halt, ask no more; the remaining answers are Halts."""
         answers: list[Answer] = []
         for each in questions:
             if answers and isinstance(answers[-1], Halt):
@@ -313,7 +318,9 @@ class Callback:
 
 
 def approver_of(given: Approver | Decide | None) -> Approver | None:
-    """Return the Approver for `approver`, or None. Raise a usage error if the value cannot answer a question."""
+    """Return `given`, or an Approver that calls the function `given`; None for None. Raise a usage error for a value
+    that cannot answer a question.
+    """
     if given is None:
         return None
     if hasattr(given, "ask"):

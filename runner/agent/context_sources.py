@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BASE_FILE, ADDED_FILE = "SYSTEM.md", "APPEND_SYSTEM.md"
 LONGEST = 64 << 10  # bytes
-_TOLD = 3  # broken skills that are named
+_NAMED = 3  # broken skills that are named in notices
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,10 @@ class ContextSources:
 
 
 def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> ContextSources:
-    """Return the context of a session; `inventory` is the trusted content of the repository.
+    """Return the context of a session, with notices. `inventory` is the trusted content of the repository, or None.
 
-    Raise Stopped if a prompt file of the user cannot be used: its author does not want to work without it.
+    With `skilled`, the context contains the skills. Raise Stopped if a prompt file of the user cannot be used, because
+    the user relies on it.
     """
     folder = os.path.dirname(str(paths.config_file(environ)))
     base, added = (read_own_text(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))
@@ -66,7 +67,9 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
 
 
 def read_own_text(path: str) -> SourcedText | None:
-    """Return the text of one of the user's own files; None if there is none. Links are followed. Raise Stopped."""
+    """Return the text of one of the user's own files; None if it is missing or blank. Links are followed. Raise Stopped
+    if the file cannot be used, for example because other users can write to it.
+    """
     try:
         handle, found = open_regular(path, follow=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -95,7 +98,7 @@ def _unfit(path: str, why: str) -> Stopped:
 
 
 def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
-    """Return the trusted prompt files by name. A file that is too long is left out: the question about trust showed
+    """Return the trusted prompt files by name. A file that is too long is left out; the question about trust showed
     its length.
     """
 
@@ -110,8 +113,8 @@ def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
 def skills_at(
     inventory: "Inventory | None", environ: Mapping[str, str]
 ) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """Return the user's skills, then the trusted ones of the repository, and the unused ones with the reason. Paths
-    are absolute.
+    """Return the user's skills and then the trusted skills of the repository; and the skills that are not used, with
+    the reason. Paths are absolute.
     """
     home = os.path.realpath(paths.home(environ))
     groups: list[tuple[Skill, ...]] = []
@@ -153,7 +156,7 @@ def _others_may_write(state: os.stat_result) -> bool:
 
 
 def _broken_notices(broken: tuple[Broken, ...]) -> tuple[str, ...]:
-    shown = [f"`{one_line(each.path, 200)}` is not used as a skill: it {each.why}" for each in broken[:_TOLD]]
-    if len(broken) > _TOLD:
-        shown.append(f"{len(broken) - _TOLD} more skills are not used either")
+    shown = [f"`{one_line(each.path, 200)}` is not used as a skill: it {each.why}" for each in broken[:_NAMED]]
+    if len(broken) > _NAMED:
+        shown.append(f"{len(broken) - _NAMED} more skills are not used either")
     return tuple(shown)

@@ -1,4 +1,4 @@
-"""A conversation with a model, which the terminal, JSON mode and programs use."""
+"""The conversation with a model, for the terminal, JSON mode and programs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,11 +19,7 @@ from runner.text.sanitize import marked
 _ONE_MODEL = Problem(
     "the model cannot be changed here", "this program gave the session one model", "start a session with another"
 )
-
-
-_STOPS = (Exit.INTERRUPTED, Exit.FAILED, Exit.SANDBOX)  # the next prompt would only fail as well
-
-
+_STOPS = (Exit.INTERRUPTED, Exit.FAILED, Exit.SANDBOX)  # after these ends the queued messages are not sent
 BUSY = Problem("something is on its way already", "one thing at a time", "wait for it, or interrupt it")
 _HALTED = "it was stopped"
 
@@ -59,10 +55,10 @@ class Conversation:
     async def prompt(self, text: str, typed: str = "") -> Ending:
         """Work on `text` and then on the queued messages, and return the end of the last run.
 
-        `typed` is shown to users in place of `text`. Messages stay queued after a run that was stopped or that failed.
-        Raise Stopped while `busy`.
+        `typed` is shown to users in place of `text`, unless it is empty. Messages stay queued after a run that was
+        stopped or that failed. Raise Stopped while `busy`, and what the approver raises.
         """
-        self._free()
+        self._require_idle()
         words = UserInput(text, typed)
         while True:
             ending = await self._run(words)
@@ -79,7 +75,7 @@ class Conversation:
         self._running = running = asyncio.create_task(run(said.text, self.ctx, self.history, said.typed))
         try:
             ending = await running
-            self._spent(ending.usage, ending.cost)
+            self._add_spent(ending.usage, ending.cost)
             self.turns += ending.turns
             return ending
         except asyncio.CancelledError:
@@ -91,68 +87,69 @@ class Conversation:
             self._running = None
 
     def unbegun(self, text: str, typed: str = "") -> Ending:
-        """Report a prompt that was interrupted before its first step."""
+        """Emit the events of a prompt that was interrupted before its first step, and return its end."""
         mask = self.ctx.redactor.text
         self.ctx.emit(Prompted(mask(text), mask(typed)))
         ending = Ending(Exit.INTERRUPTED, "stopped by the user", 0, Usage(), ())
         self.ctx.emit(RunEnded(int(ending.exit), ending.reason, 0, ending.usage, ()))
         return ending
 
-    def _free(self) -> None:
+    def _require_idle(self) -> None:
         if self.busy:
             raise Stopped(BUSY, Exit.USAGE)
 
-    def _spent(self, usage: Usage, cost: float | None) -> None:
+    def _add_spent(self, usage: Usage, cost: float | None) -> None:
         names = ("input", "output", "cache_read", "cache_write")
         self.usage = Usage(*(getattr(self.usage, name) + getattr(usage, name) for name in names))
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
 
     def rewind(self, mark: RewindPoint) -> None:
-        """Continue from before the prompt `mark`. The session file keeps the messages after it.
+        """Return to the state before the prompt `mark`. The session file keeps the later messages.
 
         Raise Stopped while `busy`.
         """
-        self._free()
+        self._require_idle()
         del self.history[mark.length :]
         del self.marks[self.marks.index(mark) :]
         self.ctx.journal.back_to(mark.leaf)
         self.ctx.view.rewound(self.history, self.ctx.model_access())
 
     async def compact(self, focus: str = "") -> bool:
-        """Replace old messages by notes in what the model is sent. Return True if anything became shorter.
+        """Replace old messages by a summary, for the model only. Return True if the conversation became shorter.
 
-        `focus` names what the notes are to keep. Raise ProviderError, CancelledError if it was interrupted, and Stopped
-        while `busy`.
+        `focus` tells the model what the summary must keep. Raise ProviderError, CancelledError after an interruption,
+        and Stopped while `busy`.
         """
-        self._free()
+        self._require_idle()
         ctx, spent = self.ctx, BudgetMeter(self.ctx.live.limits, unattended=self.ctx.unattended)
         self._running = running = asyncio.create_task(ctx.view.compact(self.history, ctx.model_access(), focus, spent))
         try:
             return await running is not None
         finally:
             self._running = None
-            self._spent(spent.usage, spent.money)
+            self._add_spent(spent.usage, spent.money)
 
     async def shell(self, script: str) -> None:
-        """Run a command that the user typed, evaluated and confined like every other, and add it to the conversation.
+        """Run a command that the user typed, and add the command and its output to the conversation.
 
-        The model answers with the next prompt. Raise Stopped while `busy`.
+        The command is evaluated and confined like every other command. The model reads both with the next prompt.
+        Raise Stopped while `busy`.
         """
-        self._free()
+        self._require_idle()
         self._typed += 1
         self._running = running = asyncio.create_task(self._shell(f"!{self._typed}", script))
         try:
-            told = await running
+            output = await running
         except asyncio.CancelledError:
             if _cancelled():
                 raise
-            told = _HALTED  # before its first step
+            output = _HALTED  # before its first step
         finally:
             self._running = None
-        script, told = self.ctx.redactor.text(script), self.ctx.redactor.text(told)
-        # THREAT: what it printed is in a message of the person, and has no more authority than any other output.
-        said = f"{OWN}\n$ {script}\n{marked('command-output', told)}"
+        script, output = self.ctx.redactor.text(script), self.ctx.redactor.text(output)
+        # THREAT: the output is in a message of the user, but has no more authority than any other output.
+        said = f"{OWN}\n$ {script}\n{marked('command-output', output)}"
         message = UserMessage((TextBlock(said),))
         self.history.append(message)
         try:
@@ -161,7 +158,7 @@ class Conversation:
             self.ctx.emit(ErrorRaised(error.problem))
 
     async def _shell(self, key: str, script: str) -> str:
-        """Return the text about the command for the model."""
+        """Run the command and return its output, or the reason why it did not run, for the model."""
         try:
             report = await handle_call(ModelCall(key, ToolCall(key, "bash", {"command": script})), self.ctx)
         except BREAKS as error:
@@ -180,9 +177,9 @@ class Conversation:
             await asyncio.wait({running})
 
     def interrupt(self) -> bool:
-        """Stop the run with everything it started. Return True if a run was in progress."""
+        """Stop the run and all its child processes. Return True if a run was in progress."""
         running = self._running
-        if running is None or running.cancelling():  # once: a second cancel would cut short the killing of its child
+        if running is None or running.cancelling():  # a second cancel would interrupt the killing of child processes
             return False
         return running.cancel()
 
@@ -193,7 +190,7 @@ class Conversation:
         self.ctx.emit(Queued(text, "steer"))
 
     def follow_up(self, text: str, typed: str = "") -> None:
-        """Send `text` to the model at the end of the turn; `typed` is as for `prompt`."""
+        """Send `text` to the model at the end of the turn; `typed` has the same meaning as in `prompt`."""
         words = self.ctx.redactor.mask(UserInput(text, typed))
         self.ctx.steering.follow_up(words.text, words.typed)
         self.ctx.emit(Queued(words.shown, "follow_up"))
@@ -206,7 +203,7 @@ class Conversation:
         return texts
 
     def set_mode(self, mode: Mode, why: str = "") -> None:
-        """Change the mode from the next call on."""
+        """Change the mode from the next call on. `why` is the reason, or empty if the user changed it."""
         was = self.ctx.live.mode
         if was is not mode:
             self.ctx.live.mode = mode
@@ -214,7 +211,10 @@ class Conversation:
             self.ctx.emit(Changed("mode", was.value, mode.value, why))
 
     def set_model(self, spec: str) -> None:
-        """Change the model from the next request on. Raise Stopped, SetupError or SecretError without a change."""
+        """Change the model from the next request on. `spec` is `provider:model`.
+
+        Raise Stopped, SetupError or SecretError; then the model stays as it is.
+        """
         ctx = self.ctx
         if ctx.models is None:
             raise Stopped(_ONE_MODEL, Exit.USAGE)

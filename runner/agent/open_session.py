@@ -49,9 +49,20 @@ from sandbox.backends import open_backend
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """The options of a session. `cwd` is real and absolute; `limits` are `NAME=VALUE`; `argv` is for the record.
+    """The options of a session.
 
-    `instructions`: the texts of the repository that the model is given; `context`: what else it is told.
+    Attributes:
+        cwd: The folder of the session, a real and absolute path.
+        unattended: True if there is no user who could answer.
+        mode: The mode, or None for the mode of the configuration.
+        limits: The limits of one command as `NAME=VALUE`.
+        backend: The name of the sandbox backend, or None for the best one.
+        least: The minimum enforcement, `full` or `partial`, or None for that of the configuration.
+        bounds: The limits of one run.
+        argv: The command line, for the record.
+        beginning: The session file and the session to continue, or None if nothing is stored.
+        instructions: The instruction texts of the repository for the model.
+        context: The other texts for the model.
     """
 
     cwd: Path
@@ -62,7 +73,7 @@ class SessionOptions:
     least: str | None = None
     bounds: RunLimits = field(default_factory=RunLimits)
     argv: tuple[str, ...] = ()
-    beginning: SessionTarget | None = None  # where the session is kept, and what it goes on from; None: nowhere
+    beginning: SessionTarget | None = None
     instructions: str = ""
     context: Context = field(default_factory=Context)
 
@@ -79,13 +90,15 @@ async def open_session(
     opener: Callable[[str], OpenModel] | None = None,
     models: OpenModels | None = None,
 ) -> AsyncIterator[RunContext]:
-    """Open the sandbox and the record of a session, and yield its RunContext. Leaving ends every child process.
+    """Open the sandbox and the record of a session, and yield its RunContext. Leaving the block ends every child
+    process.
 
     Events and records contain no secret that this process knows, and no text that has the shape of a key.
 
-    `opener` opens another model by `provider:model`. `models`, in its place, are open models that the caller closes.
+    `opener` opens another model by `provider:model`. `models`, in place of `opener`, are open models that the caller
+    closes. `emit` receives every event.
 
-    Raise SandboxUnavailable, AuditError, PlaceError, or a usage error for a limit; then nothing was run.
+    Raise SandboxUnavailable, AuditError, PlaceError, ConfigError, or a usage error for a limit; then nothing was run.
     """
     from tools import TOOLS
     from tools.paths import SeenFiles
@@ -131,14 +144,14 @@ async def open_session(
         )
         session = audit.session(info)
         ends = SessionTotals(audit, session)
-        told = emit  # the end is told when the session is closed already
-        stack.callback(lambda: _emit_problem(ends.problem, told))
+        emit_late = emit  # for notices after the journal and the totals are closed
+        stack.callback(lambda: _emit_problem(ends.problem, emit_late))
         stack.push(ends.record)
         if address := settings.value("audit", "otlp"):
             from runner.audit.otlp_stream import start_stream
 
             sent, clear = start_stream(log_place(settings, environ), session, str(address))
-            stack.callback(lambda: _emit_notice(sent(), told))
+            stack.callback(lambda: _emit_notice(sent(), emit_late))
             _emit_notice(clear, emit)
         emit = ends.watch(emit)
         journal = Journal()
@@ -147,7 +160,7 @@ async def open_session(
             run = SessionRun(session, facts.workspace, cwd, mode.value, model.named, options.unattended)
             journal = options.beginning.journal(run, redactor, {model.named: price} if price is not None else {})
             stack.callback(options.beginning.close)
-            stack.callback(_end, journal, emit)
+            stack.callback(_close_journal, journal, emit)
             emit = journal.watch(emit)
         for notice in settings.notices:
             emit(Notice(notice))
@@ -167,7 +180,7 @@ async def open_session(
                 if options.unattended and grant.ruling is Ruling.ALLOW:
                     said = "allows nothing while there is no user"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
-        around = await asyncio.to_thread(surroundings, facts.workspace)  # a large index takes a moment
+        around = await asyncio.to_thread(surroundings, facts.workspace)  # reading a large Git index takes a moment
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -201,7 +214,7 @@ async def open_session(
         yield ctx
 
 
-def _end(journal: Journal, emit: Emit) -> None:
+def _close_journal(journal: Journal, emit: Emit) -> None:
     _emit_problem(journal.close(), emit)
 
 

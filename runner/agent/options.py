@@ -1,9 +1,9 @@
 """The options of the command line, each declared once, for `agent`, `run`, `ci`, `exec`, `why`, `sandbox show` and
 `batch run`.
 
-Two parsers are built from the table: the short one of `exec`, `why`, `sandbox show` and of plain `agent` at a terminal,
-which does without typer, whose import alone costs 50 ms, and the one of typer, which also makes the help pages and the
-completion (`runner/cli/gate.py`).
+Two parsers use the table. The small parser of `exec`, `why`, `sandbox show` and plain `agent` at a terminal does not
+need typer, whose import costs 50 ms. The parser of typer also makes the help pages and the completion
+(`runner/cli/gate.py`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,11 +31,12 @@ class Option:
     Attributes:
         name: the long form, with its dashes.
         metavar: the placeholder of the value in help pages; empty for a switch, which takes no value.
-        commands: the commands that know the option. `terminal` is plain `agent` at a terminal as far as its words are
-            parsed without typer.
-        many: True if the option may be repeated, and every value counts. Otherwise the last one counts.
+        commands: the commands that have the option. `terminal` is plain `agent` at a terminal, if its command line is
+        parsed
+            without typer.
+        many: True if the option may be repeated and all values are used. Otherwise the last value is used.
         least: the lowest value of an option that takes a whole number; None if the value is a text.
-        short: a form with one dash, or empty.
+        short: the short form with one dash, or empty.
         complete: the kind of completion, or empty (see `runner/cli/gate.py`).
     """
 
@@ -50,7 +51,7 @@ class Option:
 
     @property
     def key(self) -> str:
-        """The name without dashes, as Python spells names. A keyword of Python gets an underscore."""
+        """Return the name as a Python identifier, without leading dashes. A keyword of Python gets an underscore."""
         found = self.name.removeprefix("--").replace("-", "_")
         return f"{found}_" if found == "continue" else found
 
@@ -136,20 +137,22 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def options_of(command: str) -> dict[str, Option]:
-    """Return the options of `command` by each of their forms, in the order of the table."""
+    """Return the options of `command` by long and short form, in the order of the table."""
     own = [option for option in OPTIONS if command in option.commands]
     return {name: option for option in own for name in (option.name, option.short) if name}
 
 
 class Given:
-    """The values that a command line gave to the options of one command, by the names of `Option.key`."""
+    """The values of the options on the command line of one command, by `Option.key`."""
 
     def __init__(self, values: Mapping[str, object]) -> None:
         self._values = values
 
     @classmethod
     def of_words(cls, command: str, words: Iterable[tuple[str, str]]) -> "Given":
-        """Return the values of options in the order of the command line. A switch has any value."""
+        """Return the values for (form, value) pairs in the order of the command line. The value of a switch is
+        ignored.
+        """
         known, values = options_of(command), dict[str, object]()
         for name, value in words:
             option = known[name]
@@ -159,12 +162,12 @@ class Given:
         return cls(values)
 
     def text(self, key: str) -> str | None:
-        """Return the value of an option; None if it was not given."""
+        """Return the text value of an option; None if the option was not used."""
         value = self._values.get(key)
         return value if isinstance(value, str) else None
 
     def path(self, key: str) -> Path | None:
-        """Return the value of an option that names a file or folder; None if it was not given."""
+        """Return the value of an option that names a file or folder; None if the option was not used."""
         value = self.text(key)
         return Path(value) if value is not None else None
 
@@ -174,28 +177,33 @@ class Given:
         return tuple(str(each) for each in value) if isinstance(value, list | tuple) else ()
 
     def number(self, key: str) -> int | None:
-        """Return the value of an option that takes a whole number; None if it was not given."""
+        """Return the value of an option that takes a whole number; None if the option was not used."""
         value = self._values.get(key)
         return value if isinstance(value, int) else None
 
     def switch(self, key: str) -> bool:
-        """Return True if the switch was given."""
+        """Return True if the switch was used."""
         return self._values.get(key) is True
 
     def any(self) -> bool:
-        """Return True if any option was given."""
+        """Return True if any option was used."""
         return any(value not in (None, False, [], ()) for value in self._values.values())
 
 
 def not_known(what: str, why: str, value: str, known: Iterable[str], fix: str) -> Stopped:
-    """Return the usage error for a value that is none of `known`. The fix names a similar one, if there is one."""
+    """Return the usage error for a `value` that is not in `known`. The fix names a similar known value, else it is
+    `fix`.
+    """
     from runner.text.phrases import nearest  # only for error messages
 
     return usage(what, why, nearest(value, list(known)) or fix)
 
 
 def least(accept: bool, required: str | None) -> str | None:
-    """Return the minimum enforcement that the user asked for, as `sandbox.minimum` spells it; None without one."""
+    """Return the minimum enforcement that the options request, `full` or `partial`; None without such an option.
+
+    `accept` is `--accept-partial`, `required` the value of `--require`. Raise a usage error if they contradict.
+    """
     levels = ("full", "partial")
     if required is not None and required not in levels:
         why = "a sandbox enforces `full` or `partial`"
@@ -207,8 +215,8 @@ def least(accept: bool, required: str | None) -> str | None:
 
 
 def parse_backend(text: str | None) -> str | None:
-    """Return `text` if it names a sandbox backend of this version, usable on this machine or not. Return None for
-    None.
+    """Return `text` if it names a sandbox backend of this version, or None for None. The backend may be unusable on
+    this machine. Raise a usage error for another text.
     """
     if text is None:
         return None
@@ -221,7 +229,7 @@ def parse_backend(text: str | None) -> str | None:
 
 
 def parse_mode(text: str | None) -> Mode | None:
-    """Return the mode with the name `text`, or None for None."""
+    """Return the mode with the name `text`, or None for None. Raise a usage error for an unknown name."""
     if text is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The start of an agent: everything that can be decided before a session is opened."""
+"""The preparation of a session: options, settings, trust and model, before the session is opened."""
 
 import os
 import sys
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunArgs:
-    """The options of one agent. None and empty values stand for options that were not given."""
+    """The options of one agent. None and empty values mean that the option was not used."""
 
     mode: Mode | None = None
     model: str | None = None
@@ -52,8 +52,8 @@ class RunArgs:
 
 
 def run_args(given: Given) -> RunArgs:
-    """Return what the options of `agent run`, `agent ci` or plain `agent` say. Raises a usage error."""
-    latest, unkept = given.switch("continue_"), given.switch("no_session")
+    """Return the options of `agent run`, `agent ci` or plain `agent` as RunArgs. Raise a usage error."""
+    latest, unstored = given.switch("continue_"), given.switch("no_session")
     return RunArgs(
         parse_mode(given.text("mode")),
         given.text("model"),
@@ -65,7 +65,7 @@ def run_args(given: Given) -> RunArgs:
         given.text("config"),
         parse_backend(given.text("backend")),
         least(given.switch("accept_partial"), given.text("require")),
-        selection=parse_selection(latest, given.text("resume"), given.text("fork"), unkept),
+        selection=parse_selection(latest, given.text("resume"), given.text("fork"), unstored),
         trust_config=given.text("trust_config"),
         no_instructions=given.switch("no_instructions"),
         key=KeyFlags(given.text("account"), given.switch("api_key_stdin")),
@@ -84,7 +84,7 @@ def run_args(given: Given) -> RunArgs:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """The values that the sessions of one agent are opened with.
+    """The values with which the sessions of one agent are opened.
 
     Attributes:
         options: The options of the first session.
@@ -109,9 +109,10 @@ def prepare_start(
     asker: "Asker | None" = None,
     model: "OpenModel | None" = None,
 ) -> SessionStart:
-    """Return the values for the first session, before anything is opened. The disk is read.
+    """Return the values for the first session. Files are read, but no session is opened.
 
-    With `asks`, a question about trust may be put on this terminal or to `asker`. Raise Stopped, ConfigError,
+    With `asks`, a question about trust may be put on this terminal or to `asker`. `model`, if not None, is used instead
+    of the configured model. Raise Stopped, ConfigError,
     SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves.
     """
     options, settings = prepare_options(args, unattended, asks=asks, asker=asker)
@@ -125,7 +126,7 @@ def with_session(
 ) -> "SessionOptions":
     """Return `options` with the session to continue and the price of the model.
 
-    Called before anything is opened, so that a list to pick a session from disturbs nothing.
+    The user may be shown a list to pick the session from, so no session may be open yet.
     """
     from runner.sessions.open import choose_target
 
@@ -142,12 +143,12 @@ def prepare_options(
     asks: bool = True,
     asker: "Asker | None" = None,
 ) -> "tuple[SessionOptions, Settings]":
-    """Return the options and the settings of a session, from the options as typed and the configuration.
+    """Return the options and the settings of a session, from the command line and the configuration.
 
-    Without `repository`, no setting of the repository counts, not even one that tightens. `usual` are the limits where
-    neither options nor settings name any. `asks`: a question about trust may be put on this terminal or by `asker`.
+    Without `repository`, all settings of the repository are ignored, even those that tighten. `usual` are the limits of
+    a run that neither options nor settings set. With `asks`, a question about trust may be put on this terminal or to
+    `asker`.
     """
-
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
     from runner.config.trust.session_check import Wish, started, workspace_at
@@ -155,8 +156,8 @@ def prepare_options(
 
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
-    again = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
-    settings = again()
+    reload = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
+    settings = reload()
     refuse_folder(str(cwd), os.environ, settings.profile)
     wish = Wish(
         workspace=workspace_at(str(cwd), os.environ),
@@ -168,11 +169,11 @@ def prepare_options(
         skilled=bool(settings.value("skills")),
         cwd=str(cwd),
     )
-    instructions, brought = "", None
+    instructions, inventory = "", None
     if repository:
-        settings, instructions, brought = started(wish, settings, os.environ, lambda trusted: again(trusted=trusted))
-    told = read_context(brought, os.environ, skilled=bool(settings.value("skills")))
-    settings = replace(settings, notices=(*settings.notices, *told.notices))
+        settings, instructions, inventory = started(wish, settings, os.environ, lambda trusted: reload(trusted=trusted))
+    sources = read_context(inventory, os.environ, skilled=bool(settings.value("skills")))
+    settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
     options = SessionOptions(
         cwd=cwd,
@@ -184,13 +185,13 @@ def prepare_options(
         bounds=bounds(args.budget, settings, usual),
         argv=("agent", *sys.argv[1:]),
         instructions=instructions,
-        context=told.context,
+        context=sources.context,
     )
     return options, settings
 
 
 def with_options(settings: "Settings", args: RunArgs) -> "Settings":
-    """Return `settings` with the options of a command line as the highest layer. Raise a usage error."""
+    """Return `settings` with the options of the command line as the highest layer. Raise a usage error for a limit."""
     from runner.config.amounts import apply_limits
 
     flags = flag_settings(
@@ -208,8 +209,11 @@ def with_options(settings: "Settings", args: RunArgs) -> "Settings":
 
 
 def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "OpenModel":
-    """Open the model that options and settings name. `given` is the key that was read from standard input before."""
+    """Open the model that options and settings name.
 
+    `given` is the key that was already read from standard input, or None. Raise a usage error, SetupError or
+    SecretError.
+    """
     spec = args.model or args.provider or settings.model
     if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):
         if args.model.partition(":")[0] in PROVIDERS:
@@ -236,10 +240,10 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret 
 
 
 def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "OpenModel") -> "Callable[[str], OpenModel]":
-    """Return a function that opens another model in the session that began with `first`.
+    """Return a function that opens another model, by `provider:model`, in the session that began with `first`.
 
-    THREAT T21: the options about the key (--api-key-stdin, --account) are about the provider of the first model. The
-    server of another provider is never sent that key. Standard input is not read again.
+    THREAT T21: the options for the key (--api-key-stdin, --account) apply to the provider of the first model only. That
+    key is never sent to the server of another provider. Standard input is not read again.
     """
 
     def another(spec: str) -> "OpenModel":

@@ -21,81 +21,32 @@ if TYPE_CHECKING:
     from runner.events import Emit
     from runner.gate.grants.store import RememberedAnswer
 
-# The modes that may follow plan mode. `dangerously` is not offered here: a user who wants it types /mode.
-WAYS = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT)
-# The key that takes each of them: ask, edits, trust. Digits take nothing, and `d` is a no at other questions.
-LETTERS = dict(zip("aet", WAYS, strict=True))
-QUESTION = "begin? " + ", ".join(f"{letter} {mode.value}" for letter, mode in LETTERS.items())
 
+class Approver(Protocol):
+    """An interface that answers questions of the gate.
 
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """The answer yes: the model works on the plan in `mode`."""
-
-    mode: Mode
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """The answer no. `feedback`, the user's own words, is sent to the model."""
-
-    feedback: str | None = None
-
-
-PlanAnswer = Leave | Stay
-
-
-def answered(text: str) -> PlanAnswer | None:
-    """Parse a typed answer to the question that ends plan mode.
-
-    The letter or the name of one of WAYS approves the plan. An empty line, `n` and `no` refuse it without a reason.
-    Other words refuse it with these words as the reason. Return None for a number, and for `y` and `yes`, which name
-    no mode.
+    An approver that also has a method `ask_all(questions)` receives the questions of a turn as one sequence of
+    `Question` and returns the answers in the same order.
     """
-    said = text.strip()
-    names = [mode.value for mode in WAYS]
-    if said in ("", "n", "no"):
-        return Stay()
-    if said.lower() in ("y", "yes"):
-        return None
-    if said in LETTERS:
-        return Leave(LETTERS[said])
-    if said.isnumeric():
-        return None
-    return Leave(Mode(said)) if said in names else Stay(said)
 
+    @property
+    def name(self) -> str:
+        """Return the name of the approver in the audit log."""
+        ...
 
-@dataclass(frozen=True, slots=True)
-class Yes:
-    """The answer yes, valid once for exactly this action. With `keep`, the answer is also remembered as `keep` says."""
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> "Answer":
+        """Put the question `ask` to the user or program that decides.
 
-    keep: "RememberedAnswer | None" = None
+        Return a No or a Halt unless the answer is clearly yes. An answer to remember must be one of those in `offer`.
+        """
+        ...
 
+    async def leave_plan(self, plan: str) -> "PlanAnswer":
+        """Show a plan, which is text of the model, and ask whether and in which mode to begin.
 
-@dataclass(frozen=True, slots=True)
-class No:
-    """The answer no. `feedback`, the user's own words, is sent to the model."""
-
-    feedback: str | None = None
-    keep: "RememberedAnswer | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class Halt:
-    """The answer that stops the turn: neither an approval nor a refusal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edited:
-    """The answer that replaces the proposed script. `script` is evaluated from scratch, like any other action."""
-
-    script: str
-
-
-Answer = Yes | No | Halt | Edited
-
-# Shows a prompt and returns one line. Raises EOFError at the end of input, KeyboardInterrupt for Ctrl-C.
-ReadLine = Callable[[str], Awaitable[str]]
+        Return a Stay unless the answer is clearly yes. Raise asyncio.CancelledError if the user stops the turn.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,35 +72,88 @@ class Question:
     id: str = ""
 
 
-class Approver(Protocol):
-    """An interface that answers questions of the gate.
+# The modes that may follow plan mode. `dangerously` is not offered here: a user who wants this mode types /mode.
+WAYS = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT)
+# The key that selects each mode: ask, edits, trust. Digits select no mode, and `d` refuses at other questions.
+LETTERS = dict(zip("aet", WAYS, strict=True))
+QUESTION = "begin? " + ", ".join(f"{letter} {mode.value}" for letter, mode in LETTERS.items())
 
-    An approver that also has a method `ask_all(questions)` receives the questions of a turn as one list and returns the
-    answers in the same order.
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """An approval of a plan: the model works on the plan in `mode`."""
+
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A refusal of a plan. `feedback`, the user's own words, is sent to the model."""
+
+    feedback: str | None = None
+
+
+PlanAnswer = Leave | Stay
+
+
+def parse_plan_answer(text: str) -> PlanAnswer | None:
+    """Parse a typed answer to the question that ends plan mode.
+
+    The letter or the name of one of WAYS approves the plan. An empty line, `n` and `no` refuse the plan without a
+    reason. Other words refuse the plan, with these words as the reason. Return None, so that the question is put again,
+    for a number and for `y` and `yes`, which name no mode.
+    """
+    said = text.strip()
+    names = [mode.value for mode in WAYS]
+    if said in ("", "n", "no"):
+        return Stay()
+    if said.lower() in ("y", "yes"):
+        return None
+    if said in LETTERS:
+        return Leave(LETTERS[said])
+    if said.isnumeric():
+        return None
+    return Leave(Mode(said)) if said in names else Stay(said)
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    """An approval, valid once for exactly this action. `keep` is the approval to remember for later actions, or
+    None.
     """
 
-    @property
-    def name(self) -> str:
-        """Return the name of the approver in the audit log."""
-        ...
+    keep: "RememberedAnswer | None" = None
 
-    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        """Put the question to the user or program that decides. Return a No or a Halt for anything that is not a clear
-        yes. An answer to remember must be one of those in `offer`.
-        """
-        ...
 
-    async def leave_plan(self, plan: str) -> PlanAnswer:
-        """Show a plan, which is text of the model, and ask whether and in which mode to begin.
+@dataclass(frozen=True, slots=True)
+class No:
+    """A refusal. `feedback`, the user's own words, is sent to the model. `keep` is the refusal to remember, or None."""
 
-        Return a Stay for anything that is not a clear yes. Raise asyncio.CancelledError if the user stops the turn.
-        """
-        ...
+    feedback: str | None = None
+    keep: "RememberedAnswer | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """An answer that stops the turn: neither an approval nor a refusal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """An answer that replaces the proposed script. `script` is evaluated from scratch, like any other action."""
+
+    script: str
+
+
+Answer = Yes | No | Halt | Edited
+
+# Shows a prompt and returns one line. Raises EOFError at the end of input, KeyboardInterrupt for Ctrl-C.
+ReadLine = Callable[[str], Awaitable[str]]
 
 
 async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """Return the answer to each question. An invalid answer and a missing one count as no. After a Halt no further
-    question is asked.
+    """Return the answer to each question, in order. An invalid or missing answer becomes a No. After a Halt no further
+    question is asked, and each remaining answer is a Halt.
     """
     ask_all = getattr(approver, "ask_all", None)
     if ask_all is not None:
@@ -162,13 +166,13 @@ async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tup
             stopped = bool(answers) and isinstance(answers[-1], Halt)
             answers.append(Halt() if stopped else await approver.ask(each.ask, each.offer))
         found = tuple(answers)
-    return tuple(_sound(answer, each) for answer, each in zip(found, questions, strict=True))
+    return tuple(_valid_answer(answer, each) for answer, each in zip(found, questions, strict=True))
 
 
-def _sound(answer: object, question: Question) -> Answer:
+def _valid_answer(answer: object, question: Question) -> Answer:
     """Return `answer` if it is valid for `question`, else a No.
 
-    THREAT: an answer may come from a program, too. An approval is valid only if it keeps an approval or nothing.
+    THREAT: an answer may come from a program, too. An approval is valid only if `keep` is None or an approval.
     """
     match answer:
         case Yes(kept) if kept is None or kept.ruling is Ruling.ALLOW:
@@ -182,9 +186,9 @@ def _sound(answer: object, question: Question) -> Answer:
 
 
 class Unattended:
-    """The approver of a run without a user: it always answers no and emits a notice.
+    """The approver of a run without a user, which refuses every question and emits a notice.
 
-    The policy denies such questions before they are asked; this class answers no even if the policy did not.
+    The policy denies such questions before they are asked; this class refuses even if the policy did not.
     """
 
     name = "nobody"
@@ -202,15 +206,15 @@ class Unattended:
         return Stay("there is no user to answer; give the plan as your answer")
 
 
-_SHORT = 12  # rows of a command that leave the question above it on any screen
-_MANY = 40  # lines of a diff shown before the question; `x` shows all of it
+_SHORT = 12  # screen rows; after a longer command the question is printed again, because it may have scrolled away
+_MANY = 40  # lines of a diff shown before the question; the answer `x` shows the whole diff
 
 
 class Terminal:
     """The approver that asks on a terminal, line by line.
 
-    Only `y`, `yes`, `all` and the letter of a choice mean yes. Enter, end of input and any other text mean no. A number
-    is not an answer, and the question is put again.
+    Only `y`, `yes`, `all` and the letter of a choice approve. Enter, end of input and any other text refuse. After a
+    number, which is not an answer, the question is put again.
     """
 
     name = "terminal"
@@ -222,15 +226,15 @@ class Terminal:
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         from runner.approval.card import card
 
-        # Who typed the command themselves types another one; there is no model that would have to hear of it.
-        told = replace(card(ask, offer), editable=False)
-        return (await self.ask_all((Question("", ask, offer, told),)))[0]
+        # The user typed the command and can type another one; no model waits for the edited command.
+        shown_card = replace(card(ask, offer), editable=False)
+        return (await self.ask_all((Question("", ask, offer, shown_card),)))[0]
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         """Ask the questions one after the other.
 
-        If there are several, all are shown before the first is asked. The answer `all` says yes to all questions that
-        are alike: of the same tier, and none of them about an action that cannot be undone.
+        If there are several, all are shown before the first is asked. The answer `all` approves this question and all
+        later ones that are `alike`.
         """
         answers: dict[int, Answer] = {}
         if len(questions) > 1:
@@ -247,7 +251,7 @@ class Terminal:
             }
             if len(questions) == 1:
                 self._show(each)
-            else:  # the last one that was shown is another
+            else:  # the card that was printed last belongs to another question
                 self._print(f"{place + 1} of {len(questions)}: {each.ask.question}", badge=each.card.tier.label)
             answer = await self._answer(each, like=len(like) > 1)
             answers.update(like if answer == "all" else {place: answer})
@@ -297,11 +301,11 @@ class Terminal:
                 return Stay()
             except KeyboardInterrupt:
                 raise asyncio.CancelledError from None
-            if (answer := answered(text)) is not None:
+            if (answer := parse_plan_answer(text)) is not None:
                 return answer
 
     def _show(self, question: Question, number: str = "") -> None:
-        """Print the question and everything it rests on. The command is shown whole, because a hidden tail must not be
+        """Print the question with its reasons and rights. The whole command is shown, because a hidden end must not be
         approved.
         """
         card, offer = question.card, question.offer
@@ -324,7 +328,7 @@ class Terminal:
         for line in offer.lines:
             self._print(line, indent=4)
         rows = sum(1 + len(line) // self._console.width for line in card.command.split("\n"))
-        if rows > _SHORT:  # its beginning may have left the screen, and the question with it
+        if rows > _SHORT:  # the question may have scrolled off the screen
             self._print(f"again    {card.question}", indent=2)
 
     def _changes(self, card: "Card", most: int) -> list[str]:
@@ -345,8 +349,8 @@ class Terminal:
             self._print(f"{effect.kind.value} {effect.target}{bound} [{effect.scope.value}]", indent=2)
         if ask.assessment.tree:
             self._print(ask.assessment.tree, indent=2)
-        if (told := question.card.change) is not None and len(told.diff) > _MANY:
-            for line in told.diff:
+        if (change := question.card.change) is not None and len(change.diff) > _MANY:
+            for line in change.diff:
                 self._print(line, indent=2)
         if offer.lettered:
             self._print(HELP, indent=2)
@@ -375,5 +379,5 @@ class Terminal:
 
 
 def alike(card: "Card", other: "Card") -> bool:
-    """Return True if one yes may answer both cards: the same tiers, and neither is dangerous or of unknown effect."""
+    """Return True if one approval may answer both cards: equal tiers, and neither is dangerous or of unknown effect."""
     return card.tier is other.tier and card.tiers == other.tiers and not card.careful and not other.careful

@@ -21,15 +21,15 @@ from runner.gate.wording import action_words, cell_words, terms_words
 from runner.text.sanitize import look_alikes, spelled, visible
 from sandbox.inside.files.diff import unified_rows
 
-_MOST_PATHS = 50  # that a command names for itself; the line and the terms bound all of them
-_MOST_REASONS = 40
+_MOST_PATHS = 50  # paths of one command that are listed; the summary line and the terms cover all of them
+_MOST_REASONS = 40  # further reasons that are listed
 
 
 def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, before: str | None = None) -> Card:
     """Return the card of a question.
 
-    `around` is the state of the machine at the evaluation, which knows the existing files. `before` is the text of the
-    file that would be written, or None if it does not exist or cannot be read.
+    `around` is the state of the machine at the evaluation, with the existing files; by default the terms of `ask`.
+    `before` is the text of the file that would be written, or None if it does not exist or cannot be read.
     """
     assessment, action = ask.assessment, ask.assessment.action
     around = around or ask.terms
@@ -63,7 +63,7 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
 
 
 def _command(ask: Ask) -> tuple[str, tuple[Mark, ...], tuple[str, ...]]:
-    """Return the whole action, the marks of the words that require the question, and the look-alike letters in it."""
+    """Return the action as text, the marks of the words that require the question, and its look-alike letters."""
     action: Action = ask.assessment.action
     if not isinstance(action, RunScript):
         said = action_words(action, ask.terms.workspace)
@@ -83,7 +83,7 @@ def _change(action: Action, before: str | None, around: Around) -> FileChange | 
 
 
 def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
-    """Return the paths that a command states it changes. For a file tool return nothing, because the diff shows the
+    """Return one line for each path that a command changes. Return nothing for a file tool, because the diff shows the
     path.
     """
     if isinstance(assessment.action, WriteFile | EditFile):
@@ -110,16 +110,16 @@ def _picks(offer: Offer) -> tuple[Pick, ...]:
     return tuple(picks)
 
 
-_MOST_COMPARED = 4000  # lines of both sides; beyond that only what will be there is shown
-_MOST_LINES = 4000  # of a diff; the beginning and the end are shown
-_END = 200
+_MOST_COMPARED = 4000  # lines of both sides; of longer texts only the new one is shown
+_MOST_LINES = 4000  # lines of a diff; of a longer diff the beginning and the end are shown
+_END = 200  # lines at the end of a shortened diff
 _LONGEST = 2000  # characters of one line
 
 
 def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: bool) -> FileChange:
     """Return the change that `action` makes to a file.
 
-    `path` is the path as shown. `before` is the text of the file, or None if it could not be read or the file is `new`.
+    `path` is the path as shown. `before` is the text of the file, or None if the file could not be read or is `new`.
     """
     note = "" if new or before is not None else "what is there now could not be read"
     if isinstance(action, WriteFile):
@@ -146,8 +146,8 @@ def _rows(old: str, new: str) -> tuple[list[str], str]:
 
 
 def _lines(text: str) -> list[str]:
-    """Split `text` at newlines alone. Other characters that `str.splitlines` splits at would hide the real end of a
-    line.
+    """Split `text` at newlines only. `str.splitlines` also splits at other characters, which would hide the real end of
+    a line.
     """
     if not text:
         return []
@@ -168,7 +168,7 @@ def _row(row: str) -> str:
 
 
 _TAB = "    "
-_MOST_SPANS = 400  # of one command; whatever has more is marked where it is worst
+_MOST_SPANS = 400  # marked spans of one command; of more, those with the highest tiers are marked
 _BLANKS = re.compile(r" {24,}")
 
 
@@ -184,7 +184,7 @@ def safe_line(text: str) -> str:
 
 def marked(script: str, reasons: Iterable[Reason]) -> tuple[str, tuple[Mark, ...]]:
     """Return the script in a safe form, with marks on the words that `reasons` point at. If two marks overlap, the
-    worse tier counts.
+    higher tier counts.
     """
     spans = sorted((each for each in reasons if each.span is not None), key=lambda each: -each.tier)[:_MOST_SPANS]
     level: list[Tier | None] = [None] * len(script)
@@ -208,6 +208,6 @@ def _display_characters(text: str) -> list[str]:
     return [_TAB if char == "\t" else shown for char, shown in zip(text, spelled(text), strict=True)]
 
 
-def squeezed(text: str) -> str:
-    """Replace long runs of blanks by their count, so that nothing is hidden behind them."""
+def squeeze_blanks(text: str) -> str:
+    """Replace each run of 24 or more blanks by its length, so that no text is hidden behind the blanks."""
     return _BLANKS.sub(lambda run: f"⟨{len(run[0])} blanks⟩", text)

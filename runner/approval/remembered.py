@@ -23,13 +23,13 @@ HELP = (
     "the letter of a line remembers the yes. After it you may say for how long (`7d`, `12h`, `30m`), how often (`3x`), "
     "`user` for all your projects, and `because ...`: `p 7d because of the release`"
 )
-# The letters of the first, second and third choice in each reach; a capital covers more. Digits are never answers:
-# questions are counted with them, so a digit meant for another question could grant something.
+# The letters of the first, second and third choice in each scope; a capital covers more. Digits are never answers:
+# questions are numbered, so a digit meant as the number of a question could grant something.
 _LETTERS = {GrantScope.SESSION: "sSt", GrantScope.PROJECT: "pPT", GrantScope.USER: "uUv"}
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
 _USES = re.compile(r"([1-9][0-9]{0,5})x")
-_MOST_LIFE = 3650 * 86_400.0
+_MOST_LIFE = 3650 * 86_400.0  # seconds
 _WHERE = {
     GrantScope.SESSION: "in this session",
     GrantScope.PROJECT: f"in this project for {USUAL_LIFE / 86_400:g} days",
@@ -43,7 +43,7 @@ _FOREVER = {
 
 
 def where_words(span: GrantScope, *, yes: bool) -> str:
-    """Return the scope of a remembered answer in words, for an approval with its lifetime."""
+    """Return the scope of a remembered answer in words, followed by the lifetime if `yes`, that is for an approval."""
     return (_WHERE if yes else _FOREVER)[span]
 
 
@@ -53,7 +53,7 @@ class Offer:
 
     Attributes:
         choices: The sets of actions that an approval may cover.
-        never: The set of actions that a remembered no covers, or None.
+        never: The set of actions that a remembered refusal covers, or None.
         spans: The scopes of an answer. The letter `d` uses the first of them.
     """
 
@@ -90,10 +90,10 @@ class Offer:
         return tuple(found)
 
     def picked(self, text: str) -> RememberedAnswer | str | None:
-        """Return the answer to remember that a line names.
+        """Parse a typed line: return the answer to remember that its letter selects.
 
-        Return a text if the line is invalid: a number, alone or followed by options, is not an answer, and the question
-        is put again. Return None for any other text.
+        Return an error message for a number, alone or followed by options: a number is not an answer, and the question
+        is put again. Return None for any other text. `text` must not be blank.
         """
         first, *rest = text.split()
         if first == "d" and self.never is not None:
@@ -118,15 +118,15 @@ def _with_options(keep: RememberedAnswer, words: list[str]) -> RememberedAnswer 
     """Return `keep` with the options typed after its letter, or None if the words are not options, such as a sentence
     that begins with one letter.
     """
-    told: set[str] = set()  # of two times, or two folders, nobody can say which was meant
+    seen: set[str] = set()  # two lifetimes, numbers of uses or scopes contradict each other
     for place, word in enumerate(words):
         lasting, often = _LIFE.fullmatch(word), _USES.fullmatch(word)
         if word == "because" and words[place + 1 :]:
             return replace(keep, reason=" ".join(words[place + 1 :]))
         kind = "life" if lasting else "uses" if often else "span"
-        if kind in told:
+        if kind in seen:
             return None
-        told.add(kind)
+        seen.add(kind)
         if word in ("project", "user"):
             keep = replace(keep, span=GrantScope(word))
         elif lasting and int(lasting[1]) * _SECONDS[lasting[2]] <= _MOST_LIFE:
@@ -143,11 +143,11 @@ class GrantLookup:
     """A verdict with remembered answers applied.
 
     Attributes:
-        context: The context of the evaluation, with every remembered no among the rules.
+        context: The context of the evaluation, with every remembered refusal as a rule.
         assessment: The effects, tiers and reasons of the action.
         verdict: The verdict.
-        by: The grants that the verdict rests on.
-        question: The question that would be asked without them, or None.
+        by: The grants that the verdict is based on.
+        question: The question that would be asked without these grants, or None.
     """
 
     context: EvaluationContext
@@ -170,8 +170,10 @@ class GrantLookup:
         return RecordedAnswer(self.question.question, isinstance(self.verdict, Allow), by)
 
 
-def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> GrantLookup:
-    """Apply the remembered answers in `store` to a verdict. Reads and denials never are a question."""
+def with_grants(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> GrantLookup:
+    """Apply the remembered answers in `store` to a verdict. Reads and denials stay as they are: they ask no
+    question.
+    """
     question = verdict if isinstance(verdict, Ask) else None
     reads = assessment.tiers[0] is Tier.READ and not assessment.asked
     grants = () if isinstance(verdict, Deny) or reads else store.live()
@@ -182,14 +184,14 @@ def recalled(context: EvaluationContext, assessment: Assessment, verdict: Verdic
     return GrantLookup(found.context, found.assessment, found.verdict, found.by, question)
 
 
-def consume(given: GrantLookup, store: GrantStore) -> GrantLookup:
-    """Take one use of each grant before an action runs by them.
+def consume(lookup: GrantLookup, store: GrantStore) -> GrantLookup:
+    """Consume one use of each grant that allows the action, before the action runs.
 
-    If a grant has no use left, the verdict becomes the question again.
+    If a grant has no use left, return the lookup with the question as its verdict.
     """
-    if not given.by or not isinstance(given.verdict, Allow) or given.question is None or store.spend(given.by):
-        return given
-    return replace(given, verdict=given.question, by=())
+    if not lookup.by or not isinstance(lookup.verdict, Allow) or lookup.question is None or store.spend(lookup.by):
+        return lookup
+    return replace(lookup, verdict=lookup.question, by=())
 
 
 def offer(context: EvaluationContext, question: Ask, spans: Sequence[GrantScope], store: GrantStore) -> Offer:
@@ -208,7 +210,8 @@ def keep(
 ) -> tuple[tuple[str, ...], str]:
     """Store an answer. Return the names of the grants and a notice for the user.
 
-    An approval is tried as it was stored. An answer that cannot be stored counts once, and the notice says so.
+    A stored approval is tested on `question` and revoked if it would not answer it. An answer that cannot be stored
+    counts once, and the notice says so.
     """
     script = action_words(question.assessment.action, question.terms.workspace)
     try:

@@ -1,6 +1,6 @@
 """Checks of the configured model and of each provider's key. No part of a key is shown.
 
-Neither the keyring nor a helper command is asked, since both could open a dialog; `agent auth status` asks them.
+Neither the keyring nor a helper command is used, since both could open a dialog; `agent auth status` uses them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def models(settings: "Settings", environ: Mapping[str, str]) -> tuple[CheckResult, ...]:
-    """Return the finding about the model, then one for each provider."""
+    """Return the result about the model, then one for each provider."""
     keys = [_key(name, settings, environ) for name in VARIABLES]
     return (_model(settings, {finding.name for finding in keys if finding.state is CheckState.OK}), *keys)
 

@@ -1,9 +1,9 @@
-"""Remedies for what a machine lacks: packages by distribution, boot parameters and AppArmor profiles. No I/O."""
+"""Remedies for missing features of a machine: packages by distribution, boot parameters and AppArmor profiles."""
 
 from collections.abc import Mapping
 
 # fmt: off
-# The family of a distribution by os-release(5)'s ID and ID_LIKE: how it installs, and what it calls things.
+# The commands and package names of each family of distributions, by ID and ID_LIKE of os-release(5).
 _INSTALL = {
     "debian": "sudo apt-get install",
     "fedora": "sudo dnf install",
@@ -22,7 +22,9 @@ _RELATED = {"ubuntu": "debian", "centos": "rhel", "opensuse": "suse", "sles": "s
 
 
 def package_command(wanted: str, release: Mapping[str, str]) -> str:
-    """Return the command that installs `wanted` (a program, or `libseccomp`). `release` has os-release(5) by key."""
+    """Return the command that installs `wanted` (a program, or `libseccomp`). `release` has the fields of
+    os-release(5).
+    """
     for word in (release.get("ID", ""), *release.get("ID_LIKE", "").split()):
         family = _RELATED.get(word.partition("-")[0], word.partition("-")[0])
         if family in _INSTALL:
@@ -55,7 +57,8 @@ def apparmor_remedy(program: str) -> tuple[str, ...]:
 def landlock_remedy(known: str, modules: str) -> tuple[str, str]:
     """Return why Landlock is missing, and a remedy.
 
-    `known` is the kernel's answer; `modules` is the content of /sys/kernel/security/lsm.
+    `known` is `off` if the kernel supports Landlock but it is switched off, else `none`. `modules` is the content of
+    /sys/kernel/security/lsm.
     """
     if known == "off":
         line = ",".join(["landlock", *(name for name in modules.split(",") if name and name != "landlock")])

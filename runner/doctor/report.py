@@ -22,32 +22,42 @@ from sandbox.linux.interpreter_paths import bubblewrap
 
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
-_API = 3  # of libseccomp 2.4; seccomp_api_get(3) also says what the kernel can do
-# The kernel's switches allow namespaces and it refuses all the same: a container around us does that.
+_API = 3  # API level of libseccomp 2.4; seccomp_api_get(3) also depends on the kernel
+# For namespaces that the settings of the kernel allow but that cannot be created: a surrounding container blocks them.
 _OUTSIDE = "run it outside of the container, or in one that may make namespaces (`--privileged`)"
 
 
-_NAMED = 4  # rights of others that are named
+_NAMED = 4  # rights of other database roles that are named
 
 
 class CheckState(StrEnum):
     OK = "ok"
     WEAK = "weak"
     MISSING = "missing"
-    ABSENT = "absent"  # nobody asked for it, and nothing is worse without it
+    ABSENT = "absent"  # not requested and not needed
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of one check. `sandbox` marks a backend; `fix` is empty if there is nothing to do."""
+    """The result of one check.
+
+    Attributes:
+        name: The name of the check.
+        state: The state.
+        detail: The finding in words.
+        fix: The remedy; empty if there is nothing to do.
+        sandbox: True for a sandbox backend that is used without a request.
+        missing: The guarantees that this sandbox does not enforce here.
+        lines: Lines to type, if `fix` is more than one line.
+    """
 
     name: str
     state: CheckState
     detail: str
     fix: str = ""
     sandbox: bool = False
-    missing: tuple[str, ...] = ()  # what this sandbox does not enforce here
-    lines: tuple[str, ...] = ()  # what to type, where `fix` is more than one line
+    missing: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
 
 
 def ok(name: str, detail: str) -> CheckResult:
@@ -62,10 +72,11 @@ def of_problem(name: str, state: CheckState, problem: Problem) -> CheckResult:
 
 def examine(
     container: ContainerOptions = ContainerOptions(),  # noqa: B008  # frozen
-    lent: tuple[str, ...] = (),
+    credentials: tuple[str, ...] = (),
 ) -> tuple[CheckResult, ...]:
-    """Run all checks. Each backend runs a canary; nothing is changed. `lent` has the credentials of commands by
-    name.
+    """Run all checks and return their results. Each backend runs a canary; nothing is changed.
+
+    `container` are the settings of the container backend, `credentials` the names of injected credentials.
     """
     spaces = namespaces(
         admin=sys.platform == "linux" and is_admin(),
@@ -76,14 +87,14 @@ def examine(
     return (
         ok("ringfence", f"{VERSION}, python {platform.python_version()}"),
         _kernel(),
-        # What the sandbox of macOS is built on is a part of it: its canary says all there is to say.
-        *(() if sys.platform == "darwin" else (_landlock(), spaces, *_surroundings(), _libseccomp(), _cgroups())),
+        # The sandbox of macOS is part of the system: its canary checks everything.
+        *(() if sys.platform == "darwin" else (_landlock(), spaces, *_environment_checks(), _libseccomp(), _cgroups())),
         *asyncio.run(_backends(spaces)),
         asyncio.run(_container(container)),
         *(_program(*row) for row in _PROGRAMS),
         *_places(),
         _keyring(),
-        *_injected(lent),
+        *_injected(credentials),
     )
 
 
@@ -96,20 +107,21 @@ _HUES = {
 
 
 def verdict(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL) -> Exit:
-    """Return DONE if a backend meets the configured minimum, else SANDBOX, since nothing would run."""
+    """Return DONE if a backend meets the configured minimum, else SANDBOX, since no command would run."""
     good = (CheckState.OK, CheckState.WEAK) if minimum is Level.PARTIAL else (CheckState.OK,)
     enough = any(finding.sandbox and finding.state in good for finding in findings)
     return Exit.DONE if enough else Exit.SANDBOX
 
 
 def render(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL, *, colour: bool) -> str:
+    """Return the report as text for a terminal, with escape sequences if `colour`."""
     lines = []
     for finding in findings:
-        told = [f"{finding.name:<14} {finding.detail}"]
-        told += [f"{'':<15}not enforced: {item}" for item in finding.missing]
-        told += [f"{'':<15}fix: {finding.fix}"] if finding.fix else []
-        told += [f"{'':<19}{line}" for line in finding.lines]
-        first, *rest = (visible(line, lines=False) for line in told)
+        texts = [f"{finding.name:<14} {finding.detail}"]
+        texts += [f"{'':<15}not enforced: {item}" for item in finding.missing]
+        texts += [f"{'':<15}fix: {finding.fix}"] if finding.fix else []
+        texts += [f"{'':<19}{line}" for line in finding.lines]
+        first, *rest = (visible(line, lines=False) for line in texts)
         start, end = (_HUES[finding.state], "\x1b[0m") if colour else ("", "")
         lines.append(f"{start}{finding.state.value:<8}{end} {first}")
         lines += [f"{'':<9}{line}" for line in rest]
@@ -130,7 +142,7 @@ def _kernel() -> CheckResult:
 
 
 def _landlock() -> CheckResult:
-    """Return the finding about the Landlock ABI, as reported by the kernel.
+    """Return the result about the Landlock ABI that the kernel reports.
 
     SAFETY: with a null ruleset and the version flag, the system call only returns the version.
     """
@@ -144,8 +156,10 @@ def _landlock() -> CheckResult:
 
 
 def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckResult:
-    """Return whether T1 can create namespaces, according to the kernel's settings. An empty text means: no such
-    setting.
+    """Return the result whether T1 can create user namespaces.
+
+    `most`, `clone` and `apparmor` are the values of the settings of the kernel, empty if the kernel lacks a setting.
+    With `admin`, the process is root.
     """
     if admin:
         return ok("namespaces", "root, who needs no user namespace")
@@ -170,11 +184,11 @@ def _install(wanted: str) -> str:
     return package_command(wanted, release_fields(_read("/etc/os-release") or _read("/usr/lib/os-release")))
 
 
-def _surroundings() -> list[CheckResult]:
-    """Return the findings that apply to some machines only: a surrounding container, and a missing /dev/shm."""
+def _environment_checks() -> list[CheckResult]:
+    """Return the results that apply to some machines only: a surrounding container, and a missing /dev/shm."""
     found = []
     kind = container(
-        os.environ.get("container", ""),  # noqa: SIM112  # its name (systemd's container interface)
+        os.environ.get("container", ""),  # noqa: SIM112  # the name that systemd's container interface defines
         (os.path.exists("/.dockerenv"), os.path.exists("/run/.containerenv")),
         _read("/proc/1/cgroup"),
         _read("/proc/self/mounts"),
@@ -188,7 +202,11 @@ def _surroundings() -> list[CheckResult]:
 
 
 def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) -> str:
-    """Return the kind of container that this program runs in, in words; empty if none is recognized."""
+    """Return the kind of container that this program runs in, in words; empty if none is recognized.
+
+    `named` is the variable `container`; `marks` tells if the files of Docker and of Podman exist; `groups` and `mounts`
+    are the contents of /proc/1/cgroup and /proc/self/mounts.
+    """
     if marks[0] or "docker" in groups:
         return "a Docker container"
     if marks[1]:
@@ -234,14 +252,14 @@ async def _backends(spaces: CheckResult) -> list[CheckResult]:
         try:
             backend, enforcement = await open_backend(name, Level.PARTIAL)
         except SandboxUnavailable as error:
-            found.append(_refused(name, error.problem, spaces))
+            found.append(_unavailable_result(name, error.problem, spaces))
             continue
         await backend.close()
-        found.append(_stands(name, enforcement, sandbox=True))
+        found.append(_backend_result(name, enforcement, sandbox=True))
     return found
 
 
-def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> CheckResult:
+def _backend_result(name: str, enforcement: Enforcement, *, sandbox: bool) -> CheckResult:
     held = sum(1 for _, good in enforcement.checks if good)
     detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
     detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
@@ -251,7 +269,7 @@ def _stands(name: str, enforcement: Enforcement, *, sandbox: bool) -> CheckResul
 
 
 async def _container(choice: ContainerOptions) -> CheckResult:
-    """Return the finding about the container backend. It is used only on request, so it never makes a machine ready."""
+    """Return the result about the container backend, which never makes a machine ready: it is used only on request."""
     from sandbox.backends import open_backend
     from sandbox.container.daemon import NoDaemon
 
@@ -262,12 +280,12 @@ async def _container(choice: ContainerOptions) -> CheckResult:
         state = CheckState.MISSING if wanted else CheckState.ABSENT if isinstance(error, NoDaemon) else CheckState.WEAK
         return of_problem("sandbox container", state, error.problem)
     await backend.close()
-    return _stands("container", enforcement, sandbox=False)
+    return _backend_result("container", enforcement, sandbox=False)
 
 
-def _refused(name: str, problem: Problem, spaces: CheckResult) -> CheckResult:
-    """Return the finding about a sandbox that cannot be built, with a remedy: other messages refer to `agent
-    doctor`.
+def _unavailable_result(name: str, problem: Problem, spaces: CheckResult) -> CheckResult:
+    """Return the result about a sandbox that cannot be built, with a remedy. A reference to `agent doctor` is replaced
+    by its advice.
     """
     fix = problem.fix
     if "agent doctor" in fix:
@@ -276,7 +294,7 @@ def _refused(name: str, problem: Problem, spaces: CheckResult) -> CheckResult:
     return CheckResult(f"sandbox {name}", CheckState.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
 
 
-# program, whether the product needs it, what for
+# program, True if it is required, its purpose
 _PROGRAMS = (
     ("bash", True, "every script runs in it"),
     ("git", False, "most work needs it"),
@@ -305,7 +323,7 @@ def _places() -> list[CheckResult]:
 
 
 def _keyring() -> CheckResult:
-    """Return whether `agent auth login` can store keys. The keyring is not asked anything that could open a dialog."""
+    """Return the result whether `agent auth login` can store keys, without a request that could open a dialog."""
     from runner.secrets.keyring_store import KeyringFailed, KeyringStore
 
     try:
@@ -317,7 +335,7 @@ def _keyring() -> CheckResult:
 
 
 def record(url: str) -> CheckResult:
-    """Check that the record in a database can be read, and name the roles that could stop it."""
+    """Check that the audit log in the database `url` can be read, and name the roles that could block it for all."""
     from runner.audit.chain import AuditError
     from runner.audit.log import AuditLog
 
@@ -334,7 +352,7 @@ def record(url: str) -> CheckResult:
 
 
 def _injected(names: tuple[str, ...]) -> list[CheckResult]:
-    """Return the findings about credentials that commands use without seeing them, if there are any."""
+    """Return the result about injected credentials, if there are any."""
     if not names:
         return []
     said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"

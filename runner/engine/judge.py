@@ -18,7 +18,7 @@ from policy.model.tier import Ruling
 from policy.model.verdict import Allow, Ask, Deny, Problem, Verdict
 from runner.approval.approver import Answer, Halt, Question, ask_approver
 from runner.approval.card import card
-from runner.approval.remembered import offer, recalled
+from runner.approval.remembered import offer, with_grants
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import EarlyAnswer, Evaluation, text_before
@@ -73,7 +73,7 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
         backend=ctx.sandbox.name,
     )
     assessment, verdict = context.evaluate(action)
-    lookup = recalled(context, assessment, verdict, ctx.grants)
+    lookup = with_grants(context, assessment, verdict, ctx.grants)
     noted.parts()  # read now: a question may stand for minutes
     return Evaluation(lookup.assessment, lookup.verdict, lookup, noted)
 

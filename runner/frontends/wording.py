@@ -7,7 +7,7 @@ The words are as untrusted as the events. Show them through `visible`.
 from policy.model.action import Action, RunArgv, RunScript
 from policy.model.tier import Tier
 from runner import events
-from runner.approval.card import safe, squeezed
+from runner.approval.card import safe, squeeze_blanks
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -102,7 +102,7 @@ def command_lines(command: str, mark: str = "…") -> list[str]:
     """Return the lines of a command as its question shows them. A long command is cut; `mark` precedes what is left
     out.
     """
-    words = squeezed(safe(command))
+    words = squeeze_blanks(safe(command))
     if (over := len(words) - _COMMAND_CHARACTERS) > 0:
         words = f"{words[:_COMMAND_CHARACTERS]}{mark} {over} more characters"
     lines = words.rstrip("\n").split("\n")

@@ -11,7 +11,7 @@ import pytest
 from policy.model.verdict import Problem
 from runner.config import load
 from runner.doctor.models import models
-from runner.doctor.report import CheckResult, CheckState, _container, _refused, namespaces
+from runner.doctor.report import CheckResult, CheckState, _container, _unavailable_result, namespaces
 from sandbox.backend import ContainerOptions
 from tests.support.sandbox_bench import NO_NAMESPACES
 
@@ -44,12 +44,12 @@ def test_a_refused_sandbox_does_not_send_the_reader_round_in_a_circle() -> None:
         (CheckResult("namespaces", CheckState.WEAK, "off", "sudo sysctl"), "`namespaces`"),
         (CheckResult("namespaces", CheckState.OK, "on"), "container"),
     ):
-        fix = _refused("T1", problem, spaces).fix
+        fix = _unavailable_result("T1", problem, spaces).fix
         assert word in fix
         assert "--accept-partial" in fix
         assert "agent doctor" not in fix
     other = Problem("it cannot be built", "no library", "sudo apt-get install libseccomp2")
-    assert _refused("T1", other, spaces).fix == other.fix
+    assert _unavailable_result("T1", other, spaces).fix == other.fix
 
 
 @pytest.mark.threat("T19")

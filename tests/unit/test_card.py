@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy.model.action import EditFile, RunArgv, WriteFile
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask
-from runner.approval.card import card, safe, safe_line, squeezed
+from runner.approval.card import card, safe, safe_line, squeeze_blanks
 from runner.approval.remembered import NOTHING
 from runner.events import QuestionAsked
 from runner.secrets.redactor import Redactor
@@ -107,7 +107,9 @@ def test_what_is_shown_is_safe_and_loses_nothing(text: str) -> None:
     assert not any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp") for char in one)
     assert len(one) >= len(text), "every character stands for itself or is spelled out"
     assert safe(text).count("\n") == text.count("\n")
-    assert safe(text).replace(" ", "") == squeezed(safe(text)).replace(" ", "") or "blanks⟩" in squeezed(safe(text))
+    assert safe(text).replace(" ", "") == squeeze_blanks(safe(text)).replace(" ", "") or "blanks⟩" in squeeze_blanks(
+        safe(text)
+    )
 
 
 def test_every_path_that_a_command_names_is_listed() -> None:

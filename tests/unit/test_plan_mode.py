@@ -6,7 +6,7 @@ import pytest
 
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
-from runner.approval.approver import Answer, Leave, PlanAnswer, Stay, Yes, answered
+from runner.approval.approver import Answer, Leave, PlanAnswer, Stay, Yes, parse_plan_answer
 from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.export.sarif import document
@@ -167,4 +167,4 @@ TYPED = [
 
 @pytest.mark.parametrize(("text", "expected", "why"), TYPED, ids=[row[2] for row in TYPED])
 def test_what_is_typed_under_a_plan(text: str, expected: PlanAnswer | None, why: str) -> None:
-    assert answered(text) == expected, why
+    assert parse_plan_answer(text) == expected, why

@@ -15,7 +15,7 @@ from policy.model.assessment import Assessment
 from policy.model.profile import Source
 from policy.model.verdict import Ask, Verdict
 from runner.approval.approver import Answer, Question, Terminal, ask_approver
-from runner.approval.remembered import GrantLookup, Offer, keep, offer, recalled
+from runner.approval.remembered import GrantLookup, Offer, keep, offer, with_grants
 from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
@@ -39,7 +39,7 @@ def recall(
     redact = Redactor(live=True, shapes=True).text
     store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=redact)
     context = gate.context(source, unattended=unattended)
-    return RecalledVerdict(store, recalled(context, assessment, verdict, store))
+    return RecalledVerdict(store, with_grants(context, assessment, verdict, store))
 
 
 class RecalledVerdict:
@@ -96,7 +96,7 @@ class _TerminalRequester:
         noted = FactRecorder(gather(gate.cwd, os.environ, gate.settings.profile), gate.settings.profile)
         self.gate = gate = replace(gate, facts=noted.facts)
         context = gate.context(Source.PERSON, unattended=False)
-        found = recalled(context, *context.evaluate(action), self.grants)
+        found = with_grants(context, *context.evaluate(action), self.grants)
         noted.parts()  # read now: a question may stand for minutes
         return Evaluation(found.assessment, found.verdict, found, noted)
 

@@ -2,7 +2,7 @@
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
-from runner.approval.card import squeezed
+from runner.approval.card import squeeze_blanks
 from runner.event_values import Card, FileChange
 from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
@@ -76,7 +76,7 @@ def _command(card: Card, width: int, theme: Theme) -> list[Fragments]:
     rows: list[Fragments] = []
     blank = 0
     lead = "$ " if card.editable else _INDENT
-    for line in _lines([(style, squeezed(text)) for style, text in pieces(card, theme)]):
+    for line in _lines([(style, squeeze_blanks(text)) for style, text in pieces(card, theme)]):
         blank = blank + 1 if not "".join(text for _, text in line).strip() else 0
         if blank > _BLANK:
             rows[-1] = [(theme.dim, f"{_INDENT}⟨{blank} blank lines⟩")]
