@@ -110,14 +110,14 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
     """Read a script, compare it with the second reader, interpret it, and return its printed tree."""
     # Imported when there is a script: the exact words of `agent exec -- ...` need none of it, and start sooner.
     from policy.bash.ast import Opaque
-    from policy.bash.crosscheck import disagreement
+    from policy.bash.crosscheck import find_disagreement
     from policy.bash.parser import read
     from policy.bash.printer import show
 
     tree = read(action.script)
     if not isinstance(tree, Opaque):
         printed_tree = show(tree)
-        tree = disagreement(action.script, tree) or tree
+        tree = find_disagreement(action.script, tree) or tree
     if isinstance(tree, Opaque):
         from policy.interpreter.unread_script import refuse  # only where a script is not understood
 

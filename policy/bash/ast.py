@@ -47,7 +47,7 @@ class Expansion:
     subscript: str = ""
 
 
-ASSIGNS = frozenset((":=", "="))  # operators of an Expansion that give the variable the value, if it has none
+ASSIGNS = frozenset((":=", "="))  # operators of an Expansion that also assign the value if the variable has none
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ class Name:
     """A variable (or `$1`) that arithmetic reads. bash evaluates its value: only numbers are harmless."""
 
     name: str
-    dollar: bool  # `$x`: put in as text before the rest is read
+    dollar: bool  # `$x`: bash inserts its value as text before it reads the expression
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation on one, two or (`?:`) three operands; `,` takes any number."""
+    """An operation on one, two or (`?:`) three operands; `,` takes any number of operands."""
 
     operator: str
     operands: tuple["Expression", ...]
@@ -111,8 +111,8 @@ def walk(expression: Expression) -> Iterator[Expression]:
         yield from walk(operand)
 
 
-def outputs(expression: Expression) -> Iterator["Substitution"]:
-    """Return the substitutions in `expression`."""
+def find_outputs(expression: Expression) -> Iterator["Substitution"]:
+    """Return the substitutions `$(..)` in `expression`, in order."""
     return (node.part for node in walk(expression) if isinstance(node, Output))
 
 
@@ -158,7 +158,7 @@ Part = Text | Parameter | Expansion | Arithmetic | Substitution | Glob | Tilde
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word after quote removal. `parts` tile `span`; an empty quoted word has one empty Text."""
+    """One word after quote removal. `parts` cover `span` without gaps; an empty quoted word has one empty Text."""
 
     parts: tuple[Part, ...]
     span: SourceSpan
@@ -210,8 +210,8 @@ class RedirectOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """One redirection. `fd` is the number written, or None. For HERE_DOC `target` is the body (its substitutions are
-    interpreted).
+    """One redirection. `fd` is the number before the operator, or None. For HERE_DOC `target` is the body (its
+    substitutions are interpreted).
     """
 
     op: RedirectOp
@@ -222,8 +222,8 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command. `words` is empty for a bare assignment or redirection. An array among the assignments of
-    `local`, `declare` or `typeset` is after that word.
+    """A simple command. `words` is empty for a bare assignment or redirection. An array that
+    `local`, `declare` or `typeset` assigns is one of `assignments`, not of `words`.
     """
 
     assignments: tuple[Assignment | ArrayAssignment, ...]
@@ -234,7 +234,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A pipeline, or a single command that is negated (`!`) or `timed`. `merged`: some `|&` includes standard error."""
+    """A pipeline, or a single command that is negated (`!`) or `timed`. `merged`: some `|&` also passes standard
+    error.
+    """
 
     commands: tuple["Node", ...]
     negated: bool
@@ -277,7 +279,7 @@ class Compute:
     """The command `((..))`, which succeeds if the result is not zero."""
 
     expression: Expression
-    place: SourceSpan  # of `((..))` alone
+    place: SourceSpan  # of `((..))` without its redirections
     redirects: tuple[Redirect, ...]
     span: SourceSpan
 
@@ -298,16 +300,16 @@ class Condition:
     span: SourceSpan
 
 
-Joint = Of["!", "&&", "||", "(", ")"]
+TestOperator = Of["!", "&&", "||", "(", ")"]
 
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """The command `[[ .. ]]`. No word in it is split, `<` and `>` compare, a pattern follows `==`, and a regular
-    expression `=~`.
+    """The command `[[ .. ]]`. Its words are not split, `<` and `>` compare texts, `==` compares with a pattern, and
+    `=~` with a regular expression.
     """
 
-    pieces: tuple[Condition | Joint, ...]
+    pieces: tuple[Condition | TestOperator, ...]
     redirects: tuple[Redirect, ...]
     span: SourceSpan
 

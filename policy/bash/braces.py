@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from policy.bash.ast import Glob, Parameter, Part, Text, Tilde, Word
 from policy.model.abstract_word import SourceSpan
 
-_MOST = 100
+_MOST = 100  # words of one expansion
 
 _TEXT = r"[A-Za-z0-9_./:=@%+*?-]*"
 _CHOICE = rf"\{{{_TEXT}(?:,{_TEXT})+\}}"
@@ -24,13 +24,13 @@ _BOUNDS = re.compile(
 _PADDED = re.compile(r"-?0[0-9]")
 
 BRACED = re.compile(rf"{_TEXT}(?:(?:{_CHOICE}|{_SEQUENCE}){_TEXT})+(?=[ \t\n;|&)]|\Z)")
-# Braces without a comma or `..` between them are themselves, and nothing after them is a brace (`@{u}..HEAD`).
-THEMSELVES = re.compile(r"(?:\{(?:[A-Za-z0-9_-]|\.(?!\.))*\}[A-Za-z0-9_./:^~@-]*)+\Z")
+# Braces without a comma or `..` between them are literal; no other brace may follow them (`@{u}..HEAD`).
+LITERAL_BRACES = re.compile(r"(?:\{(?:[A-Za-z0-9_-]|\.(?!\.))*\}[A-Za-z0-9_./:^~@-]*)+\Z")
 LIKE_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 def expand(word: str) -> tuple[str, ...] | None:
-    """Return the words that bash makes of a word that BRACED matches, or None if that is not certain."""
+    """Return the words that bash makes of `word`, which BRACED matches, or None if they are not certain."""
     if LIKE_ASSIGNMENT.match(word):
         return None  # whether bash expands it depends on the command
     pieces: list[Sequence[str]] = []
@@ -73,11 +73,11 @@ def _sequence(inside: str) -> list[str] | None:
     return [chr(number) if found["from"] is not None else f"{number:0{width}d}" for number in numbers]
 
 
-# Words with more than plain text in them: the parts that are not live text stay whole.
+# Words with more than unquoted text in them: every other part is kept whole.
 
-_Atom = str | Part  # a character that is not quoted, or anything else
+_Atom = str | Part  # an unquoted character, or a part of another kind
 _Atoms = tuple[_Atom, ...]
-_LIVE_ALREADY = frozenset("$~[]")  # the text after these determines their meaning, and that text changes
+_CONTEXT_SIGNS = frozenset("$~[]")  # their meaning depends on the text after them, which expansion changes
 
 
 def spread(word: Word, text: str) -> tuple[Word, ...] | None:
@@ -89,10 +89,10 @@ def spread(word: Word, text: str) -> tuple[Word, ...] | None:
     atoms: list[_Atom] = []
     for part in word.parts:
         if isinstance(part, Text) and not part.quoted:
-            if not _LIVE_ALREADY.isdisjoint(part.text):
+            if not _CONTEXT_SIGNS.isdisjoint(part.text):
                 return None
             atoms += part.text
-        elif _whole(part, text):
+        elif _keeps_meaning(part, text):
             atoms.append(part)
         else:
             return None
@@ -104,7 +104,7 @@ def spread(word: Word, text: str) -> tuple[Word, ...] | None:
     return words if all(each.parts and not LIKE_ASSIGNMENT.match(each.prefix) for each in words) else None
 
 
-def _whole(part: Part, text: str) -> bool:
+def _keeps_meaning(part: Part, text: str) -> bool:
     """Return True if the part has the same meaning at every position."""
     if isinstance(part, Parameter):
         return part.quoted or text.startswith("${", part.span.start)
@@ -115,11 +115,13 @@ def _whole(part: Part, text: str) -> bool:
 
 @dataclass(slots=True)
 class _Braces:
+    """The expansion of the brace groups in a word that is given as atoms."""
+
     atoms: list[_Atom]
     at: int = 0
 
     def series(self, *, inside: bool) -> list[_Atoms] | None:
-        """Return everything that the atoms up to a `,` or `}` (or the end) become, or None."""
+        """Return all expansions of the atoms up to a `,` or `}` (or the end), or None if they are not certain."""
         found: list[_Atoms] = [()]
         while self.at < len(self.atoms):
             atom = self.atoms[self.at]
@@ -135,7 +137,7 @@ class _Braces:
         return found
 
     def _group(self) -> list[_Atoms] | None:
-        """Return the expansion of a group, after its `{`."""
+        """Return the expansions of the group after a `{`, or None if they are not certain."""
         begin = self.at
         found: list[_Atoms] = []
         branches = 0

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from policy.bash import ast
 from policy.bash.ast import Command, Expression, Group, Node, Redirect, Script, Subshell, Word
 from policy.bash.objections import objection_to_function, objection_to_variable
-from policy.bash.test_expression import conditions
-from policy.bash.words import Where, Words
+from policy.bash.test_expression import parse_conditions
+from policy.bash.words import Position, Words
 from policy.model.abstract_word import SourceSpan
 
 _RESERVED = r"if|then|elif|else|fi|for|while|until|do|done|case|esac|select|function|time|coproc|in|\[\[|\]\]|!|\{|\}"
@@ -18,7 +18,7 @@ _FUNCTION = re.compile(r"([A-Za-z_][A-Za-z0-9_.-]*)[ \t]*\([ \t]*\)")
 _AFTER_FUNCTION = re.compile(r"[ \t]+([A-Za-z_][A-Za-z0-9_.-]*)(?:[ \t]*\([ \t]*\)|(?=[ \t\n]))")
 MAY_REDIRECT = frozenset("<>&0123456789")
 
-_NOT_YET = {"select": "`select`", "time": "`time` inside a pipeline", "coproc": "`coproc`"}
+_UNSUPPORTED = {"select": "`select`", "time": "`time` inside a pipeline", "coproc": "`coproc`"}
 
 
 class Compound(Words):
@@ -49,7 +49,7 @@ class Compound(Words):
             **{"{": self._group, "[[": self._test, "case": self._case},
         }
         if keyword not in readers:
-            known = _NOT_YET.get(keyword)
+            known = _UNSUPPORTED.get(keyword)
             reason = f"{known} is not understood yet" if known else f"unexpected `{keyword}`"
             raise self.refusal(reason, start, found.end())
         self.enter(start)
@@ -59,10 +59,10 @@ class Compound(Words):
     def _body(self, close: str) -> Script:
         """Return the list of commands up to the keyword `close`, and step over that keyword."""
         body = self.commands(close)
-        self._closing()
+        self._take_keyword()
         return body
 
-    def _closing(self) -> str:
+    def _take_keyword(self) -> str:
         """Step over the keyword that ended `commands`, and return it."""
         keyword = self.keyword_here()
         if not keyword:
@@ -126,7 +126,7 @@ class Compound(Words):
                 otherwise = self.commands("fi")
             else:
                 branches.append((self._body("then"), self.commands("elif else fi")))
-            keyword = self._closing()
+            keyword = self._take_keyword()
         return ast.If(tuple(branches), otherwise, *self._finish(start))
 
     def _while(self, start: int) -> ast.While:
@@ -137,17 +137,17 @@ class Compound(Words):
         self.blanks()
         if self.char() in ("<", ">"):
             raise self.refusal("a process substitution as the word of `case`")
-        word = self.word(Where.TEST)
+        word = self.word(Position.TEST)
         self.linebreak()
         if self.keyword_here() != "in":
             raise self.refusal("`in` is missing")
         self.pos += 2
         self.linebreak()
         branches: list[ast.Branch] = []
-        self.choosing += 1
+        self.case_depth += 1
         while self.keyword_here() != "esac":
             branches.append(self._branch())
-        self.choosing -= 1
+        self.case_depth -= 1
         self.pos += 4
         return ast.Case(word, tuple(branches), *self._finish(start))
 
@@ -161,7 +161,7 @@ class Compound(Words):
             self.blanks()
             if self.keyword_here() == "esac" or self.char() in ("<", ">"):
                 raise self.refusal("a pattern of `case` that is not plain")
-            patterns.append(self.word(Where.TEST))
+            patterns.append(self.word(Position.TEST))
             self.blanks()
             if self.char() == ")":
                 break
@@ -171,10 +171,10 @@ class Compound(Words):
         self.pos += 1
         close = self.pos
         body = self.commands("esac")
-        ended = self.ahead(";;") and "\n" not in self.text[close : self.pos] and self.choosing == 1
+        ended = self.ahead(";;") and "\n" not in self.text[close : self.pos] and self.case_depth == 1
         if bare and self.level and not ended:
             # Older versions of bash take the `)` for the end of the substitution; then only a `;;` on the same line
-            # makes sure that they run nothing of it.
+            # ensures that they run no part of the branch.
             raise self.refusal("a pattern of `case` without `(` before it, inside a substitution", start, close)
         if self.ahead(";;"):
             self.pos += 2
@@ -186,7 +186,7 @@ class Compound(Words):
     def _test(self, start: int) -> ast.Test:
         if self.char() not in (" ", "\t"):
             raise self.refusal("`[[` without a blank after it", start, self.pos + 1)
-        return ast.Test(conditions(self), *self._finish(start))
+        return ast.Test(parse_conditions(self), *self._finish(start))
 
     def _compute(self, start: int) -> ast.Compute:
         self.enter(start)
@@ -251,5 +251,6 @@ class Compound(Words):
         self.linebreak()
 
     def keyword_here(self) -> str | None:
+        """Return the keyword at the cursor, or None."""
         found = KEYWORD.match(self.text, self.pos, self.end)
         return found[1] if found else None

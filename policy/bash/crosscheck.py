@@ -1,8 +1,8 @@
 """The crosscheck of the parser with bashlex: a script with parts that bashlex finds and the tree lacks becomes Opaque.
 
-bashlex does not find everything; what counts is that it is independent. Its refusals have no effect. For plain scripts
-`plain_scan.py` gives the answer of bashlex; other scripts are passed to bashlex itself, which is slow. This is the only
-module that imports bashlex, and only when a script needs it.
+bashlex does not find everything, but it shares no code with the parser. A script that bashlex refuses is accepted. For
+plain scripts `plain_scan.py` returns what bashlex would report; other scripts are passed to bashlex itself, which is
+slow. This is the only module that imports bashlex, and only when a script needs it.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from policy.bash import ast, bashlex_tables
 from policy.bash.ast import Opaque, Script
-from policy.bash.plain_scan import Found, outline
+from policy.bash.plain_scan import Found, scan_plain
 from policy.model.abstract_word import SourceSpan
 
-_SAYS: Final = {
+_KIND_NAMES: Final = {
     "command": "a command", "word": "a word", "assignment": "an assignment", "redirect": "a redirection",
     "commandsubstitution": "a command substitution", "processsubstitution": "a process substitution",
     "compound": "a compound command", "function": "a function",
@@ -36,59 +36,59 @@ _KINDS: Final = {
 }
 
 
-def disagreement(text: str, tree: Script) -> Opaque | None:
+def find_disagreement(text: str, tree: Script) -> Opaque | None:
     """Return Opaque if bashlex reports a command, word, substitution or redirection of `text` that `tree` lacks, else
     None.
     """
-    ours = _Ours(tree)
-    found = outline(text)
+    index = _TreeIndex(tree)
+    found = scan_plain(text)
     if found is not None:
-        return _lacking(found, text, ours)
+        return _first_missing(found, text, index)
     try:
         with _loading:
             package = _bashlex()
-    except Exception as error:  # SEAM: for any cause, a missing witness must not look like a silent one
+    except Exception as error:  # SEAM: for any cause, a missing second parser must not look like one without findings
         return Opaque(f"the second reader (bashlex) does not start: {error}", SourceSpan(0, len(text)))
-    missing = _missing(package, text, text, ours)
+    missing = _missing_for_bashlex(package, text, text, index)
     if missing is not None and "\\\n" in text:
-        # bashlex loses count of positions after a line continuation inside a substitution: ask again without them.
-        joined = _without_continuations(text, ours.texts)
-        missing = _missing(package, joined, text, ours) if joined != text else missing
+        # bashlex reports wrong positions after a line continuation inside a substitution: try again without them.
+        joined = _without_continuations(text, index.texts)
+        missing = _missing_for_bashlex(package, joined, text, index) if joined != text else missing
     return missing
 
 
-def _missing(package: Any, asked: str, text: str, ours: "_Ours") -> Opaque | None:
+def _missing_for_bashlex(package: Any, asked: str, text: str, index: "_TreeIndex") -> Opaque | None:
     found: list[Found] = []
     try:
         for part in package.parse(asked):
             _report(part, found)
     except Exception:
-        # SEAM: what bashlex cannot read it answers with exceptions of every kind (and too much recursion).
+        # SEAM: bashlex raises exceptions of every kind (RecursionError, too) for text that it cannot read.
         return None
-    return _lacking(found, text, ours)
+    return _first_missing(found, text, index)
 
 
-def _lacking(found: list[Found], text: str, ours: "_Ours") -> Opaque | None:
+def _first_missing(found: list[Found], text: str, index: "_TreeIndex") -> Opaque | None:
     """Return Opaque for the first finding that the tree lacks, or None."""
-    bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in ours.bodies]
+    bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in index.bodies]
     for kind, start, end in found:
-        if ours.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
+        if index.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
             continue
-        if any(place.start <= start and end <= place.end for place in ours.foreign):
+        if any(place.start <= start and end <= place.end for place in index.arithmetic):
             continue
         first, last = min(start, len(text)), min(max(start, end), len(text))
         words = " ".join(text[first:last].split())[:60]
-        return Opaque(f"a second reader finds {_SAYS[kind]} here: `{words}`", SourceSpan(first, last))
+        return Opaque(f"a second reader finds {_KIND_NAMES[kind]} here: `{words}`", SourceSpan(first, last))
     return None
 
 
 def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
-    """Append everything that, according to bashlex, would be run, read or written to `found`, as kind and place."""
+    """Append everything that, according to bashlex, would be run, read or written to `found`, as kind and range."""
     kind = node.kind
-    if kind in _SAYS:
+    if kind in _KIND_NAMES:
         found.append((kind, *node.pos))
     if kind == "redirect":
-        # The delimiter of a here-document is no word of ours. A descriptor (`2>&1`) is a number, not a node.
+        # The delimiter of a here-document is no word of the tree. A descriptor (`2>&1`) is a number, not a node.
         if hasattr(node.output, "kind") and node.type not in ("<<", "<<-"):
             _report(node.output, found)
         return
@@ -103,13 +103,13 @@ def _report(node: Any, found: list[Found]) -> None:  # bashlex has no types
         _report(node.command, found)
 
 
-class _Ours:
-    """The content of the tree, by place."""
+class _TreeIndex:
+    """The nodes of the tree, by their positions."""
 
     def __init__(self, tree: Script) -> None:
         self.starts: set[tuple[str, int]] = set()
         self.words: set[tuple[int, int]] = set()
-        self.foreign: list[SourceSpan] = []
+        self.arithmetic: list[SourceSpan] = []
         self.bodies: list[tuple[int, int]] = []
         self.texts: list[SourceSpan] = []
         pending: list[Any] = [tree]
@@ -134,19 +134,22 @@ class _Ours:
             if kind == "redirect" and node.op is ast.RedirectOp.HERE_DOC:
                 self.bodies.append((node.target.span.start, node.target.span.end))
             elif isinstance(node, ast.Compute):
-                self.foreign.append(node.place)  # bashlex takes it for two subshells
+                self.arithmetic.append(node.place)  # bashlex takes it for two subshells
 
     def has(self, kind: str, start: int, end: int) -> bool:
         if kind in ("word", "assignment"):
             return (start, end) in self.words
         if kind in ("commandsubstitution", "processsubstitution"):
-            # Ours may include the double quote before it. Its end is not compared: bashlex stops at a newline.
+            # Its start in the tree may be the double quote before it. Its end is not compared: bashlex stops at a
+            # newline.
             return ("substitution", start) in self.starts or ("substitution", start - 1) in self.starts
         return (kind, start) in self.starts
 
 
 def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
-    """Return `text` with two blanks for each line continuation between words; all other characters keep their place."""
+    """Return `text` with two blanks for each line continuation between words; all other characters keep their
+    position.
+    """
     pieces = list(text)
     for found in re.finditer(r"\\\n", text):
         at = found.start()
@@ -163,8 +166,9 @@ _loading: Final = threading.Lock()
 
 @cache
 def _bashlex() -> Any:
-    """Import bashlex and modify version 0.18 so that it does not return to the start of a word like `x='${'` for ever,
-    with ever more memory. The caller holds the lock.
+    """Import bashlex and patch version 0.18, which loops for ever on a word like `x='${'` and uses ever more memory.
+
+    The caller holds the lock.
     """
     package = _import_bashlex()
     expander: Any = importlib.import_module("bashlex.subst")
@@ -181,16 +185,16 @@ def _bashlex() -> Any:
 
 
 def _import_bashlex() -> Any:
-    """Import bashlex with the tables that it would otherwise build anew at every import (100 ms).
+    """Import bashlex with the stored tables, which it would otherwise build at every import (100 ms).
 
-    The tables are used only when the sources that determine them are byte for byte those they were made from;
-    in every other case bashlex builds its own, which is right and only slower.
+    The tables are used only if the installed sources are exactly those from which the tables were made; otherwise
+    bashlex builds its own, which is correct but slower.
     """
     spec = importlib.util.find_spec("bashlex")
     if "bashlex" in sys.modules or spec is None or spec.loader is None or sources_digest() != bashlex_tables.SOURCES:
         return importlib.import_module("bashlex")
     package = importlib.util.module_from_spec(spec)
-    sys.modules["bashlex"] = package  # its submodules can now be imported before it runs
+    sys.modules["bashlex"] = package  # its submodules can now be imported before its own code runs
     try:
         generator: Any = importlib.import_module("bashlex.yacc")
         slow = generator.yacc
@@ -200,7 +204,7 @@ def _import_bashlex() -> Any:
         finally:
             generator.yacc = slow
     except Exception:
-        # SEAM: whatever went wrong with the short cut, the long way is there.
+        # SEAM: for any cause, bashlex can still be imported without the stored tables.
         for name in [name for name in sys.modules if name == "bashlex" or name.startswith("bashlex.")]:
             del sys.modules[name]
         return importlib.import_module("bashlex")

@@ -3,7 +3,7 @@
 import re
 
 from policy.bash.ast import Part, Text, Word
-from policy.bash.scanner import COST_OF_NESTING, Skipped
+from policy.bash.scanner import COST_OF_NESTING, ReadBodies
 from policy.bash.words import Words
 from policy.model.abstract_word import SourceSpan
 
@@ -16,11 +16,12 @@ _DELIMITER = re.compile(
 _TABS = re.compile(r"^\t+", re.MULTILINE)
 
 
-def here_document(words: Words, strip: bool) -> Word:
-    """Parse the delimiter at the cursor, and its body after the current line (and after bodies that were
-    already read).
+def parse_here_document(words: Words, strip: bool) -> Word:
+    """Parse the delimiter at the cursor, and the body, which begins after the current line or after an earlier body.
+
+    `strip`: leading tabs are removed (`<<-`). Raises RefusalError if the body is not certain.
     """
-    words.counted(COST_OF_NESTING)
+    words.count_words(COST_OF_NESTING)
     text, start = words.text, words.pos
     found = _DELIMITER.match(text, start, words.end)
     if not found:
@@ -30,12 +31,12 @@ def here_document(words: Words, strip: bool) -> Word:
     if words.end < len(text):
         raise words.refusal("a here-document inside backquotes or another here-document", start, found.end())
     words.pos = found.end()
-    skipped = words.skipped
-    if skipped is None:
+    read_bodies = words.read_bodies
+    if read_bodies is None:
         line_end = text.find("\n", words.pos)
         begin = line_end + 1 if line_end >= 0 else len(text)
-    elif skipped.level == words.level and skipped.line_end >= words.pos:
-        line_end, begin = skipped.line_end, skipped.resume
+    elif read_bodies.level == words.level and read_bodies.line_end >= words.pos:
+        line_end, begin = read_bodies.line_end, read_bodies.resume
     else:
         raise words.refusal("here-documents within each other", start, found.end())
     close, resume = _find_close(words, start, begin, delimiter, strip, quoted)
@@ -47,7 +48,7 @@ def here_document(words: Words, strip: bool) -> Word:
         parts = words.here_body(begin, close)
         if strip:
             parts = tuple(_stripped(words, part, begin) for part in parts)
-    words.skipped = Skipped(line_end, resume, words.level)
+    words.read_bodies = ReadBodies(line_end, resume, words.level)
     return Word(parts, span)
 
 
@@ -73,7 +74,7 @@ def _stripped(words: Words, part: Part, begin: int) -> Part:
     """Return `part` without the tabs that `<<-` removes before anything in the body is parsed."""
     at = part.span.start
     if isinstance(part, Text):
-        # The decoded text of a Text begins a line only if its source does: escapes never make a newline here.
+        # A Text begins a line only if its source text does, because no escape makes a newline here.
         whole = _TABS.sub("", part.text)
         starts_line = at == begin or words.text[at - 1] == "\n"
         tabs = part.text[: len(part.text) - len(part.text.lstrip("\t"))]

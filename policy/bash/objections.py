@@ -14,8 +14,8 @@ MOST_CHARACTERS = 16 * 1024
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
-# Setting one of these makes bash read or translate the rest of the script differently. They are looked for as
-# plain text, wherever they stand: `export`, `read`, `declare` and `printf -v` can all set them.
+# Setting one of these makes bash read or translate the rest of the script differently. They are searched as
+# plain text, at every position: `export`, `read`, `declare` and `printf -v` can all set them.
 _SWITCHING_NAMES = re.compile(r"POSIXLY_CORRECT|BASH_COMPAT|TEXTDOMAIN|histchars|BASH_ALIASES|SHELLOPTS|BASHOPTS")
 # Letters and signs that look like blanks to people.
 _BLANK_LOOKING = re.compile("[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")
@@ -23,8 +23,8 @@ _LOCALE_NAMES = re.compile(r"LC_|LANG")
 
 
 def objection(text: str) -> Opaque | None:
-    """Return the reason that `text` cannot be parsed at all, or None. The time does not grow with texts that are too
-    long.
+    """Return the reason that `text` cannot be parsed at all, or None. The time is bounded, because
+    long texts are refused first.
     """
     if len(text) > MOST_CHARACTERS:
         return Opaque(f"the script is longer than {MOST_CHARACTERS} characters", SourceSpan(0, MOST_CHARACTERS))
@@ -47,7 +47,7 @@ def _beyond_ascii(text: str) -> Opaque | None:
     if found := _BLANK_LOOKING.search(text):
         return Opaque(f"invisible or unusual blank character {_code(found[0])}", SourceSpan(*found.span()))
     if found := _LOCALE_NAMES.search(text):
-        # In another character set the same bytes may hide or make a `\` or a backquote on a later line.
+        # In another character set the same bytes may contain or conceal a `\` or a backquote on a later line.
         return Opaque(
             f"`{found[0]}` may change how bash decodes the characters of the script", SourceSpan(*found.span())
         )
@@ -64,8 +64,8 @@ def _code(character: str) -> str:
     return f"U+{ord(character):04X}"
 
 
-# `[[ a > b ]]` writes the file `b` in dash, `((a))` runs `a`, and `x+=1` is a command. Looked for as plain text,
-# quoted or not: a question too many is better than another language.
+# `[[ a > b ]]` writes the file `b` in dash, `((a))` runs `a`, and `x+=1` is a command. Searched as plain text,
+# quoted or not, so some harmless scripts are refused, too.
 _ONLY_BASH = (
     r"(?P<test>\[\[(?=\s)|(?<=\s)\]\])"
     r"|(?P<arithmetic>\(\((?<!\$\(\())"
@@ -89,7 +89,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def objection_elsewhere(text: str) -> str | None:
+def objection_in_other_shells(text: str) -> str | None:
     """Return the part of `text` that another shell than bash reads differently, as text for the user, or None."""
     found = re.search(_ONLY_BASH, text)  # compiled at the first script for another shell
     return None if found is None else _NAMES.get(found.lastgroup or "", f"`{found[0]}`")
@@ -110,7 +110,7 @@ _EVALUATING = frozenset((
     "SECONDS", "RANDOM", "SRANDOM", "OPTIND", "HISTCMD", "LINENO", "EPOCHSECONDS", "EPOCHREALTIME", "BASHPID",
     "BASH_SUBSHELL", "HISTSIZE", "HISTFILESIZE", "GROUPS", "FUNCNAME", "DIRSTACK", "BASH_CMDS", "BASH_ARGV0",
 ))
-# What a function may not be called: words that POSIX shells find before functions, words that this reader goes by,
+# Names that a function may not have: words that POSIX shells find before functions, words that the parser interprets,
 # and the name that bash calls by itself.
 _NO_FUNCTION = frozenset((
     "break", "continue", "eval", "exec", "exit", "export", "readonly", "return", "set", "shift", "source", "times",
@@ -121,7 +121,7 @@ _NO_FUNCTION = frozenset((
 _SET_LETTERS = re.compile(r"[-+][euxfCvaET]*o?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _PREFIXES = ("command", "builtin")
-_ASKED = frozenset((*_PREFIXES, "alias", "enable", "shopt", "set"))
+_EXAMINED = frozenset((*_PREFIXES, "alias", "enable", "shopt", "set"))
 
 
 def objection_to_command(words: tuple[Word, ...]) -> str | None:
@@ -129,7 +129,7 @@ def objection_to_command(words: tuple[Word, ...]) -> str | None:
 
     Only literal names are examined; the classifier judges a command whose name is known only at run time.
     """
-    if words[0].literal not in _ASKED:
+    if words[0].literal not in _EXAMINED:
         return None
     texts = [word.literal for word in words]
     while len(texts) > 1 and texts[0] in _PREFIXES:

@@ -24,16 +24,20 @@ _SLICE = re.compile(
 _CASES = frozenset(("^", "^^", ",", ",,"))
 _REMOVALS = frozenset(("#", "##", "%", "%%"))
 
-# Nothing here begins a quote, an expansion, or an end. Blanks are part of the word: the brace has not been closed.
+# Characters that begin no quote and no expansion, and do not end the form. Blanks are part of the word, because the
+# brace is still open.
 _OUTSIDE = re.compile(r"[A-Za-z0-9_.:,=@%+^\]!# -]+")
 _INSIDE = re.compile(r"""(?:[^"'\\$`{}\n~<>*?\[/]|[<>](?!\())+""")
 _ESCAPED = re.compile(r"\\([/.*?+^()|\[\] -])")
-_LINE = re.compile(r"\$'\\[ntr]'")  # the same whichever way quotes are read
+_LINE = re.compile(r"\$'\\[ntr]'")  # has one meaning for every reading of the quotes
 _TILDE_BEFORE = re.compile(r"[A-Za-z0-9/._-]")
 
 
-def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
-    """Return the form at the cursor. `quoted`: inside double quotes or, with `body`, inside a here-document."""
+def parse_expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
+    """Parse the `${..}` at the cursor into a part that begins at `start`.
+
+    `quoted`: inside double quotes or, with `body`, inside a here-document. Raises RefusalError for other forms.
+    """
     text, at = words.text, words.pos
     if found := _SLICE.match(text, at, words.end):
         words.pos = found.end()
@@ -54,7 +58,7 @@ def expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Part:
     if operator[0] in ASSIGNS:
         if found[2] or not found[3] or found[3][0].isdigit() or objection_to_variable(found[3], None):
             raise _refusal(words, at)
-        words.given += 1
+        words.open_assignments += 1
     return Expansion(found[1] or found[3], operator[0], parts, SourceSpan(start, words.pos), quoted, found[2] or "")
 
 
@@ -115,7 +119,7 @@ class _Inside:
             reader.put(parts, found[1], at, found.end(), quoted=True)
         elif char == "~" and not quoted:
             self._tilde(parts, start)
-        # Inside double quotes, the form and the version determine whether a quote begins a quoting.
+        # Inside double quotes, the operator and the version of bash determine whether a quotation mark quotes.
         elif char in "'\"" and (not quoted or (char == '"' and self.operator in _REMOVALS and not self.body)):
             close = text.find(char, at + 1, end)
             if char == "'":
@@ -125,12 +129,12 @@ class _Inside:
             else:
                 reader.pos += 1
                 reader.double(parts, at)
-            self._plain_inside(at)
+            self._refuse_ambiguous_quotes(at)
         else:
             raise reader.refusal("a character inside `${..}` that bash may read in more than one way", at)
 
-    def _plain_inside(self, start: int) -> None:
-        """Refuse quoted text in which the end of the form would depend on the reader of the quotes."""
+    def _refuse_ambiguous_quotes(self, start: int) -> None:
+        """Refuse quoted text in which the end of the form depends on how bash reads the quotes."""
         reader = self.reader
         inside = reader.text[start + 1 : reader.pos - 1]
         if re.search(r"[\\\n]|(?<!\$)\{", inside) or inside.count("}") != inside.count("{"):

@@ -12,11 +12,11 @@ from policy.bash import ast
 from policy.bash.arithmetic import ArithmeticParser
 from policy.bash.ast import Expression, Node, Opaque, Part, Redirect, RedirectOp, Script, Text, Word
 from policy.bash.compound import KEYWORD, MAY_REDIRECT, Compound
-from policy.bash.heredoc import here_document
+from policy.bash.heredoc import parse_here_document
 from policy.bash.objections import objection, objection_to_command, objection_to_variable
-from policy.bash.parameter_expansion import expansion
+from policy.bash.parameter_expansion import parse_expansion
 from policy.bash.scanner import RefusalError
-from policy.bash.words import Where
+from policy.bash.words import Position
 from policy.model.abstract_word import SourceSpan
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
@@ -25,7 +25,7 @@ _ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
 _DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|\Z)")
-_NOTHING_PASTED = frozenset("$`\\\"'\n")
+_EXPANDING_SIGNS = frozenset("$`\\\"'\n")
 _ENDS_COMMAND = frozenset("\n;|)")
 _NO_COMMAND = frozenset(("", "-", "!", "\n", ";", "|", "&", ")"))
 
@@ -34,7 +34,7 @@ _OPERATORS: tuple[_Then, ...] = ("&&", "||", "&", ";")
 
 
 def read(text: str) -> Script | Opaque:
-    """Return the tree of `text`, or Opaque with the reason and the place. Total; the time is bounded for any input."""
+    """Return the tree of `text`, or Opaque with the reason and the place. Never raises; the time is bounded."""
     refused = objection(text)
     if refused is not None:
         return refused
@@ -43,7 +43,7 @@ def read(text: str) -> Script | Opaque:
         tree = reader.commands("")
     except RefusalError as refusal:
         return Opaque(refusal.reason, refusal.span)
-    if reader.given:
+    if reader.open_assignments:
         at = max(text.find("="), 0)
         return Opaque("a `${..}` form that is not understood: `${x:=..}` other than after `:`", SourceSpan(at, at + 1))
     return tree
@@ -51,7 +51,7 @@ def read(text: str) -> Script | Opaque:
 
 def read_arithmetic(text: str) -> Expression | None:
     """Return the expression that `let` computes for the word `text`, or None if that is not certain."""
-    if objection(text) is not None or not _NOTHING_PASTED.isdisjoint(text):
+    if objection(text) is not None or not _EXPANDING_SIGNS.isdisjoint(text):
         return None
     reader = _Reader(text)
     try:
@@ -70,10 +70,10 @@ def _declares(word: Word) -> bool:
 
 class _Reader(Compound):
     def arithmetic(self, *, changes: bool) -> Expression:
-        return ArithmeticParser(self, changes).listed()
+        return ArithmeticParser(self, changes).parse_list()
 
     def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
-        return expansion(self, start, quoted=quoted, body=body)
+        return parse_expansion(self, start, quoted=quoted, body=body)
 
     # -- lists and pipelines -------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class _Reader(Compound):
                 break
         if self.pos >= self.end and close:
             raise self.refusal(f"`{close.replace(' ', '` or `')}` is missing", max(opening - 1, 0))
-        if self.pos >= self.end and self.skipped is not None:
+        if self.pos >= self.end and self.read_bodies is not None:
             raise self.refusal("a line that starts a here-document is continued inside a word")
         if not items:
             if keywords and close != "esac":
@@ -180,7 +180,7 @@ class _Reader(Compound):
     # -- simple commands ----------------------------------------------------------------------------------------
 
     def simple(self) -> ast.Command:
-        self.counted()
+        self.count_words()
         start = last = self.pos
         assignments: list[ast.Assignment | ast.ArrayAssignment] = []
         declared: list[ast.Assignment | ast.ArrayAssignment] = []
@@ -222,7 +222,7 @@ class _Reader(Compound):
             raise self.refusal(reason, start, last)
         if words and words[0].literal == ":" and not assignments:
             expansions = (part for word in words for part in word.parts if isinstance(part, ast.Expansion))
-            self.given -= sum(part.operator in ast.ASSIGNS for part in expansions)
+            self.open_assignments -= sum(part.operator in ast.ASSIGNS for part in expansions)
         return ast.Command((*assignments, *declared), tuple(words), tuple(redirects), span)
 
     def _assignment(self, found: re.Match[str]) -> ast.Assignment | ast.ArrayAssignment:
@@ -230,7 +230,7 @@ class _Reader(Compound):
         self.pos = found.end()
         if self.char() == "(":
             return self._array(found)
-        value = self.word(Where.ASSIGNED)
+        value = self.word(Position.ASSIGNED)
         append = bool(found[2])
         if reason := objection_to_variable(found[1], None if append else value):
             raise self.refusal(reason, start, self.pos)
@@ -246,7 +246,7 @@ class _Reader(Compound):
         while True:
             self.blanks()
             char = self.char()
-            if char == "\n" and self.skipped is None:
+            if char == "\n" and self.read_bodies is None:
                 self.newline()
             elif char == ")":
                 break
@@ -259,7 +259,7 @@ class _Reader(Compound):
         if self.char() not in ("", " ", "\t", "\n", ";", "|", "&", ")"):
             raise self.refusal("text right after an array", start, self.pos + 1)
         if "[" in _ELEMENT.sub("", self.text[found.end() : self.pos]):
-            # After a name in an array, bash reads on to the `]`, over blanks and parentheses.
+            # After a name in an array, bash continues to the `]`, across blanks and parentheses.
             raise self.refusal("a `[` in an array", start, self.pos)
         if reason := objection_to_variable(found[1], None):
             raise self.refusal(reason, start, self.pos)
@@ -281,7 +281,7 @@ class _Reader(Compound):
         self.pos = found.end()
         self.blanks()
         if spelled in ("<<", "<<-"):
-            body = here_document(self, spelled == "<<-")
+            body = parse_here_document(self, spelled == "<<-")
             return Redirect(RedirectOp.HERE_DOC, fd, body, SourceSpan(start, self.pos))
         op = RedirectOp(spelled)
         if op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT):
@@ -291,5 +291,5 @@ class _Reader(Compound):
                 raise self.refusal(f"`{op}` with anything but a file descriptor")
             target = self.literal_word(duplicate, quoted=False)
         else:
-            target = self.word(Where.STRING if op is RedirectOp.HERE_STRING else Where.ARGUMENT)
+            target = self.word(Position.STRING if op is RedirectOp.HERE_STRING else Position.ARGUMENT)
         return Redirect(op, fd, target, SourceSpan(start, self.pos))

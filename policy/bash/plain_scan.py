@@ -4,15 +4,15 @@ Plain: words of literal text, quotes, escapes, `$x` and `${x..}`, joined by blan
 `|&`, `||`, `&&`, `;`, `&`, comments and redirections, and no command that begins with a reserved word. The scan shares
 no code with the parser, so it is as independent as bashlex, and far quicker.
 
-It reports at least what bashlex does, because of every kind of node that bashlex could report
+The scan reports at least the nodes that bashlex reports:
 
-- substitutions begin with `$(`, a backquote, `<(` or `>(`, and these characters never meet in a plain script;
+- substitutions begin with `$(`, a backquote, `<(` or `>(`, which no plain script contains;
 - compound commands and functions need a reserved word where a command begins (elsewhere bashlex stops with an error,
-  which has no effect) or an unquoted parenthesis, and there is none;
-- so only the words, redirections and simple commands are left: bashlex, as bash, ends a word at an unquoted blank,
-  newline or one of `()<>;&|`, and the expression below ends it at the same places, with quotes that cannot hide one
-  another (a backslash, `$` and double quotes only in the forms listed; single quotes contain no single quote). Where
-  bashlex differs from bash (`;#`, `>&-x`), the script is not plain.
+  which has no effect) or an unquoted parenthesis, and a plain script has neither;
+- only words, redirections and simple commands remain: bashlex, as bash, ends a word at an unquoted blank,
+  newline or one of `()<>;&|`, and the expression below ends it at the same positions, and no quote can conceal
+  another one (a backslash, `$` and double quotes only in the forms listed; single quotes contain no single quote).
+  Position bashlex differs from bash (`;#`, `>&-x`), the script is not plain.
 
 tests/unit/test_plain_scan.py compares the two.
 """
@@ -20,11 +20,11 @@ tests/unit/test_plain_scan.py compares the two.
 import re
 from typing import Final
 
-Found = tuple[str, int, int]  # the kind of a node as bashlex calls it, and its place
+Found = tuple[str, int, int]  # the kind of a node as bashlex calls it, and its range
 
 # `$` before a name, a sign or anything that begins no other form; never `$(`, `$[`, `$'`, `$"`, `$$` or "$`".
-# A piece begins with a character that ends none, so nothing is tried twice: time is linear. (Possessive groups would
-# say so, but Python before 3.11.5 matches them wrongly; possessive sets are right.)
+# The alternatives begin with different characters, so there is no backtracking and the time is linear. (Python before
+# 3.11.5 matches possessive groups wrongly; possessive sets are correct.)
 _BRACED = r"\$\{[A-Za-z0-9_#?@*!:%/.,^=+~-]++\}"
 _DOLLAR = rf"{_BRACED}|\$(?![({{\[`'\"$])"
 _IN_DOUBLE = rf'[^"\\$`]++|\\[^\n]|{_BRACED}|\$(?![({{\[`\'$])'
@@ -49,10 +49,10 @@ _RESERVED: Final = frozenset(
 )
 
 
-def outline(text: str) -> list[Found] | None:
+def scan_plain(text: str) -> list[Found] | None:
     """Return every command, word (assignments too) and redirection of a plain script, or None if `text` is not plain.
 
-    The place of a command is that of its first word or redirection.
+    The range of a command is that of its first word or redirection.
     """
     if _SUBSTITUTION.search(text):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from policy.bash import ast
-from policy.bash.ast import Script, Word, outputs
+from policy.bash.ast import Script, Word, find_outputs
 
 _INDENT = "  "
 _BARE = re.compile(r"[A-Za-z0-9_./:,=@%+^{}\[\]!#*?~-]+")
@@ -126,7 +126,7 @@ def _inside(words: Iterable[Word], indent: str) -> Iterator[str]:
 
 
 def _outputs(expression: ast.Expression, indent: str) -> Iterator[str]:
-    for part in outputs(expression):
+    for part in find_outputs(expression):
         yield from _substitution(part, indent)
 
 
@@ -161,7 +161,7 @@ def _part(part: ast.Part) -> str:
     return f'"{spelled}"' if part.quoted else spelled
 
 
-def _condition(piece: ast.Condition | ast.Joint) -> str:
+def _condition(piece: ast.Condition | ast.TestOperator) -> str:
     if not isinstance(piece, ast.Condition):
         return piece
     words = [_word(word) for word in piece.words]

@@ -6,7 +6,7 @@ from policy.model.abstract_word import SourceSpan
 from policy.model.frozen import dataclass
 
 DEEPEST = 8  # compound commands and substitutions together
-MOST_WORDS = 1000  # with commands and lines; the witness needs about 25 us for each, and this bounds a decision
+MOST_WORDS = 1000  # words, commands and lines; bashlex needs about 25 us for each, so this bounds a decision
 COST_OF_NESTING = 4  # words that one level of nesting counts as
 
 # The escapes of `$'..'` that mean one thing everywhere; those that depend on the locale or on the version of bash are
@@ -22,11 +22,11 @@ _ESCAPE = re.compile(
     r"\\(?:(?P<single>[abeEfnrtv\\'\"?])|(?P<octal>[0-7]{1,3})|c(?P<control>[A-Za-z])"
     r"|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8}))"
 )
-_SKIPPED = " \t\\#"  # what can begin what is stepped over
+_BLANK_STARTS = " \t\\#"  # first characters of the text that `blanks` steps over
 
 
 class RefusalError(Exception):
-    """The exception that ends parsing at once. `read` turns it into Opaque; nothing else catches it."""
+    """The exception that ends parsing at once. Only the public functions of `parser.py` catch it."""
 
     def __init__(self, reason: str, span: SourceSpan) -> None:
         super().__init__(reason)
@@ -35,8 +35,8 @@ class RefusalError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
-    """Here-document bodies that were already read: the newline at `line_end` continues at `resume`."""
+class ReadBodies:
+    """Here-document bodies that were already read: after the newline at `line_end`, the text continues at `resume`."""
 
     line_end: int
     resume: int
@@ -53,11 +53,11 @@ class Cursor:
     def __init__(self, text: str) -> None:
         self.text, self.pos, self.end = text, 0, len(text)
         self.depth = 0
-        self.level = 0  # substitutions around us
-        self.given = 0  # `${x:=..}` that no command has accounted for
-        self.choosing = 0  # `case` around us
+        self.level = 0  # number of substitutions around the cursor
+        self.open_assignments = 0  # number of `${x:=..}` outside of `:`
+        self.case_depth = 0  # number of `case` commands around the cursor
         self.count = 0
-        self.skipped: Skipped | None = None
+        self.read_bodies: ReadBodies | None = None
 
     def refusal(self, reason: str, start: int | None = None, end: int | None = None) -> RefusalError:
         """Return the exception to raise. `reason` is text for the user, about `start:end` (by default one character at
@@ -82,14 +82,14 @@ class Cursor:
     def blanks(self) -> None:
         """Step over blanks, line continuations that follow a blank, and a comment. Only at the start of a token."""
         text = self.text
-        if self.pos < self.end and text[self.pos] not in _SKIPPED:
-            return  # as at most places
+        if self.pos < self.end and text[self.pos] not in _BLANK_STARTS:
+            return
         while True:
             while self.char() in (" ", "\t"):
                 self.pos += 1
             if not self.ahead("\\\n"):
                 break
-            # Right after an operator or a word bash would glue the next line to it (`|\` + newline + `|` is `||`).
+            # Right after an operator or a word bash would join the next line to it (`|\` + newline + `|` is `||`).
             if self.pos and text[self.pos - 1] not in " \t\n":
                 raise self.refusal("a line continuation inside a word or an operator", self.pos, self.pos + 2)
             self.pos += 2
@@ -99,13 +99,13 @@ class Cursor:
 
     def newline(self) -> None:
         """Step over one newline that ends a line of commands, and over the here-documents that follow it."""
-        skipped = self.skipped
-        self.counted()
-        if skipped is None:
+        read_bodies = self.read_bodies
+        self.count_words()
+        if read_bodies is None:
             self.pos += 1
-        elif skipped.line_end == self.pos and skipped.level == self.level:
-            self.pos = skipped.resume
-            self.skipped = None
+        elif read_bodies.line_end == self.pos and read_bodies.level == self.level:
+            self.pos = read_bodies.resume
+            self.read_bodies = None
         else:
             raise self.refusal("a line that starts a here-document is continued inside a word")
 
@@ -122,21 +122,21 @@ class Cursor:
     def enter(self, start: int) -> None:
         """Enter a compound command or a substitution."""
         self.depth += 1
-        self.counted(COST_OF_NESTING)
+        self.count_words(COST_OF_NESTING)
         if self.depth > DEEPEST:
             raise self.refusal(f"nested more than {DEEPEST} deep", start)
 
     def leave(self) -> None:
         self.depth -= 1
 
-    def counted(self, weight: int = 1) -> None:
+    def count_words(self, weight: int = 1) -> None:
         self.count += weight
         if self.count > MOST_WORDS:
             raise self.refusal(f"more than {MOST_WORDS} words, commands and lines")
 
 
 def ansi_c_quoted(reader: Cursor) -> str:
-    """Step over the `$'..'` at the cursor, and return its text."""
+    """Step over the `$'..'` at the cursor, and return its text. Raises RefusalError if the text is not certain."""
     text, start = reader.text, reader.pos
     reader.pos += 2
     pieces: list[str] = []
@@ -159,10 +159,11 @@ def ansi_c_quoted(reader: Cursor) -> str:
 
 
 def _decoded(found: re.Match[str]) -> str | None:
-    """Return the character that an escape stands for, or None if that depends on the locale or the version of bash."""
+    """Return the character that an escape represents, or None if that depends on the locale or the version of bash."""
     kind, digits = found.lastgroup, found[found.lastgroup or 0]
     if kind == "single":
         return _SINGLE[digits]
     code = ord(digits.upper()) & 0x1F if kind == "control" else int(digits, 8 if kind == "octal" else 16)
-    # NUL cuts the word short, 1 and 127 are bash's own marks inside words, and beyond ASCII the locale decides.
+    # NUL ends the word, bash marks words with 1 and 127 internally, and beyond ASCII the locale determines the
+    # character.
     return chr(code) if 1 < code < 127 else None

@@ -1,11 +1,11 @@
-"""The command `[[ .. ]]`: tests of files and texts. Operators that evaluate a text (`-v`, `-R`, `-o`, numbers from
-elsewhere) are refused.
+"""The command `[[ .. ]]`: tests of files and texts. Operators that evaluate a text (`-v`, `-R`, `-o`, numbers that
+are not certain) are refused.
 """
 
 import re
 
-from policy.bash.ast import NUMERIC, Arithmetic, Condition, Expansion, Joint, Parameter, Substitution, Text, Word
-from policy.bash.words import Where, Words
+from policy.bash.ast import NUMERIC, Arithmetic, Condition, Expansion, Parameter, Substitution, TestOperator, Text, Word
+from policy.bash.words import Position, Words
 from policy.model.abstract_word import SourceSpan
 
 _UNARY = frozenset(f"-{letter}" for letter in "bcdefghknprstuwxzGLNOS")
@@ -13,18 +13,18 @@ _BINARY = re.compile(r"(==|=~|=|!=|<|>|-(?:eq|ne|lt|le|gt|ge|nt|ot|ef))(?=[ \t])
 _TOKEN = re.compile(r"[^ \t\n]*")
 _FLAG = re.compile(r"-[A-Za-z]")
 _DIGITS = re.compile(r"[0-9]{1,3}")
-# A regular expression may hold `(` and `|` without quotes. Nothing in this one is expanded.
+# A regular expression without expansions; `(` and `|` in it need no quotes.
 _REGEX = re.compile(r"(?:[A-Za-z0-9_./:,=@%+^*?\[\]{}()|!-]|\\[][.*+?(){}|^$/-]|\$(?=[ \t)|]))+(?=[ \t])")
 _UNESCAPED = re.compile(r"\\.|([()])")
 
 
-def conditions(words: Words) -> tuple[Condition | Joint, ...]:
+def parse_conditions(words: Words) -> tuple[Condition | TestOperator, ...]:
     """Return the tests between `[[` (already read) and `]]` (stepped over)."""
-    pieces: list[Condition | Joint] = []
+    pieces: list[Condition | TestOperator] = []
     depth, expecting = 0, True
     while True:
         words.blanks()
-        words.counted()
+        words.count_words()
         char = words.char()
         text = _token(words)
         if expecting and (text == "!" or char == "("):
@@ -74,8 +74,8 @@ def _condition(words: Words, text: str) -> Condition:
     right = (_regex(words) if found[1] == "=~" else None) or _operand(words)
     for operand in (left, right) if found[1] in NUMERIC else ():
         # bash evaluates both sides as arithmetic. The interpreter checks the values of expansions.
-        asked_later = len(operand.parts) == 1 and isinstance(operand.parts[0], (Substitution, Expansion))
-        if not evaluated(operand) and not is_number(operand) and not asked_later:
+        checked_later = len(operand.parts) == 1 and isinstance(operand.parts[0], (Substitution, Expansion))
+        if not evaluated_name(operand) and not is_number(operand) and not checked_later:
             reason = "a comparison of numbers with anything but numbers"
             raise words.refusal(reason, operand.span.start, operand.span.end)
     return Condition(found[1], (left, right), SourceSpan(start, words.pos))
@@ -90,7 +90,7 @@ def _token(words: Words) -> str:
 def _operand(words: Words) -> Word:
     if _token(words) in ("]]", "!", "==", "=~", "=", "!=") or words.char() in ("(", "<", ">", ""):
         raise words.refusal("a condition in `[[ .. ]]` that is not plain")
-    word = words.word(Where.TEST)
+    word = words.word(Position.TEST)
     if words.char() not in (" ", "\t", ")"):
         raise words.refusal("a word in `[[ .. ]]` that is not followed by a blank")
     return word
@@ -128,8 +128,8 @@ def is_number(word: Word) -> bool:
     return len(word.parts) == 1 and (number or isinstance(part, Arithmetic))
 
 
-def evaluated(word: Word) -> str | None:
-    """Return the name whose value is evaluated when this word is: `x` or `$x`, or None."""
+def evaluated_name(word: Word) -> str | None:
+    """Return the name in `word` (`x` or `$x`) whose value bash evaluates in a comparison of numbers, or None."""
     if len(word.parts) != 1:
         return None
     (part,) = word.parts

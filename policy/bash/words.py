@@ -6,16 +6,16 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from policy.bash.ast import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
-from policy.bash.braces import BRACED, THEMSELVES, expand, spread
+from policy.bash.braces import BRACED, LITERAL_BRACES, expand, spread
 from policy.bash.objections import splits_somewhere
 from policy.bash.scanner import Cursor, ansi_c_quoted
 from policy.model.abstract_word import SourceSpan
 
 
-class Where(Enum):
-    """The position of a word, which determines the expansions that bash performs."""
+class Position(Enum):
+    """The position of a word, which determines the expansions that bash performs on it."""
 
-    ARGUMENT = auto()  # also `for` lists and redirection targets: globs are live
+    ARGUMENT = auto()  # also `for` lists and redirection targets: globs are expanded
     ASSIGNED = auto()  # after `name=`: no globs, no splitting
     STRING = auto()  # after `<<<`: no globs, no splitting
     TEST = auto()  # in `[[ ]]`, and the word and the patterns of `case`: no globs, no splitting
@@ -35,12 +35,12 @@ _AROUND_STARS = re.compile(r"([*?]+)")
 BRACKET = re.compile(r"\[[!^]?(?:[A-Za-z0-9_.,@%+-]|\[:[a-z]+:\])+\]")
 _OPEN_BRACKET = re.compile(rf"\[[A-Za-z0-9_./:,=@%+}}#-]*{_END}")
 _TILDE = {
-    where: re.compile(rf"~((?:[A-Za-z_][A-Za-z0-9_.-]*)?)(?=[/ \t\n;|&)<>{':' if where is Where.ASSIGNED else ''}]|\Z)")
-    for where in Where
+    at: re.compile(rf"~((?:[A-Za-z_][A-Za-z0-9_.-]*)?)(?=[/ \t\n;|&)<>{':' if at is Position.ASSIGNED else ''}]|\Z)")
+    for at in Position
 }
 _BEFORE_PLAIN_TILDE = re.compile(r"[A-Za-z0-9/._^@+-]")
 
-# A `$` before one of these is just a dollar sign. Inside double quotes the closing quote is one of them.
+# A `$` before one of these, or before the closing double quote, is only a dollar sign.
 _AFTER_PLAIN_DOLLAR = frozenset(" \t\n/.,:;%^+=]}|&)<>")
 _ENDS_WORD = frozenset(" \t\n;|&)")
 
@@ -50,49 +50,51 @@ class Words(Cursor, ABC):
 
     @abstractmethod
     def commands(self, close: str) -> Script:
-        """Return the list of commands up to `close`, or to the end if that is empty."""
+        """Return the list of commands up to `close`, or to the end if `close` is empty."""
 
     @abstractmethod
     def arithmetic(self, *, changes: bool) -> Expression:
-        """Return the arithmetic expression at the cursor."""
+        """Return the arithmetic expression at the cursor. `changes`: the expression may assign to variables."""
 
     @abstractmethod
     def expansion(self, start: int, *, quoted: bool, body: bool) -> Part:
-        """Return the `${name OPERATOR word}` at the cursor. `body`: inside a here-document."""
+        """Return the `${name OPERATOR word}` at the cursor, as a part that begins at `start`. `body`: in a
+        here-document.
+        """
 
     def arguments(self, *, name: bool = False) -> tuple[Word, ...]:
-        """Return the words that the word at the cursor becomes where a command or `for` takes words: one or several.
+        """Return the one or several words that brace expansion makes of the word at the cursor.
 
         `name`: the word is the first of a command.
         """
         if _PLAIN.match(self.text, self.pos, self.end):
-            return (self.word(Where.ARGUMENT),)
+            return (self.word(Position.ARGUMENT),)
         found = BRACED.match(self.text, self.pos, self.end)
         if found and (expanded := expand(found[0])):
-            self.counted(len(expanded))
+            self.count_words(len(expanded))
             span = self.step_over(found)
             return tuple(Word(_globbed(text, span), span) for text in expanded)
         if name:
-            return (self.word(Where.ARGUMENT),)
-        self.counted()
+            return (self.word(Position.ARGUMENT),)
+        self.count_words()
         start = self.pos
-        word, brace = self._read(Where.ARGUMENT)
+        word, brace = self._read(Position.ARGUMENT)
         if brace is None:
             return (word,)
         words = spread(word, self.text) if self.char() not in ("<", ">") and self._expands(brace) else None
         if words is None:
             self._no_brace_expansion(start, brace)
             return (word,)
-        self.counted(len(words))
+        self.count_words(len(words))
         return words
 
-    def word(self, where: Where) -> Word:
-        """Return the word at the cursor, never empty in the text except after `name=`."""
-        self.counted()
+    def word(self, position: Position) -> Word:
+        """Return the word at the cursor. Raises RefusalError if there is none, except after `name=`."""
+        self.count_words()
         if found := _PLAIN.match(self.text, self.pos, self.end):
             return self.literal_word(found, quoted=False)
         start = self.pos
-        word, brace = self._read(where)
+        word, brace = self._read(position)
         if brace is not None:
             self._no_brace_expansion(start, brace)
         return word
@@ -104,7 +106,7 @@ class Words(Cursor, ABC):
 
     # -- unquoted ------------------------------------------------------------------------------------------------
 
-    def _read(self, where: Where) -> tuple[Word, int | None]:
+    def _read(self, position: Position) -> tuple[Word, int | None]:
         """Return the word as if braces had no meaning, and the position of the first brace."""
         text, start = self.text, self.pos
         parts: list[Part] = []
@@ -136,9 +138,9 @@ class Words(Cursor, ABC):
             elif char == "(":
                 raise self.refusal("`(` right after a word (function, array, or extended glob)", start, at + 1)
             elif char in "*?[":
-                self._glob(parts, where)
+                self._glob(parts, position)
             elif char == "~":
-                self._tilde(parts, where, start)
+                self._tilde(parts, position, start)
             elif char == "{":
                 brace = at if brace is None else brace
                 self.put(parts, "{", at, at + 1)
@@ -147,7 +149,7 @@ class Words(Cursor, ABC):
         if self.char() in ("<", ">") and text[start : self.pos].isdigit():
             raise self.refusal("a number before a redirection, where a word is expected", start, self.pos)
         if not parts:
-            if where is not Where.ASSIGNED:
+            if position is not Position.ASSIGNED:
                 raise self.refusal("a word is missing")
             parts.append(Text("", SourceSpan(start, start), False))
         return Word(tuple(parts), SourceSpan(start, self.pos)), brace
@@ -162,6 +164,7 @@ class Words(Cursor, ABC):
             parts.append(Text(decoded, SourceSpan(start, end), quoted))
 
     def double(self, parts: list[Part], start: int) -> None:
+        """Append the content of the double quotes that began at `start`, with the cursor after the opening quote."""
         first, *rest = self._quoted(start, '"')
         last = parts[-1] if parts else None
         if isinstance(first, Text) and isinstance(last, Text) and last.quoted:
@@ -178,36 +181,36 @@ class Words(Cursor, ABC):
             raise self.refusal("a line continuation inside a word", at, at + 2)
         self.put(parts, self.text[at + 1], at, at + 2, quoted=True)
 
-    def _glob(self, parts: list[Part], where: Where) -> None:
+    def _glob(self, parts: list[Part], position: Position) -> None:
         at = self.pos
-        if where is not Where.ARGUMENT:
+        if position is not Position.ARGUMENT:
             self.put(parts, self.text[at], at, at + 1, quoted=True)  # so that it has no glob meaning
         elif found := STARS.match(self.text, at, self.end) or BRACKET.match(self.text, at, self.end):
             parts.append(Glob(found[0], self.step_over(found)))
         elif _OPEN_BRACKET.match(self.text, at, self.end):
-            self.put(parts, "[", at, at + 1)  # nothing closes it, and nothing that is expanded could
+            self.put(parts, "[", at, at + 1)  # no `]` closes it, and no expansion could add one
         else:
             raise self.refusal("a `[..]` that is not plain", at)
 
-    def _tilde(self, parts: list[Part], where: Where, start: int) -> None:
+    def _tilde(self, parts: list[Part], position: Position, start: int) -> None:
         at = self.pos
         if at == start:
-            found = _TILDE[where].match(self.text, at, self.end)
+            found = _TILDE[position].match(self.text, at, self.end)
             if not found:
                 raise self.refusal("`~` that is not a home folder by itself or before `/`")
             parts.append(Tilde(found[1], self.step_over(found)))
             return
-        # bash expands `~` after `=` and `:` in words that look like assignments; only surely plain ones pass.
+        # bash expands `~` after `=` and `:` in words that look like assignments; a `~` that may be expanded is refused.
         before = self.text[at - 1]
         if not _BEFORE_PLAIN_TILDE.match(before) and not (before == ":" and "=" not in self.text[start:at]):
             raise self.refusal("`~` inside a word, where bash may expand it")
-        if before == ":" and where is not Where.ARGUMENT:
+        if before == ":" and position is not Position.ARGUMENT:
             raise self.refusal("`~` after `:` in an assignment")
         self.put(parts, "~", at, at + 1)
 
     def _expands(self, brace: int) -> bool:
         spelled = self.text[brace : self.pos]
-        return ("," in spelled or ".." in spelled) and not THEMSELVES.match(spelled)
+        return ("," in spelled or ".." in spelled) and not LITERAL_BRACES.match(spelled)
 
     def _no_brace_expansion(self, start: int, brace: int) -> None:
         if self._expands(brace):
@@ -227,8 +230,8 @@ class Words(Cursor, ABC):
     # -- quoted --------------------------------------------------------------------------------------------------
 
     def _quoted(self, start: int, close: str) -> list[Part]:
-        """Return the content of double quotes, or of a here-document if `close` is empty; the parts tile
-        `start:pos`.
+        """Return the content of double quotes, or of a here-document if `close` is empty; the parts
+        cover `start:pos` without gaps.
         """
         text = self.text
         runs, escapable = (_DOUBLE_RUN, '$`"\\') if close else (_BODY_RUN, "$`\\")
@@ -272,7 +275,7 @@ class Words(Cursor, ABC):
         text = ansi_c_quoted(self)
         self.put(parts, text, start, self.pos, quoted=True)
 
-    # -- what is expanded ----------------------------------------------------------------------------------------
+    # -- expansions ----------------------------------------------------------------------------------------------
 
     def _unquoted_dollar(self, parts: list[Part]) -> None:
         at = self.pos
@@ -291,8 +294,8 @@ class Words(Cursor, ABC):
         return not following or following in _AFTER_PLAIN_DOLLAR or following == close
 
     def dollar(self, start: int, quoted: bool, *, body: bool = False) -> Part:
-        """Return the part that the `$` at the cursor begins. `start` is the beginning of the part (at a quote before
-        it, maybe).
+        """Return the part that the `$` at the cursor begins. `start` is the beginning of the part: the `$`, or a
+        quote before it.
         """
         text, at = self.text, self.pos
         if found := _NAMED.match(text, at, self.end):
@@ -330,7 +333,7 @@ class Words(Cursor, ABC):
         self.enter(start)
         self.level += 1
         body = self.commands(close)
-        if self.skipped is not None and self.skipped.level == self.level:
+        if self.read_bodies is not None and self.read_bodies.level == self.level:
             raise self.refusal("a here-document whose body starts outside its substitution", start)
         self.level -= 1
         self.leave()
@@ -358,7 +361,7 @@ class Words(Cursor, ABC):
         if close < 0:
             raise self.refusal("a backquote that is never closed")
         inside = self.text[at + 1 : close]
-        # A backslash is taken off before the inside is read, and quotes within quotes differ between shells.
+        # bash removes backslashes before it reads the content, and shells read nested quotes differently.
         if "\\" in inside or (quoted and '"' in inside):
             raise self.refusal("quotes or a backslash inside backquotes", at, close + 1)
         self.pos = at + 1
@@ -371,10 +374,10 @@ class Words(Cursor, ABC):
 
     def here_body(self, start: int, end: int) -> tuple[Part, ...]:
         """Return the parts of an unquoted here-document body at `start:end`. The cursor does not move."""
-        place, bound, skipped = self.pos, self.end, self.skipped
-        self.pos, self.end, self.skipped = start, end, None
+        place, bound, read_bodies = self.pos, self.end, self.read_bodies
+        self.pos, self.end, self.read_bodies = start, end, None
         parts = tuple(self._quoted(start, ""))
-        self.pos, self.end, self.skipped = place, bound, skipped
+        self.pos, self.end, self.read_bodies = place, bound, read_bodies
         return parts
 
 

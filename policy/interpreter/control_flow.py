@@ -186,10 +186,10 @@ class ControlFlow:
                     for each in (operand, *map(literal, operand.likely_texts)):
                         self.findings.access_path(Role.TREE, each, state.cwds, Check.CONDITION, frame.place(piece.span))
             elif piece.operator in ast.NUMERIC:
-                from policy.bash.test_expression import evaluated  # loaded with every script, not with a plain command
+                from policy.bash.test_expression import evaluated_name  # not needed by a plain command
 
                 for word, operand in zip(piece.words, operands, strict=True):
-                    name = evaluated(word)
+                    name = evaluated_name(word)
                     if name is not None:
                         self.expander.evaluate(ast.Name(name, False), state, frame, piece.span)
                     elif not is_number(operand):

@@ -148,7 +148,7 @@ class Expander:
         for name in names(expression):
             if name not in _NUMBERS and not abstract_word.is_number(self.value(name, state)):
                 self.require_number(f"arithmetic on `{name}`", frame.place(span))
-        for part in ast.outputs(expression):
+        for part in ast.find_outputs(expression):
             printed = self._substitution(part.body, part.kind, True, state, frame)
             if not abstract_word.is_number(printed) or (fails and printed.empty):
                 self.require_number("arithmetic on what a command prints", frame.place(span))

@@ -120,10 +120,10 @@ class ShellInterpreter:
         self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
     ) -> None:
         """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`."""
-        from policy.bash.objections import objection_elsewhere
+        from policy.bash.objections import objection_in_other_shells
 
         self._findings.classifier.budget.spend(len(script) // 4)
-        objection = None if frame.program in _BASH else objection_elsewhere(script)
+        objection = None if frame.program in _BASH else objection_in_other_shells(script)
         if objection is not None:
             why = f"{objection} is not the same in `{frame.program}` as in bash"
             self._refuse(script, why, state, rule, span)

@@ -44,7 +44,7 @@ from policy.bash.ast import (
     Text,
     Word,
 )
-from policy.bash.crosscheck import disagreement
+from policy.bash.crosscheck import find_disagreement
 from policy.bash.parser import read
 from policy.handlers import grammar
 from policy.interpreter.interpreter import Interpreter
@@ -792,7 +792,7 @@ def main() -> int:
             if isinstance(tree, Opaque):
                 continue
             before = time.perf_counter()
-            doubt = disagreement(text, tree)
+            doubt = find_disagreement(text, tree)
             slowest = max(slowest, (time.perf_counter() - before, text))
             if doubt is not None:
                 differing += 1

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from policy.bash import bashlex_tables
 from policy.bash.ast import Assignment, ListElement, Opaque, Redirect, Script, Substitution, Word
-from policy.bash.crosscheck import disagreement, sources_digest
+from policy.bash.crosscheck import find_disagreement, sources_digest
 from policy.bash.parser import read
 from policy.model.abstract_word import SourceSpan
 from tests.support.places import ROOT
@@ -54,7 +54,7 @@ AGREED = (
 
 @pytest.mark.parametrize(("text", "why"), AGREED, ids=[ascii(row[0]) for row in AGREED])
 def test_it_agrees_with_a_right_tree(text: str, why: str) -> None:
-    assert disagreement(text, tree(text)) is None, why
+    assert find_disagreement(text, tree(text)) is None, why
 
 
 SEEN = (
@@ -99,20 +99,20 @@ def test_it_objects_to_whatever_is_taken_out_of_a_tree(text: str) -> None:
     victims = list(removable(whole))
     assert len(victims) > 4
     for victim in victims:
-        objection = disagreement(text, without(whole, victim))
+        objection = find_disagreement(text, without(whole, victim))
         assert isinstance(objection, Opaque), victim
         assert objection.reason.startswith("a second reader finds a")
         assert 0 <= objection.span.start < objection.span.end <= len(text)
 
 
 def test_it_names_what_it_found_and_where() -> None:
-    objection = disagreement("a x$(rm -rf y)", tree("a xxxxxxxxxxxx"))
+    objection = find_disagreement("a x$(rm -rf y)", tree("a xxxxxxxxxxxx"))
     assert objection == Opaque("a second reader finds a command substitution here: `$(rm -rf y)`", SourceSpan(3, 14))
 
 
 @given(st.text(max_size=40))
 def test_it_never_fails(text: str) -> None:
-    assert disagreement(text, tree("a")) is None or isinstance(disagreement(text, tree("a")), Opaque)
+    assert find_disagreement(text, tree("a")) is None or isinstance(find_disagreement(text, tree("a")), Opaque)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_it_never_fails(text: str) -> None:
     ],
 )
 def test_what_bashlex_refuses_is_no_objection(text: str) -> None:
-    assert disagreement(text, tree(":")) is None
+    assert find_disagreement(text, tree(":")) is None
 
 
 # -- its tables --------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ print(hashlib.sha256(repr((
     [(p.name, p.prod, p.len, p.number, p.func, getattr(p.callable, "__name__", None)) for p in tables.productions],
     tables.errorfunc.__name__,
 )).encode()).hexdigest())
-print(crosscheck.disagreement("a; b $(c)", __import__("policy.bash.parser").bash.parser.read("a; b $(c)")))
+print(crosscheck.find_disagreement("a; b $(c)", __import__("policy.bash.parser").bash.parser.read("a; b $(c)")))
 """
 
 
@@ -184,9 +184,9 @@ def test_tables_that_do_not_fit_are_not_fatal() -> None:
 def test_a_witness_that_does_not_start_is_no_silent_one() -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from policy.bash.crosscheck import disagreement\nfrom policy.bash.parser import read\n"
+        "from policy.bash.crosscheck import find_disagreement\nfrom policy.bash.parser import read\n"
         "sys.modules['bashlex'] = None\n"
-        "print(disagreement('a $(b)', read('a $(b)')).reason)\n"
+        "print(find_disagreement('a $(b)', read('a $(b)')).reason)\n"
     )
     said = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout
     assert said.startswith("the second reader (bashlex) does not start")
@@ -199,9 +199,9 @@ def test_the_tables_are_for_the_sources_that_are_installed() -> None:
 def test_plain_commands_never_load_bashlex() -> None:
     source = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from policy.bash.crosscheck import disagreement\nfrom policy.bash.parser import read\n"
+        "from policy.bash.crosscheck import find_disagreement\nfrom policy.bash.parser import read\n"
         "for text in ('ls', 'git log --format=oneline | head', 'x=1; grep -rn \"a $x\" src 2>/dev/null && b > c'):\n"
-        "    assert disagreement(text, read(text)) is None\n"
+        "    assert find_disagreement(text, read(text)) is None\n"
         "print([name for name in sys.modules if name.startswith('bashlex')])\n"
     )
     assert subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout == "[]\n"

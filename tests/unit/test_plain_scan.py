@@ -1,4 +1,4 @@
-"""Property of the outline of a plain script: it contains at least what bashlex finds, for a grammar and for any text."""
+"""Property of the scan_plain of a plain script: it contains at least what bashlex finds, for a grammar and for any text."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from policy.bash import crosscheck
 from policy.bash import plain_scan as module
 from policy.bash.ast import Script
 from policy.bash.parser import read
-from policy.bash.plain_scan import Found, outline
+from policy.bash.plain_scan import Found, scan_plain
 
 
 def reported(text: str) -> set[Found] | None:
-    """Return the report of bashlex itself in the terms of an outline, or None if it refuses the text."""
+    """Return the report of bashlex itself in the terms of an scan_plain, or None if it refuses the text."""
     package: Any = crosscheck._bashlex()
     found: list[Found] = []
     try:
@@ -87,14 +87,14 @@ NOT_PLAIN = (
 
 @pytest.mark.parametrize(("text", "found"), PLAIN, ids=[ascii(row[0]) for row in PLAIN])
 def test_a_plain_script_has_an_outline(text: str, found: list[Found]) -> None:
-    answer = outline(text)
+    answer = scan_plain(text)
     assert answer is not None
     assert placed(answer) == set(found)
 
 
 @pytest.mark.parametrize(("text", "why"), NOT_PLAIN, ids=[ascii(row[0]) for row in NOT_PLAIN])
 def test_all_else_is_left_to_bashlex(text: str, why: str) -> None:
-    assert outline(text) is None, why
+    assert scan_plain(text) is None, why
 
 
 _BARE = st.text("ab=-+./:,@%^*?[]{}~!#019_", min_size=1, max_size=5)
@@ -128,7 +128,7 @@ _JOINT = st.sampled_from(
 @example([("a", " "), ("'${'", " ")])
 def test_it_says_what_bashlex_says(tokens: list[tuple[str, str]]) -> None:
     text = "".join(word + joint for word, joint in tokens)
-    found = outline(text)
+    found = scan_plain(text)
     theirs = reported(text) if found is not None else None
     if found is None or theirs is None:
         return
@@ -139,7 +139,7 @@ def test_it_says_what_bashlex_says(tokens: list[tuple[str, str]]) -> None:
 @settings(max_examples=400)
 @given(st.text("ab'\"\\$`|;&<>(){}!#=~ \n\t1-if", max_size=14))
 def test_it_says_at_least_what_bashlex_says_of_any_text(text: str) -> None:
-    found = outline(text)
+    found = scan_plain(text)
     theirs = reported(text) if found is not None else None
     assert found is None or theirs is None or theirs <= placed(found)
 
@@ -148,8 +148,8 @@ def test_it_says_at_least_what_bashlex_says_of_any_text(text: str) -> None:
 def test_a_right_tree_is_not_objected_to(tokens: list[tuple[str, str]]) -> None:
     text = "".join(word + joint for word, joint in tokens)
     tree = read(text)
-    if isinstance(tree, Script) and outline(text) is not None:
-        assert crosscheck.disagreement(text, tree) is None
+    if isinstance(tree, Script) and scan_plain(text) is not None:
+        assert crosscheck.find_disagreement(text, tree) is None
 
 
 @pytest.mark.parametrize(
@@ -157,5 +157,5 @@ def test_a_right_tree_is_not_objected_to(tokens: list[tuple[str, str]]) -> None:
 )
 def test_it_ends_on_long_texts_of_one_piece(char: str) -> None:
     for text in (char * 4000, "a" * 8000 + char, '"' + char * 4000, "'" + char * 4000):
-        found = outline(text)
+        found = scan_plain(text)
         assert found is None or len(found) <= len(text)
