@@ -16,7 +16,7 @@ from runner.config.load import flag_settings, with_flags
 from runner.engine.run_limits import BudgetFlags, bounds, priced
 from runner.problems import usage
 from runner.providers import PROVIDERS, open_provider
-from runner.providers.key_source import KeyFlags, wanted
+from runner.providers.key_options import KeyFlags, key_request
 from runner.sessions.selection import SessionSelection, parse_selection
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret 
     if ":" not in spec and spec in settings.models:
         spec = f"{spec}:{settings.models[spec]}"
     name = spec.strip().partition(":")[0]
-    key = wanted(settings, name, os.environ, cwd, args.key)
+    key = key_request(settings, name, os.environ, cwd, args.key)
     key = key if given is None else replace(key, stdin_key=given)
     api = settings.value("provider", "openai", "api") if name == "openai" else None
     url = settings.base_urls.get(name)

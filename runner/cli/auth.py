@@ -17,7 +17,7 @@ from runner.config import Settings, load
 from runner.config.settings import SettingNotice
 from runner.problems import Exit, Stopped, usage
 from runner.providers import PROVIDERS, Remote, reached
-from runner.providers.key_source import KeyFlags, piped_key, typed_key, wanted
+from runner.providers.key_options import KeyFlags, key_request, piped_key, typed_key
 from runner.stderr import say
 from runner.text.sanitize import visible
 
@@ -129,7 +129,7 @@ def status(
     held = AccountFile(os.environ).read()
     store, searches = KeyringStore(), []  # one store for all, so that a keyring which hangs is waited for once
     for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
-        said = wanted(settings, name, os.environ, here, KeyFlags(account))
+        said = key_request(settings, name, os.environ, here, KeyFlags(account))
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
     about = [each for each in settings.notices if isinstance(each, SettingNotice)]
     about = [each for each in about if each.ignored and each.ignored.path[:1] == ("auth",)]

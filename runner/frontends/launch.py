@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING
 from runner.agent.startup import RunArgs, SessionStart, prepare_start
 from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
-from runner.providers.key_source import is_stdin, take_terminal
+from runner.providers.key_options import is_stdin, take_terminal
 from runner.stderr import unwritten
 
 if TYPE_CHECKING:

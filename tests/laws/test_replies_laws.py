@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from policy.model.verdict import Permit, Problem
-from runner.engine.run_limits import RetryPolicy, RunLimits
+from runner.engine.retry_policy import RetryPolicy
+from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Delivery, Steering
 from runner.events import ActionFinished, Denied, Event, MalformedCall, Steered, ToolProposed
 from runner.loop import Ending, run

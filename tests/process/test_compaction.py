@@ -19,8 +19,9 @@ from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.tokens import ContextMeter, weight_of
 from runner.engine.model_access import OpenModels
+from runner.engine.retry_policy import RetryPolicy
 from runner.engine.run_context import RunContext
-from runner.engine.run_limits import RetryPolicy, RunLimits
+from runner.engine.run_limits import RunLimits
 from runner.events import Compacted, ContextUsed, Denied, Notice, Retrying
 from runner.messages import (
     AssistantMessage,

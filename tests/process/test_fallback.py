@@ -15,7 +15,8 @@ from runner.agent.conversation import Conversation
 from runner.agent.startup import RunArgs, opener
 from runner.config import load
 from runner.engine.model_access import OpenModels
-from runner.engine.run_limits import RetryPolicy, RunLimits
+from runner.engine.retry_policy import RetryPolicy
+from runner.engine.run_limits import RunLimits
 from runner.events import Changed, Notice, Retrying
 from runner.loop import Ending
 from runner.messages import (
@@ -34,7 +35,7 @@ from runner.problems import Exit, usage
 from runner.providers import OpenModel
 from runner.providers.catalog import Price
 from runner.providers.endpoint import SetupError
-from runner.providers.key_source import KeyFlags
+from runner.providers.key_options import KeyFlags
 from runner.secrets.secret import Secret, SecretError
 from tests.support.loop_harness import LoopHarness, Make, busy
 from tests.support.scripted_replies import Item, Plays, fatal, ls, says

@@ -14,7 +14,8 @@ from policy.model.tier import Mode
 from policy.model.verdict import Permit, Problem
 from runner.approval.approver import Halt, No, Yes
 from runner.audit.log import AuditLog
-from runner.engine.run_limits import RetryPolicy, RunLimits
+from runner.engine.retry_policy import RetryPolicy
+from runner.engine.run_limits import RunLimits
 from runner.events import (
     ActionFinished,
     CallBegun,

@@ -16,8 +16,9 @@ from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
+from runner.engine.retry_policy import RetryPolicy
 from runner.engine.run_context import LiveSettings, RunContext
-from runner.engine.run_limits import RetryPolicy, RunLimits
+from runner.engine.run_limits import RunLimits
 from runner.events import (
     Event,
 )

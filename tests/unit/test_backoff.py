@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
-from runner.engine.run_limits import RetryPolicy
+from runner.engine.retry_policy import RetryPolicy
 from runner.events import ModelText, Retrying
 from runner.frontends.tui.status import Wait
 from runner.frontends.wording import wait_words

@@ -12,7 +12,8 @@ import pytest
 from policy.model.verdict import Permit, Problem
 from runner.audit.log import AuditLog
 from runner.engine.compaction.view import ConversationView
-from runner.engine.run_limits import RetryPolicy, RunLimits
+from runner.engine.retry_policy import RetryPolicy
+from runner.engine.run_limits import RunLimits
 from runner.events import ActionFinished, CallBegun, Notice, Retrying, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (

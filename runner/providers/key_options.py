@@ -1,4 +1,4 @@
-"""Sources of the API key, as the command line and the configuration name them, and its input from a terminal or a pipe.
+"""Options of `agent` for the API key, the request for a key that they make, and the input of a key.
 
 A key is never echoed, and never an argument, which other programs can read.
 """
@@ -48,10 +48,10 @@ class KeyFlags:
         return typed_key(provider) if os.isatty(0) else piped_key()
 
 
-def wanted(
+def key_request(
     settings: "Settings", provider: str, environ: Mapping[str, str], cwd: Path, flags: KeyFlags | None = None
 ) -> "KeyRequest":
-    """Return all that is known about the key of `provider`; without `flags`, from the configuration alone."""
+    """Return the request for the key of `provider`, from `flags` and the configuration. Raise a usage error."""
     from runner.secrets.helper_command import PATIENCE, Helper
     from runner.secrets.resolve import KeyRequest
     from runner.state import paths
@@ -101,7 +101,7 @@ def typed_key(provider: str) -> Secret:
 
     key: Secret | None = None
     with warnings.catch_warnings():
-        warnings.simplefilter("error", getpass.GetPassWarning)  # else it would go on, and show what is typed
+        warnings.simplefilter("error", getpass.GetPassWarning)  # else getpass would continue and show the key
         try:
             key = usable(getpass.getpass(f"API key for {provider} (it is not shown): "))
         except EOFError:
