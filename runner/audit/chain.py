@@ -1,4 +1,4 @@
-"""Hash chain of audit records, and the interface of a store that keeps one.
+"""Hash chain of audit records, and the interface of a store of such a chain.
 
 `hash = sha256(hash of the previous record || canonical bytes)`; the first record follows 32 zero bytes. Canonical form,
 redaction, chaining, checkpoints, signatures, proofs and the meaning of filters are the same for every store: see
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from runner.audit.query import Query
 
 ZERO = "0" * 64
-NAME = 16  # characters of the first record's hash: they name the chain, in every copy of it
+NAME = 16  # length of a chain's name: the first characters of the hash of its first record
 
 
 def canonical(body: dict[str, object]) -> str:
@@ -35,7 +35,7 @@ def seal(previous: str, text: str) -> str:
 
 
 def digest(said: dict[str, object]) -> str:
-    """Return the name of a note that several records share."""
+    """Return the name of shared facts: the SHA-256 of their canonical JSON."""
     return hashlib.sha256(canonical(said).encode("ascii")).hexdigest()
 
 
@@ -45,8 +45,8 @@ class Record:
 
     Attributes:
         id: number in the store, from 1 without gaps
-        body: the JSON object, with today's names of rules and rights in place of those of earlier versions, so that
-            only the store can compute the hash
+        body: the JSON object, with names of earlier versions replaced by today's names; the hash covers the stored
+            names
         log: name of the record's chain in a merged file; empty otherwise
         number: number in the chain; equal to `id` unless logs were merged
     """
@@ -63,8 +63,8 @@ class Record:
 
 
 def invalid_value_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that values of an unexpected type lead to: the owner of the file can write anything into it."""
-    import sqlite3  # here, because a short command imports this module and opens no log
+    """Return the errors that values of an unexpected type cause: the owner of the file can write anything into it."""
+    import sqlite3  # imported here, because short commands import this module and open no log
 
     return (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, sqlite3.DatabaseError)
 
@@ -76,8 +76,8 @@ class AuditError(ProblemError):
 
 
 @contextmanager
-def sound(what: str) -> Iterator[None]:
-    """Convert errors about records that nobody has verified to AuditError."""
+def convert_invalid_values(what: str) -> Iterator[None]:
+    """Convert errors caused by invalid records to AuditError; `what` is the message. The log may be unverified."""
     try:
         yield
     except invalid_value_errors():
@@ -132,7 +132,7 @@ class Span(NamedTuple):
 
 
 class LogTransaction(Protocol):
-    """One transaction. A block that succeeds makes it durable; a block that fails changes nothing."""
+    """One transaction. It is durable when its `with` block succeeds; a block that fails changes nothing."""
 
     head: Head
 
@@ -144,13 +144,13 @@ class LogTransaction(Protocol):
 
 
 def append(writing: LogTransaction, body: dict[str, object]) -> int:
-    """Append `body` to the chain as one more sealed record, inside a transaction, and return the record's id."""
+    """Append `body` to the chain as one record, inside a transaction, and return the record's id."""
     text = canonical(body)
     return writing.add(seal(writing.head.hash, text), text)
 
 
 class Walk(Protocol):
-    """All records in one snapshot."""
+    """Iteration over all records in one snapshot, oldest first. `count` is the number of the records."""
 
     heads: tuple[Head, ...]
     count: int
@@ -166,22 +166,26 @@ class LogStore(Protocol):
         marks: checkpoints can be appended
 
     Methods for writing:
-        writing: one exclusive transaction, all or nothing, durable when it ends; it offers the `head` of the chain,
-            `add` for records and `remove` for the oldest ones
+        writing: one exclusive transaction, all or nothing, durable when it ends; `failure` is the message of an error
         shrink: return the space of removed records to the file system
 
     Methods for reading:
-        select: newest first; may return more than the query wants (`Query.matches` decides), never less
+        select: records, newest first; may yield records that do not match the query, and yields all that match
+        get: the record with this id, or None
+        outcome_of: the `finished` record of the decision with this id, or None
+        cause_of: the decision whose outcome has this id, or None
+        named: the newest record of a kind with this name, or None; see `AuditLog.named`
+        latest: the newest checkpoint or tombstone of a chain (empty: the chain that is appended to), or None
         hashes: hashes of a range of a chain, oldest first
         walking: all records, oldest first, and the heads, in one snapshot
-        older: the part of the chain that is older than a time
-        spans: the sessions that begin in that part
+        older: the first and the last number of the records before a time
+        spans: the sessions that begin at or before a number
 
     Methods for checks:
-        strays: index columns that differ from the bodies
-        unreadable: an object in the place of a table, so that reading it could run any definition
-        faults: what in the tables, indexes and settings is not as this program creates it
-        cautions: rights of others on the store that they do not need, such as rights in a database
+        strays: the first record whose index columns differ from its body, or None
+        unreadable: description of an object that replaces a table, so that reading could run any code, or empty
+        faults: description of tables, indexes or settings that this program did not create, or empty
+        cautions: descriptions of rights of other database roles on the store that they do not need
     """
 
     name: str
@@ -209,6 +213,6 @@ class LogStore(Protocol):
 
 
 def now(seconds: float | None = None) -> str:
-    """Return the current time, or the time `seconds` after 1970, in UTC as records spell it."""
+    """Return the current time, or the time `seconds` after 1970, in the format of records: UTC with milliseconds."""
     at = time.time() if seconds is None else seconds
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at * 1000) % 1000:03d}Z"

@@ -21,8 +21,8 @@ def leaf(record: str) -> bytes:
 
 
 class MerkleTree:
-    """Merkle tree that grows by appending leaves. `peaks` are its complete subtrees, largest first: growing needs only
-    them.
+    """Merkle tree to which leaves are appended. `peaks` are the roots of its complete subtrees, largest first; an
+    append needs only them.
     """
 
     __slots__ = ("count", "peaks")
@@ -33,7 +33,7 @@ class MerkleTree:
 
     @classmethod
     def of(cls, count: object, peaks: object) -> "MerkleTree":
-        """Return the tree with the peaks that `told` returned. Raises ValueError when they do not form a tree."""
+        """Return the tree with the peaks that `peak_texts` returned. Raises ValueError if they do not form a tree."""
         if not isinstance(count, int) or not isinstance(peaks, list) or count < 0 or count.bit_count() != len(peaks):
             raise ValueError("no tree has these peaks")
         digests = [bytes.fromhex(peak) if isinstance(peak, str) else b"" for peak in peaks]
@@ -41,27 +41,27 @@ class MerkleTree:
             raise ValueError("a peak is no hash")
         return cls(count, digests)
 
-    def add(self, grown: bytes) -> None:
+    def add(self, node: bytes) -> None:
         """Append one leaf."""
-        peaks, whole = self.peaks, self.count
-        while whole & 1:
-            grown = _sha256(b"\1" + peaks.pop() + grown).digest()
-            whole >>= 1
-        peaks.append(grown)
+        peaks, count = self.peaks, self.count
+        while count & 1:
+            node = _sha256(b"\1" + peaks.pop() + node).digest()
+            count >>= 1
+        peaks.append(node)
         self.count += 1
 
     @property
     def root(self) -> str:
         if not self.peaks:
             return _sha256().hexdigest()
-        found = self.peaks[-1]
+        node = self.peaks[-1]
         for peak in reversed(self.peaks[:-1]):
-            found = _sha256(b"\1" + peak + found).digest()
-        return found.hex()
+            node = _sha256(b"\1" + peak + node).digest()
+        return node.hex()
 
     @property
-    def told(self) -> list[str]:
-        """Return the peaks as JSON values."""
+    def peak_texts(self) -> list[str]:
+        """Return the peaks in hexadecimal, as JSON values."""
         return [peak.hex() for peak in self.peaks]
 
 
@@ -69,7 +69,7 @@ def checkpoint(store: LogStore, signer: "Callable[[], Signer] | None") -> int | 
     """Add a checkpoint to the log and return its number. Return None if the last record is a checkpoint, if there is no
     record, or if only the owner of the log may add one.
 
-    Without a key the checkpoint is written unsigned, with the reason.
+    If the key cannot be used, the checkpoint is written without a signature, with the reason. Raises AuditError.
     """
     if not store.marks:
         return None
@@ -83,21 +83,21 @@ def checkpoint(store: LogStore, signer: "Callable[[], Signer] | None") -> int | 
         last = store.latest("checkpoint")
         if head.number == (last.number if last is not None else 0):
             return None
-        tree = grown(store, head.number)
+        tree = tree_over(store, head.number)
         body: dict[str, object] = {"kind": "checkpoint", "time": now(), "log": head.log}
-        body |= {"count": head.number, "hash": head.hash, "root": tree.root, "peaks": tree.told}
+        body |= {"count": head.number, "hash": head.hash, "root": tree.root, "peaks": tree.peak_texts}
         body |= {"unsigned": unsigned} if unsigned else {}
         return append(writing, signs.signed(body) if signs is not None else body)
 
 
-def grown(store: LogStore, count: int) -> MerkleTree:
+def tree_over(store: LogStore, count: int) -> MerkleTree:
     """Return the tree over the first `count` records of the chain that is appended to.
 
-    The tree is continued from the newest stored tree that is small enough.
+    The computation starts from the newest stored tree with at most `count` records.
     """
     trees = [MerkleTree()]
     for row in map(store.latest, ("checkpoint", "tombstone")):
-        with suppress(*invalid_value_errors()):  # `verify` names it
+        with suppress(*invalid_value_errors()):  # `verify` reports an invalid one
             trees += [tree_of(row)] if row is not None else []
     tree = max((tree for tree in trees if tree.count <= count), key=lambda tree: tree.count)
     for digest in store.hashes(tree.count + 1, count):
@@ -106,6 +106,6 @@ def grown(store: LogStore, count: int) -> MerkleTree:
 
 
 def tree_of(row: RecordRow) -> MerkleTree:
-    """Return the tree that a checkpoint or a tombstone holds. Raises ValueError when its peaks do not form a tree."""
+    """Return the tree that a checkpoint or a tombstone holds. Raises one of `invalid_value_errors` for invalid data."""
     body = loads(row.body)
     return MerkleTree.of(body.get("count" if row.kind == "checkpoint" else "last"), body.get("peaks"))

@@ -1,4 +1,4 @@
-"""Decisions with their sessions and outcomes, as every reader of the log iterates over them."""
+"""Decisions with their sessions and outcomes, for all readers of the log."""
 
 import re
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from runner.audit.fields import beginning, items, mapping
 from runner.audit.log import AuditLog
 from runner.audit.query import Query, was_question
 
-DECISIONS = ("decided", "refused", "applied", "planned")  # the kinds of record that say what was to be done
-_TELLING = ("script", "argv", "pattern", "path", "url", "root", "plan")  # the field that says most of an action
-SESSIONS = 256  # that are held at a time: a log may have as many of them as it has decisions
+DECISIONS = ("decided", "refused", "applied", "planned")  # kinds of records with a verdict
+_TELLING = ("script", "argv", "pattern", "path", "url", "root", "plan")  # the first one present describes the action
+SESSIONS = 256  # session records in memory at a time: a log may have as many sessions as decisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +20,8 @@ class DecisionTrail:
 
     Attributes:
         record: the decision; its kind is one of DECISIONS
-        session: the session's record; None in a log whose beginning was pruned
-        finished: the outcome; None when nothing ran, when the action still runs, or when the program died
+        session: the session's record; None if it was pruned
+        finished: the outcome; None if nothing ran, if the action still runs, or if the program was killed
     """
 
     record: Record
@@ -71,8 +71,8 @@ class DecisionTrail:
 
     @property
     def action_value(self) -> object:
-        """Return the requested action as recorded: a script, the joined words of a program, a path, or the arguments of
-        a call.
+        """Return the requested action as recorded: a script, the joined words of a command, a path, or the arguments of
+        a malformed call.
         """
         if self.malformed:
             return self.body.get("arguments")
@@ -124,7 +124,7 @@ def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None
 
 
 def trail_of(log: AuditLog, record: Record) -> DecisionTrail | None:
-    """Return the decision that `record` is, or whose outcome `record` is; None for any other kind of record."""
+    """Return the decision of `record`, a decision or an outcome; None for any other kind of record."""
     decision = log.cause_of(record.id) if record.kind == "finished" else record
     if decision is None or decision.kind not in DECISIONS:
         return None
@@ -135,8 +135,8 @@ def trail_of(log: AuditLog, record: Record) -> DecisionTrail | None:
 def record_named(log: AuditLog, word: str) -> Record | None:
     """Return the record with this name, or None.
 
-    `12` is the record with that number; `last` the newest decision; the first 4 to 16 characters of a session's id are
-    the record of that session, and of the newest one when several ids begin like that.
+    `12` is the record with that number; `last` is the newest decision; 4 to 16 hexadecimal digits are the beginning of
+    a session's id. Of several such sessions, the newest is returned.
     """
     if word == "last":
         return next(log.rows(kind=DECISIONS, limit=1), None)

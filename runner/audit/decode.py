@@ -1,7 +1,7 @@
-"""Decoder of recorded decisions: the values that a decision was made of, as far as its record holds them.
+"""Decoder of recorded decisions: the values of a decision, as far as its record holds them.
 
-Decoding never fails: a record of another version, or one that was modified, yields fewer values. Text that was cut when
-it was recorded ends with an ellipsis.
+Decoding never raises: a record of another version, or a modified record, yields fewer values. Text that was cut when it
+was recorded ends with an ellipsis.
 """
 
 from dataclasses import MISSING, fields, replace
@@ -18,7 +18,7 @@ _TIERS = {tier.label: tier for tier in Tier}
 
 
 def action_of(body: Body) -> Action | None:
-    """Return the recorded action; None when the record has no action of a kind that this version knows.
+    """Return the recorded action; None if the record has no action of a kind that this version knows.
 
     When the words of a command were cut as a whole, the last word returned is the beginning of the last recorded word.
     """
@@ -39,7 +39,7 @@ def action_of(body: Body) -> Action | None:
 
 
 def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
-    """Return the recorded reasons of the field `name`. The field `rules` has the reasons from the users' own rules."""
+    """Return the recorded reasons in the field `name`. The field `rules` has the reasons from rules of users."""
     return tuple(reason_of(mapping(item)) for item in items(body.get(name)))
 
 
@@ -70,7 +70,7 @@ def problem_of(value: object) -> Problem | None:
 def terms_of(body: Body) -> Terms | None:
     """Return the granted rights without the values of environment variables; None for a denial.
 
-    The digest of the returned terms differs from the recorded digest, which is the one that counted.
+    The digest of the returned terms differs from the recorded digest, which covers those values.
     """
     recorded = mapping(body.get("terms"))
     if not recorded:
@@ -95,7 +95,7 @@ def terms_of(body: Body) -> Terms | None:
 
 
 def explanation_of(body: Body, workspace: str) -> Explanation | None:
-    """Return the explanation of a decision as `agent why` prints it; None when its action is of an unknown kind."""
+    """Return the explanation of a decision as `agent why` prints it; None for an unknown kind of action."""
     action = action_of(body)
     if action is None:
         return None

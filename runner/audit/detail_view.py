@@ -13,7 +13,7 @@ from runner.audit.list_view import place
 from runner.gate.explain import ExplanationSection, caret_lines, sections, shown, titled
 from runner.text.sanitize import visible
 
-# What a section of its own tells; every other field of a record is shown as it is, so that nothing is left out.
+# The fields that have a section of their own; every other field of a record is shown as it is.
 # fmt: off
 _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
@@ -32,7 +32,7 @@ _OF_SESSION = frozenset(
 
 
 def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
-    """Return one decision completely, as text that is safe to print on a terminal."""
+    """Return all recorded facts about one decision, as text that is safe to print on a terminal."""
     body = deed.record.body
     parts = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
     parts += _session(deed.session)
@@ -44,7 +44,7 @@ def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
 
 
 def record_text(record: Record, *, ended: Record | None = None, colour: bool = False) -> str:
-    """Return the text of a record that is not a decision: of a session, with its recorded end, or of the log itself."""
+    """Return the text of a record that is not a decision. `ended` is the record of the end of a session, if any."""
     if record.kind == "session":
         parts = _session(record)
         parts += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
@@ -88,7 +88,7 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
         if isinstance(count, int) and count > len(items(body.get(name)))
     ]
     because = reason_of(mapping(body.get("because")))
-    because = because if because not in explanation.reasons else replace(because, span=None)  # its words stand above
+    because = because if because not in explanation.reasons else replace(because, span=None)  # its words are above
     at = next(index for index, (title, _) in enumerate(explained) if title == "verdict") + 1
     explained[at:at] = [("because", list(caret_lines(explanation.action, because)))]
     return [*explained[:1], ("cut", shown(more)), *explained[1:]]
@@ -111,7 +111,7 @@ def _answer(body: Body) -> Iterator[ExplanationSection]:
 
 
 def _grant(name: str, kept: Body) -> str:
-    """Return the name of a used grant and the words of the action that the grant was given for."""
+    """Return the name of a used grant and the action that it allows."""
     what = mapping(kept.get("what"))
     about = shlex.join(texts(what.get("words"))) or ", ".join(texts(what.get("write")) or texts(what.get("read")))
     return f"{name}: {about}, for {text(kept.get('scope'))}" if about else name
@@ -223,9 +223,9 @@ def _seal(record: Record, what: str = "") -> str:
     return f"record {record.id}{place}{what}: {record.hash}"
 
 
-def _rest(title: str, body: Body, told: Iterable[str]) -> list[ExplanationSection]:
-    """Yield the fields that no section shows. Empty fields are left out."""
-    fields = {name: value for name, value in body.items() if name not in told and value not in (None, "", [], {})}
+def _rest(title: str, body: Body, known: Iterable[str]) -> list[ExplanationSection]:
+    """Return a section with the fields that are not `known`, because no other section shows them, and not empty."""
+    fields = {name: value for name, value in body.items() if name not in known and value not in (None, "", [], {})}
     return [(title, shown([f"{name}: {_plain(value)}" for name, value in fields.items()]))] if fields else []
 
 

@@ -1,10 +1,10 @@
 """Recorder of the facts that the gate requested while it judged one action, so that the action can be judged again
 elsewhere.
 
-The facts have three parts, since most actions share the first two: `machine` (working folder, system folders, our own
-folders), `top` (the entries of the workspace folder, since rules of another policy will name them) and `asked` (paths,
-programs, folders, remotes, registries). Values of variables are in none of the parts: no decision depends on them, and
-one may be a token that a user passes through.
+The facts have three parts, since most actions share the first two: `machine` (workspace, system folders, folders of
+ringfence), `top` (the entries of the workspace folder, which rules of another policy may name) and `asked` (paths,
+programs, folders, remotes, registries). No part contains values of variables: no decision depends on a value, and
+a value may be a token that a user passes through.
 """
 
 import hashlib
@@ -19,15 +19,15 @@ from typing import Any, TypeVar
 from policy.model.facts import Facts, Kind, PathFact, Remotes
 from policy.model.profile import Profile
 
-MOST = 48 << 10  # characters of what was asked about one action
-ENTRIES = 1000  # of the workspace's own folder; with more, it is left out
+MOST = 48 << 10  # characters of the part `asked` of one action
+ENTRIES = 1000  # entries of the workspace folder; if it has more, none is recorded
 _PASSWORD = re.compile(r"(://[^/@:]*:)[^/@]*(?=@)")
 _Value = TypeVar("_Value")
 
 
 class FactRecorder:
-    """Recorder between the gate and the machine. Use `facts` in place of the facts that the recorder was created
-    with."""
+    """Recorder between the gate and the machine. Its `facts` pass requests on to the `facts` argument, and record the
+    answers."""
 
     def __init__(self, facts: Facts, profile: Profile) -> None:
         self._answers: dict[str, dict[str, Any]] = {name: {} for name in _ENCODERS}
@@ -39,8 +39,8 @@ class FactRecorder:
         self.facts = replace(facts, **recording)
 
     def parts(self) -> tuple[dict[str, object], ...]:
-        """Return the facts for the record, unchanged after the first call. Facts beyond MOST are left out and
-        counted."""
+        """Return the three parts; later calls return the same parts. Facts beyond MOST characters are left out and
+        counted in the field `cut`."""
         self._parts = self._parts or self._encoded()
         return self._parts
 
@@ -59,7 +59,7 @@ class FactRecorder:
             for words, answer in answers.items():
                 value = _ENCODERS[name](words, answer)
                 remaining -= len(words) + 8 + (len(json.dumps(value)) if value is not None else 0)
-                # A fact that is left out makes a later judgement unknown, never a different one.
+                # Without a fact, the action cannot be judged again; the verdict never differs.
                 if remaining < 0:
                     cut += 1
                 else:
@@ -70,8 +70,8 @@ class FactRecorder:
 
 
 def top(facts: Facts) -> dict[str, object]:
-    """Return the names in the workspace folder by kind, links with their targets. `whole` is True if that is all of
-    them.
+    """Return the names in the workspace folder by kind, and links with their targets. The field `whole` is True if no
+    name is missing.
     """
     kinds: dict[str, list[str]] = {kind.value: [] for kind in (Kind.FILE, Kind.FOLDER, Kind.OTHER)}
     links: dict[str, object] = {}
@@ -91,13 +91,13 @@ def top(facts: Facts) -> dict[str, object]:
 
 
 def lists(profile: Profile) -> str:
-    """Return the lists that determine the system folders of `machine`: other lists would yield other folders."""
+    """Return a digest of the lists that determine the system folders of `machine`: other lists yield other folders."""
     text = json.dumps([profile.system, profile.etc])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _recording(ask: Callable[..., _Value], answers: dict[str, _Value]) -> Callable[..., _Value]:
-    """Return `ask` with each answer stored in `answers`, under the words of the request."""
+    """Return a function that calls `ask` and stores each answer in `answers`, under the arguments of the request."""
 
     def recording(*words: str) -> _Value:
         answer = answers["\0".join(words)] = ask(*words)
@@ -107,7 +107,7 @@ def _recording(ask: Callable[..., _Value], answers: dict[str, _Value]) -> Callab
 
 
 def _place(path: str, fact: PathFact) -> object:
-    """Return the kind of a path, and its real path when that differs."""
+    """Return the kind of a path, with its real path if that differs."""
     return fact.kind.value if fact.real == path else [fact.kind.value, fact.real]
 
 

@@ -1,5 +1,5 @@
-"""Recorded facts as a replacement for the machine. They answer what was requested then and what follows from that with
-certainty, and report everything else as missing.
+"""Recorded facts as a replacement for the machine. They answer the recorded requests, and requests whose answers follow
+from those with certainty, and report every other request as missing.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,12 +16,14 @@ _SCOPES = {scope.value: scope for scope in Scope}
 
 
 class Recorded:
-    """Facts of one recorded decision. Raises ValueError for parts that are not valid.
+    """Facts of one recorded decision, from its three recorded parts. Raises ValueError for invalid parts.
+
+    `today` is the day of the decision. `now` describes a path on today's disk, for paths that were not recorded; None
+    to report them as missing.
 
     Attributes:
-        missing: the requests that the record cannot answer, in words; if there are any, the judgement is void
-        today_disk: asked for missing facts, if the caller wants that
-        looked: the paths that `today_disk` was asked for
+        missing: the requests that the record cannot answer, in words; if there are any, the new verdict is not valid
+        looked: the paths that `now` was called for
     """
 
     def __init__(
@@ -63,8 +65,7 @@ class Recorded:
         self._folders = {above for path in (*real, f"{self.facts.workspace}/.") for above in _above(path)}
 
     def _top(self, top: Mapping[str, object]) -> None:
-        """Read the recorded entries of the workspace folder. A request for one of them is recorded separately as
-        well."""
+        """Read the recorded entries of the workspace folder. A recorded request for an entry takes precedence."""
         own = self.facts.workspace.rstrip("/")
         self._whole = top.get("whole") is True
         for kind in _KINDS.values():
@@ -74,7 +75,7 @@ class Recorded:
             self._places.setdefault(f"{own}/{name}", _fact(f"{own}/{name}", found))
 
     def _look(self, path: str) -> PathFact:
-        fact = self._places.get(path) or self._follows(path)
+        fact = self._places.get(path) or self._inferred(path)
         if fact is None:
             if self._now is not None:
                 self.looked.append(path)
@@ -85,9 +86,9 @@ class Recorded:
             self._places[path] = fact
         return fact
 
-    def _follows(self, path: str) -> PathFact | None:
-        """Return what is certain about a path: each parent of a real path is a real folder, and a file has nothing
-        below it.
+    def _inferred(self, path: str) -> PathFact | None:
+        """Return the fact about a path that follows from the recorded facts, or None: each parent of a real path is a
+        real folder, and a file has nothing below it.
         """
         if path in self._folders:
             return PathFact(path, Kind.FOLDER)
@@ -97,13 +98,13 @@ class Recorded:
         if self._whole and path.startswith(f"{own}/"):
             name = path[len(own) + 1 :].partition("/")[0]
             if f"{own}/{name}" not in self._places:
-                return PathFact(path, Kind.MISSING)  # nothing of that name lay there
+                return PathFact(path, Kind.MISSING)  # the complete list of entries does not have that name
         for above in _above(path):
             fact, rest = self._places.get(above), path[len(above) :]
             if fact is not None and fact.kind in (Kind.FILE, Kind.MISSING):
                 return PathFact(fact.real + rest, Kind.MISSING)
             if fact is not None and fact.kind is Kind.FOLDER and fact.real not in (above, "/"):
-                return self._places.get(fact.real + rest) or self._follows(fact.real + rest)
+                return self._places.get(fact.real + rest) or self._inferred(fact.real + rest)
         return None
 
     def _registries(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
@@ -111,7 +112,7 @@ class Recorded:
         return self._answer("registries", f"{program}\0{folder}", what, _registries) or ()
 
     def _answer(self, table: str, name: str, what: str, read: Callable[[object], _Value]) -> _Value | None:
-        """Return the recorded answer, or None if there is none or it is not valid."""
+        """Return the recorded answer, or None if it is missing or invalid; then `what` or the error is in `missing`."""
         answers = self._answers.get(table, {})
         if name not in answers:
             self.missing.append(what)

@@ -1,10 +1,10 @@
 """Translation of the names in records of earlier versions. A record is translated when it is read; stored bytes stay.
 
-Earlier versions named a rule by the file of its source (`policy/walk.py`, `policy/commands/git.toml:508`). A check
-that was written in code is translated to its area only, because the old name does not tell which check it was.
+Earlier versions named a rule by the file of its source (`policy/walk.py`, `policy/commands/git.toml:508`). The name of
+a check in code is translated to the area of the check only, because the old name does not identify the check.
 
-Earlier versions also had other names for the two right sets. The digest of the terms in such a record covers the old
-name and is shown as recorded; it is never computed again, because a record holds no values of the environment.
+Earlier versions also had other names for the two sets of rights. The digest of the terms in such a record covers the
+old name and is shown as recorded; it is never computed again, because a record holds no values of the environment.
 """
 
 import re
@@ -25,13 +25,13 @@ _OLD_COMMAND = re.compile(r"policy/commands/([\w-]+)\.toml:([0-9]+)", re.ASCII)
 
 
 def current_rule(name: str) -> str:
-    """Return today's text form of a rule reference that a record holds."""
+    """Return the current text form of a rule reference from a record."""
     found = _OLD_COMMAND.fullmatch(name)
     return f"{_COMMANDS}{found[1]}:{found[2]}" if found else _AREAS.get(name, name)
 
 
 def rule_beginnings(wanted: Iterable[str]) -> tuple[str, ...]:
-    """Return `wanted`, beginnings of rule references in either spelling, with the other spelling of each added."""
+    """Return `wanted`, which are beginnings of old or current rule references, with their other spellings added."""
     beginnings: dict[str, None] = {}
     for start in wanted:
         beginnings[start] = None
@@ -53,7 +53,7 @@ def rule_beginnings(wanted: Iterable[str]) -> tuple[str, ...]:
 
 
 def current(body: dict[str, object]) -> dict[str, object]:
-    """Return the body of a record with today's names in place of those of earlier versions. Total."""
+    """Replace names of earlier versions in the body of a record by current names, and return the body. Never raises."""
     for name in ("reasons", "rules"):
         reasons = body.get(name)
         if isinstance(reasons, list):

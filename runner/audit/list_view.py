@@ -1,4 +1,4 @@
-"""List view of the log: for people two lines per decision, for programs one JSON object per line."""
+"""List view of the log: two lines per decision as text, or one line per decision as JSON."""
 
 import json
 import textwrap
@@ -12,15 +12,14 @@ from runner.audit.query import Query
 from runner.text.sanitize import one_line, visible
 
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
-# The tiers that no rule and no remembered yes lifts are the loud ones; what only reads is quiet.
-_LOUD = "\x1b[1;31m"
+_LOUD = "\x1b[1;31m"  # for the tiers that no rule and no grant can allow
 _HUES = {"read": _DIM, "dangerous": _LOUD, "unknown": _LOUD, "secret": _LOUD, "denied": _LOUD, "malformed": _LOUD}
-# What an action's line shows, by the field of the action that says most.
+# The line of an action shows the first of these fields that the action has.
 _TELLING = ("script", "argv", "pattern", "path", "root", "plan")
-_HOSTS = 5  # that are named of one command
+_HOSTS = 5  # listed connections of one command
 _INDENT = " " * 7
 NARROW = 84  # columns below which an action gets a line of its own
-WIDE = 400  # characters of a line that nobody looks at through a terminal
+WIDE = 400  # columns from which on the output is not a terminal, so that lines are not cut
 
 
 def lines(
@@ -46,13 +45,14 @@ def nothing(query: Query | None) -> str:
 
 
 def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[str]:
-    """Yield the same decisions as JSON: every field of the record, and `outcome` (null when nothing ran)."""
+    """Yield the decisions that match `query` as JSON: every field of the record, and `outcome` (null if there is
+    none)."""
     for deed in deeds(log, query, limit=limit):
         yield json_line(deed)
 
 
 def json_line(deed: DecisionTrail) -> str:
-    """Return one decision as JSON. In a merged file, it names its chain and its number in that chain."""
+    """Return one decision as JSON. In a merged file, the object has the chain and the number in that chain."""
     outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
     return json.dumps({**_named(deed.record), **deed.record.body, "outcome": outcome})
 
@@ -73,8 +73,8 @@ def whole(log: AuditLog, record: Record) -> str:
 
 
 def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[str]:
-    """Yield one decision and its outcome as safe lines of at most `width` columns for a terminal. A width above `WIDE`
-    means no terminal: nothing is cut.
+    """Yield one decision and its outcome as lines of at most `width` columns that are safe to print on a terminal. From
+    a width of `WIDE` on, lines are not cut.
     """
     record, body = deed.record, deed.body
     because, cell, answer = (mapping(body.get(name)) for name in ("because", "cell", "answer"))
@@ -114,7 +114,7 @@ def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[st
 
 
 def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
-    """Return the outcome of a decision as a line of its own."""
+    """Yield the outcome of an earlier decision as lines that are safe to print on a terminal."""
     dim, yellow, end = (_DIM, _YELLOW, _END) if colour else ("",) * 3
     network = _network(record.body)
     line_text = (
@@ -125,7 +125,7 @@ def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
 
 
 def action_line(deed: DecisionTrail) -> str:
-    """Return the action in short: the script, the words, the path, or the arguments of a call that was no action."""
+    """Return the action in short: the script, the words, the path, or the arguments of a malformed call."""
     if deed.malformed:
         return text(deed.body.get("arguments"))
     action = mapping(deed.body.get("action"))
@@ -160,7 +160,7 @@ def _outcome(body: Body) -> str:
 
 
 def _network(body: Body) -> str:
-    """Return some of the hosts and ports with the verdict, each once, in the order of the first attempt."""
+    """Return the first hosts and ports with their verdicts, without repetitions, in the order of the attempts."""
     made = [mapping(item) for item in items(body.get("connections"))]
     attempts = [
         f"{place(each)} {'allowed' if each.get('allowed') else 'denied'}"
@@ -172,7 +172,7 @@ def _network(body: Body) -> str:
 
 
 def place(made: Body) -> str:
-    """Return host and port of a connection as an allowlist spells them; empty for a name that could not be read."""
+    """Return host and port of a connection in the form of the allowlist; `nobody` for an unreadable name."""
     host, port = text(made.get("host")), made.get("port")
     if not host:
         return "nobody"

@@ -1,9 +1,9 @@
 """The audit log: append-only, hash-chained records, durable before the action they describe may run.
 
-The chain is the proof that no record was changed, and every `EVERY` records a checkpoint holds the root of a Merkle
-tree over all records before it, signed if there is a key. Without a key, or a head noted elsewhere, nobody can prove
-that the *end* was not cut off and the rest written anew. `chain` defines the interface of a store, and the parts that
-all stores share.
+The chain proves that no record was changed. Every `EVERY` records, a checkpoint holds the root of a Merkle tree over
+all records before it, signed if there is a key. Without a key, or a head stored elsewhere, there is no proof that the
+*end* was not cut off and later records written again. `chain` defines the interface of a store, and the parts that all
+stores share.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 FILE = "audit.db"
 EVERY = 512  # records between two checkpoints
 
-Place = Path | str  # a file, or the URL of a database
+Place = Path | str  # path of a file, or URL of a database
 
 
 class AuditLog:
-    """An open log. Each append blocks until the record is durable, on purpose.
+    """An open log. Each append blocks on purpose until the record is durable, and raises AuditError if that fails.
 
     `redact` is applied to every text before it is stored. `signer` is called only when a checkpoint is due.
     """
@@ -51,18 +51,18 @@ class AuditLog:
     def open(
         cls, place: Place, *, redact: Callable[[str], str] | None = None, signer: "Callable[[], Signer] | None" = None
     ) -> "AuditLog":
-        """Open for appending: a file (a new one is 0600), or the database at a URL."""
+        """Open a file (created with mode 0600) or the database at a URL for appending. Raises AuditError."""
         store = SqliteStore.open(place) if isinstance(place, Path) else _database(place, write=True)
         return cls(store, redact=redact, signer=signer)
 
     @classmethod
-    def open_to_read(cls, place: Place, *, whatever: bool = False) -> "AuditLog":
-        """Open an existing log for reading only; a file also as a copy in a read-only folder.
+    def open_to_read(cls, place: Place, *, any_schema: bool = False) -> "AuditLog":
+        """Open an existing log for reading only. A file may be in a read-only folder. Raises AuditError.
 
-        A file whose tables this program did not make is refused, unless `whatever` is asked for, to verify it.
+        A file whose schema this program did not create is refused, unless `any_schema` is set, to verify the file.
         """
         if isinstance(place, Path):
-            return cls(SqliteStore.open_to_read(place, whatever=whatever))
+            return cls(SqliteStore.open_to_read(place, any_schema=any_schema))
         return cls(_database(place, write=False))
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class AuditLog:
         self.close()
 
     def session(self, info: "SessionInfo") -> str:
-        """Record that a session began; answers its id, which `decided` and `refused` want."""
+        """Record that a session began, and return the session's id, an argument of `decided` and `refused`."""
         import os
 
         name = os.urandom(8).hex()
@@ -83,13 +83,13 @@ class AuditLog:
         return name
 
     def decided(self, session: str, decision: "Decision") -> int:
-        """Record a verdict, durable before return; answers the record's id. Raises AuditError: then nothing may run."""
+        """Record a verdict durably and return the number of the record. Raises AuditError: then nothing may run."""
         notes = decision.noted.parts() if decision.noted is not None else ()
         failure = "the decision could not be recorded, so nothing was run"
         return self._append(decision.body(session), failure, notes)
 
     def facts(self, name: str) -> dict[str, object] | None:
-        """Return the content of one of the `facts` that a `decided` record names; None if the log lacks it or it was
+        """Return the facts with this name, which `decided` records refer to; None if they are missing or were
         changed.
         """
         record = self.named("facts", name)
@@ -101,23 +101,23 @@ class AuditLog:
         return self._append(refusal.body(session), "the refusal could not be recorded")
 
     def finished(self, decided: int, outcome: "Outcome", ran: "Ran | None" = None) -> int:
-        """Record what became of the action that record `decided` allowed."""
+        """Record the outcome of the action that record `decided` allowed. Return the number of the new record."""
         number = self._append(finished_body(decided, outcome, ran), "the outcome of an action could not be recorded")
         last = self.store.latest("checkpoint")
-        if number - (last.number if last else 0) >= EVERY:  # now, when no action waits for it
+        if number - (last.number if last else 0) >= EVERY:  # at the end of an action, so that no action waits for it
             self.checkpoint()
         return number
 
     def applied(self, session: str, patching: "Patching") -> int:
-        """Record that a person puts a patch into the workspace. Raises AuditError: then nothing may be changed."""
+        """Record that the user applies a patch to the workspace. Raises AuditError: then nothing may be changed."""
         return self._append(patching.body(session), "the patch could not be recorded, so nothing was changed")
 
     def planned(self, session: str, planned: "RecordedPlan") -> int:
-        """Record what a person said to a plan. Raises AuditError: then the mode may not change."""
+        """Record the user's answer to a plan. Raises AuditError: then the mode may not change."""
         return self._append(planned.body(session), "the answer to a plan could not be recorded, so it is a no")
 
     def ended(self, session: str, end: "SessionEnd") -> int:
-        """Record how a session ended, and leave a checkpoint after it."""
+        """Record the end of a session, and add a checkpoint after it."""
         number = self._append(end.body(session), "the end of the session could not be recorded")
         self.checkpoint()
         return number
@@ -126,7 +126,7 @@ class AuditLog:
         """Record the root of a Merkle tree over all records so far, signed if there is a key, and return the number of
         the record. Return None if there is no new record since the last checkpoint.
         """
-        from runner.audit.checkpoint import checkpoint  # a Merkle tree, needed once in `EVERY` records
+        from runner.audit.checkpoint import checkpoint  # imported here, because few sessions add a checkpoint
 
         return checkpoint(self.store, self._signer)
 
@@ -139,20 +139,20 @@ class AuditLog:
         after: int | None = None,
         limit: int | None = None,
     ) -> Iterator[Record]:
-        """Yield records, newest first: of these kinds (all if none is named), with ids up to `first` and above `after`.
-
-        Only the conditions of `query` that the store can evaluate are applied: the caller applies `Query.matches`.
+        """Yield at most `limit` records, newest first: of these kinds (empty: all), with ids up to `first` and above
+        `after`. Only the conditions of `query` that the store can evaluate are applied: the caller applies
+        `Query.matches`.
         """
         kinds = (kind,) if isinstance(kind, str) else kind
         return map(self._record, self.store.select(Wanted(kinds, query, first, after, limit)))
 
     def get(self, number: int) -> Record | None:
-        """Return the record with this id."""
+        """Return the record with this id, or None."""
         return self._known(self.store.get(number))
 
     def named(self, kind: str, name: str) -> Record | None:
-        """Return the newest record of a kind with this name: the session's id for `session` and `ended`, else
-        `sha256`."""
+        """Return the newest record of a kind with this name, or None. The name is the session's id for `session` and
+        `ended`, else the field `sha256`."""
         return self._known(self.store.named(kind, name))
 
     def outcome_of(self, decided: int) -> Record | None:
@@ -160,17 +160,18 @@ class AuditLog:
         return self._known(self.store.outcome_of(decided))
 
     def cause_of(self, finished: int) -> Record | None:
-        """Return the decision whose outcome has this id."""
+        """Return the decision whose outcome is the record with this id, or None."""
         return self._known(self.store.cause_of(finished))
 
     def _append(self, body: dict[str, object], failure: str, notes: Sequence[dict[str, object]] = ()) -> int:
-        """Append `body` and, before it, each of its `notes` that the log does not hold yet; all of them or nothing."""
+        """Append each of the `notes` that the log does not hold yet, then `body`, in one transaction. Return the
+        number of the record."""
         named_notes = {}
         if self._redact is not None:
-            body, lost = cleaned(body, self._redact)
+            body, lost = redact_body(body, self._redact)
             if lost:
                 body["redacted"] = lost
-            notes = [cleaned(note, self._redact)[0] for note in notes]
+            notes = [redact_body(note, self._redact)[0] for note in notes]
         if notes:
             named_notes = {digest(note): note for note in notes}
             body["facts"] = list(named_notes)
@@ -185,7 +186,7 @@ class AuditLog:
         return self._record(row) if row is not None else None
 
     def _record(self, row: RecordRow) -> Record:
-        from runner.audit.legacy import current  # only readers need this module
+        from runner.audit.legacy import current  # imported here, because writers do not need it
 
         try:
             body = loads(row.body)
@@ -207,8 +208,8 @@ def _database(url: str, *, write: bool) -> LogStore:
     return PostgresStore.open(url, write=write)
 
 
-def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
-    """Return `body` without secrets, and the names of the fields that held one, such as `action.script`."""
+def redact_body(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict[str, object], list[str]]:
+    """Return `body` without secrets, and the names of the fields that held a secret, such as `action.script`."""
     lost: dict[str, None] = {}
 
     def clean(text: str, place: str) -> str:
@@ -224,7 +225,7 @@ def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict
             case list():
                 return [each(item, place) for item in value]
             case dict():
-                shown = {key: clean(key, place) for key in value}  # a path may be a key, and hold one
+                shown = {key: clean(key, place) for key in value}  # a key may be a path that contains a secret
                 return {shown[key]: each(item, f"{place}.{shown[key]}") for key, item in value.items()}
             case _:
                 return value
@@ -234,12 +235,12 @@ def cleaned(body: dict[str, object], redact: Callable[[str], str]) -> tuple[dict
 
 def log_place(settings: "Settings", environ: Mapping[str, str]) -> Place:
     """Return the location of the log for a session with these settings. Raises PlaceError."""
-    url = settings.values.get(("audit", "url"))  # without the table of keys, which most starts need not load
+    url = settings.values.get(("audit", "url"))  # read directly, because most starts do not load the table of keys
     return str(url) if url else state_dir(environ) / FILE
 
 
 def log_exists(place: Place) -> bool:
-    """Return True if there may be something to read. A database itself reports that it is empty."""
+    """Return True if there may be a log to read. For a database it is True: opening reports a missing log."""
     return not isinstance(place, Path) or place.exists()
 
 
@@ -255,17 +256,17 @@ def open_log(
 ) -> AuditLog:
     """Open the log of these settings for appending, with redaction and, if `audit.sign` is set, with signatures.
 
-    `redact` replaces the default redaction: the session of a model knows more secrets. Raises AuditError or PlaceError;
+    `redact` replaces the default redaction, for a session that knows more secrets. Raises AuditError or PlaceError;
     then no action may run.
     """
     from runner.secrets.redactor import Redactor
 
     signer: Callable[[], Signer] | None = None
     if settings.values.get(("audit", "sign")) is True:
-        from runner.audit.signing import required_signer  # most logs are not signed
+        from runner.audit.signing import required_signer  # imported here, because most logs are not signed
 
         signer = required_signer
 
-    # The command line may contain a key, for example one that the caller's shell put in the place of a variable.
+    # The command line may contain a key, for example if the caller's shell expanded a variable.
     redact = redact or Redactor(live=True, shapes=True).text
     return AuditLog.open(log_place(settings, environ), redact=redact, signer=signer)

@@ -1,7 +1,7 @@
-"""Merging of several logs into one file, to be read and verified together. Every chain stays as it is.
+"""Merging of several logs into one file, to be read and verified together. The chains are not changed.
 
-The records are sorted by time, and those of one chain keep their order; so they get new ids and keep their numbers. No
-record is appended to a merged file. Two copies of one log become one: the longer copy is taken, if the shorter one is
+The records are sorted by time, but the records of one chain keep their order. They get new ids and keep their numbers.
+No record is appended to a merged file. Of two copies of one log, only the longer copy is taken, if the shorter copy is
 its beginning.
 """
 
@@ -22,15 +22,15 @@ from runner.audit.verify import BrokenChain, Expected, VerifyProgress, verify
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Result of a merge: the chains with the source of each, and what was left out, in words."""
+    """Result of a merge: the chains with the name of the source of each, and a sentence for each chain left out."""
 
     chains: tuple[tuple[Head, str], ...]
     left_out: tuple[str, ...]
 
 
 def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | None = None) -> Merged:
-    """Write `into`, which must not exist; it appears whole or not at all. Raises AuditError for a log that does not
-    hold, and for two that begin alike and go on differently."""
+    """Write the file `into`, which must not exist; it appears complete or not at all. Raises AuditError for a log that
+    does not verify, and for two logs with the same beginning and different later records."""
     if os.path.lexists(into):
         raise _there(into)
     if not into.parent.is_dir():
@@ -53,7 +53,7 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
         )
         try:
             write_merged(beside, heads, (row for _, _, _, row in rows))
-            os.link(beside, into)  # link(2) replaces nothing, not even what came to be there meanwhile
+            os.link(beside, into)  # link(2) never replaces a file, also not one that was created meanwhile
         except FileExistsError:
             raise _there(into) from None
         except OSError as error:
@@ -71,7 +71,8 @@ def _there(into: Path) -> AuditError:
 
 
 def _owners(sources: Sequence[LogStore], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
-    """Return the source that each chain is taken from, by name, and what is left out."""
+    """Return the head and the index of the source of each chain, by its name, and a sentence for each chain left
+    out."""
     owners: dict[str, tuple[Head, int]] = {}
     left_out = []
     for place, walk in enumerate(walks):
@@ -108,7 +109,7 @@ def _same(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[
 
 
 def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, RecordRow]]:
-    """Yield the rows of some chains with their sort keys. A clock that was set back does not reorder a chain."""
+    """Yield the rows of the chains `logs` with their sort keys. A clock that was set back does not reorder a chain."""
     from json import loads
 
     latest = ""
@@ -118,7 +119,7 @@ def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, i
                 body = loads(row.body)
             except (ValueError, RecursionError):
                 body = None
-            if not isinstance(body, dict):  # its hash holds all the same: another program made the log
+            if not isinstance(body, dict):  # although its hash is valid: another program wrote the log
                 why = f"record {row.number} of log {row.log} is nothing that this program writes"
                 raise AuditError(Problem("the logs were not merged", why, "leave that log out"))
             latest = max(latest, str(body.get("time", "")))

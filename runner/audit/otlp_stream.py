@@ -1,7 +1,7 @@
 """Stream of a session's decisions to a collector during the session. It never delays the log.
 
-A thread follows the log through its own connection, so no action waits for a collector and no record is lost with one:
-records that could not be sent are in the log, and `close` returns how to send them later.
+A thread follows the log through its own connection, so no action waits for a collector. Records that could not be sent
+are in the log, and the text that `close` returns has the command that sends them later.
 """
 
 import threading
@@ -16,10 +16,10 @@ from runner.audit.query import Query
 from runner.problems import Stopped
 from runner.text.phrases import many
 
-EVERY = 2.0  # seconds between two looks at the log
-PATIENCE = 10.0  # seconds that the end of a session waits for the rest to be taken,
-SHORT = 2.0  # and by a collector that failed before
-_AGAIN = 30.0  # seconds after which a collector that failed is tried again
+EVERY = 2.0  # seconds between two reads of the log
+PATIENCE = 10.0  # seconds that the end of a session waits until the collector has accepted the rest
+SHORT = 2.0  # seconds instead of PATIENCE if the collector failed before
+_AGAIN = 30.0  # seconds until the next attempt after the collector failed
 
 
 class OtlpStream:
@@ -35,9 +35,9 @@ class OtlpStream:
         self._problem: Problem | None = None
         self._sent = Sent(0, 0)
         self._waiting: list[int] = []  # decisions that were seen and not sent, oldest first
-        self._last = 0  # of those that were seen
-        self._failing = False  # the last try
-        self._broken = False  # it gave up before the end
+        self._last = 0  # number of the newest decision that was seen
+        self._failing = False  # the last attempt failed
+        self._broken = False  # the thread ended before the session
         self._thread = threading.Thread(target=self._follow, name="otlp", daemon=True)
         self._thread.start()
 
@@ -47,7 +47,7 @@ class OtlpStream:
         self._thread.join(SHORT if self._failing else PATIENCE)
         if self._thread.is_alive():
             if self._collector is not None:
-                self._collector.close()  # ends its wait for another try; the thread ends with the process
+                self._collector.close()  # ends its wait before the next attempt; the thread ends with the process
             return self._unsent("it did not answer in time")
         return self._unsent("it broke off") if self._waiting or self._broken else None
 
@@ -62,13 +62,13 @@ class OtlpStream:
     def _follow(self) -> None:
         try:
             with AuditLog.open_to_read(self._log) as log:
-                self._collector = Collector(self._address)  # now: loading the SDK takes a while
+                self._collector = Collector(self._address)  # in this thread, because loading the SDK takes a while
                 pause = EVERY
                 while not self._closing.wait(pause):
                     self._failing = not self._look(log, self._collector, whole=False)
                     pause = _AGAIN if self._failing else EVERY
                 self._look(log, self._collector, whole=True)
-        except (AuditError, Stopped) as error:  # the log, or the SDK: the session goes on without
+        except (AuditError, Stopped) as error:  # of the log or the SDK: the session continues without the stream
             self._problem, self._broken = error.problem, True
         finally:
             if self._collector is not None:
@@ -95,14 +95,14 @@ class OtlpStream:
             except Unsent as error:
                 self._problem = error.problem
                 return False
-            gone = {deed.record.id for deed in part}
-            self._waiting = [number for number in self._waiting if number not in gone]
+            sent = {deed.record.id for deed in part}
+            self._waiting = [number for number in self._waiting if number not in sent]
         return True
 
 
 def start_stream(log: Place, session: str, address: str) -> tuple[Callable[[], str | None], str | None]:
-    """Start sending. Return the function that ends it, and a notice for the start. `address` is the value of
-    `audit.otlp`.
+    """Start a stream to `address`, the value of `audit.otlp`. Return its method `close`, and a notice for the user if
+    the data is not encrypted, else None. Raise a usage error for an invalid address.
     """
     whole = endpoint(address, {})
     clear = f"the record of this session travels to {whole} in clear; https would hide it" if in_clear(whole) else None

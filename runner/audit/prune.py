@@ -1,8 +1,8 @@
-"""Pruning: removes the oldest records permanently, such that the remaining records still verify.
+"""Pruning: permanent removal of the oldest records, such that the remaining records can still be verified.
 
-Only a beginning of the chain is removed, and only complete sessions that ended. A tombstone replaces them: the number
-of the last removed record, its hash, the Merkle root, the peaks that later roots are computed from, and who pruned and
-when. It is signed if there is a key.
+Only a beginning of the chain is removed, and only complete sessions that ended. A tombstone replaces the removed
+records: the number and hash of the last one, the Merkle root, the peaks from which later roots are computed, the user
+who pruned, and the time. The tombstone is signed if there is a key.
 """
 
 import os
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, LogStore, Wanted, append, now, sound
-from runner.audit.checkpoint import grown
+from runner.audit.chain import AuditError, LogStore, Wanted, append, convert_invalid_values, now
+from runner.audit.checkpoint import tree_over
 from runner.audit.log import AuditLog
 from runner.version import VERSION
 
@@ -38,18 +38,18 @@ class PrunePlan:
 
 
 def plan(store: LogStore, before: str, silent: str) -> PrunePlan:
-    """Return what may be removed of the records before the time `before`.
+    """Return the records before the time `before` that may be removed. Raises AuditError.
 
-    A session without a recorded end, as a killed program leaves it, counts as ended if it wrote nothing since `silent`.
+    A session without a recorded end (the program was killed) counts as ended if it wrote nothing since `silent`.
     """
     if store.merged:
         why = "it was merged from several logs, and nothing is added to such a file"
         raise AuditError(Problem("the log cannot be pruned", why, "prune each of them, and merge what is left"))
-    with sound("the log cannot be pruned"):
+    with convert_invalid_values("the log cannot be pruned"):
         first, last = store.older(before)
         spans = sorted(store.spans(last), key=lambda span: -span.last)
     last = min([last, *(span.first - 1 for span in spans if not span.ended and span.time >= silent)])
-    for span in spans:  # the latest end first: one that goes on behind the border moves it before its beginning
+    for span in spans:  # the latest end first: a session that continues after `last` is kept from its first record on
         if span.first <= last < span.last:
             last = span.first - 1
     return PrunePlan(first, last, sum(span.first <= last for span in spans), before)
@@ -61,17 +61,17 @@ def prune(log: AuditLog, planned: PrunePlan, signer: "Callable[[], Signer | None
     """
     store, last = log.store, planned.last
     signs = signer()  # may ask a keyring, so it is done before the log is locked
-    with sound("the log cannot be pruned"):
+    with convert_invalid_values("the log cannot be pruned"):
         ends = _ends(store, planned)
-        tree = grown(store, last)
+        tree = tree_over(store, last)
         seen, needed = _needed(store, last)
     with store.writing("the log could not be pruned, and nothing of it was removed") as writing:
-        _ends(store, planned)  # nobody came between
+        _ends(store, planned)  # again, because another process may have pruned meanwhile
         needed |= _needed(store, seen)[1]
         kept = [row.body for name in sorted(needed) if (row := store.named("facts", name)) and row.number <= last]
         body: dict[str, object] = {"kind": "tombstone", "time": now(), "log": writing.head.log}
         body |= {"first": planned.first, "last": last, "sessions": planned.sessions, "before": planned.before}
-        body |= {"hash": ends[-1], "root": tree.root, "peaks": tree.told}
+        body |= {"hash": ends[-1], "root": tree.root, "peaks": tree.peak_texts}
         body |= {"user": os.geteuid(), "program": f"ringfence {VERSION}"}
         number = append(writing, signs.signed(body) if signs is not None else body)
         for text in kept:
@@ -90,7 +90,7 @@ def _ends(store: LogStore, planned: PrunePlan) -> list[str]:
 
 
 def _needed(store: LogStore, after: int) -> tuple[int, set[str]]:
-    """Return the names of the notes that decisions after `after` share, and the last of those decisions."""
+    """Return the last decision after record `after`, and the names of the facts that those decisions refer to."""
     last, names = after, set[str]()
     for row in store.select(Wanted(("decided",), after=after)):
         last = max(last, row.id)

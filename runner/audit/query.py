@@ -1,4 +1,4 @@
-"""Query for decisions. A store evaluates the conditions on index columns; the other conditions look into a decision."""
+"""Query for decisions. A store evaluates the conditions on index columns; `Query.matches` evaluates all conditions."""
 
 from fnmatch import fnmatchcase
 
@@ -11,12 +11,13 @@ _REASONS = ("reasons", "because", "rules")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Empty means: any. Within one field any value does; all fields must hold.
+    """Conditions for decisions. An empty field matches all; otherwise one of its values must match. All fields must
+    match.
 
     `tiers`: one of the action's tiers. `rules`: beginnings of rule references, of any reason. `paths`, `hosts`:
-    glob patterns over targets of effects and over connections. `sessions`: beginnings. `workspaces`: folders, with all
-    that is below. `since` (inclusive), `until` (exclusive): UTC times as records spell them, or a beginning of one.
-    `asked`: only what was a question. `commands`: the first word of a command line.
+    glob patterns for targets of effects and for connections. `sessions`: beginnings of ids. `workspaces`: folders or
+    their parents. `since` (inclusive), `until` (exclusive): UTC times in the format of records, or the beginning of a
+    time. `asked`: only questions. `commands`: the first word of a command line.
     """
 
     verdicts: tuple[str, ...] = ()
@@ -34,9 +35,7 @@ class Query:
     asked: bool = False
 
     def matches(self, decision: dict[str, object], session: dict[str, object], outcome: dict[str, object]) -> bool:
-        """Return True if these bodies match: of a `decided` or `refused` record, its session, and its outcome (or
-        empty).
-        """
+        """Return True if the bodies of a decision, its session and its outcome match. The last two may be empty."""
         time = str(decision.get("time", ""))
         places = [f"{session.get(name) or ''}/" for name in ("workspace", "original")]
         folders = tuple(f"{folder.rstrip('/')}/" for folder in self.workspaces)
@@ -59,7 +58,7 @@ class Query:
 
 
 def was_question(decision: dict[str, object]) -> bool:
-    """Return True if the matrix asked: a person or a grant answered, or nobody was there."""
+    """Return True if the matrix required a question: the user or a grant answered, or there was no user."""
     return bool(decision.get("answer")) or mapping(decision.get("cell")).get("ruling") == "ask"
 
 

@@ -38,18 +38,18 @@ class SessionInfo:
     mode: str
     workspace: str
     unattended: bool
-    enforcement: Enforcement | None  # None: nothing was to be run, so no boundary was opened
+    enforcement: Enforcement | None  # None: the session runs nothing, so no sandbox was opened
     argv: tuple[str, ...] = ()
     model: str | None = None
     commit: str | None = None
     sources: tuple[str, ...] = ()
-    policy: str = ""  # the fingerprint of what decides here
+    policy: str = ""  # fingerprint of the policy in effect
     original: str = ""  # the folder that the workspace is a copy of
-    apart: tuple[str, ...] = ()  # places that were put out of reach for this run, whatever the configuration says
+    apart: tuple[str, ...] = ()  # paths that were made secret for this run, in addition to those of the configuration
     hashes: tuple[tuple[str, str], ...] = ()  # of the files among `sources`: name, SHA-256 of the bytes that were read
 
     def body(self, session: str) -> dict[str, object]:
-        """Return the body of the record that the session with this id began."""
+        """Return the body of the record for the start of the session with this id."""
         system = os.uname()
         return {
             **_head("session", session),
@@ -69,11 +69,11 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """Answer of a person to a question.
+    """Answer of the user to a question.
 
     Attributes:
-        by: who answered, and where: `terminal`, `grant 12`, ...
-        seconds: time until the answer; None when the answer was remembered
+        by: origin of the answer: `terminal`, `grant 12`, ...
+        seconds: time until the answer; None if the answer was remembered
     """
 
     question: str
@@ -98,11 +98,11 @@ class Decision:
 
     Attributes:
         tool: origin of the action: `exec`, or the name of the model's tool
-        source: who proposed the action
+        source: the model or a person, as the proposer of the action
         typed: rights that command-line flags added
-        grants: names of the remembered answers that the decision used or created
-        granted: the remembered answers that it used, as they were
-        reach: backend whose capabilities were checked; None when none was chosen yet
+        grants: names of the grants that the decision used or created
+        granted: copies of the grants that the decision used
+        reach: backend whose capabilities were checked; None if no backend was chosen yet
     """
 
     tool: str
@@ -115,20 +115,20 @@ class Decision:
     granted: "tuple[Grant, ...]" = ()
     source: Source = Source.MODEL
     reach: str | None = None
-    noted: "FactRecorder | None" = None  # what was asked of the machine on the way
-    proposed: Action | None = None  # what the model wanted, where a person put something else in its place
-    model: str = ""  # `provider:model` that wanted it; empty where no model did
+    noted: "FactRecorder | None" = None  # the facts that the decision requested
+    proposed: Action | None = None  # the action that the model proposed, if the user replaced it by another one
+    model: str = ""  # `provider:model` that proposed the action; empty if no model did
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
         assessment, verdict, cell = self.assessment, self.verdict, self.verdict.cell
         terms = verdict.permit.terms if isinstance(verdict, Allow) else None
         granted: list[dict[str, object]] = []
-        if self.granted:  # few actions rest on one
+        if self.granted:  # few decisions use a grant
             from runner.gate.grants.codec import to_json
 
             granted = [to_json(grant) for grant in self.granted]
-        of_users = dict.fromkeys((*assessment.asked, *assessment.covered.values()))  # each that asks, or allows a part
+        of_users = dict.fromkeys((*assessment.asked, *assessment.covered.values()))  # rules that ask, or allow a part
         return {
             **_head("decided", session),
             "tool": self.tool,
@@ -165,7 +165,7 @@ class Ran:
     Attributes:
         started: in seconds since 1970
         given: bytes of standard input
-        changed: pairs of a path and `added`, `modified` or `deleted`, if undo records changes; None if nobody looked
+        changed: pairs of a path and `added`, `modified` or `deleted`; None if changes were not recorded
     """
 
     started: float
@@ -180,7 +180,7 @@ class SessionEnd:
     Attributes:
         exit: exit code of the program
         usage: tokens by kind
-        cost: None when the price of the model is unknown
+        cost: in US dollars; None if the price of the model is unknown
     """
 
     exit: int
@@ -197,7 +197,7 @@ class SessionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Tool call that never became an action; `arguments` as the model sent them."""
+    """Tool call that never became an action. `arguments` is the text that the model sent."""
 
     tool: str
     arguments: str
@@ -216,12 +216,12 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Patching:
-    """Patch that a person applies to `workspace`.
+    """Patch that the user applies to `workspace`.
 
     Attributes:
         files: pairs of a path in the workspace and the kind of change
-        by: who approved
-        sha256: of the patch
+        by: origin of the approval, as in RecordedAnswer
+        sha256: hash of the patch
     """
 
     name: str
@@ -232,7 +232,7 @@ class Patching:
     files: tuple[tuple[str, str], ...]
 
     def body(self, session: str) -> dict[str, object]:
-        """Return the body of a decision that a person made by applying a patch. A `finished` record has its outcome."""
+        """Return the body of the decision to apply the patch. A `finished` record has its outcome."""
         kinds = {"deleted": EffectKind.DELETES}
         effects = [
             Effect(kinds.get(how, EffectKind.WRITES), f"{self.workspace}/{path}", Scope.WORKSPACE)
@@ -259,11 +259,11 @@ class Patching:
 
 @dataclass(frozen=True, slots=True)
 class RecordedPlan:
-    """Answer of a person to a plan.
+    """Answer of the user to a plan.
 
     Attributes:
-        into: mode of the session from here on; None when the person declined
-        by: see Answer, like `feedback` and `seconds`
+        into: mode of the session from here on; None if the user declined
+        by: as in RecordedAnswer, like `feedback` and `seconds`
     """
 
     plan: str
@@ -273,7 +273,7 @@ class RecordedPlan:
     seconds: float | None = None
 
     def body(self, session: str) -> dict[str, object]:
-        """Return the body of the answer to a plan. It runs nothing, but later actions are judged in another mode."""
+        """Return the body of the answer to a plan. It runs nothing, but can change the mode of later actions."""
         text = f"the plan was accepted: {self.into} from here on" if self.into else "another plan is wanted"
         answer = RecordedAnswer("leave plan mode?", self.into is not None, self.by, self.feedback, self.seconds)
         return {
@@ -339,7 +339,7 @@ def action_body(action: Action) -> dict[str, object]:
     """Return the field `action` of a record."""
     body: dict[str, object] = {"type": action.kind}
     for name, value in _values(action).items():
-        if isinstance(value, list):  # argv: cut as one text, so that a million words stay one short record
+        if isinstance(value, list):  # argv: cut as one text, so that a million words make one short record
             body[name] = bounded("\0".join(value)) if sum(len(word) + 1 for word in value) > TEXT_KEPT else value
         else:
             body[name] = bounded(value) if isinstance(value, str) else value
@@ -351,7 +351,7 @@ def _head(kind: str, session: str) -> dict[str, object]:
 
 
 def _values(item: "DataclassInstance") -> dict[str, Any]:
-    """Return the fields of `item`. Tuples become lists, because `log.cleaned` redacts texts, lists and objects only."""
+    """Return the fields of `item`. Tuples become lists: `log.redact_body` redacts texts, lists and dicts only."""
     values = {field.name: getattr(item, field.name) for field in fields(item)}
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 

@@ -1,7 +1,7 @@
 """Seal: a small JSON summary of a log at one moment, to be stored where the writer of the log cannot change it.
 
-A seal proves later whether the log still begins with exactly those records. In CI, where there is no keyring, a seal
-replaces a signature: the place where it is stored vouches for it.
+A seal shows later if the log still begins with exactly those records. In CI, where there is no keyring, a seal
+replaces a signature, because the program cannot change the place where the seal is stored.
 """
 
 import sys
@@ -10,8 +10,8 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
-from runner.audit.chain import AuditError, LogStore, Wanted, now, sound
-from runner.audit.checkpoint import grown
+from runner.audit.chain import AuditError, LogStore, Wanted, convert_invalid_values, now
+from runner.audit.checkpoint import tree_over
 from runner.audit.signing import PUBLIC, has_valid_signature
 from runner.audit.verify import ExpectedRecord
 from runner.version import VERSION
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from runner.audit.signing import Signer
 
 FORMAT = "ringfence audit seal 1"
-MOST = 64 << 20  # bytes of a seal; a checkpoint takes a few hundred
+MOST = 64 << 20  # bytes of a seal; each checkpoint in it has a few hundred
 
 
-def sealed(store: LogStore, signer: "Callable[[], Signer | None]") -> dict[str, object]:
+def create_seal(store: LogStore, signer: "Callable[[], Signer | None]") -> dict[str, object]:
     """Return the seal of the log as it is now, signed if there is a key. Raises AuditError if the log cannot be
     sealed."""
     if store.merged:
         raise AuditError(Problem("the log cannot be sealed", "it was merged from several", "seal each of them"))
-    with sound("the log cannot be sealed"), store.walking() as walk:
+    with convert_invalid_values("the log cannot be sealed"), store.walking() as walk:
         if not walk.heads or not walk.heads[0].number:
             raise AuditError(Problem("the log cannot be sealed", "it holds no record yet", "run something first"))
         head = walk.heads[0]
         body: dict[str, object] = {
             "format": FORMAT,
             "time": now(),
-            **{"log": head.log, "count": head.number, "hash": head.hash, "root": grown(store, head.number).root},
+            **{"log": head.log, "count": head.number, "hash": head.hash, "root": tree_over(store, head.number).root},
             "checkpoints": [_checkpoint(row.body) for row in store.select(Wanted(("checkpoint",)))][::-1],
             "versions": {"ringfence": VERSION, "python": sys.version.split()[0], "schema": store.schema},
         }
@@ -49,10 +49,10 @@ def _checkpoint(text: str) -> dict[str, object]:
 
 
 def read_seal(text: bytes, keys: tuple[str, ...]) -> ExpectedRecord:
-    """Return the record that must lie on the chain according to a seal.
+    """Return the record that must be in the chain according to a seal.
 
-    Raises AuditError when the text is not a seal, when its signature does not hold, or when `keys` are given and none
-    of them signed it.
+    Raises AuditError if the text is not a seal, if its signature is invalid, or if `keys` is not empty and none of them
+    signed the seal.
     """
     try:
         body = loads(text)

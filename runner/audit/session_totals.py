@@ -12,7 +12,7 @@ from runner.problems import Exit
 
 
 class SessionTotals:
-    """Observer of all events of a session that sums them up. The cost is known only if every run knew its cost."""
+    """Observer that sums up the events of a session. The cost is known only if the cost of every run is known."""
 
     def __init__(self, audit: AuditLog, session: str) -> None:
         self._audit = audit
@@ -21,9 +21,11 @@ class SessionTotals:
         self._last: RunEnded | None = None
         self._turns = 0
         self._usage = dict.fromkeys(("input", "output", "cache_read", "cache_write"), 0)
-        self.problem: Problem | None = None  # why the end is not in the log
+        self.problem: Problem | None = None  # the reason if the end could not be recorded
 
     def watch(self, emit: Emit) -> Emit:
+        """Return a function that counts each event and passes it to `emit`."""
+
         def watching(event: Event) -> None:
             if isinstance(event, RunEnded):
                 self._last = event
@@ -38,8 +40,8 @@ class SessionTotals:
     def record(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Record the end of the session; for an exit stack. Raises nothing: everything that the session did is already
-        in the log.
+        """Record the end of the session; an exit callback of an ExitStack. Never raises: a failure is in `problem`, as
+        all actions of the session are already in the log.
         """
         if self._last is not None:
             code, reason = self._last.exit, self._last.reason

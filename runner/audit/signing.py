@@ -1,6 +1,6 @@
-"""Ed25519 signatures of checkpoints, tombstones and seals. Only making or checking one loads `cryptography`.
+"""Ed25519 signatures of checkpoints, tombstones and seals. Only functions that sign or check load `cryptography`.
 
-A signed body names its public key (`key`, hexadecimal) and ends with `signature`, over all the rest of it. SOURCE:
+A signed body has the fields `key` (the public key, hexadecimal) and `signature`, which covers all other fields. SOURCE:
 RFC 8032; the signed bytes are those of `statement`.
 """
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from runner.secrets.secret import Secret
 
 
-PUBLIC = re.compile("[0-9a-f]{64}")  # a public key
+PUBLIC = re.compile("[0-9a-f]{64}")  # a public key or a SHA-256, in hexadecimal
 
 
 class Signer:
-    """Signer with one private key of 32 bytes, given as 64 hexadecimal digits. Raises ValueError for anything else."""
+    """Signer with one private key of 32 bytes, as 64 hexadecimal digits. Raises ValueError for any other text."""
 
     __slots__ = ("_secret", "public")
 
@@ -57,7 +57,7 @@ _NEW = "run `agent audit key new`"
 
 
 def required_signer() -> "Signer":
-    """Return the key. Raises AuditError when there is none, or the keyring fails."""
+    """Return the signer with the key in the keyring. Raises AuditError if there is no key, or the keyring fails."""
     found = stored_signer()
     if found is None:
         raise AuditError(Problem("the log cannot be signed", "the keyring holds no key for it", _NEW))
@@ -65,7 +65,8 @@ def required_signer() -> "Signer":
 
 
 def stored_signer() -> "Signer | None":
-    """Return the key; None without a key or without a keyring. Raises AuditError when the keyring fails."""
+    """Return the signer with the key in the keyring; None without a key or a keyring. Raises AuditError if the keyring
+    fails."""
     from runner.secrets.keyring_store import DEFAULT, KeyringFailed, KeyringStore
 
     try:

@@ -1,4 +1,4 @@
-"""Following of a log: its decisions and outcomes as they are written, also while the file is replaced or pruned."""
+"""Follower of a log: its decisions and outcomes as they are written, also while the file is replaced or pruned."""
 
 import os
 import select
@@ -11,21 +11,21 @@ from runner.audit.decisions import DECISIONS, DecisionTrail, deeds, trail_of
 from runner.audit.log import AuditLog, Place
 from runner.audit.query import Query
 
-POLL = 0.25  # seconds between two looks
-_PATIENCE = 40  # looks at a file that cannot be read, such as one that is being made, before that is an error
+POLL = 0.25  # seconds between two checks
+_PATIENCE = 40  # checks of a file that cannot be read (it may be incomplete yet) before the failure is an error
 
-TailEvent = DecisionTrail | Record  # a decision; later, once it ran, its `finished` record
+TailEvent = DecisionTrail | Record  # a decision, or the `finished` record of an earlier decision
 
 
 class Follower:
-    """Reader that continues where it stopped. It continues after pruning, and starts again in a new log at the same
-    place.
+    """Reader of new records. It also continues after pruning, and starts from the beginning if another log replaces
+    the file.
     """
 
     def __init__(self, path: Place, query: Query) -> None:
         self._path, self._query = path, query
         self._seen: tuple[int, str] | None = None  # the newest record that was read, and its hash
-        self._running: set[int] = set()  # decisions that were told, without an outcome so far
+        self._running: set[int] = set()  # decisions that were returned, without an outcome so far
         self._state: object = None
 
     def start(self, count: int) -> list[DecisionTrail]:
@@ -43,7 +43,7 @@ class Follower:
         return shown
 
     def more(self) -> list[TailEvent]:
-        """Return what was written since the last call, oldest first. Raises AuditError when the file is not a log."""
+        """Return the events since the last call, oldest first. Raises AuditError if the file is not a log."""
         state = self._look()
         events: list[TailEvent] = []
         if state != self._state and state is not None:
@@ -81,10 +81,10 @@ class Follower:
         return newest.id >= number and (record is None or record.hash == sealed)
 
     def _look(self) -> object:
-        """Return a value that changes whenever the log changes: the state of its file and write-ahead file. None
-        without a log.
+        """Return a value that changes when the log changes: the state of its file and write-ahead file. None without a
+        log.
 
-        A database has no such state, so it counts as changed once a second.
+        A database has no such state, so the value changes every second.
         """
         if not isinstance(self._path, Path):
             return int(time.monotonic())
@@ -99,7 +99,8 @@ class Follower:
 
 
 def follow(follower: Follower) -> Iterator[TailEvent]:
-    """Yield new decisions and outcomes forever. Raises BrokenPipeError as soon as the reader of stdout is gone."""
+    """Yield new decisions and outcomes forever. Raises BrokenPipeError when the reader of standard output is gone, and
+    AuditError if the log stays unreadable."""
     failures = 0
     while True:
         try:
@@ -115,7 +116,7 @@ def follow(follower: Follower) -> Iterator[TailEvent]:
 
 
 def _unread() -> bool:
-    """Return True if the reader of stdout is gone.
+    """Return True if the reader of standard output is gone.
 
     SOURCE: poll(2): POLLERR is set for the writing end of a pipe whose reading end was closed.
     """

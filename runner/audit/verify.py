@@ -1,4 +1,4 @@
-"""Verification of a log: every hash, head, checkpoint and tombstone, and records whose hashes were kept elsewhere.
+"""Verification of a log: every hash, head, checkpoint and tombstone, and records whose hashes were stored elsewhere.
 
 One pass reads all records. The index columns of the store are compared with the records at the same time.
 """
@@ -13,9 +13,9 @@ from policy.model.frozen import dataclass
 from runner.audit.chain import NAME, ZERO, Head, LogStore, RecordRow, Walk, invalid_value_errors, seal
 from runner.audit.checkpoint import MerkleTree, leaf, tree_of
 
-_TOLD = 8192  # records between two calls of `progress`
+_PROGRESS_EVERY = 8192  # records between two calls of `progress`
 
-VerifyProgress = Callable[[int, int], None]  # records done, records in all
+VerifyProgress = Callable[[int, int], None]  # called with the number of verified records and of all records
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Chain:
         pruned: number of removed records, which a tombstone replaces
         checkpoints: number of checkpoints
         signed: number of records that the last signed checkpoint covers
-        keys: public keys of all signatures; nothing proves whose keys these are
+        keys: public keys of all signatures; the log does not prove the owners of these keys
     """
 
     log: str
@@ -43,14 +43,15 @@ class Chain:
 
     @property
     def head(self) -> str:
+        """Return `COUNT:HASH` of the last record."""
         return f"{self.count}:{self.hash}"
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedLog:
-    """Result of a verification in which every record holds: of one chain, or of several in a merged file.
+    """Result of a successful verification: of one chain, or of several in a merged file.
 
-    Keep the heads elsewhere to be able to prove later that no record was cut off.
+    A head that is stored elsewhere proves later that no record was cut off.
     """
 
     chains: tuple[Chain, ...]
@@ -67,8 +68,8 @@ class VerifiedLog:
 
 @dataclass(frozen=True, slots=True)
 class BrokenChain:
-    """Result of a failed verification. `id` is the first record that does not hold, and 0 if the store itself does not;
-    `why` is the reason.
+    """Result of a failed verification. `id` is the first invalid record, or 0 if the store itself is invalid; `why` is
+    the reason.
     """
 
     id: int
@@ -77,13 +78,13 @@ class BrokenChain:
 
 @dataclass(frozen=True, slots=True)
 class ExpectedRecord:
-    """Record that must be part of the log, because its hash was kept elsewhere.
+    """Record that must be part of the log, because its hash was stored elsewhere.
 
     Attributes:
         number: number of the record
         hash: hash of the record
-        root: Merkle root over all records up to it; empty if it was not kept
-        log: chain that the record belongs to; empty for any
+        root: Merkle root over all records up to this one; empty if unknown
+        log: chain that the record belongs to; empty for any chain
     """
 
     number: int
@@ -93,16 +94,16 @@ class ExpectedRecord:
 
     @classmethod
     def head(cls, text: str) -> "ExpectedRecord":
-        """Return the expected record for `COUNT:HASH`."""
+        """Return the expected record for `COUNT:HASH`. Raises ValueError if COUNT is not a number."""
         number, _, digest = text.partition(":")
         return cls(int(number), digest)
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Conditions besides the chain itself: the records `noted` lie on the chain, and one of `keys` made each signature.
+    """Conditions besides the chain itself: the records `noted` are in the chain, and one of `keys` made each signature.
 
-    If there are `keys`, a checkpoint must be signed, unless the keys have signed the expected records (`vouched`).
+    If there are `keys`, a checkpoint must be signed, unless `vouched` is set: the keys signed the expected records.
     """
 
     noted: tuple[ExpectedRecord, ...] = ()
@@ -114,7 +115,7 @@ NOTHING_NOTED = Expected()
 
 
 class _Fault(Exception):
-    """Signal that the walk has reached a record that does not hold."""
+    """Error for a record that is invalid."""
 
     def __init__(self, number: int, why: str) -> None:
         super().__init__(why)
@@ -124,7 +125,7 @@ class _Fault(Exception):
 def verify(
     store: LogStore, expected: Expected = NOTHING_NOTED, progress: VerifyProgress | None = None
 ) -> VerifiedLog | BrokenChain:
-    """Verify the whole log. Raises AuditError only when the store cannot be read at all."""
+    """Verify the whole log and return the result. Raises AuditError only if the store cannot be read at all."""
     if unreadable := store.unreadable():
         return BrokenChain(0, unreadable)
     compared = _compared(store)
@@ -138,7 +139,7 @@ def verify(
                 if check is None:
                     check = checks[row.log] = _Check(store, row, expected)
                 check.take(row)
-                if progress is not None and not done % _TOLD:
+                if progress is not None and not done % _PROGRESS_EVERY:
                     progress(done, walk.count)
             chains = tuple(_ended(walk, checks, expected, last))
     except _Fault as fault:
@@ -176,14 +177,14 @@ class _Check:
         self.keys: dict[str, None] = {}
         self._keys, self._vouched = expected.keys, expected.vouched
         self._one = not store.merged
-        self.notes = {each for each in expected.noted if each.log in ("", first.log)}  # that are still to come
+        self.notes = {each for each in expected.noted if each.log in ("", first.log)}  # expected and not reached yet
         self._noted = {each.number for each in self.notes}
         tombstone = store.latest("tombstone", first.log)
         if tombstone is not None:
-            self._bury(tombstone)
+            self._skip_pruned(tombstone)
 
-    def _bury(self, tombstone: RecordRow) -> None:
-        """Begin after the pruned records. The tombstone itself comes later in the chain, and is checked there."""
+    def _skip_pruned(self, tombstone: RecordRow) -> None:
+        """Begin after the pruned records. The tombstone is a later record of the chain, and is checked there."""
         try:
             self.tree = tree_of(tombstone)
             self.number = self.pruned = self.tree.count
@@ -198,6 +199,7 @@ class _Check:
             self.notes.remove(each)
 
     def take(self, row: RecordRow) -> None:
+        """Check the next record of the chain. Raises _Fault."""
         self.number = number = self.number + 1
         if row.number != number:
             if row.number <= self.pruned:
@@ -229,7 +231,7 @@ class _Check:
     def _mark(self, row: RecordRow) -> None:
         """Check a checkpoint or a tombstone. `self.tree` holds all records before it."""
         if seal(self.digest, row.body) != row.hash:
-            return  # said by `take`, in the words for any record
+            return  # reported by `take`, with the message for any record
         try:
             body, tree = loads(row.body), tree_of(row)
             root, digest, log = body["root"], body["hash"], body["log"]
@@ -257,11 +259,12 @@ class _Check:
             self.signed = self.tree.count
 
     def end(self, head: Head, last: int) -> Chain:
+        """Compare the head and return the result. `last` is the id of the last record of the store. Raises _Fault."""
         if head.number > self.number:
             raise _Fault(last + 1, f"record {self.number + 1} is missing: records were cut off the end")
         if (head.number, head.hash) != (self.number, self.digest):
             raise _Fault(max(last, 1), "the head of the log does not name it as the last record")
-        if not self.pruned and head.log != self.name:  # a tombstone's is compared in its place
+        if not self.pruned and head.log != self.name:  # of a pruned chain, the tombstone has the name: see `_mark`
             raise _Fault(1, "the head of the log names another first record than this one")
         if self._keys and not self.signed and not self._vouched:
             raise _Fault(1, "no checkpoint is signed with the key that was given")
@@ -289,9 +292,9 @@ def _ended(walk: Walk, checks: dict[str, _Check], expected: Expected, last: int)
 
 
 def _compared(store: LogStore) -> Future[tuple[int | None, str]]:
-    """Compare the index columns with the records, in a thread of its own, because most of the work is SQLite's.
+    """Compare the index columns with the records in another thread, because SQLite does most of the work.
 
-    The result is the first record with other columns, and the faults of the store if there is no such record.
+    The result is the first record with wrong columns, and the faults of the store if there is no such record.
     """
     result: Future[tuple[int | None, str]] = Future()
 

@@ -64,7 +64,7 @@ def verify(
     noted = [ExpectedRecord.head(expect)] if expect else []
     noted += [_noted(seal, keys)] if seal is not None else []
     path = log_path(file)
-    with AuditLog.open_to_read(path, whatever=True) as log:
+    with AuditLog.open_to_read(path, any_schema=True) as log:
         wanted = Expected(tuple(noted), keys, vouched=seal is not None)
         result = verified(log.store, wanted, progress if sys.stderr.isatty() else None)
         cautions = log.store.cautions()
@@ -206,11 +206,11 @@ def seal(
         agent audit verify --seal audit.seal --public-key KEY --file audit.db
     """
     from runner.audit.export.out import write
-    from runner.audit.seal import sealed
+    from runner.audit.seal import create_seal
     from runner.audit.signing import stored_signer
 
     with AuditLog.open_to_read(log_path(file)) as log:
-        text = dumps(sealed(log.store, stored_signer), indent=1)
+        text = dumps(create_seal(log.store, stored_signer), indent=1)
     write([text], out)
     return Exit.DONE
 

@@ -22,7 +22,7 @@ from runner.audit.chain import ZERO, AuditError, seal
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
 from runner.audit.prune import plan
-from runner.audit.seal import sealed
+from runner.audit.seal import create_seal
 from runner.audit.verify import BrokenChain, Expected, ExpectedRecord, VerifiedLog, verify
 from tests.support.audit_records import fence_down, fill, refusal, unfenced
 from tests.support.places import ROOT
@@ -292,10 +292,10 @@ def test_whatever_is_in_the_file_is_an_answer(tmp_path: Path, statement: str, wh
     asked: tuple[Callable[[AuditLog], object], ...] = (
         lambda log: list(deeds(log)),
         lambda log: [log.get(number) for number in range(9)],
-        lambda log: sealed(log.store, lambda: None),
+        lambda log: create_seal(log.store, lambda: None),
         lambda log: plan(log.store, "2100", "2100"),
     )
-    with AuditLog.open_to_read(path, whatever=True) as log:
+    with AuditLog.open_to_read(path, any_schema=True) as log:
         assert isinstance(verify(log.store), BrokenChain), why
         for each in asked:
             with contextlib.suppress(AuditError):

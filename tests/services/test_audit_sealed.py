@@ -17,7 +17,7 @@ from runner.audit import log as log_module
 from runner.audit.chain import AuditError, canonical
 from runner.audit.checkpoint import MerkleTree, leaf
 from runner.audit.log import AuditLog
-from runner.audit.seal import read_seal, sealed
+from runner.audit.seal import create_seal, read_seal
 from runner.audit.signing import Signer, has_valid_signature, statement
 from runner.audit.verify import BrokenChain, ExpectedRecord
 from runner.secrets.secret import Secret
@@ -47,7 +47,7 @@ def test_the_tree_is_the_one_of_the_rfc_wherever_it_is_taken_up_again(count: int
     tree = MerkleTree()
     for number, each in enumerate(leaves):
         if number == kept:
-            tree = MerkleTree.of(tree.count, json.loads(json.dumps(tree.told)))
+            tree = MerkleTree.of(tree.count, json.loads(json.dumps(tree.peak_texts)))
         tree.add(each)
     assert tree.root == reference(leaves).hex()
     assert tree.count == count
@@ -168,7 +168,7 @@ def test_a_seal_holds_while_the_log_grows(tmp_path: Path) -> None:
     path = tmp_path / "audit.db"
     signed(path)
     with AuditLog.open_to_read(path) as log:
-        body = sealed(log.store, lambda: SIGNER)
+        body = create_seal(log.store, lambda: SIGNER)
     assert body["root"] == whole(path).root
     noted = read_seal(json.dumps(body).encode(), (SIGNER.public,))
     head = ExpectedRecord(14, noted.hash)
@@ -202,7 +202,7 @@ def test_a_changed_seal_is_refused(
     path = tmp_path / "audit.db"
     signed(path)
     with AuditLog.open_to_read(path) as log:
-        body = sealed(log.store, lambda: SIGNER)
+        body = create_seal(log.store, lambda: SIGNER)
     change(body)
     with pytest.raises(AuditError, match=why):
         read_seal(json.dumps(body).encode(), (SIGNER.public,))
@@ -220,7 +220,7 @@ def test_another_log_does_not_fit_a_seal(tmp_path: Path) -> None:
     signed(path)
     signed(other)
     with AuditLog.open_to_read(path) as log:
-        noted = read_seal(json.dumps(sealed(log.store, lambda: None)).encode(), ())
+        noted = read_seal(json.dumps(create_seal(log.store, lambda: None)).encode(), ())
     assert "another log" in broken(other, noted=(noted,)).why
     assert "written anew" in broken(other, noted=(replace(noted, log=""),)).why
     assert broken(path, noted=(ExpectedRecord(noted.number, noted.hash, "00" * 32),)).why.startswith(

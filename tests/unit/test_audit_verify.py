@@ -138,7 +138,7 @@ def test_what_is_changed_beside_the_records_is_named(
     raw = sqlite3.connect(path)
     raw.executescript(f"{statement};")
     raw.close()
-    with AuditLog.open_to_read(path, whatever=True) as log:
+    with AuditLog.open_to_read(path, any_schema=True) as log:
         result = verify(log.store)
     assert isinstance(result, BrokenChain), why
     assert said in result.why

@@ -1,5 +1,5 @@
-"""Store in a PostgreSQL database, for the records of many machines: the queries. See `postgres_server` for the
-connection.
+"""Queries of the store in a PostgreSQL database, for the records of many machines. The connection is in
+`postgres_server`.
 
 All machines append to one chain: a writer locks the row of the head while it appends, so that appends are serialized.
 """
@@ -28,29 +28,29 @@ from runner.audit.stores.postgres_server import (
     understand,
 )
 
-_PAGE = 500  # records that are fetched at once
-_WALKED = 5000  # of a walk over all
+_PAGE = 500  # records that a selection fetches at once
+_WALKED = 5000  # records that an iteration over all records fetches at once
 _CHAIN = sa.select(LOGS.c.name).where(LOGS.c.number == OWN).scalar_subquery()
 _ROW = sa.select(RECORDS.c.id, _CHAIN, RECORDS.c.id, RECORDS.c.hash, RECORDS.c.body, RECORDS.c.kind)
 
 
 class PostgresStore:
-    """An open database with the methods of `chain.LogStore`."""
+    """An open database with the interface `chain.LogStore`."""
 
     schema = SCHEMA
     merged = False
 
     def __init__(self, engine: sa.Engine, name: str, *, takes_head: bool = False, by_function: bool = False) -> None:
         self._engine = engine
-        self._by_function = by_function  # with the rights of a machine, and not of the owner
+        self._by_function = by_function  # append with `ringfence_append()`: the role is that of a machine
         self.marks = not by_function  # only the owner of the tables may add checkpoints
         self._locks_head = TAKES_HEAD if takes_head else LOCKS_HEAD
-        self._inside: sa.Connection | None = None  # the transaction that is being written or walked through
+        self._inside: sa.Connection | None = None  # connection of the open transaction of `writing` or `walking`
         self.name = name
 
     @classmethod
     def open(cls, url: str, *, write: bool) -> "PostgresStore":
-        """Open for appending, making the tables where there are none; or for reading alone."""
+        """Open the database at `url`, with `write` for appending, after creating missing tables. Raises AuditError."""
         engine, name = engine_of(url, write)
         takes_head = by_function = False
         try:
@@ -200,7 +200,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sa.Connection]:
-        """Return the transaction in use for writing or walking, or open a short one."""
+        """Yield the connection of the open transaction, or a new connection if there is none."""
         if self._inside is not None:
             yield self._inside
             return
@@ -252,7 +252,7 @@ class PostgresWalk:
 
 
 def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
-    """Return the conditions of a selection that the columns can express; `Query.matches` decides."""
+    """Return the conditions of a selection that the index columns can express; `Query.matches` checks all of them."""
     where: list[sa.ColumnElement[bool]] = []
     column = RECORDS.c
     if wanted.kinds:
@@ -265,7 +265,7 @@ def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
     if query is None:
         return where
     if query.verdicts == ("deny",):
-        where.append(column.verdict == sa.literal_column("'deny'"))  # spelled out, for the index of denials
+        where.append(column.verdict == sa.literal_column("'deny'"))  # a constant, for the index of denials
     for name, values in (("verdict", query.verdicts), ("mode", query.modes), ("tool", query.tools)):
         if values:
             where.append(column[name].in_([holdable(value) for value in values]))

@@ -2,13 +2,13 @@
 rights.
 
 The schema must be exactly as this program creates it, and the answers of an index are compared with the table. The
-owner of the tables, or the administrator of the server, can put a rule, a row policy or a view in front of what is
-selected, or remove rows from an index; every record would still verify.
+owner of the tables, or the administrator of the server, can add a rule, a row policy or a view that hides records, or
+remove rows from an index, although every record is valid.
 
-The functions are the only way for a machine to append. A role that may INSERT and UPDATE could take numbers in advance,
-move the head, or add marks that do not hold, and so end the record of every machine. Therefore machines get SELECT and
-two functions, which run with the rights of the owner: one locks the head, the other checks a record, computes its hash
-and its index columns, and appends it.
+The functions are the only way for a machine to append. A role that may INSERT and UPDATE could use numbers in advance,
+change the head, or add invalid checkpoints, and so stop the recording of every machine. Therefore machines get SELECT
+and two functions, which run with the rights of the owner: one locks the head, the other checks a record, computes its
+hash and its index columns, and appends it.
 
 SOURCE: PostgreSQL's documentation, "Writing SECURITY DEFINER Functions Safely".
 """
@@ -28,7 +28,7 @@ _OF_SCHEMA = (
 )
 _NO_INDEX = ("enable_indexscan", "enable_indexonlyscan", "enable_bitmapscan")
 # fmt: off
-# Each is a list of texts, in which the schema's name is left out.
+# Queries of the catalog by kind of object. Each returns texts, from which the name of the schema is removed.
 _FOUND = {
     "table": """
         SELECT concat_ws(' ', relname, relkind, relpersistence, relispartition, relhassubclass, relhasrules,
@@ -83,8 +83,8 @@ _MADE = {
     },
     "rule": set(), "policy": set(), "parent": set(),
 }
-# What the indexes are for: the number of the rows that one answers, and a sum over them. The condition is that of the
-# index alone, so that no other index is a way to the answer.
+# For each index, a query that counts and sums the rows in it. Its condition is that of this index, so that PostgreSQL
+# cannot use another index.
 _ANSWERS = (
     ("ringfence_by_denial", "SELECT count(*), sum(id) FROM ringfence_records WHERE verdict = 'deny'"),
     ("ringfence_by_mark", "SELECT count(*), sum(id) FROM ringfence_records WHERE kind IN ('checkpoint', 'tombstone')"),
@@ -96,7 +96,7 @@ _ANSWERS = (
 
 
 def replaced(connection: sa.Connection) -> str:
-    """Return the name of a view, or another object that is not a plain table, under the name of a table of the log;
+    """Return a description of a view, or another object that is not a plain table, with the name of a table of the log;
     else empty.
     """
     query = f"SELECT relname FROM pg_class WHERE oid = ANY({_OIDS}) AND relkind <> 'r'"  # noqa: S608  # a constant
@@ -105,8 +105,8 @@ def replaced(connection: sa.Connection) -> str:
 
 
 def unlike(connection: sa.Connection) -> str:
-    """Return a description of what this program did not make in the tables, or of a wrong index; empty if there is
-    nothing.
+    """Return a description of the first object that this program did not create, or of a wrong index; empty if there is
+    none.
     """
     schema = str(connection.exec_driver_sql(_SCHEMA_NAME).scalar_one())
     for kind, query in _FOUND.items():
@@ -120,7 +120,7 @@ def unlike(connection: sa.Connection) -> str:
 
 
 def _functions(connection: sa.Connection, schema: str) -> str:
-    """Return the names of changed functions of the schema. A log of an earlier version may lack some."""
+    """Return a description of a changed function; empty if there is none. A log of an earlier version may lack some."""
     rows = connection.exec_driver_sql(
         "SELECT proname::text, trim(prosrc), prosecdef, coalesce(array_to_string(proconfig, ','), ''),"  # noqa: S608  # constants only
         " proowner = (SELECT relowner FROM pg_class WHERE oid = 'ringfence_records'::regclass)"
@@ -137,7 +137,7 @@ def _functions(connection: sa.Connection, schema: str) -> str:
 
 
 def _answers(connection: sa.Connection) -> str:
-    """Return the index whose answers differ from the table; empty if none differs."""
+    """Return a description of an index that differs from its table; empty if there is none."""
     for index, query in _ANSWERS:
         counted = []
         for off in (("enable_seqscan",), _NO_INDEX):
@@ -149,9 +149,9 @@ def _answers(connection: sa.Connection) -> str:
     return ""
 
 
-# The head is locked until the end of the transaction, and beside it an advisory lock, which tells who has it. Who holds
-# that through a whole `lock_timeout` in one transaction is disconnected, where the owner may do that
-# (`pg_signal_backend`), and named otherwise. The owner's own work (pruning) is left alone.
+# The head is locked until the end of the transaction. An advisory lock, which is also taken, shows which role holds it.
+# A role that holds it in one transaction for a whole `lock_timeout` is disconnected if the owner may do that
+# (`pg_signal_backend`), and named in an error otherwise. Transactions of the owner (pruning) are not disconnected.
 _HEAD = """
 DECLARE
     before text[]; holder record; key integer := '@schema@.ringfence_logs'::regclass::oid::bigint::integer;
@@ -182,9 +182,10 @@ BEGIN
     RAISE EXCEPTION 'others hold the log all the time';
 END
 """
-# Refused is what would make verification or lists fail for everybody: marks (nobody can check a signature here), what
-# no reader can take apart, and times in the future, which would keep older records from being pruned. The card is that
-# of `index_columns_of`: escaped backslashes are set apart first, then NUL and halves of surrogate pairs are replaced.
+# The function refuses records that would make verification or lists fail: checkpoints and tombstones (a signature
+# cannot be checked here), JSON that readers cannot parse, and times in the future, which would prevent pruning of older
+# records. The columns are those of `index_columns_of`: escaped backslashes are replaced first, then NUL and halves of
+# surrogate pairs.
 _APPEND = r"""
 DECLARE
     told jsonb; bare text; nested integer := 0; listed text[]; ruled text[]; log text; last bigint; previous text;
@@ -251,15 +252,15 @@ BEGIN
 END
 """
 TAKES_HEAD = "SELECT log, last, hash FROM ringfence_head()"
-LOCKS_HEAD = "SELECT name, last, hash FROM ringfence_logs WHERE number = 1 FOR UPDATE"  # by rights of its own
+LOCKS_HEAD = "SELECT name, last, hash FROM ringfence_logs WHERE number = 1 FOR UPDATE"  # needs the right to UPDATE
 _SIGNATURES = {
     "ringfence_head": ("OUT log text, OUT last bigint, OUT hash text", _HEAD),
     "ringfence_append": ("body text, OUT number bigint, OUT hash text", _APPEND),
 }
 # fmt: off
-# What nobody but the owner needs: more than this on a table or a column of one, more than USAGE of the schema, or what
-# a role may do as a member of another one (of the owner's, of the one whose schema it is and who may drop what is in
-# it, or of one that writes all tables), and one role can end the record of all. Superusers can, whatever is granted.
+# Rights that only the owner needs, because with them one role can stop the recording of all machines: more than SELECT
+# on a table or a column, more than USAGE of the schema, or membership in the role that owns the tables, in the role
+# that owns the schema, or in a role that writes all tables. Superusers always have these rights.
 _WIDE = """
 SELECT CASE WHEN a.grantee = 0 THEN 'every role' ELSE 'the role `' || pg_get_userbyid(a.grantee) || '`' END
        || ' has the right ' || a.privilege_type || ' on ' || o.name
@@ -309,7 +310,7 @@ def functions(schema: str) -> dict[str, tuple[str, str]]:
 
 
 def install(connection: sa.Connection) -> None:
-    """Make the functions, or bring them to this version, where we own the tables; leave them alone otherwise."""
+    """Create the functions, or update them to this version, if the current role owns the tables."""
     owned = "pg_get_userbyid(c.relowner) = current_user"
     schema = connection.exec_driver_sql(f"{_SCHEMA_NAME} AND {owned}").scalar()
     if schema is None:
@@ -322,9 +323,10 @@ def install(connection: sa.Connection) -> None:
 
 
 def uses(connection: sa.Connection) -> tuple[bool, bool]:
-    """Return two flags: this role reads the head by `ringfence_head()`, and it appends by `ringfence_append()`.
+    """Return two flags: the current role reads the head with `ringfence_head()`, and it appends with
+    `ringfence_append()`.
 
-    The owner appends to the tables itself, because pruning adds records that no machine may add.
+    The owner writes to the tables directly, because pruning adds records that a machine may not add.
     """
     query = (
         "SELECT coalesce(has_function_privilege(to_regprocedure('ringfence_head()'), 'EXECUTE'), false),"
@@ -336,6 +338,6 @@ def uses(connection: sa.Connection) -> tuple[bool, bool]:
 
 
 def too_wide(connection: sa.Connection) -> tuple[str, ...]:
-    """Return, in words, rights of roles other than the owner by which such a role could end the record of all
+    """Return a sentence for each right with which a role other than the owner could stop the recording of all
     machines."""
     return tuple(connection.exec_driver_sql(_WIDE).scalars())

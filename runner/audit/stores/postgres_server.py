@@ -22,8 +22,8 @@ from runner.audit.chain import ZERO, AuditError
 from runner.audit.stores.postgres_schema import install
 
 SCHEMA = 1
-OWN = 1  # the chain that is appended to
-_LOCK = 0x72696E6766656E63  # "ringfenc": held while the tables are made
+OWN = 1  # number of the chain that is appended to
+_LOCK = 0x72696E6766656E63  # "ringfenc": key of the advisory lock that is held while the tables are created
 _OPTIONS = "-c lock_timeout=15s -c idle_in_transaction_session_timeout=60s -c synchronous_commit=on"
 
 
@@ -68,7 +68,7 @@ def index_columns_of(text: str) -> IndexColumns:
 
 
 def holdable(text: str) -> str:
-    """Return the text as a database can store and query it: without NUL and lone surrogates."""
+    """Return the text with NUL and lone surrogates replaced, which a database can neither store nor query."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
@@ -120,11 +120,11 @@ FENCED = "ALTER TABLE ringfence_records {} TRIGGER ringfence_fence"
 
 
 def prepare(connection: sa.Connection) -> None:
-    """Make the tables where there are none. Raises ValueError for a server that does not sync."""
+    """Create missing tables and functions. Raises ValueError for a server that does not sync."""
     if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
         raise ValueError("the server does not sync to its disk (`fsync = off`)")
     if not sa.inspect(connection).has_table(LOGS.name):
-        # Two first users. Any role can hold an advisory lock, so it is not asked for once there are tables.
+        # Two processes may create the tables. The lock is not taken later, because any role could hold it.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
         if not sa.inspect(connection).has_table(LOGS.name):
             _TABLES.create_all(connection)
@@ -134,7 +134,7 @@ def prepare(connection: sa.Connection) -> None:
 
 
 def understand(connection: sa.Connection) -> None:
-    """Check the version. Raises ValueError for a database without a log, or with one of a newer version."""
+    """Check the version of the log. Raises ValueError for a database without a log, or of a newer version."""
     if not sa.inspect(connection).has_table(LOGS.name):
         raise ValueError("there is no log in it; it is made by the first `agent exec` or `agent run`")
     if connection.execute(sa.select(LOGS.c.schema).where(LOGS.c.number == OWN)).scalar_one() > SCHEMA:
@@ -143,7 +143,7 @@ def understand(connection: sa.Connection) -> None:
 
 @contextlib.contextmanager
 def speaking(name: str, what: str) -> Iterator[None]:
-    """Convert errors of the server called `name` and of its driver to a Problem."""
+    """Convert errors of the database at `name`, its URL, and of its driver to AuditError; `what` is the message."""
     try:
         yield
     except (SQLAlchemyError, ValueError) as error:
@@ -153,7 +153,7 @@ def speaking(name: str, what: str) -> Iterator[None]:
 
 
 def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
-    """Return the engine and its name for people. Raises AuditError for a URL that cannot be used."""
+    """Return the engine and its name for messages. Raises AuditError for a URL that cannot be used."""
     what = "the address of the audit log cannot be used"
     try:
         asked = sa.make_url(url)
@@ -177,7 +177,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
         if "sslrootcert" not in asked.query:
             options["sslrootcert"] = "system"
     driven = asked.set(drivername="postgresql+psycopg")
-    return sa.create_engine(driven, connect_args=options, pool_pre_ping=True), url  # the spelling that users know
+    return sa.create_engine(driven, connect_args=options, pool_pre_ping=True), url  # as the user wrote it
 
 
 def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
@@ -211,7 +211,7 @@ def _said(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".").lower()
 
 
-# Words of a message, and the remedy.
+# Words in a message of the server, and how to fix the failure. The last entry matches every message.
 _FIXES = (
     (
         ("password", "authentication"),

@@ -1,5 +1,5 @@
-"""Store in one SQLite file (write-ahead log, synced at the end of a transaction): the queries. See `sqlite_file` for
-the file.
+"""Queries of the store in one SQLite file (write-ahead log, synced at the end of a transaction). The file itself is in
+`sqlite_file`.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from runner.audit.stores.sqlite_file import (
     unlike,
 )
 
-_OWN = 1  # the chain that is appended to
+_OWN = 1  # number of the chain that is appended to
 
 _ROW = "SELECT records.id, logs.name, cards.number, records.hash, body, cards.kind FROM"
 _JOINED = f"{_ROW} records JOIN cards ON cards.id = records.id JOIN logs ON logs.number = cards.log"
-# CROSS JOIN: the cards are read, in their order or by one of their indexes, and bodies only of those that are taken.
+# CROSS JOIN makes SQLite read the cards first, and only the bodies of the selected cards.
 _CARDS_FIRST = f"{_ROW} cards CROSS JOIN records ON records.id = cards.id CROSS JOIN logs ON logs.number = cards.log"
 _EVERY = (
     "SELECT records.id, coalesce(logs.name, ''), coalesce(cards.number, records.id), records.hash, body, cards.kind"
@@ -45,7 +45,7 @@ _INSERT = f"INSERT INTO cards (id, log, number, {NAMES}) SELECT ?2, ?3, ?4, {VAL
 
 
 class SqliteStore:
-    """An open file with the methods of `chain.LogStore`."""
+    """An open file with the interface `chain.LogStore`."""
 
     schema = SCHEMA
     marks = True
@@ -55,7 +55,7 @@ class SqliteStore:
     ) -> None:
         self._database = database
         self._unreadable = unreadable
-        self._mode = mode  # in which it can be opened once more to read
+        self._mode = mode  # SQLite's mode for further connections that only read
         self._files = files(path)
         self.path = path
         self.name = str(path)
@@ -64,7 +64,8 @@ class SqliteStore:
 
     @classmethod
     def open(cls, path: Path) -> "SqliteStore":
-        """Open for appending; a new file is 0600, and one of an earlier format is brought to this one."""
+        """Open a file for appending. It is created with mode 0600, or converted from an earlier format. Raises
+        AuditError."""
         with speaking(path, "the audit log cannot be opened"):
             claim(path)
             database = connect(path, "rw")
@@ -76,10 +77,10 @@ class SqliteStore:
         return cls(database, path)
 
     @classmethod
-    def open_to_read(cls, path: Path, *, whatever: bool = False) -> "SqliteStore":
-        """Open an existing log for reading only; works on a copy in a read-only folder too.
+    def open_to_read(cls, path: Path, *, any_schema: bool = False) -> "SqliteStore":
+        """Open an existing log, which may be in a read-only folder, for reading only. Raises AuditError.
 
-        A file whose schema this program did not make is refused, unless `whatever` is asked for, to verify it.
+        A file whose schema this program did not create is refused, unless `any_schema` is set, to verify the file.
         """
         with speaking(path, "the audit log cannot be read"):
             if not path.exists():
@@ -89,8 +90,8 @@ class SqliteStore:
             mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
             database = connect(path, mode)
             try:
-                unreadable = understand(database, whatever=whatever)
-                heads = not whatever or (not unreadable and has_heads(database))
+                unreadable = understand(database, any_schema=any_schema)
+                heads = not any_schema or (not unreadable and has_heads(database))
             except BaseException:
                 database.close()
                 raise
@@ -107,7 +108,7 @@ class SqliteStore:
             try:
                 yield SqliteWriting(self._database)
                 self._database.execute("COMMIT")
-                if files(self.path) != self._files:  # then what was just written is in a file without a name
+                if files(self.path) != self._files:  # then the new records are in a file that was removed
                     raise FileNotFoundError("it, or the write-ahead file beside it, was removed or replaced")
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # SQLite already rolled back when the disk is full
@@ -130,26 +131,26 @@ class SqliteStore:
 
     def cause_of(self, finished: int) -> RecordRow | None:
         own = "(SELECT {} FROM cards WHERE id = ?1)"
-        number = own.format("decided")  # no id is less than the number
+        number = own.format("decided")  # the id of a record is never less than its number
         where = f"cards.id >= {number} AND cards.number = {number} AND cards.log = {own.format('log')}"
         return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id LIMIT 1", (finished,)), None)
 
     def named(self, kind: str, name: str) -> RecordRow | None:
-        """Return the newest record of a kind with this name: the session's id for `session` and `ended`, else
-        `sha256`."""
+        """Return the newest record of a kind with this name, or None. The name is the session's id for `session` and
+        `ended`, else the field `sha256`."""
         query = f"{_JOINED} WHERE cards.name = ? AND cards.kind = ? ORDER BY cards.id DESC"
-        name = name.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates, and no name has any
+        name = name.encode("utf-8", "replace").decode()  # SQLite rejects lone surrogates; no name has them
         return next(self._rows(query, (name, kind)), None)
 
     def latest(self, kind: str, log: str = "") -> RecordRow | None:
-        """Return the newest checkpoint or tombstone of a chain; without a name, of the chain that is appended to."""
+        """Return the newest checkpoint or tombstone of a chain (empty: the chain that is appended to), or None."""
         chain = "(SELECT number FROM logs WHERE name = ?)" if log else str(_OWN)
         query = f"{_CARDS_FIRST} WHERE cards.kind = '{kind}' AND cards.log = {chain} ORDER BY cards.id DESC LIMIT 1"
         return next(self._rows(query, (log,) if log else ()), None)
 
     def hashes(self, first: int, last: int, log: str = "") -> Iterator[str]:
         query = "SELECT hash FROM records WHERE id BETWEEN ? AND ? ORDER BY id"
-        if log:  # else the own chain, whose numbers are the ids
+        if log:  # else the chain that is appended to, whose numbers are the ids
             query = (
                 "SELECT records.hash FROM cards CROSS JOIN records ON records.id = cards.id"
                 " WHERE number BETWEEN ? AND ? AND log = (SELECT number FROM logs WHERE name = ?) ORDER BY cards.id"
@@ -159,7 +160,8 @@ class SqliteStore:
                 yield found
 
     def older(self, before: str) -> tuple[int, int]:
-        """Return the first record, and the last record before any newer than the time; 0 if there is none."""
+        """Return the first record, and the last record before the first one that is not older than the time; 0 if there
+        is none."""
         border = "(SELECT min(id) - 1 FROM cards WHERE time >= ?)"
         query = f"SELECT coalesce(min(id), 1), coalesce({border}, max(id), 0) FROM cards"  # noqa: S608  # constants only
         with speaking(self.path, "the audit log cannot be read"):
@@ -195,10 +197,10 @@ class SqliteStore:
         other = connect(self.path, self._mode)
         with contextlib.closing(other):
             if other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
-                return None  # its cards were made from its bodies just now
+                return None  # of the first format: the cards were just computed from the bodies
             try:
                 found = [row[0] for each in query for row in other.execute(each)]
-            except sqlite3.OperationalError:  # what is no JSON has no fields to compare
+            except sqlite3.OperationalError:  # a body that is not JSON has no fields to compare
                 found = [row[0] for row in other.execute("SELECT id FROM records WHERE NOT json_valid(body)")]
                 if not found:
                     raise
@@ -208,7 +210,7 @@ class SqliteStore:
         return self._unreadable
 
     def faults(self) -> str:
-        """Describe how the file differs from one that this program makes. The text is empty if nothing differs."""
+        """Return the first difference from a file that this program creates, in words; empty if there is none."""
         with contextlib.closing(connect(self.path, self._mode)) as other:
             if found := unlike(other):
                 return found
@@ -216,7 +218,7 @@ class SqliteStore:
             return damage(other, "" if first else "logs")
 
     def cautions(self) -> tuple[str, ...]:
-        return ()  # only its user can write to it, or it is not opened
+        return ()  # only a private file is opened for writing
 
     def shrink(self) -> None:
         """Return the space of removed records to the file system. This temporarily needs the same space again."""
@@ -234,7 +236,7 @@ class SqliteWriting:
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
-        # The head, not the last row: when rows were cut off, the next id leaves a gap that `verify` names.
+        # The head, not the last row: if rows were cut off, the next id leaves a gap that `verify` reports.
         found = database.execute("SELECT name, last, hash, merged FROM logs WHERE number = 1").fetchone()
         if found and found[3]:
             raise sqlite3.OperationalError("it was merged from other logs, and nothing is added to such a file")
@@ -270,8 +272,7 @@ class SqliteWalk:
 
 
 def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[RecordRow]) -> None:
-    """Write a new file with these chains, whose records come in the order of their new ids. It is complete on
-    return."""
+    """Write a new file with these chains and their records, in the order of their new ids. Raises AuditError."""
     with speaking(path, "the logs were not merged"):
         claim(path)
         database = connect(path, "rw")
@@ -293,8 +294,8 @@ def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[RecordRow]) -
 
 
 def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
-    """Return the conditions of a selection that the index columns can express. Other conditions are left out: then more
-    rows match.
+    """Return the SQL conditions of a selection, and their values. Conditions that the index columns cannot express are
+    left out: then more rows match.
     """
     query = wanted.query
     where: list[str] = []
@@ -318,7 +319,7 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
     if query is None:
         return where, values
     if query.verdicts == ("deny",):
-        where.append("cards.verdict = 'deny'")  # spelled out, since the index of denials is used for this text alone
+        where.append("cards.verdict = 'deny'")  # a constant: SQLite uses the index of denials only for it
     else:
         one_of("cards.verdict", query.verdicts)
     one_of("cards.mode", query.modes)

@@ -5,8 +5,8 @@ a twentieth of the file; they are computed from the bodies by the expressions be
 holds the head of each chain. The triggers that refuse UPDATE and DELETE only prevent accidents.
 
 The schema must be exactly a known one. The owner of the file can add a trigger, replace a table by a view, or change
-the definition of an index: then lists leave records out, though every record still verifies. The content of an index is
-compared by `damage`.
+the definition of an index: then lists omit records, although every record is valid. `damage` compares the content of
+each index with its table.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ from runner.audit.chain import NAME, AuditError
 
 NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
-BUSY_SECONDS = 15.0
-_LOOK = 5  # milliseconds, in which SQLite tries three times to have the lock
+BUSY_SECONDS = 15.0  # time to wait for a lock
+_LOOK = 5  # milliseconds in which SQLite itself tries three times to take the lock
 _INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
-_REASONS = 8  # whose rules are on a card
+_REASONS = 8  # reasons of a record whose rules are in the column `rules`
 
-# What a card says of a body. Times, names and tiers are as the body spells them; `tiers` and `rules` are JSON lists.
+# The index columns of a body. Times, names and tiers are copied as they are; `tiers` and `rules` are JSON lists.
 # fmt: off
 FIELDS = {
     "kind":    "json_extract(body, '$.kind')",
@@ -71,13 +71,13 @@ INSERT INTO cards (id, log, number, {NAMES}) SELECT id, 1, id, {VALUES} FROM rec
 INSERT INTO cards (id, log, number) SELECT id, 1, id FROM records WHERE NOT json_valid(body);
 INSERT INTO logs SELECT 1, coalesce({_FIRST_HASH}, ''), id, hash, 0 FROM head;
 """  # noqa: S608  # constants only
-# The first format had its fields as computed columns, each with an index of its own.
+# Conversion of the first format, which had computed columns with one index each.
 _OLD = """
 DROP INDEX IF EXISTS outcome_of; DROP INDEX IF EXISTS by_verdict;
 DROP INDEX IF EXISTS by_facts; DROP TABLE head;
 ALTER TABLE records DROP COLUMN kind; ALTER TABLE records DROP COLUMN verdict; ALTER TABLE records DROP COLUMN decided;
 """
-# The first format: what of it is known, with and without the index by which facts were found.
+# The first format. A file of this format may also have the index `by_facts`.
 _FIRST = """
 CREATE TABLE records (id INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL,
     kind TEXT GENERATED ALWAYS AS (json_extract(body, '$.kind')) VIRTUAL,
@@ -100,13 +100,14 @@ def layouts(version: int) -> tuple[tuple[str, ...], ...]:
 
 
 def unlike(database: sqlite3.Connection) -> str:
-    """Return a description of what this program did not make in the schema; empty if it made all of it."""
+    """Return the first part of the schema that this program did not create, in words; empty if there is none."""
     found = difference(database, *layouts(_version(database)))
     return f"{found}; another program changed the file" if found else ""
 
 
 def claim(path: Path) -> None:
-    """Make the file ours and private, or refuse: a symlink or another user's file could leak or lose records."""
+    """Create the file if it is missing, and make it private. Raise OSError for a symbolic link or a file of another
+    user, which could leak or lose records."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     descriptor = os.open(path, flags, 0o600)
     try:
@@ -120,7 +121,8 @@ def claim(path: Path) -> None:
 
 
 def files(path: Path) -> list[tuple[int, int] | None]:
-    """Return the existing files: the log, and the write-ahead file, which exists while a process has the log open."""
+    """Return device and inode of the log and of its write-ahead file, which exists while a process has the log open.
+    A missing file is None."""
     existing: list[tuple[int, int] | None] = []
     for name in (str(path), f"{path}-wal"):
         try:
@@ -132,7 +134,7 @@ def files(path: Path) -> list[tuple[int, int] | None]:
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    # Two slashes at the start (HOME=/) would make the first name a host.
+    # With two slashes at the start (HOME=/), the first name would be a host.
     quoted = ("/" + str(path.absolute()).lstrip("/")).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return sqlite3.connect(f"file:{quoted}?mode={mode}", uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
@@ -140,8 +142,8 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
 def begin(database: sqlite3.Connection) -> None:
     """Begin a write transaction as soon as there is no other. Raises sqlite3.OperationalError after BUSY_SECONDS.
 
-    SQLite's own wait retries only ten times a second in the end (sqlite3.c, sqliteDefaultBusyCallback), and so starves
-    beside processes that write without a pause.
+    SQLite's own wait retries only ten times a second after a while (sqlite3.c, sqliteDefaultBusyCallback), so it never
+    gets the lock if other processes write without a pause.
     """
     database.execute(f"PRAGMA busy_timeout = {_LOOK}")
     try:
@@ -151,7 +153,7 @@ def begin(database: sqlite3.Connection) -> None:
 
 
 def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlite3.Cursor:
-    """Repeat an operation while others hold the lock, for at most BUSY_SECONDS."""
+    """Execute a statement, and repeat it while other processes hold the lock, for at most BUSY_SECONDS."""
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -163,7 +165,8 @@ def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlit
 
 
 def prepare(database: sqlite3.Connection) -> None:
-    # Two first users of a new file: SQLite does not call its busy handler for this switch.
+    """Check the schema, and create or convert the tables. Raises ValueError for an unknown schema."""
+    # Repeated, because two processes may create the file: SQLite does not call its busy handler for this change.
     (journal,) = _insist(database, "PRAGMA journal_mode = WAL", 0.01).fetchone()
     if journal != "wal":
         raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
@@ -173,7 +176,7 @@ def prepare(database: sqlite3.Connection) -> None:
         return
     begin(database)
     try:
-        if _version(database) != SCHEMA:  # another process did it, in the meantime
+        if _version(database) != SCHEMA:  # else another process created the tables in the meantime
             cards = CARDS.format(temp="", where="")
             if _is_old(database):
                 _refuse(unlike(database))
@@ -187,17 +190,17 @@ def prepare(database: sqlite3.Connection) -> None:
         raise
 
 
-def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
-    """Create index columns in memory for a file of the first format, which is opened for reading only.
+def understand(database: sqlite3.Connection, *, any_schema: bool = False) -> str:
+    """Check the schema of a file that is opened for reading only. For the first format, create index columns in memory.
 
-    With `whatever`, return the name of an object in the place of a table; then nothing was read, and nothing may be
-    read: reading would run the definition of that object. Raises ValueError for a file without a log, and, without
-    `whatever`, for a file with another schema than this program creates: a selection from such a file might leave
-    records out.
+    With `any_schema`, return a description of an object that replaces a table, else an empty string. Then nothing was
+    read, and nothing may be read: reading would run the definition of that object. Raises ValueError for a file without
+    a log, and, without `any_schema`, for a schema that this program does not create: lists of such a file might omit
+    records.
     """
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
-    if not whatever:
+    if not any_schema:
         _refuse(unlike(database))
     elif found := replaced(database, *layouts(_version(database))):
         return f"{found}; another program changed the file"
@@ -210,7 +213,7 @@ def understand(database: sqlite3.Connection, *, whatever: bool = False) -> str:
 
 
 def has_heads(database: sqlite3.Connection) -> bool:
-    """Return True if the file has a table with the heads of the chains. The file may have been changed by anybody."""
+    """Return True if the file has a table with the heads of the chains."""
     return any(row[1] == "merged" for row in database.execute("PRAGMA table_info(logs)"))
 
 
@@ -231,7 +234,7 @@ def _is_old(database: sqlite3.Connection) -> bool:
 
 
 def statements(script: str) -> list[str]:
-    """Yield single statements, since `executescript` would end the transaction that they belong to."""
+    """Return the single statements of a script. (`executescript` would end the open transaction.)"""
     found, rest = [], ""
     for part in script.split(";"):
         rest += part + ";"
@@ -243,16 +246,16 @@ def statements(script: str) -> list[str]:
 
 @contextlib.contextmanager
 def speaking(path: Path, what: str) -> Iterator[None]:
-    """Convert errors of SQLite and of the kernel to a Problem."""
+    """Convert errors of SQLite and of the operating system to AuditError; `what` is the message."""
     try:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
         if "i/o" in why:
-            with contextlib.suppress(OSError):  # then the words of SQLite stand
+            with contextlib.suppress(OSError):  # then the message of SQLite is used
                 free = os.statvfs(path.parent)
                 if free.f_bavail * free.f_frsize < _INDEX:
-                    why = "the disk is full"  # the index beside the log found no room, which SQLite does not say
+                    why = "the disk is full"  # for the index of the write-ahead file, which SQLite does not report
         raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, why))) from error
 
 
@@ -279,20 +282,21 @@ def _fix(path: Path, why: str) -> str:
 Schema = Counter[tuple[str, str, str, str]]  # type, name, table, definition
 
 # fmt: off
-# What a file must say of itself, beside its schema; of each, its value in every file that this program made.
+# The settings of a file, beside its schema, with their values in every file that this program creates.
 _SETTINGS = {
     "application_id": 0,
     "encoding":       "UTF-8",
     "auto_vacuum":    0,
 }
 # fmt: on
-_SHOWN = 60  # characters of a name
-_BLANKS = re.compile("[ \\t\\n\\r\\f]+")  # what SQLite takes for a blank, and nothing more
+_SHOWN = 60  # characters of a name in a message
+_BLANKS = re.compile("[ \\t\\n\\r\\f]+")  # exactly the blanks of SQLite's grammar
 _AROUND = re.compile(" ?([(),]) ?")
 
 
 def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
-    """Return how the schema of `database` differs from the nearest of `layouts`; empty if it is one of them.
+    """Return the first difference of the schema of `database` from the nearest of `layouts`, in words; empty if the
+    schema is one of them.
 
     A layout is a sequence of SQL statements that create such a schema in an empty database.
     """
@@ -311,7 +315,7 @@ def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
 
 
 def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
-    """Return the name of an object that has the name of a table of `layouts` and is not that table; else empty.
+    """Return a description of an object that has the name of a table of `layouts` and is not that table; else empty.
 
     Reading from such an object runs its definition: a view can have an unlimited number of rows.
     """
@@ -324,11 +328,11 @@ def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
 
 
 def damage(database: sqlite3.Connection, logs: str) -> str:
-    """Return a description of what SQLite would not have written like that, whatever the records contain; else empty.
+    """Return a description of the first damage that this program and SQLite cannot have caused; empty if there is none.
 
     The check covers every page, the order of rows, each index against its table (SOURCE: sqlite.org/pragma.html,
-    integrity_check: missing rows and excess entries), the settings of the file, and the rows of the table `logs`, which
-    the first format does not have (empty).
+    integrity_check: missing rows and excess entries), the settings of the file, and the rows of the table `logs` (empty
+    for the first format, which has no such table).
     """
     for name, wanted in _SETTINGS.items():
         (value,) = database.execute(f"PRAGMA {name}").fetchone()
@@ -342,7 +346,7 @@ def damage(database: sqlite3.Connection, logs: str) -> str:
 
 
 def _heads(database: sqlite3.Connection, logs: str) -> str:
-    """Describe what is wrong with the rows of the heads. A log has one row, a merged log one for each chain."""
+    """Describe the first fault in the rows of the heads. A log has one row, a merged log has one for each chain."""
     rows = database.execute(f"SELECT number, name, last, hash, merged FROM {logs} ORDER BY number").fetchall()  # noqa: S608  # a constant
     kinds = [tuple(map(type, row)) for row in rows]
     if any(kind != (int, str, int, str, int) for kind in kinds):
@@ -375,7 +379,7 @@ def _made_by(layout: tuple[str, ...]) -> Schema:
 
 
 def _plain(value: object) -> str:
-    """Return a definition without line ends and repeated blanks, which SQLite keeps as they were typed."""
+    """Return a definition without line ends and repeated blanks, which SQLite stores as they were written."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -231,11 +231,11 @@ def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], No
 
 def _seal(content: OutputContent) -> dict[str, object]:
     """Return the seal of the log as it is now. Raise AuditError."""
-    from runner.audit.seal import sealed
+    from runner.audit.seal import create_seal
     from runner.audit.signing import stored_signer
 
     with AuditLog.open_to_read(content.place or own_log_place(os.environ)) as log:
-        return sealed(log.store, stored_signer)
+        return create_seal(log.store, stored_signer)
 
 
 def _sarif(result: Result, content: OutputContent) -> dict[str, object]:
