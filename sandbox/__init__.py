@@ -1,7 +1,7 @@
 """The sandbox: takes a Permit, returns an Outcome, and grants exactly the rights of its Terms.
 
-Other programs may rely on the names below (`docs/guide/embedding.md`). May import `policy`, but nothing is imported
-before it is used, because helpers start here. Start reading at `backend.py`, then `linux/backend.py`.
+The names below are public (`docs/guide/embedding.md`). This package may import `policy`, but imports each module only
+when it is used, because every helper starts here. Start reading at `backend.py`, then `linux/backend.py`.
 """
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`

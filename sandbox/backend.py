@@ -12,6 +12,8 @@ from policy.model.verdict import Limits, Permit, Problem, ProblemError, Terms
 
 
 class Level(StrEnum):
+    """The degree to which a backend enforces the boundary."""
+
     FULL = "FULL"
     PARTIAL = "PARTIAL"
     NONE = "NONE"
@@ -27,8 +29,8 @@ class Enforcement:
     level: Level
     backend: str  # "T1", "T3", ...
     checks: tuple[tuple[str, bool], ...] = ()
-    missing: tuple[str, ...] = ()  # in words: what this backend does not enforce here
-    limits: str = ""  # who counts what a command uses up: `cgroup v2 (memory, pids, cpu)`, `watchdog`
+    missing: tuple[str, ...] = ()  # in words: the restrictions that this backend does not enforce on this machine
+    limits: str = ""  # the mechanism that limits resources: `cgroup v2 (memory, pids, cpu)`, `watchdog`
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,9 @@ class Used:
 
 
 _SHELL = ("/bin/bash", "--norc", "--noprofile", "-c", "--")
-_FILE_BYTES = 64 << 20  # of a file operation's answer
+_FILE_BYTES = 64 << 20  # the largest answer of a file operation
 _FILE_SECONDS = 60.0
-MOST_TOLD = 200  # connections of one command that an event names; the record counts them all
+MOST_TOLD = 200  # connections of one command that an event names; the record counts all of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,10 @@ class Outcome:
     used: Used | None = None
 
 
-class InterruptedCommand(Exception):  # it is the cause of an error, and never raised by itself
+class InterruptedCommand(Exception):  # only the cause of other exceptions, never raised itself
     """The network connections of a command without an outcome: the cause (`__cause__`) of the exception that ended it.
 
-    It is no subclass of `CancelledError`, because `asyncio.timeout` of Python 3.11 knows only that class itself.
+    The class does not extend `CancelledError`, because `asyncio.timeout` of Python 3.11 handles no subclass of it.
     """
 
     def __init__(self, connections: tuple[Connection, ...], cause: BaseException | None) -> None:
@@ -139,7 +141,7 @@ class InterruptedCommand(Exception):  # it is the cause of an error, and never r
 
 
 def interrupted_connections(end: BaseException) -> tuple[Connection, ...]:
-    """Return the connections of the command whose run `end` ended; empty if it made none."""
+    """Return the connections of the command that the exception `end` ended; empty if the command made none."""
     cause = end.__cause__
     return cause.connections if isinstance(cause, InterruptedCommand) else ()
 
@@ -173,9 +175,7 @@ class OutputBuffer:
 
 
 class SandboxUnavailable(ProblemError):
-    """The error for a boundary that cannot be built, so that nothing may run. Carries the Problem; the program exits
-    with 4.
-    """
+    """The error for a boundary that cannot be built, so that nothing may run. The program then exits with status 4."""
 
     exit_code: ClassVar[int] = 4  # `Exit.SANDBOX`
 
@@ -198,16 +198,14 @@ def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailab
 
 
 def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
-    """Return the error for a canary that got out; `broken` are the checks that failed."""
+    """Return the error for a canary that escaped; `broken` are the failed checks, in words."""
     what, why = f"the {tier} sandbox does not hold on this machine", f"its canary got out: {', '.join(broken)}"
     return SandboxUnavailable.of(what, why, "run `agent doctor` for what the machine lacks; nothing was run")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerOptions:
-    """The table `[sandbox.container]`: the pinned image, the daemon's runtime and its socket. Empty values are not
-    set.
-    """
+    """The table `[sandbox.container]`: the pinned image, the daemon's runtime and its socket. Empty means not set."""
 
     image: str = ""
     runtime: str = ""
@@ -218,18 +216,21 @@ class Backend(Protocol):
     name: str
 
     async def probe(self, terms: Terms | None = None) -> Enforcement:
-        """Run the canary in a real sandbox of this kind (made for `terms`) and report what held.
+        """Run the canary in a real sandbox of this kind (made for `terms`), and return the checks that held.
 
         Raises SandboxUnavailable.
         """
         ...
 
     async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
-        """Execute the permit. Cancelling the task kills everything the command started, within 200 ms."""
+        """Execute the permit. Cancelling the task kills all processes of the command within 200 ms.
+
+        `listen` is called with the output as it arrives. Raises SandboxUnavailable; in that case nothing ran.
+        """
         ...
 
     async def close(self) -> None:
-        """End every helper and remove what they left."""
+        """End every helper and remove its temporary files."""
         ...
 
 
@@ -247,7 +248,10 @@ def file_limits(limits: Limits) -> Limits:
 
 
 def file_outcome(status: int, data: bytes, seconds: float, ended: str | None) -> Outcome:
-    """Return the answer of a file action, or the reason why there is none."""
+    """Return the outcome of a file action whose helper wrote `data`, or the problem if `data` is no valid answer.
+
+    `ended` is the limit that ended the action, or None.
+    """
     import json
 
     failed = Problem("the file action did not finish", f"it ended with status {status}", "try again, or ask for less")

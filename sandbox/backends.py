@@ -1,4 +1,4 @@
-"""The registry of backends, best first, and the choice: what a canary proves, never what a version string says."""
+"""The registry of backends, best first, and the choice by the result of a canary, never by a version string."""
 
 import sys
 from pathlib import Path
@@ -39,7 +39,8 @@ async def open_backend(
     lend: "InjectorFactory | None" = None,
     insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
-    """Return the best backend whose canary holds. Raises SandboxUnavailable below `minimum` (FULL or PARTIAL).
+    """Return the best backend whose canary holds, and what it enforces. Raises SandboxUnavailable if no backend reaches
+    `minimum` (FULL or PARTIAL).
 
     Args:
         name: Request this backend and no other.
@@ -60,11 +61,11 @@ async def open_backend(
             raise SandboxUnavailable.of(what, why, "leave --backend out to get the best one")
         backend: Backend
         if candidate == "container":
-            from sandbox.container.backend import Container  # most sessions need none
+            from sandbox.container.backend import Container  # rarely needed, so not imported at the start
 
             backend = Container(container, cache=cache, aside=aside, lend=lend)
         elif candidate == "seatbelt":
-            from sandbox.macos.backend import Seatbelt  # of no use elsewhere
+            from sandbox.macos.backend import Seatbelt  # needed on macOS only
 
             backend = Seatbelt(aside=aside)
         else:

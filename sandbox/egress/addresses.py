@@ -12,9 +12,9 @@ def _networks(*rows: tuple[str, str]) -> tuple[tuple[IPv4Network | IPv6Network, 
 
 
 # fmt: off
-# Where clouds answer every guest with credentials of the machine. Never, whatever rule there is.
-# SOURCE: each provider's documentation of its metadata service, and that of cloud-init's data sources. All others that
-# are known answer in 169.254.0.0/16 or fe80::/10 (OpenStack fe80::a9fe:a9fe), which are refused below.
+# Metadata services of clouds, which give every guest credentials of the machine. No rule allows these addresses.
+# SOURCE: each provider's documentation of its metadata service, and that of cloud-init's data sources. All other known
+# services have addresses in 169.254.0.0/16 or fe80::/10 (OpenStack fe80::a9fe:a9fe), which are refused below.
 _METADATA = _networks(
     ("169.254.169.254/32", "most clouds"),
     ("169.254.170.2/32",   "AWS ECS: credentials of the task"),
@@ -34,8 +34,8 @@ _METADATA = _networks(
     ("fd00:a9fe:a9fe::/48", "Akamai (Linode)"),
     ("fd00:100::/32",      "Alibaba"),
 )
-_ISATAP = (0x00005EFE, 0x02005EFE)  # RFC 5214: an IPv4 address follows, whatever network the first half names
-_LINK_LOCAL_WORD = 0xA9FE  # `169.254` as the last but one part of an IPv6 address, by which clouds spell their service
+_ISATAP = (0x00005EFE, 0x02005EFE)  # RFC 5214: an IPv4 address follows, in any network
+_LINK_LOCAL_WORD = 0xA9FE  # `169.254` as the last but one part of an IPv6 address of a metadata service
 _PRIVATE = _networks(
     ("127.0.0.0/8",      "this machine itself"),
     ("10.0.0.0/8",       "a private network"),
@@ -76,7 +76,7 @@ _NEVER = _networks(
     ("ff00::/8",         "a group of machines"),
 )
 # fmt: on
-_UNICAST = IPv6Network("2000::/3")  # all that is handed out for the internet; the rest is not
+_UNICAST = IPv6Network("2000::/3")  # the only addresses that are assigned for the internet
 
 
 def refusal(text: str, *, private: bool) -> str | None:

@@ -1,13 +1,13 @@
-"""The beginning of a TLS connection, far enough to know which host is meant (RFC 8446, 4.1.2; RFC 6066, 3).
+"""The parser of the beginning of a TLS connection, which finds the host name (RFC 8446, 4.1.2; RFC 6066, 3).
 
-Nothing is decrypted: the name stands in the clear, in the first message of the client.
+Nothing is decrypted: the first message of the client contains the name unencrypted.
 """
 
 from sandbox.egress.ledger import Malformed
 
 HANDSHAKE = 0x16
 LONGEST = 16 << 10  # bytes: a ClientHello with post-quantum keys and a ticket takes less than 8 KiB
-_RECORDS = 256  # at most for one hello: all data is parsed again whenever more arrives
+_RECORDS = 256  # the most TLS records for one hello: all data is parsed again whenever more arrives
 _SERVER_NAME, _ENCRYPTED = 0, 0xFE0D
 
 
@@ -81,7 +81,7 @@ def _name(extensions: dict[int, bytes]) -> str:
     value = extensions.get(_SERVER_NAME)
     if value is None:
         return ""
-    # A list of exactly one name of the kind `host_name` (RFC 6066, 3: never two of one kind, and there is one kind).
+    # The value is a list of exactly one `host_name` (RFC 6066, 3: at most one name per type, and only one type exists).
     size = _number(value, 3)
     if _number(value, 0) != len(value) - 2 or value[2] != 0 or size != len(value) - 5 or not size:
         raise IndexError

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from sandbox.egress.credential_injection import Broker, InjectedHeader
 
-HEAD = 30.0  # seconds for everything that must be read before bytes are passed on
+HEAD = 30.0  # seconds for the bytes that must be read before data is passed on
 _TUNNEL = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _DENIED = b"\x15\x03\x03\x00\x02\x02\x31"  # a TLS alert: fatal, access_denied (RFC 8446, 6)
 
@@ -39,8 +39,8 @@ class ProxyConnection:
         self.attempt.end(None)
 
     async def run(self) -> None:
-        """Serve the connection until it ends. Errors are recorded in the attempt and told to the client; raises only on
-        cancel.
+        """Serve the connection until it ends. Errors are recorded in the attempt and sent to the client; only a
+        cancellation is raised.
         """
         try:
             async with asyncio.timeout(HEAD):
@@ -57,7 +57,7 @@ class ProxyConnection:
         except OSError:
             self.attempt.end(Failed("the connection broke off", host=self.attempt.host))
             await self.client.abort()
-        except Exception as error:  # the seam of a connection: a defect of ours ends it, refused, and nothing else
+        except Exception as error:  # the seam of a connection: a defect refuses this connection and affects no other
             self.attempt.end(EgressRefused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
             await self.client.abort()
 
@@ -158,7 +158,7 @@ class ProxyConnection:
         await server.send(head)
         self.exchange = HttpExchange(self.client, server, attempt, request, added, self.broker)
         moved = ("", "")
-        if secure:  # the server names itself by other addresses than a client that asks in the open
+        if secure:  # the server's redirects begin with https://, but the client uses http://
             named = request.host if request.port == 443 else f"{request.host}:{request.port}"
             moved = (f"https://{named}/", f"http://{request.host}:{request.port}/")
         if await self.exchange.run(moved) == 101:
@@ -169,8 +169,8 @@ class ProxyConnection:
         """Return True if the server is reached over TLS (the handshake is then done), and the header to add to the
         request.
 
-        INVARIANT: each request is judged by itself, and a header is added only for the host and port that it belongs
-        to: the one to which this connection leads, as its certificate proves.
+        INVARIANT: each request is judged by itself, and a header is added only for the host and port of its credential.
+        The certificate proves that this connection leads to that host.
         """
         host, port, broker = request.host, request.port, self.broker
         secure = broker is not None and broker.secure(host, port)
@@ -179,7 +179,7 @@ class ProxyConnection:
                 raise EgressRefused(f"port 443 of host {host} is for TLS, and this is a plain request", host=host)
             if broker is None:
                 return False, None
-        # A connection that becomes something else, or a request that servers may read as another one, gets nothing.
+        # A websocket, or a request that servers may read as a different request, gets no credential.
         odd = request.websocket or request.overridden
         asked = [] if odd else [await broker.asks(host, port, request.method, path) for path in request.paths]
         alike = len({each.credential if each else None for each in asked}) == 1
@@ -205,9 +205,9 @@ class ProxyConnection:
                         await self._must_more()
                     kind = await self._first_words(host, port)
                 else:
-                    kind = "other"  # the server speaks first: mail, SSH
+                    kind = "other"  # the server sends first: mail, SSH
                 if kind == "other" and self._opened(host, port):
-                    # Only what is judged request by request may go where a rule allows some requests.
+                    # A rule for some requests allows no tunnel, because the requests in it cannot be judged one by one.
                     self.dialer.allowing(host, port)
         except EgressRefused as error:
             self.attempt.end(EgressRefused(f"{error.what} for host {host}", host=host, right=error.right))
@@ -228,8 +228,9 @@ class ProxyConnection:
         return self.broker.opens(host, port) if self.broker is not None else None
 
     async def _first_words(self, host: str, port: int) -> str:
-        """Return `tls`, `http` or `other`. Raises Refused for a protocol that this port is not for, or for another
-        host.
+        """Return the protocol of the client's first bytes: `tls`, `http` or `other`.
+
+        Raises EgressRefused for a protocol that the port does not allow, or if TLS names another host.
         """
         client = self.client
         if client.ahead[0] == client_hello.HANDSHAKE:
@@ -256,7 +257,7 @@ class ProxyConnection:
             await relay(client.sock, server.sock, attempt.sends, attempt.receives, IDLE)
         except TimeoutError:
             attempt.end(Failed(f"nothing moved for {IDLE:.0f} seconds", host=attempt.host))
-        except OSError:  # one side is gone, and the other ends with it: how most connections end
+        except OSError:  # one side has closed, so the other is closed too: most connections end like this
             await client.abort()
             await server.abort()
 
@@ -276,7 +277,7 @@ class ProxyConnection:
 
 
 def _same(name: str, host: str) -> None:
-    """Raise Refused unless the name in TLS is the host of the tunnel.
+    """Raise EgressRefused unless the name in TLS is the host of the tunnel.
 
     THREAT T55: one address serves many hosts, and the name in TLS selects one.
     """

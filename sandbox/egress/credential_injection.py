@@ -1,7 +1,7 @@
 """Credential injection by the proxy: headers for the requests that a credential covers, and TLS keys for its hosts.
 
-The interface consists of plain callables: the source of a credential, and the type that guards it, belong to the
-runner. A value is held here only while one request needs it.
+The interface consists of plain callables, because the source of a credential and the type `Secret` belong to the
+runner. This module holds a value only while one request needs it.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,8 +50,8 @@ class Broker:
         secure: Returns True if a plain request to this host and port is sent on over TLS.
         asks: Returns the header to add to a request by (host, port, method, path), or None. Raises Failed.
         opens: Returns the certificate by which TLS of this host and port is opened, or None to pass it on unopened.
-        trust: Returns the context by which a server's certificate is verified.
-        rejected: Called when a server did not accept a credential.
+        trust: Returns the TLS context that verifies a server's certificate.
+        rejected: Called with the name of a credential that a server did not accept.
     """
 
     secure: Callable[[str, int], bool]

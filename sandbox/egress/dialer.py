@@ -1,7 +1,7 @@
 """Connections to hosts by name: rules, name resolution, checks of addresses, and the connection itself.
 
-INVARIANT: the proxy connects to exactly the address that was checked. A name is resolved once, and never again between
-the check and the connection, so a changed answer has no effect (DNS rebinding).
+INVARIANT: the proxy connects to exactly the address that was checked. A name is resolved once and not again between the
+check and the connection, so a changed answer has no effect (DNS rebinding).
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from sandbox.egress.ledger import EgressRefused, Failed
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
 
 CONNECT = 10.0  # seconds for one address
-_RESOLVING = 8  # names at one time
+_RESOLVING = 8  # names that are resolved at one time
 _RESOLVE = 10.0  # seconds for one name
-_ADDRESSES = 6  # of one host that are tried
+_ADDRESSES = 6  # addresses of one host that are tried
 
 
 async def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -41,19 +41,17 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
             addresses = tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
         except (OSError, UnicodeError):
             addresses = ()
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody asks any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed
             loop.call_soon_threadsafe(tell, addresses)
 
-    # A thread that nobody waits for: a name server that is silent must not hold up the end of the program.
+    # A daemon thread: a name server that does not answer must not delay the end of the program.
     threading.Thread(target=look, daemon=True).start()
     async with asyncio.timeout(_RESOLVE):
         return await done
 
 
 class Dialer:
-    """The rules of one allowlist, and the connections that they allow. `resolver` replaces this machine's resolver in
-    tests.
-    """
+    """The rules of one allowlist, and the connections that they allow. `resolver` replaces the machine's in tests."""
 
     def __init__(self, hosts: Iterable[str], resolver: Resolve = resolve) -> None:
         """Parse the entries. Raises ValueError for an invalid entry, although the compiler of the Terms has checked all
@@ -62,7 +60,7 @@ class Dialer:
         self.rules: list[HostRule] = []
         for text in hosts:
             if text == UNNAMED:
-                continue  # nothing is open by it, whatever a resolver says
+                continue  # this entry allows no host
             rule = host_rule(text)
             if isinstance(rule, Problem):
                 raise ValueError(str(rule))
@@ -71,12 +69,12 @@ class Dialer:
         self._resolving = asyncio.Semaphore(_RESOLVING)
 
     def allowing(self, host: str, port: int, method: str = "", path: str = "") -> HostRule:
-        """Return the widest rule that allows this request or, without a method, this tunnel. Raises Refused."""
+        """Return the widest rule that allows this request or, without a method, this tunnel. Raises EgressRefused."""
         fitting = [rule for rule in self.rules if rule.meets(host, port, method, path)]
         return self._widest(fitting, host, port, method, path)
 
     def naming(self, host: str, port: int) -> HostRule:
-        """Return the widest rule about this host, for a tunnel in which every request is judged. Raises Refused."""
+        """Return the widest rule for this host, for a tunnel whose requests are judged. Raises EgressRefused."""
         return self._widest([rule for rule in self.rules if rule.names(host, port)], host, port, "", "")
 
     def _widest(self, fitting: list[HostRule], host: str, port: int, method: str, path: str) -> HostRule:
@@ -97,7 +95,7 @@ class Dialer:
             right = f"{method} {host}{port_part}{path}" if method else f"{host}{port_part}"
             right = f"{host}{port_part}" if isinstance(host_rule(right), Problem) else right
             what = f"host {host} is not on the allowlist"
-        # As the entry that is there, or the address, needs it: without it the next attempt would end at the address.
+        # Suggest `private` if a rule for the host or the address needs it: otherwise the address would be refused next.
         literal = host.strip("[]") if _literal(host) else ""
         if literal and refusal(literal, private=True):
             right = ""
@@ -106,8 +104,8 @@ class Dialer:
         raise EgressRefused(what, right=right, host=host)
 
     async def connect(self, host: str, port: int, *, private: bool) -> tuple[socket.socket, str]:
-        """Return a connection and its address. Raises Refused if no rule allows it, and Failed for an error of the
-        network.
+        """Return a connected socket and its address. Raises EgressRefused if the address is not allowed, and Failed if
+        the network failed. `private`: True if this machine and private networks are allowed.
         """
         errors: list[str] = []
         for address in await self._addresses(host, port, private):
@@ -180,4 +178,4 @@ def _own(family: int, address: str, port: int) -> bool:
             source = str(probe.getsockname()[0])
             return source == address or source.startswith("127.")
     except OSError:
-        return False  # no way there at all; connecting will say so
+        return False  # there is no route: connecting will fail with the reason

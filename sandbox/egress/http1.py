@@ -1,7 +1,7 @@
-"""One HTTP/1 request as the proxy takes it: strictly, so that no two programs on the way can read it differently.
+"""The strict parser of HTTP/1 requests, so that no two programs on the way can read one request differently.
 
-RFC 9112 says what is allowed; where it lets a recipient be lenient (bare line feeds, folded lines, several lengths),
-this is not. What is sent on is written anew from what was understood, one request a connection.
+RFC 9112 defines the syntax. Where it lets a recipient be lenient (bare line feeds, folded lines, several lengths), this
+parser refuses the request. The request for the server is written from the parsed fields, one request per connection.
 """
 
 import re
@@ -13,7 +13,7 @@ from sandbox.egress.ledger import Failed, Malformed
 
 LONGEST = 64 << 10  # bytes of a head
 END = b"\r\n\r\n"
-MOST_FIELDS = 200
+MOST_FIELDS = 200  # headers of one request
 _LINE = re.compile(r"([A-Z][A-Z-]{0,30}) ([!-~]+) HTTP/1\.([01])\Z")
 _FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\x00-\x08\x0a-\x1f\x7f]*)\Z")
 _ABSOLUTE = re.compile(r"(?i:(http)://)([^/?#]*)([^#]*)\Z")
@@ -23,16 +23,16 @@ _SPACED = re.compile(rb"(\r\n[^\s:]+)[ \t]+:")
 _STATUS = re.compile(r"HTTP/1\.[01] ([1-5][0-9][0-9])( .*)?\Z")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;[^\r\n]*)?\r\n\Z")
 # fmt: off
-# RFC 9110, 7.6.1: what is between two neighbours only. Length and coding are ours to say, too.
+# RFC 9110, 7.6.1: headers for one connection only. The proxy writes Host, length and coding itself.
 _HOP = frozenset((
     "connection", "keep-alive", "proxy-connection", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "content-length", "host", "http2-settings",
 ))
-# With a header or a parameter of these kinds some servers answer for another method, host or path than the request line
-# says, or read from another place. Names of this kind have no registry, so the words that they are made of count, and
-# what ordinary clients send is listed instead. SOURCE: RFC 7239; the documentation of Symfony, Rails, ASP.NET, IIS,
-# Envoy, nginx, gunicorn (`SCRIPT_NAME`), Vault, Consul and Nomad; of stores of objects, for what they copy from.
-# `Destination` (RFC 4918) is not here: it is a path of the request, which is judged like the others.
+# With a header or a parameter of these kinds some servers use another method, host or path than that of the request
+# line, or read from another place. No registry of such names exists, so every name that contains one of these words
+# counts, except the listed headers of ordinary clients. SOURCE: RFC 7239; the documentation of Symfony, Rails, ASP.NET,
+# IIS, Envoy, nginx, gunicorn (`SCRIPT_NAME`), Vault, Consul and Nomad; of object stores, for the sources of copies.
+# `Destination` (RFC 4918) is not in the list: it is a path of the request, which is judged like the others.
 _OVERRIDE_PARTS = (
     "method", "override", "rewrit", "forward", "original", "upstream", "backend", "sendfile",
     "request-target", "copy-source", "copy-from", "rename-source", "symlink-target", "object-manifest",
@@ -44,9 +44,9 @@ _OVERRIDE_STARTS = (
 )
 _NO_OVERRIDES = (
     "access-control-request-method",  # a browser asks what another site may do
-    "max-forwards",                   # how many proxies may pass it on
-    "mcp-method",                     # says again what the body of a call of a tool says
-    "x-stainless-helper-method",      # which function of OpenAI's or Anthropic's library was called
+    "max-forwards",                   # how many proxies may pass the request on
+    "mcp-method",                     # repeats the method in the body of a tool call
+    "x-stainless-helper-method",      # the function of OpenAI's or Anthropic's library that was called
     "x-amz-meta-", "x-goog-meta-", "x-ms-meta-", "x-object-meta-", "x-container-meta-",  # kept with an object
 )
 _OVERRIDE_PARAMETER = re.compile(r"[_-]+(http[_-]?)?(method|verb)|\$?(x[_-])?http[_-]?method|.*method[_-]?override")
@@ -107,7 +107,7 @@ class HttpRequest:
 
 
 def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
-    """Read a whole head. `within`: host and port of the tunnel that it came in. Raises Malformed."""
+    """Parse the complete head of a request. `within`: host and port of its tunnel, if any. Raises Malformed."""
     lines = _lines(head)
     if any("\r" in line or "\n" in line or "\0" in line for line in lines):
         raise Malformed("the request has line ends that programs read differently")
@@ -119,7 +119,7 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     if len(fields) > MOST_FIELDS:
         raise Malformed("the request has too many headers", 431)
     host, port, path = _target(method, target, within)
-    if method != "CONNECT":  # whose Host goes nowhere; servers differ in which of two hosts counts
+    if method != "CONNECT":  # the Host header of CONNECT is not used; servers differ in which of two hosts counts
         hosts = _values(fields, "host")
         if len(hosts) > 1 or (minor == "1" and not hosts):
             raise Malformed("the request must have one Host header")
@@ -142,8 +142,8 @@ def sent(request: HttpRequest, usual: int = 80, added: tuple[str, str] | None = 
 
     Args:
         usual: The port that the server assumes if none is named.
-        added: A header that replaces every header servers may read under its name. The answer is then requested without
-            a content coding, so that it can be searched.
+        added: A header that replaces every header that servers may read under its name. The answer is then requested
+            without a content coding, so that the credential in it can be masked.
     """
     host = request.host if request.port == usual else f"{request.host}:{request.port}"
     lines = [f"{request.method} {request.path} HTTP/1.1", f"Host: {host}"]
@@ -155,7 +155,7 @@ def sent(request: HttpRequest, usual: int = 80, added: tuple[str, str] | None = 
         lines.append("Transfer-Encoding: chunked")
     elif request.length or request.method in ("POST", "PUT", "PATCH"):
         lines.append(f"Content-Length: {request.length}")
-    # One request a connection: what was not judged has no connection to follow on.
+    # One request per connection, so that no further request can follow without being judged.
     lines += ["Connection: Upgrade", "Upgrade: websocket"] if request.websocket else ["Connection: close"]
     return "\r\n".join(lines).encode("latin-1") + END
 
@@ -163,7 +163,7 @@ def sent(request: HttpRequest, usual: int = 80, added: tuple[str, str] | None = 
 def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes]:
     """Return the status of a response, and its head for the client; the connection ends after it. Raises Failed.
 
-    `moved` is the prefix of addresses that the client knows by another prefix, and that other prefix.
+    `moved` is a pair of URL prefixes: in the addresses of redirects the first is replaced by the second.
     """
     first, *lines = _lines(head)
     match = _STATUS.match(first)
@@ -200,9 +200,9 @@ def ends_with_connection(method: str, status: int, head: bytes) -> bool:
 
 
 def in_chunks(head: bytes) -> bool:
-    """Return True if what follows the head of a response comes in chunks.
+    """Return True if the body of the response with this head is chunked.
 
-    Raises Failed for another transfer coding: none was asked for (RFC 9112, 7.4), and nobody could look through it.
+    Raises Failed for another transfer coding: none was requested (RFC 9112, 7.4), and its data cannot be masked.
     """
     lines = [line.lower() for line in _lines(head)]
     values = [line.partition(":")[2] for line in lines if line.startswith("transfer-encoding:")]
@@ -214,7 +214,7 @@ def in_chunks(head: bytes) -> bool:
 
 
 def chunk_size(line: bytes) -> int:
-    """Return the size that a chunk's first line gives. Raises Malformed."""
+    """Return the size of a chunk in bytes, from its first line. Raises Malformed."""
     match = _SIZE.match(line)
     if match is None:
         raise Malformed("the size of a chunk cannot be read")

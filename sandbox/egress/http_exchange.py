@@ -1,6 +1,6 @@
-"""The exchange of one HTTP request and its answer with a server that the proxy is connected to.
+"""The exchange of one HTTP request and its answer with a server to which the proxy is connected.
 
-Exactly the body of the request is passed on, and an answer in which credentials are masked when one was injected.
+Exactly the body of the request is sent to the server. An injected credential is masked in the answer.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from sandbox.egress.stream import Stream
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker, InjectedHeader
 
-IDLE = 300.0  # seconds in which nothing moves
+IDLE = 300.0  # seconds without data after which a connection is ended
 
 
 class HttpExchange:
@@ -37,7 +37,8 @@ class HttpExchange:
     async def run(self, moved: tuple[str, str]) -> int:
         """Transfer in both directions until the answer is over, and return its status.
 
-        A server may answer before it has the whole body. For `moved` see `http1.response`.
+        A server may answer before it has received the whole body. `moved` is the argument of `http1.response`. Raises
+        EgressRefused, Malformed for an invalid body, and Failed.
         """
         body = asyncio.create_task(self._body())
         answer = asyncio.create_task(self._answer(moved))
@@ -62,7 +63,7 @@ class HttpExchange:
             return
         client, server = self.client, self.server
         while True:
-            await asyncio.sleep(0)  # thousands of chunks may be there at once
+            await asyncio.sleep(0)  # thousands of chunks may be available at once, and other tasks need their turn
             line = await client.until(b"\n", 4096)
             size = http1.chunk_size(line or b"")
             await server.send(b"%x\r\n" % size)
@@ -120,10 +121,10 @@ class HttpExchange:
                     await pour(server.sock, client.sock, self.attempt.receives, IDLE)
                 elif added is not None and chunked:
                     await self._chunks(added)
-                else:  # it is looked through, or in TLS on one side
+                else:  # the answer must be masked, or one side uses TLS
                     await server.pour_into(client, self.attempt.receives, added.mask() if added else None)
                     if server.cut and http1.ends_with_connection(request.method, status, response_head):
-                        # THREAT T123: nothing else tells that there was more (RFC 9112, 9.8).
+                        # THREAT T123: only the missing close_notify shows that data is missing (RFC 9112, 9.8).
                         raise Failed(
                             f"the answer of host {self.attempt.host} was cut: its TLS did not end",
                             host=self.attempt.host,
@@ -131,19 +132,19 @@ class HttpExchange:
                 return status
 
     async def _chunks(self, added: "InjectedHeader") -> None:
-        """Pass on the rest of an answer in chunks, cut anew, so that masking does not depend on the server's cuts. Drop
-        trailers.
+        """Pass on the body of a chunked answer in chunks of different sizes, so that a mask also matches across the
+        server's chunks. Drop trailers.
         """
         client, server, mask = self.client, self.server, added.mask()
         while (line := await server.until(b"\n", 4096)) is not None:
-            await asyncio.sleep(0)  # thousands of chunks may be there at once
+            await asyncio.sleep(0)  # as in `_body`
             try:
                 size = left = http1.chunk_size(line)
             except Malformed:
                 raise Failed(f"the answer of host {self.attempt.host} is not in chunks, as it says") from None
             while left:
                 if not (data := await server.some(left)):
-                    return  # broken off, which the missing last chunk tells the client
+                    return  # the answer is incomplete: the missing last chunk tells the client
                 left -= len(data)
                 self.attempt.receives(len(data))
                 await _chunk(client, mask.feed(data))

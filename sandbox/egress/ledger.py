@@ -4,7 +4,7 @@ import time
 
 from sandbox.backend import Connection, Violation
 
-ATTEMPTS = 4096  # that one command may make
+ATTEMPTS = 4096  # connections that one command may make
 UP, DOWN = 2 << 30, 32 << 30  # bytes that one command may send and receive
 
 
@@ -40,7 +40,7 @@ class Failed(EgressRefused):
 
 
 class Attempt:
-    """One connection while it lives. `moved`: when something last went through, by `time.monotonic`."""
+    """One connection of a command. `moved` is the time of its last data, by `time.monotonic`."""
 
     def __init__(self, ledger: "Ledger") -> None:
         self.ledger = ledger
@@ -52,7 +52,7 @@ class Attempt:
         self.seconds = -1.0
 
     def sends(self, size: int) -> None:
-        """Count `size` outgoing bytes. Raises Refused above the limit of one command."""
+        """Count `size` outgoing bytes. Raises EgressRefused above the limit of one command."""
         self.moved = time.monotonic()
         self.up += size
         self.ledger.up += size
@@ -88,7 +88,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
-        self.beyond = 0  # attempts past the most, which were closed unheard
+        self.beyond = 0  # attempts above ATTEMPTS, which were closed at once
         self.up = self.down = 0
 
     def attempt(self) -> Attempt | None:

@@ -1,6 +1,6 @@
-"""The proxy: takes the connections of one helper's commands, and answers each with a connection or a reason.
+"""The proxy: accepts the connections of one helper's commands, and answers each with a connection or a reason.
 
-One port speaks HTTP CONNECT, plain HTTP and SOCKS5; the first byte tells.
+One port serves HTTP CONNECT, plain HTTP and SOCKS5; the first byte of a connection selects the protocol.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from sandbox.egress.stream import Stream
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
 
-OPEN = 48  # connections at one time; more wait to be accepted. Each takes two descriptors of the runner
+OPEN = 48  # connections at one time; further ones wait to be accepted. Each needs two descriptors of the runner
 _RETRY = 0.05  # seconds until accepting is tried again when this process has no descriptor left
 
 
 class Egress:
-    """One helper's way out: `begin` and `end` around each command, `close` with the helper.
+    """The network access of one helper: call `begin` and `end` around each command, and `close` with the helper.
 
-    The listener lies inside; it is closed with this. What connects while no command runs is never heard.
+    `close` closes the listener, whose address is in the sandbox. Connections made while no command runs are not served.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Egress:
         """Assign all following connections to a new command."""
         self._ledger = Ledger()
         with contextlib.suppress(OSError):
-            while True:  # what an earlier command, which is dead, left in the queue
+            while True:  # close the queued connections of an earlier command, which has ended
                 self._listener.accept()[0].close()
         self._busy = True
         self._listen(True)
@@ -102,7 +102,7 @@ class Egress:
                 sock, _ = self._listener.accept()
             except BlockingIOError:
                 return
-            except OSError:  # no descriptor left (EMFILE): wait until there is one, or a loop would spin here
+            except OSError:  # no descriptor left (EMFILE): retry later, because the event loop would spin here
                 self._listen(False)
                 asyncio.get_running_loop().call_later(_RETRY, self._again)
                 return

@@ -9,21 +9,23 @@ import socket
 import time
 from collections.abc import Callable
 
-ByteCounter = Callable[[int], None]  # told of every piece; what it raises ends the relay
+ByteCounter = Callable[[int], None]  # called with the size of every piece; an exception of the counter ends the relay
 
-BUFFER = 128 << 10
-_AT_ONCE = 4  # pieces before others get their turn
+BUFFER = 128 << 10  # bytes
+_AT_ONCE = 4  # pieces that are transferred before other tasks get their turn
 
 
 async def relay(one: socket.socket, other: socket.socket, up: ByteCounter, down: ByteCounter, idle: float) -> None:
-    """Transfer in both directions until both have ended. Raises TimeoutError after `idle` seconds without data, and
-    OSError.
+    """Transfer in both directions until both have ended.
+
+    `up` counts the bytes from `one` to `other`, `down` the others. Raises TimeoutError after `idle` seconds without
+    data, OSError, and errors of the counters.
     """
     await _run([_Direction(one, other, up), _Direction(other, one, down)], idle)
 
 
 async def pour(source: socket.socket, target: socket.socket, count: ByteCounter, idle: float) -> None:
-    """Transfer in one direction until `source` ends. The end is not passed on."""
+    """Transfer in one direction until `source` ends. The end is not passed on. Raises the errors of `relay`."""
     await _run([_Direction(source, target, count, ends=False)], idle)
 
 
@@ -42,7 +44,7 @@ async def _run(ways: list["_Direction"], idle: float) -> None:
 
 
 class _Direction:
-    """One direction. `moved`: when something last went through."""
+    """One direction of a transfer. `moved` is the time of its last data, by `time.monotonic`."""
 
     def __init__(self, source: socket.socket, target: socket.socket, count: ByteCounter, *, ends: bool = True) -> None:
         self.source, self.target, self.count, self.ends = source, target, count, ends
@@ -62,7 +64,7 @@ class _Direction:
     def _guarded(self, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # the seam of a callback: it ends this connection, never the loop
+        except Exception as error:  # the seam of a callback: an error ends this connection, never the loop
             self._end(error)
 
     def _take(self) -> None:
@@ -73,7 +75,7 @@ class _Direction:
                 return
             if not size:
                 if self.ends:
-                    with contextlib.suppress(OSError):  # it has gone already
+                    with contextlib.suppress(OSError):  # the target is closed already
                         self.target.shutdown(socket.SHUT_WR)
                 self._end(None)
                 return
@@ -86,7 +88,7 @@ class _Direction:
                 return
 
     def _give(self) -> bool:
-        """Send what is left; False when there is no room now."""
+        """Send the rest of the buffer. Return False if the target accepts no more data now."""
         while self.rest:
             try:
                 self.rest = self.rest[self.target.send(self.rest) :]

@@ -31,9 +31,9 @@ def greeting(data: bytes) -> int:
 
 
 def request(data: bytes) -> tuple[int, str, int]:
-    """Return the size of the request, its host as written (an IPv6 address in brackets), and its port.
+    """Return the size of the request in bytes, its host as written (an IPv6 address in brackets), and its port.
 
-    `(0, "", 0)` while the request is incomplete. Raises Unanswerable for all but CONNECT.
+    The result is `(0, "", 0)` while the request is incomplete. Raises Unanswerable for all commands but CONNECT.
     """
     if len(data) < 5:
         return 0, "", 0
@@ -59,7 +59,7 @@ def request(data: bytes) -> tuple[int, str, int]:
 
 
 def answer(error: EgressRefused | None) -> bytes:
-    """Return the reply at the end: connected, or the kind of failure."""
+    """Return the reply to a request: connected if `error` is None, else the kind of failure."""
     if isinstance(error, Unanswerable):
         return error.answer
     kinds = {type(None): _DONE, Failed: _UNREACHABLE, Malformed: _FAILED}
@@ -67,5 +67,5 @@ def answer(error: EgressRefused | None) -> bytes:
 
 
 def _answer(code: int) -> bytes:
-    # The bound address is nobody's business.
+    # The bound address is not revealed.
     return bytes((VERSION, code, 0, 1)) + bytes(6)

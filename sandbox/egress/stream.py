@@ -1,4 +1,4 @@
-"""A socket that is read ahead a little, under a time limit for the whole of each thing that is waited for."""
+"""One side of a proxied connection: a socket with a buffer of bytes that were read ahead."""
 
 import asyncio
 import contextlib
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import CredentialMask
 
-CHUNK = 1 << 16
+CHUNK = 1 << 16  # bytes
 
 
 class Stream:
-    """One side of a connection. `ahead`: what was read and not used. Raises OSError, TimeoutError."""
+    """One side of a connection. `ahead`: bytes that were read and not used. Methods raise OSError and TimeoutError."""
 
-    clear = True  # what goes over the socket is what was sent
-    cut = False  # it ended without the goodbye of TLS: anybody on the way could have ended it there
+    clear = True  # False if the bytes on the socket are encrypted
+    cut = False  # True if the stream ended without a TLS close_notify: an attacker on the network may have cut it
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock, self.ahead = sock, b""
         self.loop = asyncio.get_running_loop()
 
     async def more(self) -> bool:
-        """Read what is there, waiting for some. False at the end."""
+        """Wait for data and append it to `ahead`. Return False at the end of the stream."""
         data = await self.loop.sock_recv(self.sock, CHUNK)
-        # What is there already comes without waiting: a command that never pauses would be the only one served.
+        # `sock_recv` does not yield if data is available: a command that never pauses would be the only one served.
         await asyncio.sleep(0)
         self.ahead += data
         return bool(data)
@@ -57,7 +57,7 @@ class Stream:
         await self.loop.sock_sendall(self.sock, data)
 
     async def flush_into(self, target: "Stream", count: Callable[[int], None]) -> None:
-        """Send on what was read ahead. `count` is called with the number of bytes before they are sent."""
+        """Send `ahead` to `target`. `count` is called with the number of bytes before they are sent."""
         data, self.ahead = self.ahead, b""
         if data:
             count(len(data))
@@ -66,7 +66,7 @@ class Stream:
     async def pour_into(
         self, target: "Stream", count: Callable[[int], None], mask: "CredentialMask | None" = None
     ) -> None:
-        """Send on everything until this side ends, through `mask`. The caller sets the time limit."""
+        """Send all data to `target` until this side ends, through `mask`. The caller sets the time limit."""
         while data := await self.some(CHUNK):
             count(len(data))
             await target.send(mask.feed(data) if mask else data)
@@ -74,12 +74,12 @@ class Stream:
             await target.send(mask.end())
 
     async def abort(self) -> None:
-        """Let the end look like none: once it is closed, the other side gets a reset (socket(7), SO_LINGER)."""
+        """Make `close` send a reset, so that the other side sees an error and no regular end (socket(7), SO_LINGER)."""
         with contextlib.suppress(OSError):
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     async def part(self) -> None:
-        """End politely: what was sent last still arrives, though the other side was not heard out (RFC 9112, 9.6)."""
+        """End the stream such that the last bytes arrive although unread input remains (RFC 9112, 9.6)."""
         with contextlib.suppress(OSError, TimeoutError):
             self.sock.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(0.5):

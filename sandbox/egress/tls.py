@@ -1,4 +1,4 @@
-"""A stream inside of TLS, on either side of the proxy. HTTP/1.1 is all that is spoken in it."""
+"""A stream inside TLS, on either side of the proxy. It carries only HTTP/1.1."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ class Secured(Stream):
                 await self._flush()
                 await self._receive()
             except ssl.SSLError:
-                await self._flush()  # the alert that says why
+                await self._flush()  # the alert with the reason
                 raise
 
     async def more(self) -> bool:
@@ -61,7 +61,7 @@ class Secured(Stream):
             await self._flush()
 
     async def part(self) -> None:
-        with contextlib.suppress(ssl.SSLError):  # the other side has not said goodbye; ours is written
+        with contextlib.suppress(ssl.SSLError):  # the other side sent no close_notify; ours is written
             self._tls.unwrap()
         try:
             await self._flush()
@@ -83,11 +83,11 @@ class Secured(Stream):
         if data:
             self._in.write(data)
         else:
-            self.cut = True  # a side that closed TLS properly is not read from again
+            self.cut = True  # after a close_notify the socket is not read again
             self._in.write_eof()
 
     async def _flush(self) -> None:
-        # One at a time: a body goes up while an answer comes down, and records must leave in their order.
+        # One task at a time: a body is sent while a response arrives, and records must be sent in their order.
         async with self._sending:
             while data := self._out.read():
                 await self.loop.sock_sendall(self.sock, data)

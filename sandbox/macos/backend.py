@@ -41,7 +41,7 @@ from sandbox.workspace.protected_paths import Scan
 
 _PROGRAM = "/usr/bin/sandbox-exec"
 _TICK = 0.01  # seconds between two looks at whether a command has ended
-_DRAIN = 1.0  # seconds that streams may stay open after everything of the process group was killed
+_DRAIN = 1.0  # seconds that streams may stay open after the process group was killed
 _MOST = 600_000  # bytes of profile and parameters: a command line holds a megabyte (sysctl kern.argmax)
 _TRIES = r"""secret=$0 target=$1 port=$2 pid=$3
 try() { if ( eval "$2" ) >/dev/null 2>&1; then echo "$1 0"; else echo "$1 1"; fi; }
@@ -51,7 +51,7 @@ try processes 'kill -0 $pid'
 try network 'exec 3<>/dev/tcp/127.0.0.1/$port'
 try workspace 'echo got in > .ringfence-canary && rm .ringfence-canary'
 """
-# What seatbelt cannot do, in words; `agent doctor` and every record of it list them.
+# The restrictions that seatbelt cannot enforce, in words, for `agent doctor` and the audit log.
 LACKS = (
     "the port of the egress proxy is open to other programs of this machine while a command with hosts runs",
     "commands have no loopback of their own: they may listen on localhost but not connect to it",
@@ -64,7 +64,7 @@ LACKS = (
 
 
 class _ConfinedProcess(OutputBuffer):
-    """One confined process and what comes out of it, up to `most` bytes of both streams together."""
+    """One confined process and its output, up to `most` bytes of both streams together."""
 
     def __init__(self, process: asyncio.subprocess.Process, most: int, listen: Listener | None) -> None:
         super().__init__(most, listen)
@@ -76,7 +76,7 @@ class _ConfinedProcess(OutputBuffer):
             self._take(self.process.stdout, 1), self._take(self.process.stderr, 2), self._feed(stdin)
         )
         try:
-            # Not `wait`: that one also waits for every process that holds the streams open (before Python 3.12).
+            # Before Python 3.12 `wait` also waits for every process that holds the streams open.
             while self.process.returncode is None:  # noqa: ASYNC110  # asyncio has no event for it
                 await asyncio.sleep(_TICK)
             self.end()
@@ -87,7 +87,7 @@ class _ConfinedProcess(OutputBuffer):
             taking.cancel()
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or all of it is waiting to be reaped
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # no process is left, or only zombies
             os.killpg(self.process.pid, signal.SIGKILL)
 
     async def _take(self, reader: asyncio.StreamReader | None, stream: int) -> None:
@@ -97,16 +97,14 @@ class _ConfinedProcess(OutputBuffer):
 
     async def _feed(self, stdin: bytes | None) -> None:
         if self.process.stdin is not None:
-            with contextlib.suppress(ConnectionError):  # it does not read all of it, which is its own affair
+            with contextlib.suppress(ConnectionError):  # a command need not read all of its input
                 self.process.stdin.write(stdin or b"")
                 await self.process.stdin.drain()
             self.process.stdin.close()
 
 
 class Seatbelt:
-    """The backend for macOS. A profile of the kernel restricts paths, services and network; labelled PARTIAL for the
-    rest.
-    """
+    """The backend for macOS. A kernel profile restricts paths, services and network. The level is PARTIAL (LACKS)."""
 
     name = "seatbelt"
 
@@ -116,7 +114,7 @@ class Seatbelt:
         self.enforcement: Enforcement | None = None
 
     async def probe(self, terms: Terms | None = None) -> Enforcement:
-        """Try to get out of a real one. Raises SandboxUnavailable where it cannot be built, or does not hold."""
+        """Try to escape from a real sandbox. Raises SandboxUnavailable if it cannot be built or does not hold."""
         if sys.platform != "darwin" or not os.access(self.program, os.X_OK):
             why = "it is a part of macOS" if sys.platform != "darwin" else f"`{self.program}` is not there"
             raise SandboxUnavailable.of(
@@ -130,7 +128,7 @@ class Seatbelt:
         return self.enforcement
 
     async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
-        """Execute the permit. Raises SandboxUnavailable when the Terms cannot be granted exactly: then nothing ran."""
+        """Execute the permit. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
         enforcement = self.enforcement or await self.probe()
@@ -181,10 +179,11 @@ class Seatbelt:
         if terms.credentials:
             from sandbox.egress.credential_injection import injector_for
 
-            injector_for(terms.credentials, None)  # raises: the proxy's port is open to every program of this machine
+            # Always raises: every program of this machine can use the proxy's port, and so the credential.
+            injector_for(terms.credentials, None)
         protected = survey(terms, self.scratch.path if self.scratch else "")
         watch, started = Watch(terms, protected, self.aside), time.monotonic()
-        # Terms without hosts have no proxy, and of a profile with one its port is all that can be reached.
+        # Terms without hosts get no proxy. With a proxy, its port is the only one that the profile allows.
         listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
         egress = Egress(listener, terms.hosts) if listener else None
         line = self.command(terms, protected, argv, own, listener.getsockname()[1] if listener else None)
@@ -223,7 +222,7 @@ class Seatbelt:
         return Outcome(status, bytes(out), bytes(err), seconds, ended, confined.over, every, connections)
 
     async def _canary(self, terms: Terms) -> dict[str, bool]:
-        """Lay out decoys, let a confined shell try them, and look again from outside."""
+        """Create decoys, let a confined shell attack them, and check them from outside. Return the result per check."""
         with tempfile.TemporaryDirectory(prefix="ringfence-canary-") as folder, socket.socket() as listener:
             secret, target = os.path.join(os.path.realpath(folder), "secret"), os.path.join(folder, "target")
             for path in (secret, target):

@@ -24,9 +24,9 @@ def start(limits: str, environment: str, argv: list[str]) -> None:
 
 def perform() -> None:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-    from sandbox.inside.files import operations  # the path must be set first: -I gives none
+    from sandbox.inside.files import operations  # needs the path set above, because of -I
 
-    print(json.dumps(operations.perform(marshal.load(sys.stdin.buffer))))  # noqa: S302  # written by the runner, whom we trust
+    print(json.dumps(operations.perform(marshal.load(sys.stdin.buffer))))  # noqa: S302  # written by the trusted runner
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The compilation of Terms to a seatbelt profile: SBPL text and its parameters. Reads only our own lists.
+"""The compilation of Terms to a seatbelt profile: SBPL text and its parameters. It reads only files of this program.
 
-SBPL is the input of sandbox-exec(1); Apple documents little of it, so facts come from the profiles that macOS ships.
-Three facts shape this module: everything is denied that no rule allows; the *last* matching rule wins, so restrictions
+SBPL is the input of sandbox-exec(1). Apple documents little of it, so facts come from the profiles of macOS itself.
+Three facts matter in this module: access that no rule allows is denied; the *last* matching rule wins, so restrictions
 come after permissions; and paths are compared as the kernel resolved them: `/tmp` is `/private/tmp`.
 """
 
@@ -28,7 +28,7 @@ class Sbpl:
 
 
 class _Paper:
-    """The profile as it is written: rules in order, and a name for every path."""
+    """The builder of a profile: its rules in order, and a parameter name for every path."""
 
     def __init__(self) -> None:
         self.lines: list[str] = ["(version 1)", "(deny default)"]
@@ -39,9 +39,7 @@ class _Paper:
         return f'(param "{known.setdefault(actual(path), f"{kind}_{len(known)}")}")'
 
     def rule(self, head: str, *filters: str) -> None:
-        """Write a rule with its filters; a rule without a filter is not written: `(allow file-read*)` alone means
-        every file.
-        """
+        """Add a rule with its filters. Without filters, add none, because `(allow file-read*)` means all files."""
         if filters:
             self.lines.append(f"({head}\n  " + "\n  ".join(filters) + ")")
 
@@ -81,7 +79,7 @@ def profile_for(
     paper.rule("allow file-read-metadata", *parents)
     entries = [f'(literal "{path}")' for path in facts["entries"]]
     paper.rule("allow file-read* file-map-executable", *entries, *readable, '(subpath "/dev/fd")')
-    # A check that newer systems ask by itself; older ones do not know its name, and refuse a profile that has it.
+    # A separate operation of newer systems. Older systems refuse a profile that contains its name.
     paper.lines.append("(when (defined? 'file-test-existence)")
     paper.rule("allow file-test-existence", *entries, *readable, *parents)
     paper.lines[-1] += ")"
@@ -91,7 +89,7 @@ def profile_for(
     paper.lines.append("(allow pseudo-tty)")
     paper.rule("allow file-write*", *(f"(subpath {paper.path('WRITE', path)})" for path in granted))
     if work:
-        paper.lines.append("(allow ipc-posix-sem)")  # multiprocessing in Python; memory is not shared by name
+        paper.lines.append("(allow ipc-posix-sem)")  # for multiprocessing in Python; shared memory is not allowed
     _network(paper, terms, scratch, proxy, work=work)
     _withdraw(paper, terms, protected)
     return paper.sbpl()
@@ -119,12 +117,12 @@ def _withdraw(paper: _Paper, terms: Terms, protected: Scan) -> None:
     """Write the restrictions that hold regardless of earlier rules, and therefore come last."""
     paper.rule("deny file-write-setugid", '(subpath "/")')
     masked = [path for path in protected.masked if path not in terms.read]
-    # Auto-run files that do not exist, too: a rule about a name needs no file, so the files cannot be created.
+    # Rules need no existing file, so that absent auto-run files cannot be created either.
     plain = [pattern for pattern in terms.locked if not any(c in pattern for c in "*?[")]
     absent = {f"{root}/{pattern}" for root in (protected.roots or (terms.workspace,)) for pattern in plain}
     locked = sorted({*protected.locked, *protected.shared, *absent} - set(terms.write))
     paper.rule("deny file-write*", *(f"(subpath {paper.path('LOCKED', path)})" for path in locked))
-    # A rule is about a name: a rename of a folder above takes the file out of the rule. A rename is an unlink.
+    # A rule names a path: renaming a parent folder would move the file out of the rule. A rename counts as an unlink.
     kept = [*masked, *locked]
     top = actual(terms.workspace)
     above = {path for path in _parents(kept) if path == top or path.startswith(top + "/")}

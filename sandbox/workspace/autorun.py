@@ -1,8 +1,8 @@
-"""Files that other programs run by themselves and that a command created: reported, and moved where nothing runs them.
+"""The auto-run files that a command created: they are reported, and moved to a folder where no program runs them.
 
-Existing ones are read-only inside. Missing ones cannot be masked without leaving artefacts on the host, so the
-workspace is scanned before and after a command (a fixed list of names: a fraction of a millisecond). A repository that
-a command created is scanned as well; files that Git itself creates and that start nothing may stay.
+Existing auto-run files are read-only inside. Missing ones cannot be masked without leaving artefacts on the host, so
+the workspace is scanned before and after a command (a fixed list of names: a fraction of a millisecond). A repository
+that a command created is scanned as well; harmless files that Git itself creates may stay.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from sandbox.workspace.secret_files import plain_names
 
 Present = dict[str, str | tuple[int, int, int]]
 _KEPT = 16
-_before: dict[object, Present] = {}  # what there was at a moment: facts about the disk, the same for every session
+_before: dict[object, Present] = {}  # the auto-run files at a moment: facts about the disk, valid for all sessions
 
 
 class Watch:
@@ -37,19 +37,19 @@ class Watch:
         self.found = protected
         self.moment = self._moment()
         self.before = self._first(protected) if self.working else {}
-        # The folders of the repositories there were, by what tells each from others wherever it lies.
+        # The folders of the repositories before the command, by identity, which stays the same when a folder is moved.
         self._roots = (
             {mark[1:]: mark[0] for mark in marks((*protected.roots, *protected.inner))} if self.working else {}
         )
 
     def settle(self) -> tuple[Violation, ...]:
-        """Move every new auto-run file away. One that cannot be moved is reported as still there."""
+        """Move every new auto-run file away, and return a violation for each, also if a file could not be moved."""
         if not self.working or self._unchanged():
             return ()
         now = self._look()
         if self.moment and self.moment == self._moment():
-            return ()  # no name came or went in any folder
-        # A command closed them: what it hides there would no longer be new when the folder is opened.
+            return ()  # no name was added or removed in any folder
+        # A command made folders unreadable: files hidden there would no longer be new when the folder is opened later.
         if pending := [path for path in now.closed if path not in self.found.closed]:
             while pending:
                 path = pending.pop()
@@ -70,14 +70,14 @@ class Watch:
         return (*(self.set_aside(path) for path in sorted(outer)), *self._uncovered(now))
 
     def moved(self, path: str, who: str | tuple[int, int, int], root: str) -> bool:
-        """Return True if the file at `path`, which counts because of the repository at `root`, came there together with
-        that repository: it is the same file as before at the same place in it, and nobody could write to it. One that
-        came alone, or with a folder that another repository obeys by its new name, is new there."""
+        """Return True if the file at `path`, which counts because of the repository at `root`, was moved there together
+        with that repository: it is the same, read-only file at the same place in it. A file that was moved alone, or
+        with a folder that another repository obeys by its new name, is new."""
         was = next((self._roots.get(mark[1:]) for mark in marks((root,))), None)
         return was is not None and isinstance(who, tuple) and self.before.get(was + path[len(root) :]) == who
 
     def _hits(self, protected: Scan) -> dict[str, set[str]]:
-        """Return the files that count by their names, each with the repositories that obey it."""
+        """Return the auto-run files by name, each with the repositories that obey it."""
         hits: dict[str, set[str]] = {}
         for roots, patterns in ((protected.roots, self.terms.locked), (protected.inner, inside_git(self.terms.locked))):
             for root in roots:
@@ -113,7 +113,7 @@ class Watch:
         return before
 
     def _unchanged(self) -> bool:
-        """Return True if a scan would find what the first one found."""
+        """Return True if a scan would find the same files as the first scan; False if that is uncertain."""
         if self.trees is None or not self.moment:
             return False
         places = zip(_places(self.terms), self.moment, strict=True)
@@ -142,19 +142,21 @@ class Watch:
         """
         paths = {*self._hits(protected)}
         top = self.terms.workspace
-        # What a link led to before there was anything is no longer among those that lead to nothing.
+        # `found` has targets of links that did not exist before the command and that it may have created.
         places = {*protected.named, *self.found.named, *self.found.led}
         paths |= {path for named in places for path in appearing(top, (glob.escape(os.path.relpath(named, top)),))}
         paths -= set(self.terms.write)
         present: Present = {}
         for path, device, number, birth in marks(tuple(paths)):
             present[path] = (device, number, birth)
-            with contextlib.suppress(OSError):  # no link; one call, because another command may change it meanwhile
+            # The path may be no link. One call only, because another command may change the path meanwhile.
+            with contextlib.suppress(OSError):
                 present[path] = os.readlink(path)
         return present
 
     def set_aside(self, path: str, *, quickly: bool = False) -> Violation:
-        """Move one file or folder away, and say where it is. `quickly`: by one rename, while a command still runs."""
+        """Move one file or folder away, and return a violation with its new path. `quickly`: by one rename, while a
+        command still runs."""
         what = f"`{path}` appeared: other programs run files of this name by themselves"
         try:
             folder = self.aside or Path(tempfile.mkdtemp(prefix="ringfence-aside-"))
@@ -175,16 +177,16 @@ def _places(terms: Terms) -> list[ScanPlace]:
 
 
 def _moved(path: str, place: str, *, quickly: bool) -> str:
-    """Move it to `place`, or where that cannot be, to a name beside it that nothing runs. Answers where it is.
-    `quickly`: copy nothing, since who fills it may still do so."""
+    """Move `path` to `place` or, if that fails, to a name in the same folder that no program runs. Return the new path.
+    `quickly`: do not copy, because a running process may still write to the file. Raises OSError."""
     with contextlib.suppress(OSError):
         os.rename(path, place)
         return place
-    for each in (os.path.dirname(path), path):  # a command may have taken our rights to them
+    for each in (os.path.dirname(path), path):  # a command may have removed our access rights
         with contextlib.suppress(OSError):
             safe_rmtree.regain(each)
     if not quickly:
-        with contextlib.suppress(OSError):  # on another file system, say: then it is copied
+        with contextlib.suppress(OSError):  # copies the file if `place` is on another file system
             shutil.move(path, place)
             return place
     beside = f"{path}.set-aside-{time.time_ns()}"

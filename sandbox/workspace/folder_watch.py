@@ -1,6 +1,6 @@
 """The folders that are watched while a command runs, and the names that appear in them.
 
-Folders are watched by inotify(7), which Linux alone has. Folders beyond its limits are compared at intervals.
+Folders are watched by inotify(7), which only Linux has. Folders beyond its limits are compared at intervals.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ _OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x40000000
 _ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x1000000, 0x2000000, 0x4000000
 _WANTED = _CREATE | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
 _EVENT = struct.Struct("iIII")
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # bytes
 _LIMITS = frozenset((28, 12, 24, 23))  # ENOSPC, ENOMEM, EMFILE, ENFILE
-MOST = 4096  # folders that are watched: the outermost ones. Each takes about 1 KB of the kernel's memory
+MOST = 4096  # folders that are watched: the outermost ones. Each needs about 1 KB of kernel memory
 MOST_POLLED = 16_384  # further folders, which are compared in each `poll`
-SLICE = 128  # folders that are added between two looks at the command
+SLICE = 128  # folders that are added between two checks of the command
 _KEPT = 4  # inotify instances that are kept for the next commands; a user has 128 (inotify(7), max_user_instances)
-_FRESH = 100_000_000  # nanoseconds: a folder that changed so shortly ago may change again without another time
-# Folders of packages of others, and of Git's objects: thousands of folders, in which nobody's editor or prompt starts
-# by itself. They are looked at when the command has ended.
+_FRESH = 100_000_000  # nanoseconds: a folder that changed more recently may change again within the same timestamp
+# Folders of installed packages, each with thousands of folders, in which editors and prompts do not start. They are
+# examined after the command has ended.
 _PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
 LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
 
@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Inotify:
-    """Watches on folders, without the folders below them. The caller closes it.
+    """An inotify instance with watches on folders, without the folders below them. The caller closes the instance.
 
     Attributes:
         handle: The descriptor, readable when there is an event.
@@ -43,7 +43,7 @@ class Inotify:
     """
 
     def __init__(self) -> None:
-        """Open a descriptor. Raises OSError without inotify, or if this user has too many instances already."""
+        """Open a descriptor. Raises OSError without inotify, or if the user already has too many instances."""
         start = getattr(_libc, "inotify_init1", None)
         self.handle = start(os.O_NONBLOCK | os.O_CLOEXEC) if start is not None else -1
         if self.handle < 0:
@@ -58,15 +58,15 @@ class Inotify:
         return len(self.paths)
 
     def add(self, path: str) -> bool:
-        """Watch a folder from now on, and return True; False when there is none. Raises OSError where this user has as
-        many watches as it may have (ENOSPC, ENOMEM)."""
+        """Watch a folder from now on, and return True; False if there is no such folder. Raises OSError if the user has
+        the maximum number of watches (ENOSPC, ENOMEM)."""
         number = _libc.inotify_add_watch(self.handle, os.fsencode(path), _WANTED)
         if number < 0:
             error = ctypes.get_errno()
             if error in _LIMITS:
                 raise OSError(error, "inotify")
             return False
-        # The kernel knows folders, not paths: one that was moved keeps its number.
+        # The kernel identifies folders, not paths: a folder that was moved keeps its number.
         if (before := self.paths.get(number)) != path:
             if before is not None and self._numbers.get(before) == number:
                 del self._numbers[before]
@@ -75,8 +75,8 @@ class Inotify:
         return True
 
     def read(self) -> Iterator[tuple[str, str, bool, bool]]:
-        """Yield what happened: the folder, the name in it, whether that is a folder, and whether it is complete (moved
-        there, or closed by who wrote it). An empty folder: events were lost. Ends after one buffer of events."""
+        """Yield one buffer of events as (folder, name in it, is the name a folder, is it complete). A file is complete
+        when it was moved there or closed by its writer. An empty folder means that events were lost."""
         try:
             data = os.read(self.handle, _CHUNK)
         except BlockingIOError:
@@ -103,7 +103,7 @@ class Inotify:
             self.handle = -1
 
 
-_idle: list[tuple[tuple[str, ...], Inotify]] = []  # with the folders that they are for
+_idle: list[tuple[tuple[str, ...], Inotify]] = []  # instances of ended commands, with their top folders
 
 
 class FolderWatch:
@@ -120,7 +120,7 @@ class FolderWatch:
         self._tops = tops
         self._trees = trees
         self._inotify: Inotify | None = None
-        self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; True for one that is new
+        self._left: list[tuple[str, bool]] = []  # folders that are not watched yet; True for a new folder
         self._polled: dict[str, tuple[int, ...]] = {}  # folders that cannot be watched, with their stamps
 
     @property
@@ -135,11 +135,11 @@ class FolderWatch:
 
     @property
     def new_pending(self) -> bool:
-        """Return True if the next folder that `grow` adds is a new one, which may contain something already."""
+        """Return True if the next folder that `grow` adds is new, and so may already contain files."""
         return bool(self._left) and self._left[-1][1]
 
     def begin(self) -> bool:
-        """Take an inotify instance. Returns True for one of an earlier command, with its folders and old events."""
+        """Take an inotify instance. Return True if an earlier command left it, with its folders and old events."""
         idle = next((each for each in reversed(_idle) if each[0] == self._tops), None)
         if idle is not None:
             _idle.remove(idle)
@@ -177,7 +177,7 @@ class FolderWatch:
             yield folder, name, is_folder, complete
 
     def grow(self) -> Iterator[tuple[str, str, bool]]:
-        """Watch some more folders. Yields each name that appeared in them before: folder, name, whether a folder."""
+        """Watch up to SLICE more folders. Yield each name that they already contain as (folder, name, is a folder)."""
         for _ in range(min(SLICE, len(self._left)) if self._inotify is not None else 0):
             path, new = self._left.pop()
             if not self._add(path):
@@ -192,7 +192,7 @@ class FolderWatch:
                             self._leave(entry.path)
                         yield path, entry.name, is_folder
             except OSError:
-                continue  # gone, or closed to us: the look at the end opens it again
+                continue  # removed, or unreadable: the scan after the command opens such folders
 
     def poll(self) -> None:
         """Have `grow` examine changed folders that cannot be watched, and all folders after a loss of events."""
@@ -209,8 +209,8 @@ class FolderWatch:
             self._left.append((path, True))
 
     def _counts(self, path: str) -> bool:
-        """Return True if the folder is one that is watched. A folder of packages is, and when it is itself a repository
-        (editors look for those in the folders of a workspace), Git's folder in it."""
+        """Return True if the folder is to be watched. Of a folder of packages, only the folder itself and its `.git`
+        are watched, because editors search a workspace for repositories."""
         if "/.git/objects/" in f"{path}/":
             return False
         top = next((each for each in self._tops if path.startswith(each)), "")
@@ -219,7 +219,7 @@ class FolderWatch:
         return at >= len(names) - 1 or names[at + 1] == ".git"
 
     def _add(self, path: str) -> bool:
-        """Watch a folder, or poll it where that cannot be. Returns False when it can be neither."""
+        """Watch a folder, or poll it if that is impossible. Return False if neither is possible."""
         watched = self._inotify
         assert watched is not None
         why = f"there are more than {MOST + MOST_POLLED} folders"
@@ -233,7 +233,7 @@ class FolderWatch:
             self.lacks = LACKS.format(why=why)
             self._left.clear()
             return False
-        if stamp := _folder_stamp(path):  # one that is closed to us now may be opened later
+        if stamp := _folder_stamp(path):  # an unreadable folder is polled too, because it may become readable
             self._polled[path] = stamp
         return True
 

@@ -1,7 +1,7 @@
-"""The files that Git creates in a new repository and that start nothing, and the places to which its settings lead.
+"""The check whether a file that Git created in a repository is harmless, that is, makes no program start.
 
-Files that start nothing need not be set aside. Closed world: a key that is not on the list, or a line that cannot be
-read with certainty, is not harmless. Sources: git-config(1), gitrepository-layout(5), githooks(5).
+Harmless files need not be set aside. A key that is not on the list, or a line that cannot be read with certainty, is
+not harmless. Sources: git-config(1), gitrepository-layout(5), githooks(5).
 """
 
 import os
@@ -16,15 +16,15 @@ from sandbox.workspace.git_settings import common
 _MOST = 64 << 10  # bytes
 _SUBSECTION = re.compile(r"[\w./@+ -]*")
 _BOOLEAN = r"true|false|yes|no|on|off|0|1"
-# No scheme for a helper (gitremote-helpers(7)), and nothing that ssh or Git could take for an option.
+# An address has no scheme of a helper (gitremote-helpers(7)), and no part that ssh or Git could take for an option.
 _ADDRESS = (
     r"(?:(?:https|http|git|ssh|file)://(?:\w[\w.@-]*(?::\d+)?)?)?/[\w./~@+-]*"
     r"|(?:\w[\w.-]*@)?\w[\w.-]*:[\w./~][\w./~@+-]*|(?:\.{1,2}/)*\w[\w./~@+-]*"
 )
 _BRANCH = r"[\w.][\w./-]*"
-# hgrc(5): what `hg clone` and `sl clone` write.
+# hgrc(5): the lines that `hg clone` and `sl clone` write.
 _PATHS = re.compile(rf"\s*|[#;].*|\[paths\]|default(?:-push)? = (?:{_ADDRESS})")
-# Not here: what makes Git fetch by itself (`extensions.partialClone`, `remote.x.promisor`), and `core.worktree`.
+# Omitted: settings that make Git fetch by itself (`extensions.partialClone`, `remote.x.promisor`), and `core.worktree`.
 # fmt: off
 _KEYS: dict[str, dict[str, str]] = {
     "core": dict.fromkeys(
@@ -77,9 +77,9 @@ _KEYS: dict[str, dict[str, str]] = {
 
 
 def harmless(path: str, workspace: str) -> bool:
-    """Return True if the file or folder at `path`, of a kind that Git obeys, is as Git makes it and starts nothing.
+    """Return True if the file or folder at `path`, of a kind that Git obeys, has Git's own form and starts nothing.
 
-    A path at which nothing lies any more is harmless: a running command moved it, and its new place is judged as well.
+    A path that does not exist any more is harmless: a running command moved the file, and its new path is judged too.
     """
     try:
         status = os.lstat(path)
@@ -96,15 +96,15 @@ def harmless(path: str, workspace: str) -> bool:
     if name == "hgrc" or path.endswith("/.sl/config"):
         return all(_PATHS.fullmatch(line) for line in content.decode("utf-8", "surrogateescape").split("\n"))
     try:
-        if name in ("config", "config.worktree"):  # Git writes no backslash into settings that are plain
+        if name in ("config", "config.worktree"):  # harmless settings contain no backslash
             return b"\\" not in content and all(map(_starts_nothing, read_settings(content)))
-        if name == "commondir":  # where settings are looked for: in what is looked at as a repository itself
+        if name == "commondir":  # it names the folder with the settings, which is judged as a repository itself
             shared = common(os.path.dirname(path))
             parts = ("HEAD", "objects", "refs")
             return content == b"../..\n" and all(os.path.lexists(f"{shared}/{part}") for part in parts)
         if name != ".git":
             return False
-        # The `.git` file of a worktree or submodule: it leads into a repository here, whose settings are watched.
+        # The `.git` file of a worktree or submodule names a repository in the workspace, whose settings are watched.
         place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
     except GitConfigError:
         return False

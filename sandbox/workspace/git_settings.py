@@ -1,9 +1,9 @@
-"""The settings that govern a Git repository: where Git looks for them, and what the files say.
+"""The settings that govern a Git repository: the files in which Git looks for them, and their content.
 
-The only reader of Git's configuration files in this program; `policy/languages/git_config.py` has the syntax. Every
-answer is what Git reads, or more than that: a condition of an include is taken as met. Where that is not certain, the
-answer is UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5), `is_git_directory` and
-`setup_git_directory_gently_1` in Git's setup.c.
+The only reader of Git's configuration files in this program; `policy/languages/git_config.py` has the syntax. Results
+include everything that Git reads, and possibly more: a condition of an include counts as met. Settings that cannot be
+read with certainty raise UncertainSettingsError. Sources: git-config(1), gitrepository-layout(5), `is_git_directory`
+and `setup_git_directory_gently_1` in Git's setup.c.
 """
 
 import os
@@ -30,13 +30,13 @@ from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_
 # Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
 # the settings in them.
 OTHERS = frozenset((".hg", ".sl", ".jj"))
-# Of these, a file names the folder with the settings: gitrepository-layout(5), `jj workspace add`.
+# If one of these is a file, it names the folder with the settings: gitrepository-layout(5), `jj workspace add`.
 POINTERS = (".git", ".jj/repo")
 SHAPE = ("HEAD", "objects", "refs", "commondir")  # names by which Git knows the inside of a repository
-_MOST_FILES = 60  # that are included
-_MOST_BYTES = 64 << 10  # of one file in which `named` looks for places
+_MOST_FILES = 60  # files that one configuration may include
+_MOST_BYTES = 64 << 10  # bytes of one file in which `named` looks for places
 _MOST_POSSIBLE = 100  # files that `possible_with_includes` reads
-_DEEPEST = 10  # levels of includes; of more, Git ends with an error
+_DEEPEST = 10  # levels of includes; with more levels Git fails
 
 
 class UncertainSettingsError(Exception):
@@ -64,7 +64,7 @@ class GitFolder:
 
     Attributes:
         path: the folder itself (`$GIT_DIR`).
-        common: the folder of what several working trees share (`$GIT_COMMON_DIR`), often the same one.
+        common: the folder that several working trees share (`$GIT_COMMON_DIR`), often equal to `path`.
     """
 
     path: str
@@ -72,15 +72,15 @@ class GitFolder:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the settings files in Git's order. Git reads at most one of the last two, as the first one says."""
+        """Return the settings files in Git's order. The first one decides which of the other two Git reads, if any."""
         return tuple(
             dict.fromkeys((f"{self.common}/config", f"{self.common}/config.worktree", f"{self.path}/config.worktree"))
         )
 
 
 def git_folders(root: str) -> tuple[GitFolder, ...]:
-    """Return what Git may use as the repository of the working tree `root`: its `.git`, what a `.git` file names, and
-    `root` itself where it looks like a repository. Raises UncertainSettingsError."""
+    """Return the folders that Git may use as the repository of the working tree `root`: its `.git`, or the folder that
+    a `.git` file names, and `root` itself if it looks like a repository. Raises UncertainSettingsError."""
     dot = f"{root}/.git"
     folders = []
     if os.path.isdir(dot):
@@ -93,8 +93,8 @@ def git_folders(root: str) -> tuple[GitFolder, ...]:
 
 
 def is_repository(folder: str) -> bool:
-    """Return True if Git may take `folder` for the inside of a repository: it has a `HEAD`, which may be a symbolic
-    link to nothing, and `objects`, or `commondir`, which says where those are."""
+    """Return True if Git may take `folder` for the inside of a repository: it has a `HEAD`, which may be a dangling
+    link, and `objects`, or `commondir`, which names the folder with `objects`."""
     there = os.path.lexists
     return there(f"{folder}/HEAD") and (there(f"{folder}/objects") or there(f"{folder}/commondir"))
 
@@ -104,7 +104,7 @@ def _git_folder(folder: str) -> GitFolder:
 
 
 def common_folder(folder: str) -> str:
-    """Return the folder that holds the settings and hooks of the repository whose inside is `folder`: the one that
+    """Return the folder with the settings and hooks of the repository whose inside is `folder`: the folder that
     `commondir` names, or `folder`. Raises UncertainSettingsError."""
     path = f"{folder}/commondir"
     content = read_file(path)
@@ -124,15 +124,15 @@ def _place_in(folder: str, name: str, content: bytes, target: Callable[[bytes], 
 
 
 def settings_of(path: str) -> tuple[Setting, ...]:
-    """Return the settings of one file, includes not followed; none where there is no file. Raises
+    """Return the settings of one file without its includes; empty if there is no file. Raises
     UncertainSettingsError."""
     stamp = stamp_of(path)
     return () if stamp is None else _parsed(path, stamp)
 
 
 def with_includes(paths: Iterable[str], home: str) -> Iterator[FileSetting]:
-    """Yield the settings of files and of all that they include, in the order in which Git reads them. An include under
-    a condition is followed, whether or not the condition holds. Raises UncertainSettingsError."""
+    """Yield the settings of files and their includes, in the order in which Git reads them. Conditional includes are
+    followed, whether or not the condition holds. Raises UncertainSettingsError."""
     opened = [0]
     for path in paths:
         yield from _included(path, home, 0, opened)
@@ -141,8 +141,9 @@ def with_includes(paths: Iterable[str], home: str) -> Iterator[FileSetting]:
 def possible_with_includes(paths: Iterable[str], home: str, most: int) -> Iterator[tuple[str, str, str | None]]:
     """Yield the name, the value and the included file of every setting that Git may obey in files and their includes.
 
-    Unlike `with_includes`, text that is not certain is read line by line, and nothing raises: files beyond the first
-    100, and bytes beyond the first `most` of a file, do not count. The included file is that of `included_place`.
+    Unlike `with_includes`, this function never raises: text that cannot be read with certainty is read line by line.
+    Files beyond the first 100, and bytes beyond the first `most` of a file, are ignored. The included file is the
+    result of `included_place`.
     """
     pending, seen = list(paths), set[str]()
     while pending and len(seen) < _MOST_POSSIBLE:
@@ -160,7 +161,7 @@ def possible_with_includes(paths: Iterable[str], home: str, most: int) -> Iterat
 def included_place(name: str, value: str, folder: str, home: str) -> str | None:
     """Return the file that a setting includes; empty if the path leads nowhere, None if the setting is no include.
 
-    A relative path counts from `folder`. The condition of an include is taken as met.
+    A relative path is relative to `folder`. The condition of an include counts as met.
     """
     includes = name.startswith(("include.", "includeif.")) and name.endswith("path")
     return located(value, folder, home) if includes else None
@@ -177,7 +178,7 @@ def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[F
 
 
 def included_by(path: str, setting: Setting, home: str) -> tuple[str, ...]:
-    """Return the files that one setting of the file `path` includes: none, one, or where Git's versions differ, two.
+    """Return the files that one setting of the file `path` includes: none, one, or two if versions of Git differ.
     Raises UncertainSettingsError."""
     if setting.key != "path" or (setting.section, setting.subsection is None) not in _INCLUDES:
         return ()
@@ -198,8 +199,8 @@ _INCLUDES = (("include", True), ("includeif", False))
 
 
 def stamp_of(path: str) -> tuple[int, ...] | None:
-    """Return what tells one content of a file from another; None when there is no such file. Raises
-    UncertainSettingsError for what is no regular file."""
+    """Return a value that changes with the content of a file; None if there is no file. Raises UncertainSettingsError
+    if `path` is no regular file."""
     try:
         status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -212,8 +213,8 @@ def stamp_of(path: str) -> tuple[int, ...] | None:
 
 
 def read_file(path: str, most: int = LONGEST) -> bytes | None:
-    """Return the content of a regular file; None when there is none. Raises UncertainSettingsError for one that cannot
-    be read, or that is longer than `most` bytes."""
+    """Return the content of a regular file; None if there is no file. Raises UncertainSettingsError for a file that
+    cannot be read, or that is longer than `most` bytes."""
     try:
         return read_whole(path, most, follow=True)
     except (FileNotFoundError, NotADirectoryError):
@@ -242,7 +243,7 @@ def _shown(path: str) -> str:
 
 
 def real_path(path: str) -> str:
-    """Return `path` with all symbolic links resolved. Raises UncertainSettingsError for one that no kernel takes."""
+    """Return `path` with all links resolved. Raises UncertainSettingsError for a path that the kernel refuses."""
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):
@@ -252,19 +253,19 @@ def real_path(path: str) -> str:
 def like_repository(names: Container[str]) -> bool:
     """Return True if Git may take a folder that holds `names` for the inside of a repository (gitrepository-layout(5)).
 
-    HEAD may be a file or a link to nothing. With `commondir` the objects and refs lie elsewhere.
+    HEAD may be a file or a dangling link. With `commondir` the objects and refs are in another folder.
     """
     return "HEAD" in names and (("objects" in names and "refs" in names) or "commondir" in names)
 
 
 def inside_git(locked: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the patterns locked inside `.git`, for each folder that Git uses as one: bare, submodule, worktree."""
+    """Return the locked patterns inside `.git`, which hold for each Git folder: bare, of a submodule or worktree."""
     inner = [pattern[5:] for pattern in locked if pattern.startswith(".git/")]
     return tuple(pattern for pattern in inner if not pattern.startswith(("modules/", "worktrees/")))
 
 
 def common(folder: str) -> str:
-    """Return the folder with settings and hooks of the repository whose inside is `folder`, as `commondir` names it."""
+    """Return `common_folder(folder)`, or `folder` itself if that is uncertain."""
     try:
         return common_folder(folder)
     except UncertainSettingsError:
@@ -274,8 +275,8 @@ def common(folder: str) -> str:
 def named(folder: str, top: str) -> set[str]:
     """Return the folder of hooks, the programs, and further settings files that the settings in `folder` name.
 
-    `top` is the folder from which relative paths count. The results are plain joined paths: they may lead anywhere, or
-    to nothing.
+    Relative paths are relative to `top`. The results are joined and not resolved: they may be outside of the workspace,
+    and need not exist.
     """
     named_paths: set[str] = set()
     home = os.path.expanduser("~")
@@ -289,7 +290,7 @@ def named(folder: str, top: str) -> set[str]:
             places = {included} - {""}
         else:
             places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
-        if kind is SettingKind.HOOKS:  # the worktree, or more, stays writable: what Git looks for in it does not
+        if kind is SettingKind.HOOKS:  # if the hooks folder contains the worktree, only the hooks themselves are locked
             places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
         named_paths |= places
     return named_paths

@@ -16,38 +16,39 @@ from sandbox.workspace.secret_files import expression
 _AT_FDCWD, _AT_SYMLINK_NOFOLLOW, _BTIME = -100, 0x100, 0x800
 _STATX = 0x7FF | _BTIME
 _statx = getattr(ctypes.CDLL(None), "statx", None)  # Linux alone has it
-_MOST_LINKS = 40  # that the kernel follows on one way (path_resolution(7))
+_MOST_LINKS = 40  # links that the kernel follows in one path (path_resolution(7))
 _KNOWN = 4096  # names whose patterns an index remembers
 
 
 def candidates(root: str, patterns: tuple[str, ...]) -> Iterator[tuple[str, str]]:
-    """Yield each pattern of which something may exist below `root`, with the paths that it stands for."""
+    """Yield (pattern, path) for each pattern that may match below `root`, with each of its paths."""
     for pattern in _present(root, patterns):
         for path in expanded_pattern(root, pattern):
             yield pattern, path
 
 
 def expanded_pattern(root: str, pattern: str) -> list[str]:
-    """Return the existing paths that match a pattern with wildcards, or the one path of any other, existing or not."""
+    """Return the existing paths that match a pattern with wildcards, or the one path of a pattern without wildcards."""
     if any(c in pattern for c in "*?["):
         return glob.glob(os.path.join(glob.escape(root), pattern), include_hidden=True)
     return [os.path.join(root, pattern)]
 
 
 def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
-    """Return (path, device, number, birth) of each. A number alone is reused soon, and mounts follow the file."""
+    """Return (path, device, inode number, birth in nanoseconds) of each existing path, sorted. The birth is needed
+    because inode numbers are reused."""
     identities = []
     for path in paths:
         if _statx is None:
-            with contextlib.suppress(OSError):  # gone meanwhile
+            with contextlib.suppress(OSError):  # removed meanwhile
                 status = os.lstat(path)
                 identities.append((path, status.st_dev, status.st_ino, getattr(status, "st_birthtime_ns", 0)))
             continue
         answer = ctypes.create_string_buffer(256)
         if _statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, _STATX, answer) != 0:
-            continue  # gone meanwhile
+            continue  # removed meanwhile
         mask, number = struct.unpack_from("I", answer, 0)[0], struct.unpack_from("Q", answer, 32)[0]
-        # Where no birth is kept, the last change stands for it: that of a folder is its content's, so not for those.
+        # Without a birth time a file's last change replaces it, but not a folder's, which changes with the content.
         folder = stat.S_ISDIR(struct.unpack_from("H", answer, 28)[0])
         seconds, fraction = struct.unpack_from("qI", answer, 80 if mask & _BTIME or folder else 96)
         identities.append((path, struct.unpack_from("Q", answer, 136)[0], number, seconds * 10**9 + fraction))
@@ -57,9 +58,8 @@ def marks(paths: tuple[str, ...]) -> tuple[tuple[str, int, int, int], ...]:
 def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
     """Return existing paths that match `patterns`, links included, because programs that run such files follow links.
 
-    For a path that leads through a link the result is that link, so that moving it aside follows no link. A link above
-    the last name (`bin` of `bin/hermit`) counts if something lies behind it; a hidden link (`.hg` of `.hg/hgrc`) always
-    counts.
+    A path through a link is replaced by that link, so that moving it aside follows no link. A link above the last name
+    (`bin` of `bin/hermit`) counts if the path exists; a hidden link (`.hg` of `.hg/hgrc`) always counts.
     """
     paths = set()
     for pattern, path in candidates(root, patterns):
@@ -79,8 +79,8 @@ def appearing(root: str, patterns: tuple[str, ...]) -> set[str]:
 def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None) -> list[str]:
     """Return existing paths that match `patterns` below one repository.
 
-    A link, or a path behind one, is replaced by its target in `workspace` (if given), or omitted: a mount would land on
-    the target, wherever that is.
+    A link, or a path through a link, is replaced by its target in `workspace` (if given). Other targets are omitted,
+    because a mount on the link would change the target.
     """
     targets = []
     for _, path in candidates(root, patterns):
@@ -93,11 +93,11 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
 
 
 def _present(root: str, patterns: tuple[str, ...]) -> list[str]:
-    """Return the patterns whose first name exists: few of hundreds."""
+    """Return the patterns whose first name exists in `root`, usually few of hundreds."""
     try:
         names = os.listdir(root)
     except OSError:
-        return list(patterns)  # it can be entered perhaps
+        return list(patterns)  # a folder that cannot be listed may still be entered
     plain, wild = _first_names(patterns)
     first_names = {name for name in map(str.casefold, names) if name in plain or wild(name)}
     fit = {name for name in first_names if wild(name)}
@@ -111,7 +111,7 @@ def _present(root: str, patterns: tuple[str, ...]) -> list[str]:
 
 @lru_cache(maxsize=16)
 def _first_names(patterns: tuple[str, ...]) -> tuple[frozenset[str], Callable[[str], bool]]:
-    """Return the first names of patterns: the plain ones, and whether a name fits one of the others."""
+    """Return the first names of patterns without wildcards, and a function that matches a name with all others."""
     firsts = {pattern.partition("/")[0].casefold() for pattern in patterns}
     wild = tuple(sorted(name for name in firsts if any(c in name for c in "*?[")))
     return frozenset(firsts - {*wild}), expression(wild) if wild else lambda name: False
@@ -130,7 +130,7 @@ class PatternIndex:
             index[first] = (*index.get(first, ()), pattern)
 
     def _of(self, name: str) -> tuple[str, ...]:
-        """Return the patterns whose first name fits, ignoring case; the disk tells the real name."""
+        """Return the patterns whose first name matches `name`, ignoring case as some file systems do."""
         name = name.lower()
         fitting = self._plain.get(name, ())
         for first, patterns in self._wild.items():
@@ -140,7 +140,7 @@ class PatternIndex:
 
 
 def folders_between(top: str, path: str) -> list[str]:
-    """Return the folders below `top` that `path` lies in."""
+    """Return the folders below `top` that contain `path`, the innermost first."""
     folders = []
     while (path := os.path.dirname(path)).startswith(top + "/"):
         folders.append(path)
@@ -161,7 +161,7 @@ def links_to(path: str) -> list[str]:
             try:
                 target = os.readlink(at)
             except OSError:
-                return links  # gone meanwhile
+                return links  # removed meanwhile
             links.append(at)
             at = "" if target.startswith("/") else os.path.dirname(at)
             pending = [*target.split("/"), *pending]
