@@ -1,7 +1,7 @@
-"""The parcels between this machine and another: a task, its workspace as one archive, and the results.
+"""The parcels between this machine and another machine: a task, its workspace as one archive, and the results.
 
 No credential is sent. The other machine takes the model's key from its own keyring, environment or helper. Secret files
-of the workspace stay here, and values that this process knows as secrets are masked in the texts.
+of the workspace are not sent, and values that this process knows as secrets are masked in prompt and metadata.
 """
 
 import gzip
@@ -22,12 +22,12 @@ from runner.secrets.redactor import masked
 from runner.secrets.secret import register_environment
 from runner.text.gunzip import gunzip
 
-LARGEST = 512 << 20  # bytes of an archive, packed
-_LARGEST_EVENTS = 64 << 20  # bytes that come back, packed
-_LARGEST_UNPACKED = 512 << 20  # bytes of the same, unpacked
+LARGEST = 512 << 20  # bytes of a compressed archive
+_LARGEST_EVENTS = 64 << 20  # bytes of the compressed events of one task
+_LARGEST_UNPACKED = 512 << 20  # bytes of the decompressed events of one task
 _LARGEST_TREE = 16 << 30  # bytes of an unpacked archive
 _MOST_MEMBERS = 2_000_000  # files, folders and links in one archive
-_LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: more is asked for by a head of unusual size alone
+_LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: only an unusually long header needs more
 _STRANGE = "the archive of the workspace holds what no workspace does"
 
 
@@ -57,7 +57,7 @@ class TaskReply:
 
 
 def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
-    """Return a task for another machine, without secrets that were pasted into it."""
+    """Return a task for another machine, with the known secrets in its prompt and metadata masked."""
     register_environment(os.environ)
     metadata = json.loads(masked(json.dumps(task.metadata)))
     safe = replace(task, prompt=masked(task.prompt), metadata=metadata)
@@ -65,7 +65,7 @@ def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options
 
 
 def pack(folder: str) -> tuple[bytes, str]:
-    """Return a folder as one compressed archive, and its digest. Raise Stopped if it is too large to be sent."""
+    """Return a folder as one compressed archive, and its SHA-256 digest. Raise Stopped if the archive is too large."""
     target = _Bounded()
     try:
         with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
@@ -79,26 +79,29 @@ def pack(folder: str) -> tuple[bytes, str]:
 
 
 def unpack(data: bytes, digest: str, folder: str) -> str:
-    """Unpack the archive into a new folder below `folder`, and return its path. Raise ValueError for another
-    archive.
+    """Unpack the archive below `folder`, and return the path of the unpacked workspace.
+
+    Raise ValueError if the digest differs, or the archive is not one that `pack` makes.
     """
     if hashlib.sha256(data).hexdigest() != digest:
         raise ValueError("the archive of the workspace is not the one that was sent")
     with _Counted(data, _LARGEST_TREE) as plain, tarfile.open(fileobj=plain, mode="r:") as archive:
         members = list(itertools.islice(archive, _MOST_MEMBERS + 1))
-        # The second of two members with one name would be written through the first.
+        # Of two members with the same name, the second one would be written through the first one.
         if len(members) > _MOST_MEMBERS or len({item.name for item in members}) != len(members):
             raise ValueError(_STRANGE)
         links = {item.name for item in members if item.issym()}
         for item in members:
             _check(item, links)
-        archive.extractall(folder, members)  # noqa: S202  # each was looked at; CPython 3.11.2 has no filters yet
+        archive.extractall(folder, members)  # noqa: S202  # _check saw each; CPython 3.11.2 has no filters yet
     return f"{folder}/workspace"
 
 
 def _check(item: tarfile.TarInfo, links: set[str]) -> None:
-    """SAFETY: nothing lands outside of the folder, by its name or through a link. Where a link points is its own
-    affair, as in the original. Raises ValueError."""
+    """Raise ValueError for an archive member that would be written outside of the folder.
+
+    SAFETY: this holds for its name and for links on its path. A link may point anywhere, as in the original.
+    """
     parts = item.name.split("/")
     through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))
     known = item.isreg() or item.isdir() or item.issym()
@@ -108,7 +111,7 @@ def _check(item: tarfile.TarInfo, links: set[str]) -> None:
 
 
 def packed(data: bytes) -> bytes:
-    """Return the events compressed; only the last ones if there are many."""
+    """Return the events compressed; only the last ones if the whole would exceed the limits."""
     if len(data) > _LARGEST_UNPACKED:
         data = data[-_LARGEST_UNPACKED:].partition(b"\n")[2]
     while len(small := gzip.compress(data, 1)) > _LARGEST_EVENTS:
@@ -117,7 +120,7 @@ def packed(data: bytes) -> bytes:
 
 
 def unpacked(data: bytes) -> bytes:
-    """Unpack the events that another machine packed. Raises PackedError for what `packed` never makes."""
+    """Decompress the events that another machine packed. Raise PackedError for data that `packed` never makes."""
     return gunzip(data, _LARGEST_UNPACKED)
 
 
@@ -126,7 +129,7 @@ class _TooLarge(Exception):
 
 
 class _Counted(gzip.GzipFile):
-    """A packed archive that `tarfile` reads, of at most `limit` bytes when it is unpacked."""
+    """A compressed archive that `tarfile` reads, of at most `limit` bytes after decompression."""
 
     def __init__(self, data: bytes, limit: int) -> None:
         super().__init__(fileobj=io.BytesIO(data))
@@ -138,7 +141,7 @@ class _Counted(gzip.GzipFile):
         return super().read(size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        if (whence, offset) == (io.SEEK_CUR, 0):  # `tell` asks by it
+        if (whence, offset) == (io.SEEK_CUR, 0):  # `tell` calls it so
             return super().seek(offset, whence)
         if whence != io.SEEK_SET or offset > self._limit:
             raise ValueError(_STRANGE)
@@ -146,7 +149,7 @@ class _Counted(gzip.GzipFile):
 
 
 class _Bounded(io.BytesIO):
-    def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]  # what tarfile gives
+    def write(self, data: "bytes | bytearray | memoryview") -> int:  # type: ignore[override]  # as tarfile calls it
         if self.tell() + len(data) > LARGEST:
             raise _TooLarge
         return super().write(data)

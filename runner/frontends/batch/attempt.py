@@ -27,8 +27,12 @@ from sandbox.linux.helper_process import starting_process
 class Way:
     """The values that are the same for every task of a batch.
 
-    They are options of `agent` as typed, the environment of the processes, the folder of the copies with a descriptor
-    that holds it, and the folder of the results, which no task may see.
+    Attributes:
+        options: Options of `agent`, as typed.
+        environ: The environment of the processes.
+        copies: The folder of the copies.
+        keep: The descriptor whose lock keeps other batches from removing that folder.
+        out: The folder of the results, which no task may see.
     """
 
     options: tuple[str, ...]
@@ -48,7 +52,7 @@ def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
         ("--mode", task.mode),
         ("--max-turns", budget.turns),
         ("--max-tokens", budget.tokens),
-        ("--max-cost", budget.cost),  # as it is: rounded, a little would be nothing, which is no amount
+        ("--max-cost", budget.cost),  # not rounded: a small amount would become 0, which is refused
         ("--timeout", f"{max(budget.seconds, 0.001):.3f}s" if budget.seconds is not None else None),
         ("--max-output", budget.output),
         ("--max-denials", budget.denials),
@@ -62,10 +66,11 @@ async def attempt(
 ) -> Result:
     """Work on a task in a copy of the workspace around `cwd`, write `events` and `patch`, and return the result.
 
-    After a cancellation nothing of the task is left running.
+    `number` counts the attempts at the task from 1. If `hurry` is set, a cancelled process is killed at once. After a
+    cancellation no process of the task is left running. Raise Stopped if the events cannot be written.
     """
     started = now()
-    own = tempfile.mkdtemp(dir=way.copies)  # so that a copy whose owner was killed goes when the attempt is over
+    own = tempfile.mkdtemp(dir=way.copies)  # removed with the attempt, even if the owner of the copy was killed
     try:
         gone = await run(
             words(task, cwd, patch, way),
@@ -85,17 +90,17 @@ def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-_GRACE = 15.0  # seconds to end well, which closes the sandbox and the record
-_REST = 5.0  # seconds for what it had said already
-_LOOK = 0.05  # seconds between two looks whether it is over
-_TAIL = 8192  # characters of what it said on stderr
-_LONGEST = 32 << 20  # bytes of one event that is looked at
+_GRACE = 15.0  # seconds for a process to close its sandbox and its audit log after SIGTERM
+_REST = 5.0  # seconds to read the output that is still in the pipes
+_LOOK = 0.05  # seconds between two checks of the exit status
+_TAIL = 8192  # bytes of stderr that are kept
+_LONGEST = 32 << 20  # bytes of an event that is parsed
 _START = "import sys; from runner.cli.batch_child import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """The end of a process. `status` is negative for a signal; `last` is the last line that summarizes a run."""
+    """The end of a process: its status (negative for a signal), its last `result` event, and the end of its stderr."""
 
     status: int
     last: dict[str, object] | None
@@ -113,8 +118,9 @@ async def run(
 ) -> Gone:
     """Run `agent` with `words`, its prompt on stdin, and its events written to the file `events`.
 
-    After cancellation, the process is asked to end, and killed after a while, or at once if `hurry` is set. The process
-    has ended when this function returns or raises. It inherits the descriptors `keep`.
+    After cancellation, the process receives SIGTERM, and SIGKILL after `_GRACE` seconds, or at once if `hurry` is set.
+    The process has ended when this function returns or raises. It inherits the descriptors `keep`. Raise Stopped if
+    the events cannot be written.
     """
     argv = (sys.executable, "-I", "-c", _START, str(os.getpid()), *words)
     handle = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -127,7 +133,7 @@ async def run(
                 stderr=asyncio.subprocess.PIPE,
                 env=dict(environ),
                 pass_fds=tuple(keep),
-                start_new_session=True,  # a Ctrl-C at our terminal is for us; we pass it on as we see fit
+                start_new_session=True,  # Ctrl-C reaches this process only, which decides when to end its children
             )
         assert process.stdin
         assert process.stdout
@@ -138,31 +144,29 @@ async def run(
         streams = asyncio.gather(writing, lines.read(process.stdout), _tail(process.stderr))
         try:
             both: set[asyncio.Future[Any]] = {over, streams}
-            # Whichever is first: what it left behind may hold its output open for as long as it likes.
+            # Do not wait for both: a process that the task left behind may hold the output open without limit.
             done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if streams in done:
-                streams.result()  # raises when its events could not be written
+                streams.result()  # raises if the events could not be written
             status = await asyncio.shield(over)
         finally:
             await _end(process, over, hurry)
             said = await _rest(streams)
-            process._transport.close()  # type: ignore[attr-defined]  # nothing else lets go of pipes that others hold
+            process._transport.close()  # type: ignore[attr-defined]  # the only way to close pipes that others hold
     if not streams.cancelled() and isinstance(error := streams.exception(), Stopped):
         raise error  # the last events could not be written
     return Gone(status, lines.last, said)
 
 
 async def _ended(process: asyncio.subprocess.Process) -> int:
-    """Return the exit status. Some versions of `Process.wait` also wait until the output is closed, which may be
-    later.
-    """
-    while process.returncode is None:  # noqa: ASYNC110  # nothing public tells it by an event
+    """Return the exit status. Does not use `Process.wait`, which in some versions also waits for closed output."""
+    while process.returncode is None:  # noqa: ASYNC110  # there is no public event for it
         await asyncio.sleep(_LOOK)
     return process.returncode
 
 
 async def _end(process: asyncio.subprocess.Process, over: "asyncio.Future[int]", hurry: asyncio.Event) -> None:
-    """Ask it to end, wait, kill it. At once when it is over."""
+    """Send SIGTERM to the process, wait, then kill its process group. Does nothing if the process has ended."""
     if over.done():
         return
     haste = asyncio.ensure_future(hurry.wait())
@@ -178,7 +182,10 @@ async def _end(process: asyncio.subprocess.Process, over: "asyncio.Future[int]",
 
 
 async def _rest(streams: "asyncio.Future[tuple[None, None, str]]") -> str:
-    """Return the rest of the output in the pipes. The wait is limited, because another process may hold them open."""
+    """Return the end of stderr after reading what is left in the pipes.
+
+    The wait is limited, because another process may hold the pipes open. After an error the text is empty.
+    """
     await asyncio.wait({streams}, timeout=_REST)
     if not streams.done():
         streams.cancel()
@@ -187,7 +194,7 @@ async def _rest(streams: "asyncio.Future[tuple[None, None, str]]") -> str:
 
 
 async def _write(stdin: asyncio.StreamWriter, data: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended without reading; its status says why
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the process ended before it read
         stdin.write(data)
         await stdin.drain()
         stdin.close()
@@ -201,7 +208,7 @@ async def _tail(stderr: asyncio.StreamReader) -> str:
 
 
 class _Lines:
-    """Copies lines to a file and remembers the one that sums the run up."""
+    """A copier of event lines to a file that remembers the last `result` event, the summary of the run."""
 
     def __init__(self, file: RawIOBase) -> None:
         self._file = file
@@ -231,7 +238,7 @@ class _Lines:
 
 
 def result_of(task: Task, attempt: int, gone: Gone, started: str) -> Result:
-    """Return the line of `results.jsonl` for an attempt that came to an end by itself."""
+    """Return the line of `results.jsonl` for an attempt that was not cancelled."""
     said = dict(gone.last or {})
     said.pop("type", None)
     code = gone.status

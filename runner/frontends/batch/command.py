@@ -61,7 +61,7 @@ def listed(args: BatchArgs) -> tuple[Task, ...]:
 
 
 def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
-    """Say that nothing is wrong with the list; nothing runs."""
+    """Print that the list has no mistakes, without running anything, and return the exit code."""
     if args.json:
         for task in tasks:
             print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
@@ -72,7 +72,7 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
 
 
 def start(args: BatchArgs) -> int:
-    """Run a batch, or continue it, and return the exit code."""
+    """Run a batch, or continue it, and return the exit code. Raise Stopped if the batch ended before its tasks did."""
     tasks = listed(args)
     out = _out(args)
     if args.check:
@@ -112,7 +112,10 @@ def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], en
 
 
 def chosen(tasks: Sequence[Task], store: BatchFolder, *, retry: bool, changed: bool, out: Path) -> list[Task]:
-    """Return the tasks to run. Raise Stopped if the list changed under an id whose task is done."""
+    """Return the tasks to run: new and interrupted ones, with `retry` those that failed or hit a limit.
+
+    Raise Stopped if the task of an id differs from the one that is done, unless `changed` is set.
+    """
     todo: list[Task] = []
     other: list[Task] = []
     for task in tasks:
@@ -120,7 +123,7 @@ def chosen(tasks: Sequence[Task], store: BatchFolder, *, retry: bool, changed: b
         if past is None or past.result is None:
             todo.append(task)
         elif past.interrupted and past.fingerprint == task.fingerprint:
-            todo.append(task)  # the option --rerun-changed was given when it began
+            todo.append(task)  # that attempt was started with --rerun-changed
         elif past.result.get("task") != task.fingerprint:
             other.append(task)
             todo.append(task)
@@ -138,7 +141,7 @@ def chosen(tasks: Sequence[Task], store: BatchFolder, *, retry: bool, changed: b
 
 
 class Local:
-    """Attempts on this machine."""
+    """The engine that makes attempts on this machine."""
 
     def __init__(self, store: BatchFolder, way: Way) -> None:
         self._store = store
@@ -168,7 +171,7 @@ def _options(args: BatchArgs) -> tuple[str, ...]:
 
 
 def _read(name: str) -> tuple[bytes, str, Path]:
-    """Return the list, its name for messages, and the folder that its relative paths start at."""
+    """Return the list, its name for messages, and the base folder of its relative paths."""
     if name == "-":
         return sys.stdin.buffer.read(LARGEST + 1), "standard input", Path.cwd()
     path = Path(name)
@@ -193,7 +196,11 @@ def _out(args: BatchArgs) -> Path:
 
 
 def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
-    """Print the latest result of each task, in the order of their ends; those without one are `interrupted`."""
+    """Print the latest result of each task, and return the exit code.
+
+    A task without a result has the status `interrupted`. If `wanted` is not empty, only these statuses are printed.
+    Raise Stopped if `out` is not the folder of a batch.
+    """
     if not out.is_dir():
         raise usage(f"there is no folder `{out}`", "no such folder", "name the --out of a batch")
     past = history(out)
@@ -211,5 +218,5 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
 
 
 def cores() -> int:
-    """Return the default number of parallel tasks: most of the time, a task waits for a model."""
+    """Return the default number of parallel tasks: the number of usable processors."""
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)

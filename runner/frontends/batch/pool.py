@@ -1,6 +1,4 @@
-"""The order of the tasks: a number of them in parallel, in the order of the list, until all are done or a limit is
-hit.
-"""
+"""The pool that runs the tasks of a batch in parallel, in list order, until all are done or a limit is hit."""
 
 import asyncio
 import signal
@@ -21,17 +19,24 @@ class Engine(Protocol):
     """The place where attempts run."""
 
     async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
-        """Make one attempt. The files of an earlier attempt at the task are removed first.
+        """Make one attempt and return its result. The caller has removed the files of an earlier attempt.
 
-        `left` is the money that the batch still has. After cancellation, nothing is left running. `hurry` is set if the
-        end must be faster than usual.
+        `left` is the part of the batch's cost limit that is not spent, in US dollars, or None for no limit. After
+        cancellation, nothing is left running; if `hurry` is set, processes are then killed at once.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of a batch. `cost` is for all results, earlier ones too; `seconds` is the wall time of this call."""
+    """The limits of a batch.
+
+    Attributes:
+        jobs: The number of parallel tasks.
+        fail_fast: True if no task is started after one has failed.
+        cost: US dollars for all results, earlier ones too; None for no limit.
+        seconds: Wall time of this call; None for no limit.
+    """
 
     jobs: int
     fail_fast: bool = False
@@ -40,7 +45,12 @@ class BatchLimits:
 
 
 class TaskPool:
-    """One call of a batch. `ended_by` is the reason why it ended before its tasks did, or None."""
+    """One call of a batch.
+
+    Attributes:
+        ended_by: The exit code if the batch ended before its tasks did, or None.
+        why: The reason as text, or empty.
+    """
 
     def __init__(self, store: BatchFolder, engine: Engine, bounds: BatchLimits, watch: Bar | Lines) -> None:
         self._store = store
@@ -55,7 +65,7 @@ class TaskPool:
         self.why = ""
 
     async def run(self, tasks: Sequence[Task]) -> None:
-        """Work on the tasks. Nothing of them runs any more when this returns or raises."""
+        """Work on the tasks. When this function returns or raises, no task is running."""
         self._waiting.extend(tasks)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -76,7 +86,7 @@ class TaskPool:
                 await asyncio.wait(self._running, timeout=rest, return_when=asyncio.FIRST_COMPLETED)
                 for done in [each for each in self._running if each.done()]:
                     self._take(done, self._running.pop(done))
-                if until is not None and time.monotonic() >= until:  # also of those that a first failure let go on
+                if until is not None and time.monotonic() >= until:  # also for tasks that continue after --fail-fast
                     self._end(Exit.LIMIT, f"stopped after {self._bounds.seconds:g} s, the time this batch may take")
                     self._cancel()
                     until = None
@@ -90,9 +100,9 @@ class TaskPool:
 
     def _take(self, done: asyncio.Task[Result], task: Task) -> None:
         if done.cancelled():
-            return  # begun and without result: it was interrupted, and is done again next time
-        # It raises what nobody planned: the other tasks are ended, and the batch with it.
-        # What it was asked for is what the list says: an engine may have bounded it by what was left of the money.
+            return  # recorded as begun, without a result: the next call runs it again
+        # An unexpected exception of the engine is raised here and ends the batch.
+        # The fingerprint is that of the task in the list: the engine may have lowered the task's cost limit.
         result = {**done.result(), "task": task.fingerprint, **self._store.files(task)}
         if self._cancelled and result.get("exit") == Exit.INTERRUPTED:
             return
@@ -104,7 +114,7 @@ class TaskPool:
             self._end(Exit.FAILED, f"stopped after `{task.id}` failed, as --fail-fast says")
 
     def _broke(self) -> bool:
-        """End it when the money is spent; whether that was now."""
+        """End the batch if its cost limit is reached. Return True if this call ended it."""
         if self._bounds.cost is None or self.ended_by is not None or self._spent() < self._bounds.cost:
             return False
         self._end(Exit.LIMIT, f"stopped after {self._bounds.cost:g}, the most this batch may cost")
@@ -121,7 +131,7 @@ class TaskPool:
     def _cancel(self) -> None:
         self._cancelled = True
         for each in self._running:
-            if not each.cancelling():  # a second time would cut short what the first one ends well
+            if not each.cancelling():  # a second cancel would interrupt the cleanup of the first one
                 each.cancel()
 
     def _interrupted(self) -> None:

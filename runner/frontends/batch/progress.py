@@ -17,7 +17,7 @@ _REASON = 100  # characters
 
 
 class Lines:
-    """A line for each task that ended, as text or (`json`) its result; what it is to be said beside, on stderr."""
+    """A line on stdout for each task that ended, as text or, with `json`, its result. Notices go to stderr."""
 
     def __init__(self, total: int, *, json: bool = False) -> None:
         self._total = total
@@ -101,7 +101,7 @@ class Bar:
 
 
 def row(result: Result) -> str:
-    """Return one line about a result. No character of it can control a terminal."""
+    """Return one line about a result, without control characters."""
     parts = [f"{result.get('status')!s:<7}", one_line(str(result.get("id")), 60)]
     if isinstance(turns := result.get("turns"), int):
         parts.append(f"{turns} turns")
@@ -120,7 +120,7 @@ def row(result: Result) -> str:
 
 
 def summary(results: "list[Result]", unfinished: int) -> dict[str, object]:
-    """Return the counts of a batch by status, the number of open tasks, and the cost (None if it is unknown)."""
+    """Return the counts of a batch by status, the number of unfinished tasks, and the cost (None if it is unknown)."""
     counts = Counter(str(result.get("status")) for result in results)
     costs = [cost for result in results if isinstance(cost := result.get("cost"), int | float)]
     known = {str(each): counts[str(each)] for each in Status}
@@ -128,7 +128,7 @@ def summary(results: "list[Result]", unfinished: int) -> dict[str, object]:
 
 
 def sentence(counts: dict[str, object]) -> str:
-    """Return `summary` as one line."""
+    """Return the counts of `summary` as one line."""
     parts = [f"{counts[str(each)]} {each}" for each in Status if counts[str(each)]]
     if counts["unfinished"]:
         parts.append(f"{counts['unfinished']} unfinished")

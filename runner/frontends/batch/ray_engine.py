@@ -31,17 +31,17 @@ from runner.state.workspace import workspace_of
 from runner.text.gunzip import PackedError
 from runner.version import VERSION
 
-_RETRIES = 2
+_RETRIES = 2  # how often Ray repeats a task whose machine died
 # Seconds before another attempt to begin a session. The head starts a process for each client; a busy head loses some
 # of these processes while they start. Beginning a session has no effect on the cluster, so an attempt can be repeated.
 _PAUSES = (1.0, 3.0)
 # SOURCE: `DataClient._check_shutdown` of ray 2.60: the head ended the stream of a session that had begun.
 _SESSION_LOST = "Request can't be sent because the Ray client has already been disconnected"
-_GRACE = 30.0  # seconds that a cancelled task has
+_GRACE = 30.0  # seconds for a cancelled task to end
 
 
 class OnRay:
-    """Attempts on the cluster at `address`: `ray://HOST:PORT`, or `ray` for the one that this machine belongs to."""
+    """The engine for the cluster at `address`: `ray://HOST:PORT`, or `ray` for the cluster of this machine."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OnRay:
         environ: Mapping[str, str],
         options: tuple[str, ...],
     ) -> None:
-        """Connect, check that every machine can run tasks, and send the workspaces. Raise Stopped."""
+        """Connect, check that every machine can run tasks, and send the workspaces. Raise Stopped if a step fails."""
         self._ray = _connected(address)
         try:
             _check(self._ray)
@@ -79,7 +79,7 @@ class OnRay:
         except asyncio.CancelledError:
             await self._cancel(reference, coming, hurry)
             raise
-        except Exception as error:  # the seam to Ray: whatever it says of a task is that task's failure
+        except Exception as error:  # the seam to Ray: every error is a failure of this task only
             return _lost(task, number, error)
         try:
             return self._keep(task, answer)
@@ -98,10 +98,13 @@ class OnRay:
                 self._ray.cancel(reference, force=True)
             await asyncio.wait({coming}, timeout=_GRACE)
         if coming.done() and not coming.cancelled():
-            coming.exception()  # it was looked at: asyncio says nothing about it
+            coming.exception()  # mark it as retrieved, so that asyncio does not print it
 
     def _keep(self, task: Task, answer: TaskReply) -> Result:
-        """Write what came back to where it belongs."""
+        """Write events and patch of the reply to the results folder, and return the result with the task's metadata.
+
+        Raise Stopped if a file cannot be written, and PackedError if the events cannot be decompressed.
+        """
         try:
             _write(str(self._store.events(task)), unpacked(answer.events))
             if answer.patch is not None:
@@ -113,7 +116,10 @@ class OnRay:
         return {**answer.result, "metadata": task.metadata}
 
     def _send(self, workspace: str, environ: Mapping[str, str]) -> tuple[Any, str]:
-        """Send a copy without secret files and without the results to the cluster's store, as an archive."""
+        """Send a copy of the workspace, without secret files and without the results, to the cluster's object store.
+
+        Return the reference to the archive, and its digest.
+        """
         environ = {**environ, BATCH: str(self._store.folder)}
         folder = Path(workspace)
         settings = load(folder, environ, unattended=True)
@@ -146,10 +152,10 @@ def _connected(address: str) -> Any:
     for pause in (*_PAUSES, None):
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what it warns of when it cannot connect, it raises as well
+                warnings.simplefilter("ignore")  # a failed connection is raised as well
                 ray.init(address if address != "ray" else "auto", log_to_driver=False, logging_level=logging.ERROR)
             return ray
-        except Exception as error:  # the seam to Ray, which raises what it likes
+        except Exception as error:  # the seam to Ray, which documents no exceptions
             said = _words(error)
             ray.shutdown()
             if isinstance(error, ConnectionError) and not _session_lost(error):
@@ -161,7 +167,7 @@ def _connected(address: str) -> Any:
 
 
 def _session_lost(error: ConnectionError) -> bool:
-    """Return True if a head answered, and the session that it began did not start.
+    """Return True if a head answered but its session for this client was lost while it started.
 
     Ray raises ConnectionAbortedError if the process of the session could not be started, and ConnectionError, as for a
     head that does not answer, if that process ended before its first answer.
@@ -170,14 +176,12 @@ def _session_lost(error: ConnectionError) -> bool:
 
 
 def _check(ray: Any) -> None:
-    """Check on every machine that the sandbox works there. Raise Stopped with the names of the machines where it
-    does not.
-    """
+    """Raise Stopped, with the names of the machines, if the sandbox does not work on every machine of the cluster."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     probe = ray.remote(num_cpus=0, max_retries=_RETRIES)(remote_worker.probe)
     nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-    asked = [  # two machines may have one name
+    asked = [  # a list, since two machines may have the same name
         (
             node["NodeManagerHostname"],
             probe.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(),
@@ -215,7 +219,7 @@ def _lost(task: Task, number: int, error: Exception) -> Result:
 def _words(error: Exception) -> str:
     """Return the line of a message of Ray that names the cause: the details of a gRPC error, otherwise the last line.
 
-    Control characters are removed where the text is shown.
+    The text may contain control characters.
     """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     details = [line for line in lines if line.startswith("details = ")]

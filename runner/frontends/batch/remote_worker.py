@@ -1,6 +1,6 @@
-"""The worker on another machine: the same attempt as here, on a workspace that was sent along, with that machine's key.
+"""The worker on a machine of the cluster: an attempt on a workspace that was sent, with the key of that machine.
 
-The engine imports this module there by name, so the same version of ringfence must be installed there.
+Ray imports this module on the worker by name, so the same version of ringfence must be installed there.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from runner.frontends.batch.attempt import Way, attempt
 from runner.frontends.batch.scratch import CopiesFolder
 from runner.version import VERSION
 
-_PROBE = 60.0  # seconds
+_PROBE = 60.0  # seconds for the command of `probe`
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Machine:
 
 
 def probe() -> Machine:
-    """Look whether a sandbox stands here that enforces everything, by running one command in it."""
+    """Check, by running one command, that a sandbox with full enforcement is available on this machine."""
     words = (sys.executable, "-I", "-c", "import sys; from runner.cli.main import main; sys.exit(main())")
     said = ("exec", "--unattended", "--require", "full", "--", "true")
     try:
@@ -47,24 +47,27 @@ def probe() -> Machine:
 
 
 def perform(parcel: Parcel, archive: bytes) -> TaskReply:
-    """Work on a task on this machine and return its result. Nothing of the task is left when this function returns."""
+    """Work on a task on this machine and return its result. Nothing of the task is left when this function returns.
+
+    Raise ValueError for another version or a changed archive, and KeyboardInterrupt after a cancellation.
+    """
     if parcel.version != VERSION:
         raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} was asked for")
     scratch = CopiesFolder(place())
     try:
         return asyncio.run(_work(parcel, archive, scratch))
     except asyncio.CancelledError:
-        raise KeyboardInterrupt from None  # the name under which the engine knows it
+        raise KeyboardInterrupt from None  # the exception by which Ray recognizes a cancelled task
     finally:
         scratch.remove()
 
 
 async def _work(parcel: Parcel, archive: bytes, scratch: CopiesFolder) -> TaskReply:
-    # THREAT: what comes back lies apart from the workspace, where no command of the task can put something else.
+    # THREAT: events and patch are written outside of the workspace, so that no command of the task can replace them.
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
-        # With these, which wake the loop, the engine cancels a task (`_thread.interrupt_main`) and ends a worker.
+        # Ray cancels a task with SIGINT (`_thread.interrupt_main`) and ends a worker with SIGTERM.
         loop.add_signal_handler(number, _cancel, task)
     there = os.path.realpath(unpack(archive, parcel.digest, scratch.path))
     back = Path(scratch.path, "back")
@@ -78,12 +81,10 @@ async def _work(parcel: Parcel, archive: bytes, scratch: CopiesFolder) -> TaskRe
 
 
 def _cancel(task: "asyncio.Task[TaskReply]") -> None:
-    if not task.cancelling():  # a second time would cut short what the first one ends well
+    if not task.cancelling():  # a second cancel would interrupt the cleanup of the first one
         task.cancel()
 
 
 def own_environment() -> dict[str, str]:
-    """Return the environment of this machine's processes without the engine's variables: its token opens the
-    cluster.
-    """
+    """Return the environment of this process without Ray's variables, since its token gives access to the cluster."""
     return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}

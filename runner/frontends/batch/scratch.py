@@ -1,4 +1,4 @@
-"""The folder in which a batch keeps its copies: removed at the end, and swept up later when its owner was killed."""
+"""The folder in which a batch keeps its copies: removed at its end, or by a later batch if its owner was killed."""
 
 import contextlib
 import fcntl
@@ -12,14 +12,14 @@ from runner.problems import Exit, Stopped
 from sandbox.inside import safe_rmtree
 
 _PREFIX = "ringfence-batch-"
-_YOUNG = 60.0  # seconds in which a folder may be without its lock, since its owner is just making it
+_YOUNG = 60.0  # seconds during which a folder without a lock is kept, since its owner may be creating it
 
 
 class CopiesFolder:
-    """A private folder in `where`, held by a lock.
+    """A private folder in `where`, locked against removal by other batches.
 
-    Processes that work in the folder inherit `handle`: other batches leave the folder alone until the last of them has
-    ended.
+    Processes that work in the folder inherit the descriptor `handle` with the lock, so that the lock is held until the
+    last of them has ended. Raises Stopped if the folder cannot be created.
     """
 
     def __init__(self, where: str) -> None:
@@ -28,7 +28,7 @@ class CopiesFolder:
             while True:
                 self.path = tempfile.mkdtemp(prefix=_PREFIX, dir=where)  # mode 0700
                 self.handle = os.open(f"{self.path}/lock", os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with contextlib.suppress(BlockingIOError):  # who has it is sweeping it up
+                with contextlib.suppress(BlockingIOError):  # another batch is removing it
                     fcntl.flock(self.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     if os.path.exists(f"{self.path}/lock"):
                         return
@@ -42,18 +42,18 @@ class CopiesFolder:
         """Remove the folder with all copies in it, whatever their permissions."""
         safe_rmtree.remove(self.path)
         os.close(self.handle)
-        sweep(os.path.dirname(self.path))  # what one that was killed held a moment too long, when we began
+        sweep(os.path.dirname(self.path))  # also folders whose locks were still held when this batch began
 
 
 def sweep(where: str) -> None:
-    """Remove the folders that a killed batch left in `where`, except those that a process still works in."""
+    """Remove the folders of killed batches in `where`, except those whose lock a process still holds."""
     try:
         names = [name for name in os.listdir(where) if name.startswith(_PREFIX)]
     except OSError:
-        return  # making our own there will say why
+        return  # the caller creates a folder there, which fails with the reason
     for name in names:
         path = f"{where}/{name}"
-        with contextlib.suppress(OSError):  # another process is at it, or it is none of ours
+        with contextlib.suppress(OSError):  # its lock is held, or it belongs to another user
             found = os.lstat(path)
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
                 continue

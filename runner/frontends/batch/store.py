@@ -32,9 +32,7 @@ Result = dict[str, object]
 
 
 class Status(StrEnum):
-    """The outcome of a task, better ones first. `denied`: the task was completed, but policy denied an action on the
-    way.
-    """
+    """The outcome of a task, best first. `denied`: the task was completed, but the policy denied an action."""
 
     DONE = "done"
     DENIED = "denied"
@@ -48,7 +46,7 @@ _ORDER = (Exit.DONE, Exit.DENIED, Exit.LIMIT, Exit.FAILED, Exit.SANDBOX, Exit.IN
 
 
 def worst(codes: "list[Exit]") -> Exit:
-    """Return the exit code of a batch: the most severe one of its tasks."""
+    """Return the most severe of the exit codes; DONE if there is none."""
     return max(codes, key=_ORDER.index, default=Exit.DONE)
 
 
@@ -65,18 +63,20 @@ class Past:
     """The history of one task.
 
     Attributes:
-        result: The latest result, or None if no attempt was completed.
         attempts: The number of attempts that began.
-        cost: The known cost of all completed attempts.
+        result: The latest result, or None if no attempt was completed.
+        fingerprint: The fingerprint of the task at its latest attempt.
+        cost: The known cost of all completed attempts, in US dollars.
     """
 
     attempts: int = 0
     result: Result | None = None
-    fingerprint: str = ""  # of the attempt that was begun last
+    fingerprint: str = ""  # of the task at its latest attempt
     cost: float = 0.0
 
     @property
     def interrupted(self) -> bool:
+        """Return True if the latest attempt has no result."""
         return self.attempts > 0 and (self.result is None or self.result.get("attempt") != self.attempts)
 
     def ended(self, result: Result) -> "Past":
@@ -86,7 +86,7 @@ class Past:
 
 
 class BatchFolder:
-    """An open results folder. Only its holder writes there."""
+    """An open results folder. Its lock keeps other batches from writing there."""
 
     def __init__(self, folder: Path, lock: int) -> None:
         self.folder = folder
@@ -124,12 +124,13 @@ class BatchFolder:
         return store
 
     def close(self) -> None:
-        os.close(self._lock)  # which lets go of it, flock(2)
+        os.close(self._lock)  # which releases the lock, flock(2)
 
     def begin(self, task: Task, time: str) -> int:
-        """Record the begin of an attempt, on the disk before return, and return its number, counted from 1.
+        """Record the start of an attempt, and return its number, counted from 1. `time` is UTC in ISO format.
 
-        The files of an earlier attempt are removed.
+        The record is on the disk before this function returns. The files of an earlier attempt are removed. Raise
+        Stopped if the record cannot be written or a file cannot be removed.
         """
         before = self.past.get(task.id, Past())
         number = before.attempts + 1
@@ -145,7 +146,7 @@ class BatchFolder:
         return number
 
     def end(self, result: Result) -> None:
-        """Add the result of an attempt, durable before return."""
+        """Add the result of an attempt. It is on the disk before this function returns. Raise Stopped on failure."""
         self._append("results.jsonl", result)
         id = str(result["id"])
         self.past[id] = self.past.get(id, Past()).ended(result)
@@ -157,7 +158,7 @@ class BatchFolder:
         return self.folder / "events" / f"{task.name}.jsonl"
 
     def files(self, task: Task) -> dict[str, str | None]:
-        """Return the existing files of a task, by their paths below the folder."""
+        """Return the paths of the task's `patch` and `events` below the folder; None for an empty or missing file."""
         paths = {"patch": self.patch(task), "events": self.events(task)}
         return {
             name: str(path.relative_to(self.folder)) if path.exists() and path.stat().st_size else None
@@ -178,7 +179,7 @@ class BatchFolder:
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(handle)
                 except OSError:
-                    with contextlib.suppress(OSError):  # else it is a cut-off line, which `_mend` takes away
+                    with contextlib.suppress(OSError):  # an incomplete line is removed when the folder is opened again
                         os.ftruncate(handle, before)
                     raise
                 if before == 0:
@@ -211,8 +212,9 @@ def history(folder: Path) -> dict[str, Past]:
 
 
 def _lines(path: Path) -> Iterator[Result]:
-    """Return the complete lines of a file. A line that is not one of this program's objects is an error with its
-    number.
+    """Yield the complete lines of a file as objects, none if there is no file.
+
+    Raise Stopped, with the number of the line, for a line that is not a JSON object.
     """
     try:
         with open(path, "rb") as file:
@@ -233,7 +235,7 @@ def _lines(path: Path) -> Iterator[Result]:
 
 
 def _mend(path: Path) -> None:
-    """Take away a last line that was cut off while it was written."""
+    """Remove an incomplete last line from the file."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -255,8 +257,9 @@ def _mend(path: Path) -> None:
 
 
 def _make(folder: Path) -> None:
-    """Create the folder if needed, or check that this program made it. Git ignores it, because it may lie in a
-    workspace.
+    """Create the folder, or check that it belongs to a batch of this user. Raise Stopped if it does not.
+
+    A `.gitignore` makes Git ignore the folder, because it may be in a workspace.
     """
     try:
         folder.mkdir(mode=0o700, parents=True)

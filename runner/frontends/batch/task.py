@@ -8,12 +8,12 @@ from dataclasses import asdict, field, replace
 from policy.model.frozen import dataclass
 
 _PLAIN = re.compile(r"[a-z0-9][a-z0-9._-]{0,79}")
-_SLUG = 40
+_SLUG = 40  # characters of the readable part of a file name
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one run; None stands for the configured value. `seconds` is wall time, `cost` is in US dollars."""
+    """The limits of one run; None means the configured value. `seconds` is wall time, `cost` is in US dollars."""
 
     turns: int | None = None
     tokens: int | None = None
@@ -27,7 +27,7 @@ class Budget:
 class Task:
     """One prompt to work on. `cwd` is real and absolute; `line` is its number in the list, counted from 1.
 
-    A task contains no credential, and no name of one: it is sent to other machines as it is.
+    A task has no field for a credential or the name of one, since tasks are sent to other machines.
     """
 
     id: str
@@ -41,25 +41,25 @@ class Task:
 
     @property
     def name(self) -> str:
-        """Return the name of the task's files: one path component for any id, unique even if case is folded."""
+        """Return the name of the task's files without suffix (see `file_name`)."""
         return file_name(self.id)
 
     @property
     def fingerprint(self) -> str:
-        """Equal for two tasks that ask for the same. The id, the line and the metadata ask for nothing."""
+        """Return a hash of everything in the task except its id, line and metadata."""
         asked = {key: value for key, value in asdict(self).items() if key not in ("id", "line", "metadata")}
         text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def within(task: Task, left: float | None) -> Task:
-    """Return the task with a cost limit of at most `left`."""
+    """Return the task with a cost limit of at most `left` US dollars; None for no further limit."""
     amounts = [amount for amount in (left, task.budget.cost) if amount is not None]
     return replace(task, budget=replace(task.budget, cost=min(amounts, default=None)))
 
 
 def file_name(id: str) -> str:
-    """Return `id` itself if it is plain and in lower case, else its plain characters and a hash.
+    """Return `id` itself if it matches `_PLAIN`, else its permitted characters and a hash.
 
     THREAT: the author of the list chooses an id. The name never contains a `/`, is never `.` or `..`, starts with no
     dot or dash, and differs from the name of every other id on a file system that folds case.

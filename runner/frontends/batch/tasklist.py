@@ -17,14 +17,14 @@ from runner.text.phrases import many, nearest
 from runner.text.strict_json import parse_strictly
 
 LARGEST = 256 << 20  # bytes of a list
-_LONGEST_PROMPT = 1 << 20
+_LONGEST_PROMPT = 1 << 20  # bytes
 _SHOWN = 20  # mistakes that are printed; the rest is counted
 
 Count = Annotated[int, Field(ge=1, le=1 << 53)]
 
 
 class Line(BaseModel):
-    """One line of the list, as written. Every value in it is about one task."""
+    """One line of the list, as written. The documentation describes the fields (`agent batch check --help`)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -57,7 +57,7 @@ class Line(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """The values for a task that does not set them. `base` is the folder that relative paths of the list start at."""
+    """The values for a task that does not set them. `base` is the base folder of relative paths in the list."""
 
     base: Path
     cwd: Path
@@ -67,7 +67,10 @@ class Defaults:
 
 
 def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
-    """Return every task of the list. Raise Stopped with every wrong line, its mistake, and its correction."""
+    """Return every task of the list; `shown` is its name in messages.
+
+    Raise Stopped if the list is empty or has mistakes. The error names the lines, the mistakes and their corrections.
+    """
     tasks: list[Task] = []
     mistakes: list[str] = []
     ids: dict[str, int] = {}
@@ -146,7 +149,7 @@ def _line(raw: bytes) -> Line:
 
 
 def _of(error: ValidationError) -> _Wrong:
-    """Return the first mistake of one line, in the words of this program."""
+    """Return the first error of pydantic about a line as a mistake, in the words of this program."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     known = list(Line.model_fields)
@@ -162,7 +165,7 @@ def _of(error: ValidationError) -> _Wrong:
     return _Wrong(f"`{name}`: {said}", _FIXES.get(name, "correct it"))
 
 
-_WORDS = {  # of messages of pydantic; "string" alone after the longer term
+_WORDS = {  # replacements in messages of pydantic; "string" must come after the longer term that contains it
     "a valid string": "text", "a valid integer": "a whole number", "string": "text", "a valid dictionary": "an object",
 }  # fmt: skip
 _FIXES = {

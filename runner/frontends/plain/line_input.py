@@ -28,7 +28,7 @@ def line_reader(*, forget: bool = False) -> ReadLine:
     def paste(event: KeyPressEvent) -> None:
         text = event.data.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
         event.current_buffer.insert_text(text)
-        # A terminal that cannot be drawn on shows no more than the last character by itself.
+        # A terminal without cursor control shows only the last character of the inserted text.
         if (lines := text.count("\n") + 1) > 1 and not at_terminal():
             print(f"\n[{lines} lines; Enter takes them as one]", end=" ", flush=True)
 
@@ -44,7 +44,7 @@ def line_reader(*, forget: bool = False) -> ReadLine:
             clear_typeahead(session.input)
             if os.isatty(0):
                 termios.tcflush(0, termios.TCIFLUSH)
-        # Its own SIGINT handler would replace the one that stops a turn, and not put it back.
+        # prompt_toolkit's SIGINT handler would replace the one that stops a turn, and not restore it.
         return await session.prompt_async(prompt, handle_sigint=False)
 
     return read

@@ -13,18 +13,18 @@ _PIECES = re.compile(r"\n| |[^ \n]+")
 
 
 class Flow:
-    """Streams prose, wrapped at words as it comes: the same lines on a terminal and in a file.
+    """A writer that wraps streamed prose at word boundaries: the same lines on a terminal and in a file.
 
-    A piece costs what its length costs, however long the word is that it belongs to.
+    The time for a piece depends only on its own length, not on the length of the word that it belongs to.
     """
 
     def __init__(self, console: Console, width: Callable[[], int]) -> None:
         self._console = console
         self._width = width
         self._column = 0
-        self._word: list[str] = []  # which waits, with the blank before it
-        self._size = 0
-        self._long = False  # the word is longer than a row: nothing of it waits
+        self._word: list[str] = []  # the pieces of the incomplete word, with the blank before it
+        self._size = 0  # columns of that word
+        self._long = False  # the word is longer than a row, so its pieces are written at once
         self._open = False
         self._style = ""
         self._last = ""
@@ -46,13 +46,13 @@ class Flow:
                 self._column = 0
             elif self._column:
                 self._word, self._size = [" "], 1
-            else:  # what is set in stays so: it may be code
+            else:  # indentation is kept: it may be code
                 self._ready.append(" ")
                 self._column = 1
         self._out()
 
     def _encoded(self, text: str) -> str:
-        """Return `text` as it may be shown; a mark at its beginning belongs to the end of the piece before."""
+        """Return `text` as it may be shown. Its first character may combine with the last one of the piece before."""
         before = self._last
         self._last = text[-1:] if text[-1:].isprintable() else ""
         return visible(before + text, prose=True)[len(visible(before, prose=True)) :]

@@ -1,7 +1,7 @@
-"""Plain `agent` at a terminal: a conversation of one line and one turn after another.
+"""The plain conversation at a terminal: the user types a line, and the model answers with a turn.
 
-Ctrl-C stops a turn; Ctrl-D leaves. It is used for `--plain`, and on terminals that support nothing else. No text is
-overwritten, so a screen reader reads the output in order, and a log of it is complete.
+Ctrl-C stops a turn; Ctrl-D leaves. This front end is used for `--plain`, and on terminals that support nothing else. No
+text is overwritten, so a screen reader reads the output in order, and a log of it is complete.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from runner.agent.conversation import Conversation
 
 _T = TypeVar("_T")
-_WIDTH = 200
+_WIDTH = 200  # characters of a row
 _SHOWN = 30  # rows to pick from
 
 
 class PlainHost(CommandHost):
-    """Commands at a plain terminal: what is to be picked is a numbered list, and a line answers it."""
+    """The host of commands at a plain terminal. Rows to pick from are shown as a numbered list."""
 
     keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
 
@@ -59,7 +59,7 @@ class PlainHost(CommandHost):
         say(self, "what you had said:", text)
 
     def copy(self, text: str) -> bool:
-        return False  # what is said to the terminal beside lines may be read out, or stand in a log
+        return False  # a control sequence may be read out by a screen reader, or be written to a log
 
     def leave(self) -> None:
         self.left = True
@@ -90,7 +90,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
             agent.conversation.ctx.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
             continue
         interrupted = False
-        pasted = "\n" in line  # THREAT T112: lines that came at once are words for the model, and no command
+        pasted = "\n" in line  # THREAT T112: lines that came at once are a prompt, never a command
         if is_command(line) and not pasted:
             await stoppable(agent.conversation, run_line(line, host))
         elif line == "!":
@@ -106,7 +106,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
 async def stoppable(conversation: "Conversation", work: Coroutine[Any, Any, _T]) -> _T:
     """Await `work` of `conversation`. Ctrl-C stops the work and not the conversation."""
     loop = asyncio.get_running_loop()
-    # A plain handler and not the loop's: prompt_toolkit takes the loop's away when it asks a question.
+    # Not a handler of the event loop: prompt_toolkit removes that when it asks a question.
     before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(conversation.interrupt))
     try:
         return await work

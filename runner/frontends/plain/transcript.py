@@ -1,4 +1,4 @@
-"""The transcript of a session: events drawn on a terminal, or as plain lines without one.
+"""The transcript of a session: events drawn on a terminal, or as plain lines if there is no terminal.
 
 THREAT: the model, files and commands choose most of this text. All of it passes `visible` and becomes rich Text, never
 markup, so nothing in it can move the cursor, forge a badge, hide a part of a command, or colour itself.
@@ -25,7 +25,7 @@ _DIFF = {"+": "green", "-": "red", "@": "cyan"}  # styles of lines by their firs
 _WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Ruling.DENY: ("denied", "bold red")}
 
 
-# Events after which the paragraph that the model is writing stays open. The approver shows the plan.
+# Events that do not end the paragraph that the model is writing.
 _LIVE = (
     events.ModelText | events.ModelThinking | events.PlanProposed | events.CommandOutput | events.CallBegun
     | events.ContextUsed | events.PickWanted
@@ -33,9 +33,8 @@ _LIVE = (
 
 
 class Transcript:
-    """The renderer of a transcript. Each event is drawn when it comes.
-
-    Read-only calls run in parallel, so each of them is drawn when it ends.
+    """The renderer of a transcript. It draws each event at once, except that a read-only call is drawn when it ends,
+    because such calls run in parallel.
     """
 
     def __init__(self, console: Console, *, thinking: bool = False) -> None:
@@ -53,11 +52,11 @@ class Transcript:
 
     @property
     def _width(self) -> int:
-        """Return the number of used columns, for the present width of the terminal."""
+        """Return the number of used columns for the current width of the terminal."""
         return min(self._console.width, WIDEST)
 
     def __call__(self, event: events.Event) -> None:
-        """Draw `event`. Fits `Emit`."""
+        """Draw `event`."""
         if not isinstance(event, _LIVE):
             self._flow.end()
         match event:
@@ -108,7 +107,7 @@ class Transcript:
             case events.Denied(call, _, _, rule, problem):
                 self._header(call)
                 self._open.discard(call)
-                # The header shows what was refused; here is why, by which rule, and what to do instead.
+                # The header shows the refused action; the Problem has the reason, the rule and the alternative.
                 self._problem(Problem(f"{problem.why} ({rule})", "", problem.fix), "denied   ")
             case events.MalformedCall(_, tool, problem):
                 self._title(" call ", "black on yellow", tool)
@@ -142,7 +141,7 @@ class Transcript:
             self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
 
     def _header(self, call: str) -> None:
-        """Badge and command, then verdict and why; once per call."""
+        """Print the badge and the command of a call, then the verdict and its reason; only once per call."""
         if call in self._drawn or call not in self._verdicts:
             return
         self._drawn.add(call)
@@ -153,7 +152,7 @@ class Transcript:
         tier = verdict.cell.tier
         self._title(f" {tier.label} ", "{} on {}".format(*wording.BADGE_COLOURS[tier]), "\n".join(lines))
         word, style = _WORD[verdict.ruling]
-        if verdict.ruling is not Ruling.DENY:  # a denial says it with its Problem
+        if verdict.ruling is not Ruling.DENY:  # the Problem of a denial contains the reason
             why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
             self._row(why)
 
