@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from runner.frontends.jsonl.writer import JsonLines
     from runner.loop import Ending
 
-_LONGEST_PROMPT = 1 << 20
+_LONGEST_PROMPT = 1 << 20  # bytes
 
 
 def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
-    """Work on one prompt; answers the exit code."""
+    """Work on one prompt, and return the exit code. Raise Stopped if the prompt or the settings cannot be used."""
     import asyncio
 
     from runner.gate.gate import nobody_there
@@ -48,9 +48,9 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
 async def play(
     prompt: str, start: SessionStart, approver: "Approver", emit: "Emit", lines: "JsonLines | None" = None
 ) -> "Ending":
-    """Work on one prompt, in a new session or a continued one.
+    """Work on one prompt in the session of `start`, and return the end of the run.
 
-    Signals that end a program act like Ctrl-C, and so does a closed reader of `lines`.
+    Signals that end a program cancel the run, as Ctrl-C does, and so does a closed reader of `lines`.
     """
     from runner.agent.agent import Agent
     from runner.frontends.signals import end_by_signals
@@ -59,11 +59,11 @@ async def play(
     if lines is not None:
         lines.when_lost(end)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
-        return await agent.conversation.prompt(prompt)  # a stopped run returns its end, too
+        return await agent.conversation.prompt(prompt)  # returns normally for a stopped run, too
 
 
 def start_conversation(args: RunArgs) -> int:
-    """Run a conversation at the terminal until the user leaves."""
+    """Run a conversation at the terminal until the user leaves, and return the exit code. Raise Stopped without one."""
     import asyncio
 
     args.key.check(prompt_from_stdin=False)
@@ -79,7 +79,7 @@ def start_conversation(args: RunArgs) -> int:
         raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)
     spell_out()
     emit = on_stdout()
-    # What was typed is on the screen already.
+    # A typed prompt is on the screen already.
     emit_others: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
 
     async def work() -> int:
@@ -102,9 +102,9 @@ def start_conversation(args: RunArgs) -> int:
 
 
 def on_stdout(show: "Emit | None" = None) -> "Emit":
-    """Return a function that shows every event on standard output, with `show` if it is given.
+    """Return a function that shows every event with `show`, which is by default a transcript on standard output.
 
-    If the output cannot be written, BrokenPipeError or Stopped ends the session.
+    If the output cannot be written, the function raises BrokenPipeError or Stopped, which ends the session.
     """
     show = show or transcript()
     broken: list[Exception] = []
@@ -134,7 +134,7 @@ def transcript(stream: "IO[str] | None" = None) -> "Emit":
 
     class Stdout(Console):
         def on_broken_pipe(self) -> None:
-            raise  # called while BrokenPipeError is handled; rich would end the program on the spot
+            raise  # re-raise the BrokenPipeError that is being handled; rich would exit here
 
     return Transcript(Stdout(file=stream))
 
@@ -152,7 +152,10 @@ def _approver(unattended: bool, emit: "Emit") -> "Approver":
 
 
 def prompt_text(prompt: str | None, file: Path | None) -> str:
-    """Return the text of the prompt: the argument, else the file, else stdin if it is not a terminal."""
+    """Return the text of the prompt: the argument, else the file, else standard input.
+
+    Raise Stopped if there are two prompts or none, or the text is empty, too long or not UTF-8.
+    """
     if prompt is not None and file is not None:
         raise usage("there are two prompts", "one on the command line and one in --prompt-file", "give one of them")
     if prompt is not None:

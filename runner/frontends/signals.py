@@ -7,9 +7,8 @@ from runner.problems import ending_signals
 
 
 def end_by_signals() -> Callable[[], None]:
-    """Cancel the current task at every signal that ends a program, as Ctrl-C does. Return the function that cancels.
-
-    The function cancels only once, because a second cancel would interrupt the killing of the child.
+    """Register handlers that cancel the current task at each signal that ends a program, and return the cancelling
+    function. It cancels only once, because a second cancel would interrupt the killing of the child.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 

@@ -12,7 +12,7 @@ from runner.text.phrases import many
 from runner.text.sanitize import visible
 
 # fmt: off
-BADGE_COLOURS = {  # of the text, and of the background
+BADGE_COLOURS = {  # text colour, background colour
     Tier.READ:          ("black", "green"),
     Tier.WRITE:         ("black", "cyan"),
     Tier.EXECUTE:       ("white", "blue"),
@@ -27,10 +27,10 @@ BADGE_COLOURS = {  # of the text, and of the background
     Tier.DENIED:        ("white", "red"),
 }
 # fmt: on
-NOT_HELD = "not held"  # the label of what the sandbox does not keep
-_FOLD, _FAILED_FOLD = (6, 4), (2, 12)  # lines before and after the fold; the cause of a failure stands at the end
+NOT_HELD = "not held"  # the label of a protection that the sandbox does not enforce
+_FOLD, _FAILED_FOLD = (6, 4), (2, 12)  # lines before and after the fold; the cause of a failure is at the end
 _HOSTS = 5  # contacted hosts that are named
-_COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # of one command; a question shows all of it
+_COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # shown of one command; a question shows the whole command
 
 Pairs = tuple[tuple[str, str], ...]  # label, words
 
@@ -67,12 +67,12 @@ def resumption_labels(event: events.Resumed) -> Pairs:
 
 
 def prompt_words(event: events.Prompted | events.Steered) -> str:
-    """Return the user's prompt as it was typed."""
+    """Return the text that the user typed for the prompt, for example a /command."""
     return (event.typed if isinstance(event, events.Prompted) else "") or event.text
 
 
 def wait_words(count: float) -> str:
-    """Return the words for a time to wait."""
+    """Return the words for a time to wait of `count` seconds."""
     if count < 10:
         return f"{count:.3g} s"
     whole = round(count)
@@ -132,7 +132,7 @@ def folded(lines: list[str], fold: tuple[int, int], mark: str = "…", hint: str
 def output_lines(event: events.ActionFinished, action: Action | None = None) -> list[str]:
     """Return the output lines of an action, safe to show, without the lines that repeat how the action ended.
 
-    The output of a command is shown as a terminal would have left it; of a file, every character is shown.
+    In the output of a command, overwritten text is removed. In any other output, every character is shown.
     """
     command = isinstance(action, RunScript | RunArgv)
     text = overwritten_text(event.text) if command else event.text
@@ -154,7 +154,7 @@ def overwritten_text(text: str) -> str:
 def _last(line: str) -> str:
     """Return the last state of a line. Each piece after a carriage return overwrites the line from its first column."""
     state = ""
-    for piece in reversed(line.split("\r")):  # the later one covers the earlier one as far as it goes
+    for piece in reversed(line.split("\r")):  # a later piece covers the beginning of an earlier one
         state += piece[len(state) :]
     return state
 
@@ -172,7 +172,7 @@ def reached_words(event: events.ActionFinished) -> str:
 
 
 def contained_words(event: events.ActionFinished) -> list[str]:
-    """Return what the sandbox prevented. The words are untrusted."""
+    """Return one line for each violation. The words are untrusted."""
     return [
         violation.what + (f" ({violation.path})" if violation.path not in violation.what else "")
         for violation in event.violations
@@ -180,7 +180,7 @@ def contained_words(event: events.ActionFinished) -> list[str]:
 
 
 def end_words(event: events.ActionFinished) -> str:
-    """Return how an action ended, and after what time: `ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
+    """Return the end of an action and its duration: `ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
     how = "ok" if went_well(event) else f"exit {event.status}" if event.status else "failed"
     if event.ended_by:
         how += f", ended by {event.ended_by}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def wants_help(words: list[str]) -> bool:
-    """Return True if `--help` or `-h` stands where an option may stand."""
+    """Return True if `--help` or `-h` is among the words before `--`."""
     own = words[: words.index("--")] if "--" in words else words
     return "--help" in own or "-h" in own
 
@@ -32,7 +32,7 @@ def without_values(words: list[str]) -> list[str]:
 
 
 def parse_gate(command: str, words: list[str]) -> "GateArgs":
-    """Parse the words after `exec`, `why` or `sandbox show`. Raises a usage error that says what to type instead."""
+    """Parse the words after `exec`, `why` or `sandbox show`. Raise a usage error that says what to type instead."""
     known, found = options_of(command), list[tuple[str, str]]()
     plain: list[str] = []
     argv: tuple[str, ...] | None = None
@@ -62,7 +62,7 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         found.append((name, value))
     given = Given.of_words(command, found)
     tool = given.text("tool")
-    bare = command == "sandbox show" and not plain and argv is None  # the rights that there are, whatever runs
+    bare = command == "sandbox show" and not plain and argv is None  # shows the standard rights
     if not bare and (tool is None or argv is not None or len(plain) > 1):
         _check_form(command, plain, argv)
     from runner.gate.gate import GateArgs  # slow to import: help texts and usage errors need no gate
@@ -103,9 +103,7 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
 
 
 def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) -> None:
-    """Raise a usage error unless there is one script, or words after `--`. Any other form needs a guess about the
-    quotes.
-    """
+    """Raise a usage error unless there is one script, or words after `--`. Other forms would need a guess at quotes."""
     if argv is not None and plain:
         raise usage(
             f"`{plain[0]}` stands before `--`",

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 STDIN_LIMIT = 64 << 20  # bytes
-_PATIENCE = 2.0  # seconds of silence on standard input before the user is told what is awaited
+_PATIENCE = 2.0  # seconds without standard input before the user is told that the program waits for it
 
 
 def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
-    """Run the script of `args` and return the exit status. Every exception raised has a Problem.
+    """Run the script of `args` and return the exit status. Raise an exception with a Problem if that is not possible.
 
     `spare` is a helper process that was started before this module was imported. The caller ends it if nothing ran.
     """
@@ -77,10 +77,10 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
 
 
 def _load_event_loop() -> None:
-    """Import asyncio as a Python that was built without TLS does: a quarter quicker, and nothing here speaks TLS."""
+    """Import asyncio without `ssl`, as in a Python built without TLS: a quarter faster, and no TLS is used here."""
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
-    sys.modules["ssl"] = None  # type: ignore[assignment]  # import's own sign for a module that is not there
+    sys.modules["ssl"] = None  # type: ignore[assignment]  # marks a module as missing
     try:
         import asyncio  # noqa: F401  # loaded here, used by its users
     finally:
@@ -98,7 +98,7 @@ def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -
     from runner.frontends.exec.grants import authorize_at_terminal, recall
 
     asked = recall(gate, assessment, verdict, Source.PERSON, unattended=not attended)
-    noted.parts()  # read now: a question may stand for minutes
+    noted.parts()  # read now: a question may stay open for minutes
     return authorize_at_terminal(gate, asked, noted, attended=attended)
 
 

@@ -1,4 +1,4 @@
-"""The confined half of `agent exec`: from an allowed action to a sealed outcome."""
+"""The second half of `agent exec`: an allowed action is run in the sandbox, and its outcome is recorded."""
 
 import asyncio
 import contextlib
@@ -33,9 +33,10 @@ async def confine(
     ahead: PrelaunchedHelper | None,
     lend: "InjectorFactory | None" = None,
 ) -> int:
-    """Run an allowed action between an open boundary and a sealed outcome, and return the exit code.
+    """Run an allowed action in a sandbox, record the decision and the outcome, and return the exit code.
 
-    The canary runs first: the session record contains its result.
+    `wanted` is the name of the backend, or None, and the least enforcement. The canary runs first, because the session
+    record contains its result.
     """
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
         from runner.audit.log import open_log
@@ -45,7 +46,7 @@ async def confine(
             case.noted.parts()
             backend, enforcement = await opening
             session = audit.session(case.session(enforcement, policy))
-            # INVARIANT: the decision is on the disk before anything runs; when it cannot be written, this raises.
+            # INVARIANT: the decision is on the disk before anything runs. If it cannot be written, nothing runs.
             decided = audit.decided(session, case.decision(verdict, backend.name))
             ran = Ran(time.time(), len(stdin or b""))
             try:
@@ -66,14 +67,14 @@ async def _boundary(
     container: ContainerOptions,
     lend: "InjectorFactory | None",
 ) -> AsyncIterator[Opening]:
-    """Start a sandbox while the caller works on, and close it at the end in every case."""
+    """Start a sandbox while the caller continues, and always close it at the end."""
     from sandbox.backends import open_backend
 
     name, minimum = wanted
     cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
     open_here = partial(open_backend, terms=terms, cache=cache, aside=aside, files=False, container=container)
     opening = asyncio.create_task(open_here(name, minimum, ahead=ahead, lend=lend))
-    await asyncio.sleep(0)  # without one launched ahead, a helper is started now; it gets ready on another core
+    await asyncio.sleep(0)  # unless a helper was launched before, it is started now and prepares on another core
     try:
         yield opening
     finally:
@@ -84,7 +85,7 @@ async def _boundary(
 
 
 async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:
-    """Run the permit. A signal to this process, or a closed output, ends it, and the second value is the exit code."""
+    """Run the permit. Return the outcome, and the exit code if a signal or an output error ended the run, else None."""
     ended: list[int] = []
 
     def listen(stream: int, chunk: bytes) -> None:
@@ -99,18 +100,18 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
             end(error.code)
 
     def end(code: int) -> None:
-        if not ended:  # once: a second cancel would cut short the killing of what the first one stops
+        if not ended:  # only once: a second cancel would interrupt the killing of the command
             ended.append(code)
             running.cancel()
 
     running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
     loop = asyncio.get_running_loop()
-    # What our caller told us to ignore (nohup, a background job) stays ignored.
+    # A signal that the caller of this program ignores (nohup, a background job) stays ignored.
     heard = ending_signals()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         heard = (signal.SIGINT, *heard)
-    # Only the first one by the loop, which then wakes at each of them: it takes longer over every signal than the start
-    # of a command does, since it builds the set of all signals each time.
+    # Only the first signal gets a handler of the loop, which then wakes at every signal. The others use `signal`: one
+    # more `add_signal_handler` takes longer than the start of a command, because it builds the set of all signals.
     first, *others = heard
     loop.add_signal_handler(first, end, 128 + first)
     for number in others:

@@ -29,13 +29,13 @@ from runner.text.sanitize import visible
 
 _Result = TypeVar("_Result")
 
-_SPANS = (GrantScope.PROJECT,)  # there is no session that goes on
+_SPANS = (GrantScope.PROJECT,)  # not SESSION: there is none after the command
 
 
 def recall(
     gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool
 ) -> "RecalledVerdict":
-    """Return the verdict on an action of this gate with remembered answers applied, and their store."""
+    """Apply remembered answers to the verdict of this gate. Return the new verdict with the store of answers."""
     redact = Redactor(live=True, shapes=True).text
     store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=redact)
     context = gate.context(source, unattended=unattended)
@@ -66,9 +66,9 @@ def _notice(text: str) -> None:
 
 
 def authorize_at_terminal(gate: Gate, asked: RecalledVerdict, noted: FactRecorder, *, attended: bool) -> ExecCase:
-    """Decide about an action of `gate` before a sandbox is opened; ask on the terminal if the verdict is a question.
+    """Return the decision about an action of `gate`; ask on the terminal if the verdict is a question.
 
-    Raise KeyboardInterrupt if the user stops.
+    Raise KeyboardInterrupt if the user stops instead of answering.
     """
     found = asked.found
     requester = _TerminalRequester(gate, asked.store)
@@ -91,27 +91,27 @@ class _TerminalRequester:
         self._terminal: Terminal | None = None
 
     def evaluate(self, action: Action) -> Evaluation:
-        """Return the verdict on `action` as of now. From then on `gate` has the facts of now."""
+        """Return the verdict on `action` with newly gathered facts, which `gate` uses from then on."""
         gate = self.gate
         noted = FactRecorder(gather(gate.cwd, os.environ, gate.settings.profile), gate.settings.profile)
         self.gate = gate = replace(gate, facts=noted.facts)
         context = gate.context(Source.PERSON, unattended=False)
         found = with_grants(context, *context.evaluate(action), self.grants)
-        noted.parts()  # read now: a question may stand for minutes
+        noted.parts()  # read now: a question may stay open for minutes
         return Evaluation(found.assessment, found.verdict, found, noted)
 
     def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
-        """Report nothing: the report of the command tells the verdict."""
+        """Do nothing: the report of the command contains the verdict."""
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
-        """Return the question. A user who typed the command types another one, so the command cannot be replaced."""
+        """Return the question, without the choice to edit the command: the user can type another command."""
         from runner.approval.card import card
 
         offered = offer(context, ask, _SPANS, self.grants)
         return Question("", ask, offered, replace(card(ask, offered), editable=False), None, again)
 
     async def ask(self, question: Question) -> tuple[Answer, float]:
-        """Put the question on the terminal."""
+        """Show the question on the terminal, and return the answer and the time that it took, in seconds."""
         from rich.console import Console
 
         self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line)
@@ -120,10 +120,10 @@ class _TerminalRequester:
         return answer, time.monotonic() - began
 
     def answered(self, yes: bool, feedback: str | None) -> None:
-        """Report nothing: the user has just answered on the same terminal."""
+        """Do nothing: the user has just answered on the same terminal."""
 
     def replaced(self, action: RunScript, script: str) -> Action:
-        """Return the action with the new script. No question of this requester offers that."""
+        """Return the action with the new script. Unused, since no question of this requester offers an edit."""
         return replace(action, script=script)
 
     def notice(self, text: str) -> None:
@@ -145,7 +145,7 @@ async def _read_line(prompt: str) -> str:
 
 
 def _finish_now(work: Coroutine[object, object, _Result]) -> _Result:
-    """Run a coroutine that never waits for an event loop. Ctrl-C at the question then interrupts the read itself."""
+    """Run a coroutine that never awaits an event loop, so that Ctrl-C at the question interrupts the read itself."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,4 +1,4 @@
-"""Verdicts in bulk: JSON lines in, JSON lines out, one look at the machine for all of them. Runs nothing."""
+"""The verdicts on many scripts: JSON lines in, JSON lines out. The facts are gathered once, and nothing is run."""
 
 import json
 import os
@@ -15,15 +15,15 @@ from runner.problems import Exit, usage
 from runner.stderr import say
 from runner.text.strict_json import parse_strictly
 
-_LONGEST = 16 << 20  # bytes of one line: a script of a megabyte, with every character escaped, and room around it
+_LONGEST = 16 << 20  # bytes of one line: enough for a script of 1 MiB with every character escaped
 
 
 def judge_lines(
     source: BinaryIO, sink: TextIO, *, mode: Mode | None, unattended: bool, cwd: str | None, config: str | None
 ) -> int:
-    """Answer every line in order, each before the next one is waited for.
+    """Answer each line of `source` on `sink` before reading the next line, and return the exit code.
 
-    A line that is not a question ends it with a usage error that names the line; what came before is answered.
+    Raise a usage error with the number of the line for a line that is not a question. Earlier lines are answered.
     """
     args = GateArgs(script="", argv=None, mode=mode, unattended=unattended, cwd=cwd, config=config)
     gate, _ = open_gate(args, os.environ)
@@ -33,7 +33,7 @@ def judge_lines(
     for number, line in _lines(source):
         name, script = _question(line, number)
         assessment, verdict = context.evaluate(RunScript(script, gate.cwd, gate.limits.wall))
-        # The deciding reason first, even if it is a rule of the user.
+        # The deciding reason comes first, even if it is a rule of the user.
         reasons = (verdict.reason, *assessment.reasons, *assessment.asked, *assessment.covered.values())
         answer = {
             "id": name,
@@ -56,7 +56,7 @@ def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
 
 
 def _question(line: bytes, number: int) -> tuple[str | float | None, str]:
-    """Return the id and the script. Invalid UTF-8 stays in the script, which then cannot be read with certainty."""
+    """Return the id and the script. Invalid UTF-8 in the script is kept; the classifier treats it as opaque."""
     try:
         found = parse_strictly(line.decode("utf-8", "surrogateescape"))
     except (ValueError, RecursionError):

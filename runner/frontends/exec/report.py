@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from policy.grants.grant import Grant
     from runner.secrets.redactor import RedactingStream
 
-# Who stopped it, for what is certain.
+# The layer that blocked an action, for violations that are certain.
 _STOPPED = {
     "landlock": "stopped by the kernel, by its own record",
     "proxy": "stopped by the egress proxy",
@@ -44,14 +44,14 @@ class ExecCase:
     """One judged action.
 
     Attributes:
-        gate: The settings and facts that the verdict rests on.
+        gate: The settings and facts that the verdict is based on.
         assessment: The effects, tiers and reasons of the action.
         verdict: The decision.
         answer: The answer of a user, or None if no question was asked.
-        attended: True if a person could answer a question.
+        attended: True if a user could answer a question.
         noted: The facts about the machine that the verdict depends on.
         grants: The names of the grants that answered, or that the answer created.
-        granted: The grants that the verdict rests on.
+        granted: The grants that the verdict is based on.
     """
 
     gate: Gate
@@ -80,7 +80,7 @@ class ExecCase:
         )
 
     def policy(self) -> str:
-        """Return the fingerprint of the settings that decided."""
+        """Return the fingerprint of the profile and the rules that decided."""
         return fingerprint(self.gate.settings.profile, self.gate.settings.rules)
 
     def session(self, enforcement: Enforcement | None, policy: str) -> SessionInfo:
@@ -99,10 +99,10 @@ class ExecCase:
 
 
 class PlainReport:
-    """The report for people and shells: stdout and stderr of the command, then the messages of ringfence on stderr."""
+    """The report for users and shells: stdout and stderr of the command, then the messages of ringfence on stderr."""
 
     def __init__(self) -> None:
-        # Only exact secrets: a text that looks like a key may be what the user copies to a file.
+        # Mask only known secrets: a text that looks like a key may be data that the user redirects to a file.
         self._masked = _masking(shapes=False)
 
     def denied(self, assessment: Assessment, verdict: Deny) -> int:
@@ -117,11 +117,12 @@ class PlainReport:
         pass
 
     def listen(self, stream: int, chunk: bytes) -> None:
-        """Take output as it comes. Raise BrokenPipeError if the reader is gone, Stopped if the output cannot be
-        written.
+        """Write a piece of output at once. `stream` is 1 for stdout, 2 for stderr.
+
+        Raise BrokenPipeError if the reader is gone, Stopped if the output cannot be written.
         """
         masked = self._masked.get(stream)
-        # latin-1 gives every byte a character and back, and a key is plain ASCII
+        # Latin-1 maps each byte to one character and back, and keys are ASCII.
         _write(stream, chunk if masked is None else masked.feed(chunk.decode("latin-1")).encode("latin-1"))
 
     def finished(self, outcome: Outcome, limits: Limits) -> int:
@@ -131,9 +132,9 @@ class PlainReport:
         for violation in outcome.violations:
             path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
             why = "concluded from what the program said" if violation.inferred else _STOPPED[violation.layer]
-            from runner.text.sanitize import visible  # most commands are stopped from nothing
+            from runner.text.sanitize import visible  # slow to import, and most commands have no violation
 
-            # A command chose the name of the file: a line break in it would begin a line of ours.
+            # A command chose the name of the file: a line break in it could forge a line of this program.
             what, fix = (visible(text, lines=False) for text in (f"{violation.what}{path}", violation.fix))
             print_problem(Problem(what, why, fix), label="sandbox")
         problem, code = ending(outcome, limits)
@@ -221,7 +222,7 @@ class EventReport:
 
 
 def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
-    """Return the maskers of stdout and stderr, one for each; an empty value if there is nothing to mask."""
+    """Return the maskers of stdout (1) and stderr (2), or an empty mapping if there is nothing to mask."""
     if not shapes and not registered_count():
         return {}
 
@@ -235,7 +236,7 @@ def _write(descriptor: int, data: bytes) -> None:
     while view:
         try:
             view = view[os.write(descriptor, view) :]
-        except BlockingIOError:  # another program that shares the terminal made it non-blocking
+        except BlockingIOError:  # another process made the descriptor non-blocking
             select.select([], [descriptor], [])
         except BrokenPipeError:
             raise
@@ -248,7 +249,7 @@ def ending(outcome: Outcome, limits: Limits) -> tuple[Problem | None, int]:
     if outcome.problem is not None:
         return outcome.problem, outcome.status or Exit.FAILED
     if outcome.ended_by is not None and outcome.ended_by != "cancelled":
-        from sandbox.linux.limits import passed  # its patterns are for commands that failed
+        from sandbox.linux.limits import passed  # slow to import, and needed for limits only
 
         return passed(outcome.ended_by, limits), Exit.LIMIT
     return None, outcome.status

@@ -28,19 +28,23 @@ class RightsReport:
     """One set of rights.
 
     Attributes:
-        title: The owner of the rights.
+        title: The kind of command that gets the rights.
+        terms: The rights.
         mounts: The mounts of the full sandbox.
         refused: The reason why the full sandbox cannot build the mounts, or None.
     """
 
     title: str
     terms: Terms
-    mounts: tuple[tuple[str, str, str], ...] = ()  # kind, where from, where to
+    mounts: tuple[tuple[str, str, str], ...] = ()  # kind, source, target
     refused: str = ""
 
 
 def run_show(args: GateArgs) -> int:
-    """Print the terms of the script, or without one those of the two right sets; 3 when no permit can be given."""
+    """Print the terms of the script, or without a script those of the two standard sets, and return the exit code.
+
+    The code is DENIED if the script is denied. Raise Stopped if the standard sets with the added rights are denied.
+    """
     bare = args.script is None and args.argv is None
     gate, action = open_gate(replace(args, script="") if bare else args, os.environ)
     for notice in gate.settings.notices:
@@ -65,7 +69,7 @@ def run_show(args: GateArgs) -> int:
 
 
 def _standard(gate: Gate, rights: Rights) -> Terms:
-    """Return the terms of an action that needs exactly `rights`, with the rights that flags add."""
+    """Return the terms of an action that needs exactly `rights`, with the rights that flags add, or raise Stopped."""
     works = rights is Rights.WORKSPACE_WRITE
     tier = Tier.EXECUTE if works else Tier.READ
     effects = (Effect(EffectKind.RUNS, "code", Scope.NONE),) if works else ()
@@ -85,7 +89,7 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
 
 
 def _rights_report(title: str, terms: Terms) -> RightsReport:
-    """Return the rights with the mounts of the full sandbox, for a session whose /tmp does not exist yet."""
+    """Return the rights with the mounts of the full sandbox. The session's /tmp does not exist for this purpose."""
     from sandbox.linux.launch import survey
     from sandbox.linux.plan_builder import compile_plan
 
@@ -97,7 +101,7 @@ def _rights_report(title: str, terms: Terms) -> RightsReport:
 
 
 def _as_json(shown: RightsReport) -> dict[str, object]:
-    """Return a JSON-able object without the values of environment variables."""
+    """Return an object for JSON without the values of environment variables."""
     terms = {**asdict(shown.terms), "env": [name for name, _ in shown.terms.env], "digest": shown.terms.digest}
     mounts = [{"kind": kind, "from": source, "to": target} for kind, source, target in shown.mounts]
     return {"title": shown.title, "terms": terms, "mounts": mounts, "refused": shown.refused or None}

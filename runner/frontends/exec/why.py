@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def run_why(args: GateArgs) -> int:
-    """Print the explanation and return 0, whatever the verdict: the question was answered."""
+    """Print the explanation of the verdict, and return DONE even for a denial."""
     from policy.describe.summary import summarize
     from policy.model.profile import Source
     from runner.gate.explain import explain, render

@@ -1,4 +1,4 @@
-"""Questions that a program answers: each goes out as an event, and waits for the answer that names it."""
+"""Questions that a program answers: each is sent as an event, and waits for the answer with its id."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ _NO_USER = "there is no user to answer"
 
 
 class NoAnswer(ProblemError):
-    """The error that says why a line of the program answers nothing. The question still waits, if it ever did."""
+    """The error for an answer line that is not a valid answer to an open question. An open question stays open."""
 
     def __init__(self, why: str, fix: str) -> None:
         super().__init__(Problem("this answers no question", why, fix))
@@ -28,8 +28,11 @@ class NoAnswer(ProblemError):
 class _Pending:
     """A question that waits for its answer.
 
-    `read` converts the program's line to an answer, or raises NoAnswer. `no` is the answer if nobody answers. `loose`
-    is True if the question belongs to no turn.
+    Attributes:
+        read: A function that converts the program's line to an answer, or raises NoAnswer.
+        no: The answer if the program gives none.
+        loose: True if the question belongs to no turn.
+        answer: The future of the answer.
     """
 
     read: Callable[[AnswerLine], object]
@@ -41,32 +44,30 @@ class _Pending:
 class Questions:
     """The Approver of JSON mode.
 
-    The event of each question has a unique `id`, so that a late answer counts for nothing. After `close`, every answer
-    is no.
+    The event of each question has a unique `id`, so that a late answer has no effect. After `close`, every question is
+    answered with no.
     """
 
     name = "program"
 
     def __init__(self, emit: Emit) -> None:
-        """Take `emit`, which is called with the lists to pick from. Other questions were emitted before they arrive
-        here.
-        """
+        """Store `emit`, which gets the events of lists to pick from. The caller emits all other questions itself."""
         self._emit = emit
         self._pending: dict[str, _Pending] = {}
         self._lists = 0
         self._closed = False
 
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        """Answer no: the question has no name that the program could use."""
+        """Return no: the question has no id that the program could answer."""
         return No(_NO_USER)
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Return the answers when each question has one, or one of them is a Halt."""
+        """Return the answers as soon as each question has one. If one of the answers is a Halt, all of them are."""
         answers = await self._answers({each.id: _Pending(partial(_read, each), No(_NO_USER)) for each in questions})
         return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in answers)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        """Ask for the mode to leave plan mode into. The plan was emitted before."""
+        """Ask for the mode that follows plan mode. The caller has emitted the plan."""
         rows = [Row(mode.value, mode.value) for mode in WAYS]
         answer = await self._listed(QUESTION, rows, _Pending(_planned, Stay(_NO_USER)))
         if isinstance(answer, Halt):
@@ -74,7 +75,7 @@ class Questions:
         return answer if isinstance(answer, Leave | Stay) else Stay()
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
-        """Return the value that the program picked; None for a no."""
+        """Return the value that the program picked, or None if it answered no."""
         answer = await self._listed(title, rows, _Pending(lambda line: _picked(line, rows), None, loose=True))
         return answer if isinstance(answer, str) else None
 
@@ -92,7 +93,7 @@ class Questions:
                 pending.answer.set_result(pending.no)
 
     def close(self) -> None:
-        """Answer every open question with no, and every later one."""
+        """Answer every open and every later question with no."""
         self._closed = True
         self.withdraw()
 
@@ -159,7 +160,7 @@ def _read(question: Question, line: AnswerLine) -> Answer:
 
 
 def _remembering_answer(said: str, question: Question) -> Answer | None:
-    """Return the answer of a choice of the card, typed with its details (`p 7d because ...`), or None."""
+    """Return the answer for a key of the card with its details (`p 7d because ...`), or None if it is not valid."""
     first = said.partition(" ")[0]
     pick = next((each for each in question.card.choices if first in each.keys), None)
     if pick is None:

@@ -1,7 +1,7 @@
-"""JSON mode: a program writes lines and reads events; the conversation between them is that of any other front end.
+"""JSON mode: a program writes lines and reads events. The conversation is the same as in the other front ends.
 
-What a line says is done at once, in the order of the lines; what takes long goes on while the next ones are read. The
-end of input lets what was asked for come to its end, without anybody to answer.
+Each line is handled at once, in the order of the lines. Long work runs while further lines are read. At the end of
+input, running and queued work is completed, with every question answered with no.
 """
 
 import asyncio
@@ -31,17 +31,20 @@ class JsonMode(CommandHost):
         self.commands = known_commands.commands
         self._agent = agent
         self._questions = questions
-        self._emit = emit  # past the session, which an error of the program is no part of
+        self._emit = emit  # bypasses the session: an error of the program does not belong to it
         self._jobs: set[asyncio.Task[None]] = set()
         self._main: asyncio.Task[None] | None = None  # the task that uses the conversation itself
-        self._next: list[UserInput] = []  # prompts that came while something else than a run was on its way
+        self._next: list[UserInput] = []  # prompts that arrived during other work than a run
         self._stopped = False
-        self._over = asyncio.Event()  # a job is, or the input
+        self._over = asyncio.Event()  # set when a job or the input has ended
         self._left = False
         self._code = Exit.DONE
 
     async def serve(self, lines: AsyncIterable[bytes], prompt: str | None = None) -> Exit:
-        """Follow the lines until `quit` or their end; the exit code is that of the last run."""
+        """Handle the lines until `quit` or the end of input, and return the exit code of the last run.
+
+        `prompt` is handled before the first line.
+        """
         if prompt is not None:
             self._prompt(prompt)
         reading = asyncio.ensure_future(self._read(lines))
@@ -147,7 +150,7 @@ class JsonMode(CommandHost):
         return job
 
     async def _run(self, words: UserInput) -> None:
-        conversation = await self.agent.open()  # where a /command opens another session, once that is done
+        conversation = await self.agent.open()  # waits for a /command that opens another session
         try:
             if self._stopped:
                 self._code = conversation.unbegun(words.text, words.typed).exit
@@ -156,7 +159,7 @@ class JsonMode(CommandHost):
         except Stopped as error:
             if error.problem is not BUSY:
                 raise
-            self._next.insert(0, words)  # a command began to ask the model in the same moment
+            self._next.insert(0, words)  # a command began to use the model at the same moment
 
     async def _shell(self, command: str) -> None:
         conversation = await self.agent.open()
@@ -176,11 +179,11 @@ class JsonMode(CommandHost):
     def _interrupt(self) -> None:
         self._take_back()
         self._questions.withdraw()
-        self._stopped = self._main is not None  # seen by what has not begun yet
+        self._stopped = self._main is not None  # for a job that has not begun yet
         self.agent.interrupt()
 
     def _collect(self) -> None:
-        """Let go of what is over, and begin what waited for it."""
+        """Remove the jobs that ended, report their errors, and start the next waiting prompt."""
         for job in [job for job in self._jobs if job.done()]:
             self._jobs.discard(job)
             if job is self._main:

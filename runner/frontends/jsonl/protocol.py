@@ -1,4 +1,4 @@
-"""The lines that a program writes to JSON mode: one object each, checked once, and made one value each."""
+"""The lines that a program writes to JSON mode. Each is one object, which is checked and converted to one value."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -10,28 +10,28 @@ from policy.model.verdict import Problem, ProblemError
 from runner.messages import Thinking
 from runner.text.strict_json import DuplicateNameError, parse_strictly
 
-LONGEST = 16 << 20  # bytes of one line: a prompt of a megabyte with every character escaped, and room around it
+LONGEST = 16 << 20  # bytes of one line: enough for a prompt of 1 MiB with every character escaped
 _ID = 100  # characters
-_TEXT = 1 << 20  # characters, as of every prompt
+_TEXT = 1 << 20  # characters, the limit of every prompt
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """Work on this; behind what is on its way, if something is."""
+    """The request to work on a prompt, after the current work if there is some."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Steer:
-    """Say this inside the turn, after the current batch of calls."""
+    """The request to give the model a text within the run, after the current batch of calls."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class FollowUp:
-    """Say this when the turn is over."""
+    """The request to give the model a text when the turn is over."""
 
     text: str
 
@@ -43,7 +43,10 @@ class TakeBack:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLine:
-    """An answer: to the question `id` yes, no, a key of its card, stop, or edit; to a list a value of it."""
+    """An answer to the question or the list with that `id`.
+
+    `answer` is yes, no, stop, edit (with `command`) or a key of the question's card; for a list, one of its values.
+    """
 
     id: str
     answer: str
@@ -52,13 +55,13 @@ class AnswerLine:
 
     @property
     def bare(self) -> bool:
-        """Return True if nothing stands beside the answer."""
+        """Return True if the answer has neither feedback nor a command."""
         return self.feedback is None and self.command is None
 
 
 @dataclass(frozen=True, slots=True)
 class Interrupt:
-    """Stop what is on its way."""
+    """The request to stop the current work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class SetThinking:
 
 @dataclass(frozen=True, slots=True)
 class Slash:
-    """A /command, as it is typed."""
+    """The request to run a /command, as typed."""
 
     text: str
 
@@ -94,7 +97,7 @@ class Shell:
 
 @dataclass(frozen=True, slots=True)
 class Quit:
-    """Stop what is on its way, and end."""
+    """The request to stop the current work and end the program."""
 
 
 Input = (
@@ -104,14 +107,14 @@ Input = (
 
 
 class Misread(ProblemError):
-    """A line makes no sense; nothing was done for it."""
+    """The error for a line that is not understood, and had no effect."""
 
 
 def _misread(why: str, fix: str = 'write for example {"type": "prompt", "text": "what to do"}') -> Misread:
     return Misread(Problem("this line is not understood, and nothing was done for it", why, fix))
 
 
-Field = tuple[type, int, bool]  # of what kind, how long at most, needed
+Field = tuple[type, int, bool]  # type, maximum length in characters, required
 _WORDS: Field = (str, _TEXT, True)
 _SHORT: Field = (str, _ID, True)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def serve(args: "RunArgs", prompt: str | None) -> int:
     """Run JSON mode on standard input and output, and return the exit code. `prompt` counts as the first line."""
     with JsonLines() as emit:
-        # Nobody sits at a terminal: the program answers, and what it does not answer is no.
+        # There is no user at a terminal: the program answers, and a question that it does not answer is refused.
         questions = Questions(lambda event: agent.conversation.ctx.emit(event))
         agent = Agent(
             start=lambda: prepare_start(args, unattended=args.unattended, asks=False),
@@ -42,13 +42,15 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
         return asyncio.run(work())
 
 
-_PIECE = 1 << 16
-_WAITING = 64  # lines that are read before the first one is taken
+_PIECE = 1 << 16  # bytes of one read
+_WAITING = 64  # lines that are read ahead
 
 
 class StdinLines:
-    """Iterates over the lines of descriptor `number`, without their ends; of a line longer than `longest` bytes comes
-    the beginning, one byte longer than that. What stands behind the last line end is a line, too."""
+    """An iterator over the lines of descriptor `number`, without their newlines.
+
+    A line longer than `longest` bytes is cut after `longest` + 1 bytes. Text after the last newline is a line, too.
+    """
 
     def __init__(self, number: int = 0, longest: int = 1 << 20) -> None:
         self._number = number
@@ -56,7 +58,7 @@ class StdinLines:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = threading.Semaphore(_WAITING)
-        # A thread, since a file or a device cannot be waited for. A daemon, since nobody can wake it from its read.
+        # A thread, since an event loop cannot wait for a file. A daemon, since its read cannot be interrupted.
         threading.Thread(target=self._read, name="standard input", daemon=True).start()
 
     def __aiter__(self) -> "StdinLines":
@@ -70,7 +72,7 @@ class StdinLines:
         return line
 
     def _read(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody wants it any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the lines are no longer needed
             held = bytearray()
             while piece := self._piece():
                 *whole, rest = piece.split(b"\n")
@@ -89,7 +91,7 @@ class StdinLines:
     def _piece(self) -> bytes:
         try:
             return os.read(self._number, _PIECE)
-        except OSError:  # a terminal that went away: nobody says anything more
+        except OSError:  # the terminal is gone: the end of input
             return b""
 
     def _put(self, line: bytes | None) -> None:

@@ -1,7 +1,7 @@
-"""The writer of events as JSON lines on standard output. A reader that stops reading delays the agent, and then ends
-it.
+"""The writer of events as JSON lines on standard output. A reader that stops reading first delays and then ends the
+agent.
 
-A write to a pipe without an active reader never returns. In the thread of the event loop, it would block everything
+A write to a full pipe returns only when its reader reads. In the thread of the event loop, it would block everything
 that limits a run: its time, the limits of a command, an interrupt, SIGTERM. Another thread writes for this reason.
 """
 
@@ -23,11 +23,11 @@ from runner.problems import Exit, Stopped, known_problem
 from runner.secrets.redactor import Redactor
 from runner.stderr import unwritten
 
-MOST = 16 << 20  # bytes that wait for a reader
-PATIENCE = 10.0  # seconds for room, when so much waits: a reader that is only slow makes some
-_GOODBYE = 2.0  # seconds for the last lines of a program that was told to go
-_PIECE = 1 << 16
-_LOOK = 1000  # milliseconds after which the end is noticed: a pipe that is waited for stays open
+MOST = 16 << 20  # bytes that may wait for the reader
+PATIENCE = 10.0  # seconds to wait for room if so many bytes wait; a reader that is only slow makes room in this time
+_GOODBYE = 2.0  # seconds for the last lines after a signal or an error
+_PIECE = 1 << 16  # bytes of one write
+_LOOK = 1000  # milliseconds between two checks if the writer has ended
 
 _UNREAD = Problem(
     "nobody reads the events",
@@ -37,10 +37,10 @@ _UNREAD = Problem(
 
 
 class JsonLines:
-    """An Emit, as long as its block lasts; what ends the block is an event `error` where it carries a Problem.
+    """An Emit and a context manager. An exception with a Problem that ends the block is written as an event `error`.
 
-    When the output takes no more, what ends the program is called (`when_lost`), and from the next event on, and at the
-    end of the block, BrokenPipeError or Stopped is raised.
+    If the output cannot be written, the function registered with `when_lost` is called. The next event and the end of
+    the block then raise BrokenPipeError or Stopped.
     """
 
     def __init__(self, number: int = 1, *, most: int = MOST, patience: float = PATIENCE) -> None:
@@ -48,7 +48,7 @@ class JsonLines:
         self._most = most
         self._patience = patience
         self._lines: deque[bytes] = deque()
-        self._waiting = 0  # bytes that nobody has taken yet
+        self._waiting = 0  # bytes that are not written yet
         self._changed = threading.Condition()
         self._over = False
         self._hurried = False
@@ -69,7 +69,7 @@ class JsonLines:
     def __call__(self, event: "Event") -> None:
         line = event.line().encode("ascii") + b"\n"
         with self._changed:
-            # A line that is longer than all the room has it for itself.
+            # A line that is longer than `most` is accepted if nothing else waits.
             room = self._changed.wait_for(
                 lambda: self._lost is not None or not self._waiting or self._waiting + len(line) <= self._most,
                 self._patience,
@@ -78,14 +78,14 @@ class JsonLines:
                 self._lose(Stopped(_UNREAD, Exit.FAILED))
             if self._lost is not None:
                 if isinstance(event, CommandOutput):
-                    return  # not every backend would hear of it; what ends the program is called
+                    return  # not every backend passes an exception on; `when_lost` ends the program
                 raise self._lost
             self._lines.append(line)
             self._waiting += len(line)
             self._changed.notify_all()
 
     def hurry(self) -> None:
-        """Limit every wait for the reader: after a signal, it may not read any more."""
+        """Limit the last wait for the reader, which may have stopped reading after a signal."""
         self._hurried = True
 
     def __exit__(
@@ -101,15 +101,15 @@ class JsonLines:
                 before, patience = self._waiting, _GOODBYE if self._hurried or error is not None else None
                 if not self._changed.wait_for(partial(self._fewer, before), patience):
                     break
-        if self._lost is not None and not isinstance(error, Exception):  # also when it is what cancelled the block
+        if self._lost is not None and not isinstance(error, Exception):  # also if the loss cancelled the block
             raise self._lost from None
 
     def _fewer(self, before: int) -> bool:
-        """Return True if the reader took some lines, or never will take any."""
+        """Return True if the reader took some bytes since `before`, or the output is lost."""
         return self._waiting < before or self._lost is not None
 
     def _lose(self, error: Exception) -> None:
-        """Note the error of the reader. The caller holds the condition."""
+        """Store the first error of the output and report the loss. The caller holds the lock of `_changed`."""
         self._lost = self._lost or error
         self._changed.notify_all()
         with contextlib.suppress(RuntimeError):  # the event loop is closed, and so is the session
@@ -140,7 +140,7 @@ class JsonLines:
                 return
 
     def _watch(self) -> None:
-        """Notice a closed reader at once, not with the next event: a child may be silent for hours."""
+        """Detect a closed reader at once, not only with the next event, which may come hours later."""
         poll = select.poll()
         poll.register(self._number, 0)
         while not poll.poll(_LOOK) and not self._over:  # POLLERR and POLLHUP alone (poll(2))

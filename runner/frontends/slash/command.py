@@ -30,8 +30,8 @@ class CommandHost(Protocol):
     too.
     """
 
-    commands: "Sequence[SlashCommand]"  # every known one; of two commands with the same name, the first one is used
-    keys: Sequence[tuple[str, str]]  # the keys that the user has here, with their effects
+    commands: "Sequence[SlashCommand]"  # all commands; of two with the same name, the first one is used
+    keys: Sequence[tuple[str, str]]  # the keys of this front end, with their effects
 
     _agent: "Agent | None" = None  # with an open session
 
@@ -53,7 +53,7 @@ class CommandHost(Protocol):
         return self.agent.environ
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
-        """Return the value that the user picked; None if the user left, or if picking is not supported here."""
+        """Return the value that the user picked; None if the user picked nothing, or this host cannot ask."""
         ...
 
     async def send(self, prompt: str, typed: str) -> None:
@@ -63,7 +63,7 @@ class CommandHost(Protocol):
         ...
 
     async def switch(self, how: "SessionSelection") -> None:
-        """Leave this session, which is kept, and go on in another."""
+        """Close the current session, which is kept, and continue in another one."""
         await self.agent.switch(how)
 
     def draft(self, text: str) -> None:
@@ -71,9 +71,9 @@ class CommandHost(Protocol):
         ...
 
     def copy(self, text: str) -> bool:
-        """Put `text` into the user's clipboard, without control characters except tabs and newlines.
+        """Send `text` to the user's clipboard. `text` has no control characters except tabs and newlines.
 
-        Return False if the terminal has no way to do it. Whether the text arrived is unknown.
+        Return False if this host cannot do it. True does not prove that the text arrived.
         """
         ...
 
@@ -82,7 +82,7 @@ class CommandHost(Protocol):
         ...
 
 
-CommandFunction = Callable[[str, CommandHost], Awaitable[None]]  # with what stands behind the name
+CommandFunction = Callable[[str, CommandHost], Awaitable[None]]  # gets the text behind the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class SlashCommand:
 
     @property
     def ready(self) -> bool:
-        """Return True if the command may be sent without an argument."""
+        """Return True if the command needs no argument."""
         return self.usage[:1] in ("", "[")
 
 
@@ -130,7 +130,7 @@ SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model se
 
 
 class Mistake(Exception):
-    """A typed line that cannot be executed. The text is the reason, and the line to write instead."""
+    """The error for a typed line that cannot be executed. Its text is the reason, and the line to write instead."""
 
 
 def is_command(line: str) -> bool:
@@ -140,13 +140,13 @@ def is_command(line: str) -> bool:
 
 
 def find(name: str, known: Sequence[SlashCommand]) -> SlashCommand | None:
-    """Return the command with that name, with or without its `/`; built-in commands come before custom ones."""
+    """Return the first command with that name, which may begin with `/`, or None. Aliases count."""
     wanted = name.removeprefix("/")
     return next((each for each in known if wanted in each.names), None)
 
 
 async def run_line(line: str, host: CommandHost) -> None:
-    """Execute the command in `line`. Mistakes are shown to the user and raise nothing."""
+    """Execute the command in `line`. A mistake or an error with a Problem is shown to the user and not raised."""
     name, _, rest = line.strip().partition(" ")
     known = host.commands
     command = find(name, known)

@@ -11,11 +11,11 @@ from runner.state.paths import state_dir
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
-_LONGEST_COPY = 50_000  # characters; xterm, kitty and others take no more than about 100 kB at once
+_LONGEST_COPY = 50_000  # characters; xterm, kitty and others accept at most about 100 kB
 
 
 async def _resume(words: str, host: CommandHost) -> None:
-    """Go on with an earlier session of this workspace."""
+    """Continue an earlier session of this workspace."""
     from runner.sessions.store import SessionStore
     from runner.sessions.summary import row, summarize_sessions
 
@@ -32,7 +32,7 @@ async def _resume(words: str, host: CommandHost) -> None:
 
 
 async def _fork(words: str, host: CommandHost) -> None:
-    """Go on in a copy of this session; this one stays as it is."""
+    """Continue in a copy of this session. The original stays unchanged."""
     session = host.conversation.ctx.journal.kept
     if words:
         raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
@@ -42,12 +42,12 @@ async def _fork(words: str, host: CommandHost) -> None:
 
 
 async def _clear(words: str, host: CommandHost) -> None:
-    """Begin anew: a new session with an empty conversation; this one is kept."""
+    """Begin a new session with an empty conversation. The current session is kept."""
     await host.switch(SessionSelection())
 
 
 async def _compact(words: str, host: CommandHost) -> None:
-    """Shorten what the model sees; what is said behind the name is kept above all."""
+    """Shorten the conversation for the model. `words` names the topic whose details the summary must keep."""
     try:
         if not await host.conversation.compact(words):
             say(host, "there is nothing yet that would be worth shortening")
@@ -59,7 +59,7 @@ async def _compact(words: str, host: CommandHost) -> None:
 
 
 async def _context(words: str, host: CommandHost) -> None:
-    """Show the context that the model is given before the first prompt, and the fill level of its window."""
+    """Show the parts of the context that the model gets, and how full its window is; with a name, show that part."""
     conversation, ctx = host.conversation, host.conversation.ctx
     parts = ctx.context_parts(ctx.view.visible(conversation.history))
     if words:
@@ -85,7 +85,7 @@ async def _copy(words: str, host: CommandHost) -> None:
     text = next((text for text in texts if text.strip()), "")
     if not text:
         raise Mistake("there is no answer yet")
-    # THREAT T105: it is pasted into other programs; what drives a terminal would drive those.
+    # THREAT T105: the text is pasted into other programs, where control characters could act as keys.
     text = "\t".join(visible(part, prose=True) for part in host.conversation.ctx.redactor.text(text).split("\t"))
     if len(text) > _LONGEST_COPY:
         raise Mistake(
@@ -127,7 +127,7 @@ def _used(session: str, host: CommandHost) -> str:
 
 
 async def _trust(words: str, host: CommandHost) -> None:
-    """Show the content of the repository that counts only if it is trusted, and the user's decision about it."""
+    """Show the files of the repository that are used only if trusted, and ask for or store the user's decision."""
     from runner.config import load
     from runner.config.trust.session_check import look_at, now, weigh
     from runner.config.trust.store import TrustStore

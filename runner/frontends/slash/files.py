@@ -1,4 +1,4 @@
-"""/undo, /rewind, /diff, /export, /init: what the session did to the files, and what it leaves."""
+"""The commands about the files of a session: /undo, /rewind, /diff, /export, /init."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ and what to be careful about. If there is an AGENTS.md already, improve it and k
 
 
 async def _undo(words: str, host: CommandHost) -> None:
-    """Bring files back as before the last action of this session, or the last N; the model is told."""
+    """Restore the files as they were before the last action of this session, or the last N. The model is informed."""
     keeper = host.conversation.ctx.undo
     if keeper is None:
         raise Mistake("nothing is kept in this session, so nothing can be taken back")
@@ -46,7 +46,7 @@ async def _to_its_end(work: Callable[[], T]) -> T:
 
 
 async def _rewind(words: str, host: CommandHost) -> None:
-    """Back to an earlier prompt: files, conversation, or both. With a number, as /undo."""
+    """Go back to an earlier prompt: files, conversation, or both. With a number, do the same as /undo."""
     if words:
         await _undo(words, host)
         return
@@ -86,17 +86,17 @@ async def _rewind(words: str, host: CommandHost) -> None:
         done, lines = await _to_its_end(partial(keeper.rewind, steps))
         say(host, *lines)
         if not done:
-            return  # nor does the conversation go back: files and words were to do so together
+            return  # the conversation does not go back either, to stay consistent with the files
     if how != "files":
         if how == "both" and keeper is not None:
-            keeper.news()  # the model that made these changes has forgotten them
+            keeper.news()  # discard the news about the files: the model no longer knows of the changes
         host.conversation.rewind(mark)
         say(host, "the conversation goes on from there; what was said since stays in the session file")
         host.draft(mark.text)
 
 
 def _since(steps: Sequence[int], mark: RewindPoint) -> int:
-    """Return the number of `steps`, which are ordered newest first, that came later."""
+    """Return the number of `steps`, ordered newest first, that are later than `mark`."""
     return bisect_left(steps, -mark.step, key=lambda step: -step)
 
 
@@ -115,7 +115,7 @@ async def _diff(words: str, host: CommandHost) -> None:
 
 
 async def _export(words: str, host: CommandHost) -> None:
-    """Write this session for readers elsewhere: Markdown, HTML or its entries."""
+    """Write this session to a file, as Markdown, HTML or JSON Lines."""
     from pathlib import Path
 
     from runner.sessions.export import FORMATS, reading, write_new

@@ -1,4 +1,4 @@
-"""/audit, /why, /grants, /permissions, /sandbox: what the gate decided, and what it would."""
+"""The commands about decisions of the gate: /audit, /why, /grants, /permissions, /sandbox."""
 
 import asyncio
 import time
@@ -13,8 +13,8 @@ from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, s
 from runner.gate.gate import Gate
 from runner.gate.grants.text import lines as grant_lines
 
-_WIDTH = 100
-_MOST = 20
+_WIDTH = 100  # columns of a row of /audit
+_MOST = 20  # rows of /audit
 _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 
@@ -85,7 +85,7 @@ async def _sandbox(words: str, host: CommandHost) -> None:
 
 
 async def _grants(words: str, host: CommandHost) -> None:
-    """Show the answers that hold in this session, or take one back."""
+    """Show the remembered answers that apply in this session, or revoke one of them."""
     grants = host.conversation.ctx.grants
     match words.split():
         case []:
@@ -126,7 +126,7 @@ def _about(rule: PermissionRule) -> str:
 
 
 def _evaluated(script: str, host: CommandHost) -> tuple[Gate, Assessment, Verdict]:
-    """Return the verdict on a script in this session, and the gate that gave it."""
+    """Evaluate a script in this session. Return the gate, the assessment and the verdict."""
     ctx = host.conversation.ctx
     gate = Gate(
         settings=replace(host.settings, profile=ctx.profile, rules=ctx.rules),

@@ -44,7 +44,7 @@ class KnownCommands:
 
 
 def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
-    """Return every command that the user can type. Reads the user's command files from the disk."""
+    """Return every command that the user can type. Read the user's command files from the disk."""
     mine = of_folder(config_file(environ).parent / "commands")
     prompts: dict[str, PromptFile] = {}
     notices = list(mine.notices)
@@ -54,7 +54,7 @@ def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
             notices.append(f"`{source}` is not used: names that begin with `{_SKILL}` are those of skills")
         elif find(file.name, COMMANDS) is None:
             prompts.setdefault(file.name, file)
-        else:  # a list must not show a repository's words beside the name of a built-in command
+        else:  # a repository must not describe a built-in command
             notices.append(f"`{source}` is not used: /{file.name} is ringfence's own")
     commands = [*COMMANDS]
     commands += (_sending(file.name, file.usage, file.summary, file.source, file.prompt) for file in prompts.values())
@@ -65,7 +65,7 @@ def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
 
 
 def _sending(name: str, usage: str, summary: str, source: str, prompt: Callable[[str], str]) -> SlashCommand:
-    """Return a command that sends the prompt that `prompt` makes of the user's words."""
+    """Return a command that sends the prompt which the function `prompt` makes from the user's words."""
 
     async def run(words: str, host: CommandHost) -> None:
         await host.send(prompt(words), f"/{name} {words}".rstrip())

@@ -1,4 +1,4 @@
-"""/mode, /model, /thinking: what holds from now on."""
+"""The commands that change live settings: /mode, /model, /thinking."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _LEVELS = {
 
 
 async def _mode(words: str, host: CommandHost) -> None:
-    """Change it; without a name, pick one."""
+    """Change the mode. Without a name, let the user pick a mode."""
     now = host.conversation.ctx.live.mode
     rows = [Row(mode.value, mode.value, f"{MEANING[mode]}{'  (now)' if mode is now else ''}") for mode in Mode]
     wanted = words or await host.pick("mode", rows)
@@ -58,7 +58,9 @@ async def _model(words: str, host: CommandHost) -> None:
 
 
 def _models(host: CommandHost) -> Sequence[str]:
-    """Return the models, with those of the provider in use first: its key is known."""
+    """Return the models: the current one, those of the settings, and the known ones, those of the current provider
+    first, because its key is known.
+    """
     from runner.providers.catalog import published
 
     ctx = host.conversation.ctx

@@ -17,15 +17,15 @@ from prompt_toolkit.key_binding.key_processor import KeyPress
 from prompt_toolkit.keys import Keys
 
 _BEGIN, _END = "\x1b[200~", "\x1b[201~"
-_PIECE = 1 << 16
+_PIECE = 1 << 16  # characters of one read
 _SOON = 0.02  # seconds; a user does not press the next key within this time
-_SETTLED = 0.25  # the same, where something is wrong already: an end mark is still to come
-# An "operating system command" that comes back, and "device attributes" (XTerm Control Sequences; DEC DA1, DA2).
-# One that was cut off ends at the next key that is no character.
+_SETTLED = 0.25  # seconds to wait if a paste looks incomplete: its end mark is still to come
+# The replies "operating system command" and "device attributes" (XTerm Control Sequences; DEC DA1, DA2).
+# An incomplete reply ends at the next control character.
 _ANSWER = re.compile(
     r"\x1b\]([0-9]{1,4};[^\x00-\x1f]{0,256})(?:\x07|\x1b\\|(?=[\x00-\x1a\x1c-\x1f]))|\x1b\[([?>][0-9;]{0,64}c)"
 )
-# What may be the beginning of one of them, or of a paste: the rest comes with the next piece.
+# A possible beginning of such a reply, or of the mark of a paste: the rest comes with the next piece.
 _PART = re.compile(
     r"\x1b(?:\[(?:2(?:0(?:[01])?)?|[?>][0-9;]{0,64})?|\](?:[0-9]{1,4}(?:;[^\x00-\x1f]{0,256}\x1b?)?)?)?\Z"
 )
@@ -35,19 +35,19 @@ _LINE = re.compile(r"[^\x00-\x1f\x7f][\r\n]")
 
 
 class Intake(Vt100Input):
-    """The keys of a terminal.
+    """The input of a terminal as keys and pastes.
 
-    `on_answer` takes the replies of the terminal (`11;rgb:...`, `?62c`). `ends`: the keys that end a line, by which
-    several lines at once are recognized.
+    `on_answer` gets the replies of the terminal (`11;rgb:...`, `?62c`). `ends` are the characters that end a line;
+    several lines that arrive at once are a paste.
     """
 
     def __init__(self, stdin: TextIO, on_answer: Callable[[str], None] | None = None, *, ends: str = "\r") -> None:
         super().__init__(stdin)
         self._on_answer = on_answer
-        self._heap = re.compile(rf"(?<!\x1b)[{ends}][\t\r\n]*[^\x00-\x1f\x7f]")  # a line's end, and text behind it
-        self._held = ""  # the beginning of something
-        self._pasted: list[str] | None = None  # since the begin mark
-        self._stop = ""  # Ctrl+C, pressed behind a paste
+        self._heap = re.compile(rf"(?<!\x1b)[{ends}][\t\r\n]*[^\x00-\x1f\x7f]")  # the end of a line, then text
+        self._held = ""  # the beginning of a possible reply or mark
+        self._pasted: list[str] | None = None  # the pieces since the begin mark
+        self._stop = ""  # Ctrl+C that was pressed after a paste
 
     def read_keys(self) -> list[KeyPress]:
         data = self.stdin_reader.read(_PIECE)
@@ -56,14 +56,14 @@ class Intake(Vt100Input):
         return self._keys(data)
 
     def flush_keys(self) -> list[KeyPress]:
-        # The rest of a reply that has begun will come; a user does not type its first two characters and a digit.
+        # Keep the beginning of a reply: its rest will come, and a user does not type such a sequence.
         if not self._held.startswith(("\x1b]", "\x1b[?", "\x1b[>")) or len(self._held) < 3:
             held, self._held = self._held, ""
             self.vt100_parser.feed(held)
         return super().flush_keys()
 
     def ahead(self, typed: str) -> None:
-        """Return the input that arrived before the program read it."""
+        """Store `typed`, input that arrived before the program read it, as keys for the next prompt."""
         store_typeahead(self, self._keys(typed) + self.flush_keys())
 
     def _keys(self, data: str) -> list[KeyPress]:
@@ -84,11 +84,11 @@ class Intake(Vt100Input):
         return keys
 
     def _typed(self, text: str, *, whole: bool) -> None:
-        """Handle keys and replies. `whole`: the input that follows belongs to neither."""
+        """Handle keys and replies. `whole` is True if `text` is complete, because a paste follows."""
         text = _ANSWER.sub(self._answered, text)
         if not whole and (part := _PART.search(text)):
             text, self._held = text[: part.start()], part[0]
-        if _END in text or self._heap.search(text):  # an end without a begin: the paste seemed over before it was
+        if _END in text or self._heap.search(text):  # an end mark alone: this text is the rest of a paste
             self._buffer.append(KeyPress(Keys.BracketedPaste, _unmarked(text + self._rest(_SETTLED))))
         else:
             self.vt100_parser.feed(text)
@@ -109,10 +109,10 @@ class Intake(Vt100Input):
         self._buffer.append(KeyPress(Keys.BracketedPaste, _unmarked(text)))
 
     def _rest(self, seconds: float) -> str:
-        """Read until no input arrives for a while; longer after input that does not end like a paste.
+        """Read and return input until none arrives for `seconds`; the wait is adapted after each piece.
 
-        Nothing else happens meanwhile, so the function does not wait for a user who types on or holds a key down, and a
-        single Ctrl+C stays a key.
+        The program does nothing else meanwhile. So the wait is short after single keys, and Ctrl+C ends it and stays a
+        key.
         """
         pieces: list[str] = []
         while not self.closed and select.select([self.fileno()], [], [], seconds)[0]:

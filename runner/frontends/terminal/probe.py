@@ -16,24 +16,24 @@ from collections.abc import Callable, Mapping
 from runner.frontends.terminal.input import Intake
 
 _COLOUR, _WHO = "\x1b]11;?\x1b\\", "\x1b[>c\x1b[c"
-_CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # xterm, and mosh, as seen of xterm 379 and mosh 1.4.0
+_CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # the replies of xterm and mosh; SOURCE: xterm 379, mosh 1.4.0
 _LAST = 0.3  # seconds to wait for a reply when the program ends: a later reply would be typed into the shell
-_FORGOTTEN = 3.0  # seconds after which none comes
+_FORGOTTEN = 3.0  # seconds after which no reply is expected any more
 _ANSWER = r"11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 
 
 class TerminalProbe:
-    """The facts about the terminal that its replies give.
+    """The facts about the terminal that are learned from its replies.
 
     Attributes:
         light: True for a light background; None until the terminal has replied.
-        cuts: True if rows that no longer fit the window are cut and not wrapped.
-        changed: A function that is called when one of the facts becomes known.
+        cuts: True if the terminal cuts rows that no longer fit the window instead of wrapping them.
+        question: The control sequences to write to the terminal, or empty.
     """
 
     def __init__(self, environ: Mapping[str, str], changed: Callable[[], None]) -> None:
         term = environ.get("TERM", "")
-        # The console of a system and GNU screen print what they do not know, or keep it.
+        # The Linux console and GNU screen print unknown sequences, or do not answer.
         silent = term in ("", "dumb", "linux") or (term.startswith("screen") and "TMUX" not in environ)
         self.question = "" if silent else _WHO if environ.get("NO_COLOR") else _COLOUR + _WHO
         self.cuts = False
@@ -43,7 +43,7 @@ class TerminalProbe:
         self._asked = time.monotonic()
 
     def heard(self, answer: str) -> None:
-        """Take a reply of the terminal from Intake."""
+        """Store the facts of a reply that `Intake` received, and call `changed` if one of them became known."""
         if answer.startswith("?"):
             self._awaited = False
         elif _CUTS.match(answer):
@@ -54,7 +54,7 @@ class TerminalProbe:
             self._changed()
 
     def settle(self, input: Intake) -> None:
-        """Wait for a reply that is still to come. Keys pressed until then are dropped."""
+        """Wait at most `_LAST` seconds for missing replies, and drop keys that are pressed meanwhile."""
         now = time.monotonic()
         if not self._awaited or now - self._asked > _FORGOTTEN:
             return
@@ -66,7 +66,7 @@ class TerminalProbe:
 
 
 def is_light(answer: str) -> bool | None:
-    """Return True if the colour is bright (ITU-R BT.601), and None if the text is not a reply with a colour."""
+    """Return True if the colour in a reply is bright (ITU-R BT.601); None if the text is not a reply with a colour."""
     match = re.fullmatch(_ANSWER, answer)
     if match is None:
         return None
@@ -80,10 +80,10 @@ def at_terminal() -> bool:
 
 
 def spell_out() -> None:
-    """Write no more than ASCII where the user says that the terminal knows no more (`LC_ALL=C`).
+    """Restrict standard output to ASCII, with escapes, if the locale is `LC_ALL=C` or `POSIX`.
 
-    Python takes UTF-8 for that (PEP 540); the terminal would show question marks, or take parts of characters for
-    control codes.
+    Python uses UTF-8 for these locales (PEP 540). The terminal would show question marks, or take parts of characters
+    for control codes.
     """
     if os.environ.get("LC_ALL") in ("C", "POSIX") and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="ascii", errors="backslashreplace")
