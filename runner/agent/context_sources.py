@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.agentfiles import instructions
-from runner.config.agentfiles.skills import FILE, Broken, Skill, chosen, skills_in
+from runner.config.agentfiles.skills import FILE, Broken, Skill, choose_skills, skills_in
 from runner.config.trust.inventory import EntryKind
 from runner.engine.context.context import Context, SourcedText
 from runner.problems import Exit, Stopped
@@ -55,7 +55,7 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
     if ADDED_FILE in theirs:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
     skills, broken = skills_at(inventory, environ) if skilled else ((), ())
-    files = tuple(each.path for each in instructions.texts(inventory)) if inventory is not None else ()
+    files = tuple(each.path for each in instructions.read_texts(inventory)) if inventory is not None else ()
     commands: tuple[PromptFile, ...] = ()
     if inventory is not None:
         from runner.config.trust.evaluate import commands_of
@@ -132,7 +132,7 @@ def skills_at(
         theirs, bad = skills_of(inventory)
         groups.append(tuple(replace(each, path=os.path.join(inventory.workspace, each.path)) for each in theirs))
         broken += bad
-    found, left = chosen(groups)
+    found, left = choose_skills(groups)
     return found, (*broken, *left)
 
 

@@ -151,7 +151,7 @@ def prepare_options(
     """
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
-    from runner.config.trust.session_check import Wish, started, workspace_at
+    from runner.config.trust.session_check import TrustRequest, apply_trust, workspace_at
     from runner.gate.gate import folder, refuse_folder
 
     cwd = folder(args.cwd)
@@ -159,7 +159,7 @@ def prepare_options(
     reload = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
     settings = reload()
     refuse_folder(str(cwd), os.environ, settings.profile)
-    wish = Wish(
+    trust = TrustRequest(
         workspace=workspace_at(str(cwd), os.environ),
         attended=not unattended,
         pinned=args.trust_config,
@@ -169,10 +169,10 @@ def prepare_options(
         skilled=bool(settings.value("skills")),
         cwd=str(cwd),
     )
-    instructions, inventory = "", None
+    instructions, files = "", None
     if repository:
-        settings, instructions, inventory = started(wish, settings, os.environ, lambda trusted: reload(trusted=trusted))
-    sources = read_context(inventory, os.environ, skilled=bool(settings.value("skills")))
+        settings, instructions, files = apply_trust(trust, settings, os.environ, lambda hashes: reload(trusted=hashes))
+    sources = read_context(files, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
     options = SessionOptions(

@@ -6,7 +6,7 @@ from runner.agent.options import not_known
 from runner.cli.apply import apply
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
-from runner.cli.batch import batch_app, spelled
+from runner.cli.batch import batch_app, with_run
 from runner.cli.config import config_app, init
 from runner.cli.doctor import demo, doctor
 from runner.cli.gate import exec_help, why_help
@@ -58,7 +58,7 @@ app.command("demo")(demo)
 
 def run_app(words: list[str]) -> int:
     """Run one command and return its exit code. Mistakes on the command line are raised as usage errors."""
-    words = spelled(with_value(words))
+    words = with_run(with_value(words))
     try:
         code = app(args=words, prog_name="agent", standalone_mode=False)
     except typer.TyperException as error:

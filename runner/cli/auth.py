@@ -115,7 +115,7 @@ def status(
         agent auth status anthropic --account work
         agent auth status --json | jq '.[] | {provider, source}'
     """
-    from runner.config.trust.widening import condensed
+    from runner.config.trust.widening import condense_notices
     from runner.gate.gate import folder
     from runner.secrets.accounts import AccountFile
     from runner.secrets.broker.secret_source import as_json, listed
@@ -133,7 +133,7 @@ def status(
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
     about = [each for each in settings.notices if isinstance(each, SettingNotice)]
     about = [each for each in about if each.ignored and each.ignored.path[:1] == ("auth",)]
-    _tell((*held.notices, *condensed(replace(settings, notices=tuple(about)))))
+    _tell((*held.notices, *condense_notices(replace(settings, notices=tuple(about)))))
     lent = () if provider else settings.profile.credentials
     if json:
         print(dumps([*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)]))

@@ -155,7 +155,7 @@ def show(
     return shown(out, json_lines=json, wanted=[each.value for each in status or ()])
 
 
-def spelled(words: list[str]) -> list[str]:
+def with_run(words: list[str]) -> list[str]:
     """Return `agent batch TASKS ...` as `agent batch run TASKS ...`. A list named like a command is written
     `./check`.
     """

@@ -11,16 +11,16 @@ from policy.toml.lines import lines_of
 from policy.toml.schema import KeyPath, dotted, value_type_of
 from runner.agent.startup import RunArgs, with_options
 from runner.config import Settings, load
-from runner.config.edit import migrated, with_value, without, write, written
+from runner.config.edit import migrate_text, value_literal, with_value, without_key, write
 from runner.config.lint import check_file, check_here
 from runner.config.load import WHOSE, files, settings_bytes
 from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
 from runner.config.show import as_json as plain
-from runner.config.show import entries, listing, near, no_key, origins, packaged_values, shown, split
+from runner.config.show import entries, list_keys, listing, near, no_key, origins, packaged_values, split
 from runner.config.toml_value import toml
-from runner.config.trust.widening import condensed
+from runner.config.trust.widening import condense_notices
 from runner.gate.gate import folder
 from runner.problems import Exit, usage
 from runner.secrets.redactor import masked
@@ -36,7 +36,7 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
     """Print the settings in force with the options of a session, and return the exit code."""
     where = folder(args.cwd)
     settings = with_options(_load(where, args.config, unattended=args.unattended), args)
-    found, lists = shown(settings, key), entries(settings, key)
+    found, lists = list_keys(settings, key), entries(settings, key)
     alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
     if as_json:
         _print(dumps(plain(settings, found, lists)))
@@ -49,7 +49,7 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
     else:
         _print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
     sys.stdout.flush()
-    for notice in condensed(settings):
+    for notice in condense_notices(settings):
         say(f"agent: {visible(notice, lines=False)}")
     return Exit.FAILED if alone and found[0].value is None else Exit.DONE
 
@@ -92,7 +92,7 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     """Set one key in one file and return the exit code."""
 
     key, path = _key(name)
-    literal = written(key, words)
+    literal = value_literal(key, words)
     file, layer = _file(project, local, cwd)
     text = _text(file, layer)
     new = with_value(text, path, literal)
@@ -119,7 +119,7 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
 
     _, path = _key(name)
     file, layer = _file(project, local, cwd)
-    new = without(_text(file, layer), path)
+    new = without_key(_text(file, layer), path)
     if new is None:
         raise usage(f"`{name}` is not set", f"`{file}` does not say it", f"see `agent config show {name} --effective`")
     write(file, new, own=not layer.came_along)
@@ -137,7 +137,7 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
         text = _text(path, layer, there=file is not None)
         if not text:
             continue
-        new = migrated(text)
+        new = migrate_text(text)
         if new == text:
             print(visible(f"{_near_path(path, cwd)}: is in the format of today", lines=False))
         elif dry:

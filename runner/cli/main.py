@@ -7,7 +7,7 @@ import sys
 def main() -> int:
     """Run the command line and return its exit code. No traceback leaves this function."""
     words = sys.argv[1:]
-    _stand_in()
+    _open_standard_streams()
     try:
         code = _version() if words in (["--version"], ["-V"]) else _dispatch(words)
         sys.stdout.flush()
@@ -21,7 +21,7 @@ def main() -> int:
         return _failed(error)
 
 
-def _stand_in() -> None:
+def _open_standard_streams() -> None:
     """Make our three streams usable, whatever we were given.
 
     SAFETY: a closed descriptor 1 would be the number of the next file opened, and output would land in the audit log. A
@@ -48,7 +48,7 @@ def _version() -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    _refuse_strangers()
+    _refuse_foreign_packages()
     if words and words[0] in ("exec", "why"):
         import gc
 
@@ -88,7 +88,7 @@ def _dispatch(words: list[str]) -> int:
     return run_app(words)
 
 
-def _refuse_strangers() -> None:
+def _refuse_foreign_packages() -> None:
     """Refuse to run with foreign packages.
 
     THREAT: a folder called `policy` or `sandbox` in a workspace must never be imported in place of our package. Our

@@ -16,7 +16,7 @@ from runner.stderr import say
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from runner.config.trust.evaluate import Brought
+    from runner.config.trust.evaluate import TrustReview
     from runner.config.trust.inventory import InventoryEntry
     from runner.config.trust.store import TrustAnswer
 
@@ -50,23 +50,23 @@ def trust(context: typer.Context, json: JSON = False) -> int:
         if json:
             raise option_before(f"trust {context.invoked_subcommand}")
         return Exit.DONE
-    brought = _weighed(None)
+    review = _evaluate(None)
     from runner.gate.gate import nobody_there
 
-    if json or nobody_there(False) or not brought.counts:
-        return _print_evaluation(brought, json)
+    if json or nobody_there(False) or not review.counts:
+        return _print_evaluation(review, json)
     from runner.config.trust.prompt import TrustReply, ask, typed_line
     from runner.config.trust.session_check import now
     from runner.config.trust.store import TrustStore
     from runner.config.trust.text import state_line
 
-    if brought.answer is not None:
-        say(f"{state_line(brought)}\n")
-    said = ask(brought, typed_line)
+    if review.answer is not None:
+        say(f"{state_line(review)}\n")
+    said = ask(review, typed_line)
     if said is TrustReply.QUIT:
         say("nothing was changed")
         return Exit.DONE
-    print_notices(TrustStore(state_dir(os.environ)).remember(brought.inventory, yes=said is TrustReply.YES, time=now()))
+    print_notices(TrustStore(state_dir(os.environ)).remember(review.inventory, yes=said is TrustReply.YES, time=now()))
     say("kept: it is used until one byte of it changes" if said is TrustReply.YES else "kept: nothing of it is used")
     return Exit.DONE
 
@@ -87,7 +87,7 @@ def show(
         agent trust show --files ~/src/other
         agent trust show --json | jq -r .sha256
     """
-    return _print_evaluation(_weighed(path), json, files=files)
+    return _print_evaluation(_evaluate(path), json, files=files)
 
 
 @trust_app.command("list")
@@ -140,13 +140,13 @@ def accept(
     if sha256 is None:
         why = "without a question, an approval must name the content that a user has looked at"
         raise usage("`agent trust accept` needs --sha256", why, "copy the hash that `agent trust show` prints")
-    brought = _weighed(path)
-    agree(brought, sha256, "--sha256")
-    if not brought.inventory.entries:
-        what = f"`{brought.inventory.workspace}` contains nothing to trust"
+    review = _evaluate(path)
+    agree(review, sha256, "--sha256")
+    if not review.inventory.entries:
+        what = f"`{review.inventory.workspace}` contains nothing to trust"
         raise usage(what, "it has no configuration and no texts for agents", "check the path")
-    print_notices(TrustStore(state_dir(os.environ)).remember(brought.inventory, yes=True, time=now()))
-    print(f"trusted: {brought.inventory.sha256}")
+    print_notices(TrustStore(state_dir(os.environ)).remember(review.inventory, yes=True, time=now()))
+    print(f"trusted: {review.inventory.sha256}")
     return Exit.DONE
 
 
@@ -191,46 +191,46 @@ def _workspace(path: str | None, *, gone: bool = False) -> str:
     return workspace_at(str(folder(path)), os.environ)
 
 
-def _weighed(path: str | None) -> "Brought":
+def _evaluate(path: str | None) -> "TrustReview":
     """Return the evaluation of one repository. Configuration that cannot be read is reported, and widens nothing."""
 
-    from runner.config.trust.session_check import look_at, weigh
-    from runner.config.trust.widening import condensed
+    from runner.config.trust.session_check import evaluate_files, look_at
+    from runner.config.trust.widening import condense_notices
     from runner.gate.gate import folder
 
     workspace = _workspace(path)
     inventory = look_at(workspace, str(folder(path)), os.environ)
     settings = load(Path(workspace), os.environ, unattended=True)
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
-    brought, notices = weigh(inventory, settings, os.environ, reads=reads, skilled=skilled)
-    print_notices((*condensed(settings, mention=False), *notices))
-    return brought
+    review, notices = evaluate_files(inventory, settings, os.environ, reads=reads, skilled=skilled)
+    print_notices((*condense_notices(settings, mention=False), *notices))
+    return review
 
 
-def _print_evaluation(brought: "Brought", json: bool, *, files: bool = False) -> int:
+def _print_evaluation(review: "TrustReview", json: bool, *, files: bool = False) -> int:
     from runner.config.trust.text import contents, description, state_line, state_word
 
     if json:
-        inventory, since = brought.inventory, brought.since
+        inventory, since = review.inventory, review.since
         widens = [
             {"path": each.path, "line": each.line, "key": each.key, "old": each.old or None, "new": each.new}
-            for each in brought.widenings
+            for each in review.widenings
         ]
         form = {
             "workspace": inventory.workspace,
             "sha256": inventory.sha256,
-            "state": state_word(brought),
-            "counts": list(brought.counts),
+            "state": state_word(review),
+            "counts": list(review.counts),
             "widens": widens,
             "entries": [_entry(each) for each in inventory.entries],
             "changed": [{"path": path, "how": how} for path, how in since[1]] if since else [],
         }
         print(dumps(form))
         return Exit.DONE
-    if not brought.inventory.entries:
+    if not review.inventory.entries:
         print("this repository contains nothing that would change or run something")
         return Exit.DONE
-    print("\n".join([*description(brought), *(contents(brought) if files else []), "", state_line(brought)]))
+    print("\n".join([*description(review), *(contents(review) if files else []), "", state_line(review)]))
     return Exit.DONE
 
 

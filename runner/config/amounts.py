@@ -1,4 +1,4 @@
-"""Limits as people write them: `--limit memory=2G`, `--timeout 90s`. An amount that is not clear is an error."""
+"""Parsers of amounts as users write them: `--limit memory=2G`, `--timeout 90s`. An ambiguous amount is an error."""
 
 from dataclasses import asdict
 
@@ -9,7 +9,7 @@ _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1.0, "b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
 _BYTES |= {f"{unit}{tail}": _BYTES[unit] for unit in "kmgt" for tail in ("b", "ib")}
 _COUNT = {"": 1.0}
-_LARGEST = 2.0**53
+_LARGEST = 2.0**53  # seconds, bytes or pieces: above it, floats are not exact
 
 # limit: (units, whole numbers only, an example)
 _KINDS: dict[str, tuple[dict[str, float], bool, str]] = {
@@ -25,12 +25,12 @@ _KINDS: dict[str, tuple[dict[str, float], bool, str]] = {
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """Return an amount of time in seconds, above 0. Raises a usage error."""
+    """Return an amount of time in seconds, above 0. Raise a usage error that names `option`."""
     return _amount(text, "wall", option)
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """Return an amount of memory in bytes, at least 1. Raises a usage error."""
+    """Return an amount of memory in bytes, at least 1. Raise a usage error that names `option`."""
     return int(_amount(text, "output", option))
 
 

@@ -1,6 +1,4 @@
-"""Levels of compaction: how full the context window is when each level begins, and how much of the window then
-stays.
-"""
+"""The levels of compaction: how full the context window is when a level begins, and how much a level keeps."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,19 +9,19 @@ from runner.config.settings import Settings
 
 
 class CompactionLevel(StrEnum):
-    """Levels of compaction, the mildest first. The names are those of the settings and of the event."""
+    """The levels of compaction, the mildest first. The values are used in the settings and in the event."""
 
-    TRIM = "trim"  # long results of old calls lose their middle
+    TRIM = "trim"  # the middle of long results of old calls is removed
     ONE_LINE = "one-line"  # results of old calls become one line
-    SUMMARY = "summary"  # old turns become notes, which the small model writes
-    RECENT = "recent"  # only the latest turns stay beside the notes
-    TRUNCATE = "truncate"  # the rest is cut, without a request to a model
+    SUMMARY = "summary"  # a summary by the small model replaces old turns
+    RECENT = "recent"  # only the summary and the latest turns stay
+    TRUNCATE = "truncate"  # the remaining messages are shortened, without a request to a model
     ASKED = "asked"  # requested by the user: like SUMMARY, but for everything old
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Thresholds of the levels, in per cent of the context window without the room for one answer."""
+    """Thresholds of the levels, in per cent of the context window minus the space reserved for one answer."""
 
     trim: int = 70
     one_line: int = 80
@@ -54,9 +52,9 @@ class Disorder:
 
 
 def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
-    """Return the thresholds with the configured values, or Disorder.
+    """Return the thresholds with the configured values, in per cent by name; or Disorder if they are not in order.
 
-    A milder level without a configured value begins no later than the next level. Configured values must be in order.
+    A milder level without a configured value begins no later than the next level.
     """
     usual, found, above, after = Thresholds(), dict[str, int](), 100, ""
     for name in reversed(ORDER):
@@ -69,7 +67,7 @@ def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
     return Thresholds(**found)
 
 
-# Part of the window that stays as it is, at the end of the conversation.
+# Fraction of the window, at the end of the conversation, that a level keeps unchanged.
 KEEPS = {
     CompactionLevel.TRIM: 0.25,
     CompactionLevel.ONE_LINE: 0.20,
@@ -78,8 +76,8 @@ KEEPS = {
     CompactionLevel.TRUNCATE: 0.08,
     CompactionLevel.ASKED: 0.05,
 }
-# Part of the window that a level must save: less is not worth sending again what the provider has cached. Results that
-# lose only their middle are the most often to be had, and must save so much that there is rest before the next time.
+# Fraction of the window that a level must save: otherwise it does not pay to invalidate the cache of the provider.
+# TRIM is possible most often, so it must save more; otherwise it would run again soon.
 GAINS = {
     CompactionLevel.TRIM: 0.15,
     CompactionLevel.ONE_LINE: 0.10,
@@ -89,7 +87,7 @@ GAINS = {
 
 
 def levels_of(settings: Settings) -> Thresholds | Disorder:
-    """Return the thresholds that the settings configure."""
+    """Return the thresholds that the settings configure, or Disorder if they are not in order."""
     configured: dict[str, int] = {}
     for name in ORDER:
         if isinstance(value := settings.values.get(("compaction", name)), int):

@@ -1,4 +1,4 @@
-"""Entries `[[credential]]` of a configuration file: their keys, and the strict check of each entry."""
+"""The entries `[[credential]]` of a configuration file: their keys, and the strict check of each entry."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -50,19 +50,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
 _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}):[ \t]*([ -~]{1,1000})\Z")
 _ADDRESS = re.compile(r"(https?)://([^/?#@\s]+)(/[A-Za-z0-9/._~!$&'()*+,=:@-]*)?\Z")
-# RFC 9110: what the proxy says itself, or what is between neighbours only.
-_OURS = frozenset((
+# RFC 9110: headers that the proxy sets itself, and headers of one connection only.
+_RESERVED_HEADERS = frozenset((
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive",
     "proxy-authorization", "proxy-connection", "accept-encoding", "expect", "http2-settings", "content-type",
 ))  # fmt: skip
-# Obeyed by the loader, the shell or an interpreter, whatever they hold: an address there could only break something.
-_NOT_TOLD = re.compile(
+# Variables that the loader, the shell or an interpreter obeys: an address as their value could break programs.
+_RESERVED_VARIABLES = re.compile(
     r"(PATH|HOME|SHELL|IFS|ENV|BASH.*|LD_.*|GIT_CONFIG_.*|.*_PROXY|NODE_OPTIONS|PYTHON.*|TMPDIR)\Z", re.IGNORECASE
 )
 
 
 def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
-    """Return the credentials in order. A later one replaces an earlier one of the same name. Raises TomlError."""
+    """Return the credentials in order. A later credential replaces an earlier one of the same name. Raise TomlError."""
     by_name: dict[str, Credential] = {}
     for entry in entries:
         made = credential(entry)
@@ -74,7 +74,7 @@ def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
 
 
 def credential(entry: TomlEntry) -> Credential:
-    """Return one credential. Raises TomlError."""
+    """Return the credential of one entry. Raise TomlError for an entry that cannot be used."""
     name = _text(entry, "name")
     if not _NAME.match(name):
         raise entry.error_at("name", "it is no short name", 'give it one of letters, digits, `.`, `_` and `-`: "forge"')
@@ -134,7 +134,7 @@ def _header(entry: TomlEntry) -> tuple[str, str, str]:
     if match is None or match[2].count("{secret}") != 1:
         fix = 'write it like "Authorization: Bearer {secret}"'
         raise entry.error_at("header", "it is no header with `{secret}` in its value", fix)
-    if match[1].lower().replace("_", "-") in _OURS:
+    if match[1].lower().replace("_", "-") in _RESERVED_HEADERS:
         raise entry.error_at("header", f"`{match[1]}` is not for credentials", "name the header that the server reads")
     return match[1], match[2].strip(), ""
 
@@ -154,7 +154,7 @@ def _source(entry: TomlEntry) -> tuple[str, ...]:
 
 
 def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
-    """Return the program or the variable, and the address for which it is used."""
+    """Return the program or the variable, and the address for which the credential is used; empty for `git` alone."""
     name, equals, address = text.partition("=")
     if name == "gh":
         if not made.intercept:
@@ -164,7 +164,7 @@ def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
             equals, address = "=", f"https://{made.rules[0].host.removeprefix('*.')}/"
     if name == "git" and not equals:
         return name, ""
-    if not equals or not _VARIABLE.match(name) or _NOT_TOLD.match(name):
+    if not equals or not _VARIABLE.match(name) or _RESERVED_VARIABLES.match(name):
         fix = 'write "git", "pip=https://HOST/simple/", "npm=https://HOST/npm/", "gh" or "VARIABLE=https://HOST/"'
         raise entry.error_at("use", f"`{text}` is none of these", fix)
     if address == "placeholder" and name not in TOOLS:

@@ -1,6 +1,6 @@
-"""Change of one key in a file that a user wrote. Comments, order and all other text stay as they are.
+"""Changes of single keys in a configuration file. Comments, order and all other text are not changed.
 
-A file is written as a whole, in its folder, and never through a link that came with the repository.
+A file is replaced atomically, and never through a link that came with the repository.
 """
 
 import os
@@ -21,12 +21,12 @@ from runner.config.settings import ConfigError
 from runner.config.toml_value import toml
 from runner.config.validators import version_up_to
 
-# What tomlkit raises, beside its own error, where tables are written in a way that it cannot change.
-_CANNOT = (ValueError, KeyError, TypeError, AttributeError)
+# Errors of tomlkit, besides its own, for tables that it cannot change.
+_TOMLKIT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
 
 
-def written(key: Key, words: list[str]) -> str:
-    """Return the typed words of a value as TOML. Raises ConfigError if the value has the wrong shape."""
+def value_literal(key: Key, words: list[str]) -> str:
+    """Return the typed words of a value as TOML. Raise ConfigError if `key` cannot have this value."""
     if key.shape is ValueType.TEXT and len(words) == 1:
         raw: object = words[0]
     elif key.shape in (ValueType.TEXTS, ValueType.WORDS) and not (
@@ -47,7 +47,7 @@ def written(key: Key, words: list[str]) -> str:
 
 
 def with_value(text: str, path: KeyPath, literal: str) -> str:
-    """Return `text` with the value `literal` at `path`. Raises ConfigError if the change is not safe."""
+    """Return `text` with the TOML `literal` at `path`. Raise ConfigError if the change could lose something."""
     wanted = _document(text)
     _put(wanted, path, tomllib.loads(f"x = {literal}")["x"])
     tries = (_inserted, _replaced) if value_at(_document(text), path) is None else (_replaced,)
@@ -58,9 +58,9 @@ def with_value(text: str, path: KeyPath, literal: str) -> str:
     raise _by_hand(path)
 
 
-def without(text: str, path: KeyPath) -> str | None:
-    """Return `text` without a key; None if `text` does not contain the key. Raises ConfigError if the change is not
-    safe.
+def without_key(text: str, path: KeyPath) -> str | None:
+    """Return `text` without a key; None if `text` does not contain the key. Raise ConfigError if the change could lose
+    something.
     """
     wanted = _document(text)
     table = value_at(wanted, path[:-1])
@@ -73,9 +73,9 @@ def without(text: str, path: KeyPath) -> str | None:
     return new
 
 
-def migrated(text: str) -> str:
-    """Return `text` in the current format, with the number of the format. Raises ConfigError if the change is not
-    safe.
+def migrate_text(text: str) -> str:
+    """Return `text` in the current format, with the number of the format. Raise ConfigError if the change could lose
+    something.
     """
     wanted = _document(text)
     if isinstance(version := wanted.get("version"), int) and (fault := version_up_to(VERSION)(version)):
@@ -116,7 +116,7 @@ def _inserted(text: str, path: KeyPath, literal: str) -> str | None:
     if at is None and not table:
         given = [line for found, line in lines_of(text).items() if len(found) == 1 and line <= end]
         at = max(given, default=0) - 1
-        if at < 0:  # below what is said at the top about the whole file
+        if at < 0:  # below the comment at the top of the file
             at = next((place for place in range(end) if not rows[place].startswith("#")), end) - 1
     elif at is None:
         at = start - 1
@@ -130,7 +130,7 @@ def _end(rows: list[str]) -> str:
 
 
 def _replaced(text: str, path: KeyPath, literal: str | None) -> str | None:
-    """Return `text` with another value at `path`, or without the key for the literal None; None if that fails."""
+    """Return `text` with `literal` at `path`, or without the key if `literal` is None; None if that fails."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -144,8 +144,8 @@ def _replaced(text: str, path: KeyPath, literal: str | None) -> str | None:
         else:
             at[path[-1]] = tomlkit.value(literal)
         return tomlkit.dumps(document)
-    except (TOMLKitError, *_CANNOT):
-        return None  # the caller reports the error
+    except (TOMLKitError, *_TOMLKIT_ERRORS):
+        return None
 
 
 def _document(text: str) -> dict[str, Any]:
@@ -186,8 +186,8 @@ def _by_hand(path: KeyPath) -> ConfigError:
 def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:
     """Write `text` to `path` atomically. The folder is created if it does not exist.
 
-    With `own`, the file is the user's own and may be a symbolic link; otherwise neither the file nor its folder may be
-    a link. With `new`, the file must not exist. Raises ConfigError.
+    With `own`, the file belongs to the user and may be a symbolic link; otherwise neither the file nor its folder may
+    be a link. With `new`, the file must not exist. Raise ConfigError.
     """
     path = Path(os.path.realpath(path)) if own and path.is_symlink() else path
     try:
@@ -207,7 +207,7 @@ def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:
 
 
 def _mode(folder: int, path: Path, new: bool, usual: int) -> int:
-    """Return the mode of the existing file, which stays; `usual` if there is no file."""
+    """Return the permission bits of the existing file, or `usual` if there is no file. Raise ConfigError."""
     try:
         found = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -22,7 +22,7 @@ _REPOSITORY = {
 _TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"
 _SIZE = r"^\s*[0-9]{1,15}\s*([KMGTkmgt]([iI]?[bB])?|[bB])?\s*$"
 
-_Schema = dict[str, Any]  # a JSON object; nothing reads it but `json`
+_Schema = dict[str, Any]  # a JSON object
 
 # fmt: off
 _TEXT:  _Schema = {"minLength": 1, "type": "string"}
@@ -47,8 +47,8 @@ _SHAPES: Mapping[ValueType, _Schema] = {
 # fmt: on
 
 
-def schema() -> dict[str, Any]:
-    """Make the schema from the table of keys. It holds no references, which some editors do not follow."""
+def make_schema() -> dict[str, Any]:
+    """Return the schema, made from the table of keys. It contains no references, which some editors do not follow."""
     tree: dict[str, Any] = {}
     for key in KEYS:
         at = tree
@@ -58,19 +58,19 @@ def schema() -> dict[str, Any]:
     table = _table(tree, ())
     table["properties"] |= {each.name: _list(each) for each in LISTS}
     head = {
-        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest that all of those editors know
+        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest version that all of those editors know
         "title": "The configuration of ringfence",
     }
     return head | table
 
 
 def schema_text() -> str:
-    """Return the text of the shipped file."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
+    """Return the schema as the text of the shipped file."""
+    return json.dumps(make_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def shipped_schema() -> str:
-    """Return the file that lies beside this module; a test compares it with the table."""
+    """Return the text of the shipped file beside this module; a test compares it with `schema_text()`."""
     return (resources.files("runner.config") / FILE).read_text("utf-8")
 
 
@@ -80,7 +80,7 @@ def _table(tree: Mapping[str, Any], at: KeyPath) -> _Schema:
 
 
 def _entry(below: Any, at: KeyPath) -> _Schema:
-    """Return the schema of one key, or of the table `below`, which stands at the path `at`."""
+    """Return the schema of `below`, a key or a table at the path `at`."""
     if isinstance(below, Key):
         return _key(below)
     about = SECTIONS.get(".".join(at), "")

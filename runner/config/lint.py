@@ -10,17 +10,17 @@ from policy.permission.dead_rules import faults as rule_faults
 from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument, TomlError
 from runner.config.load import ELSEWHERE, SYSTEM_FILE, WHOSE, files, packaged, setting_variables, settings_bytes
-from runner.config.merge import over
-from runner.config.read_layer import as_text, given_as, read_all, read_variable
+from runner.config.merge import add_layer
+from runner.config.read_layer import as_text, layer_values, read_all, read_variable
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.config.show import origins
 
-MOST = 100  # faults of one file that are told
+MOST = 100  # faults of one file that are reported
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFault:
-    """One fault to correct. `line` is 0 if the fault is about no single line."""
+    """A fault to correct. `line` counts from 1; it is 0 if the fault is about no single line."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class ConfigFault:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Result of a check: the sources, the faults, and entries without effect."""
+    """The result of a check: the sources that were read, the faults, and notices about entries without effect."""
 
     sources: tuple[str, ...]
     faults: tuple[ConfigFault, ...]
@@ -42,13 +42,13 @@ class Checked:
 
 
 def check_file(path: Path) -> Checked:
-    """Check one file on top of the packaged settings.
+    """Check one file as a layer above the packaged settings.
 
-    A file in the place of a repository's configuration counts as trusted: the file may widen, and settings that no
+    A file in a folder `.ringfence` is checked as a trusted file of a repository: it may widen, and settings that no
     repository may change have no effect.
     """
     came_along = path.absolute().parent.name == ".ringfence"
-    return _checked([(ConfigLayer.NAMED, path)], {}, {}, came_along=came_along)
+    return _check_layers([(ConfigLayer.NAMED, path)], {}, {}, came_along=came_along)
 
 
 def check_here(
@@ -59,11 +59,11 @@ def check_here(
     trusted: Mapping[str, str] | None = None,
     system: Path = SYSTEM_FILE,
 ) -> Checked:
-    """Check every layer of a session in `cwd`."""
-    return _checked(files(cwd, environ, config=config, system=system), environ, trusted or {})
+    """Check every layer of a session in `cwd`. The parameters are those of `load`. Raise PlaceError."""
+    return _check_layers(files(cwd, environ, config=config, system=system), environ, trusted or {})
 
 
-def _checked(
+def _check_layers(
     layers: list[tuple[ConfigLayer, Path]],
     environ: Mapping[str, str],
     trusted: Mapping[str, str],
@@ -84,24 +84,24 @@ def _checked(
             found.append(_fault_of(error))
             continue
         document, wrong = read_all(text, str(path), most=MOST + 1)
-        told = [_fault_of(error) for error in wrong]
-        said = given_as(document, data, path, layer, trusted)
-        settings, more = _over(settings, replace(said, layer=ConfigLayer.PROJECT, trusted=True) if came_along else said)
-        told = sorted([*told, *more], key=lambda fault: fault.line)
-        if len(told) > MOST:
-            told = [*told[:MOST], ConfigFault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
-        found += told
+        faults = [_fault_of(error) for error in wrong]
+        said = layer_values(document, data, path, layer, trusted)
+        settings, more = _add(settings, replace(said, layer=ConfigLayer.PROJECT, trusted=True) if came_along else said)
+        faults = sorted([*faults, *more], key=lambda fault: fault.line)
+        if len(faults) > MOST:
+            faults = [*faults[:MOST], ConfigFault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
+        found += faults
     for name in setting_variables(environ):
         try:
-            settings = over(settings, read_variable(name, environ[name], ELSEWHERE))
+            settings = add_layer(settings, read_variable(name, environ[name], ELSEWHERE))
             sources.append(name)
         except ConfigError as error:
             found.append(ConfigFault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
-    found += _out_of_order(settings)
+    found += _level_faults(settings)
     return Checked(tuple(sources), tuple(found), settings.notices)
 
 
-def _out_of_order(settings: Settings) -> list[ConfigFault]:
+def _level_faults(settings: Settings) -> list[ConfigFault]:
     """Return the fault of compaction levels that are never reached. The fault may concern several lines and files."""
     from runner.config.compaction_levels import Disorder, levels_of
 
@@ -111,11 +111,11 @@ def _out_of_order(settings: Settings) -> list[ConfigFault]:
     return [ConfigFault(place.source, place.line, f"{problem.what}: {problem.why}", problem.fix)]
 
 
-def _over(settings: Settings, given: LayerValues) -> tuple[Settings, list[ConfigFault]]:
-    """Return the settings with the entries of the layer that can take effect, and the faults of the others."""
+def _add(settings: Settings, given: LayerValues) -> tuple[Settings, list[ConfigFault]]:
+    """Return the settings with the layer, without entries that cannot take effect, and the faults of these entries."""
     found, good = [], []
     for entry in given.document.entries:
-        # `over` decides whether a bound layer may contain the rule.
+        # `add_layer` decides whether a bound layer may contain the rule.
         document = TomlDocument(entry.source, "", {}, (entry,))
         wrong = [
             ConfigFault(entry.source, rule.ref.line, f"`[[rule]]` can never take effect: {fault.text}", fault.fix)
@@ -126,7 +126,7 @@ def _over(settings: Settings, given: LayerValues) -> tuple[Settings, list[Config
         found += wrong
         if not wrong:
             good.append(entry)
-    return over(settings, replace(given, document=replace(given.document, entries=tuple(good)))), found
+    return add_layer(settings, replace(given, document=replace(given.document, entries=tuple(good)))), found
 
 
 def _fault_of(error: ConfigError | TomlError) -> ConfigFault:

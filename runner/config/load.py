@@ -1,8 +1,8 @@
-"""Reading of every layer: packaged < system < user < project < local < `--config` < environment (< flags).
+"""The loader of all layers: packaged < system < user < project < local < `--config` < environment (< flags).
 
 Files must not be pipes or files that another user can write, and those of a repository must not be symbolic links.
 
-Checked by hand: a schema library would cost more start-up time than the whole of `agent exec`.
+Values are checked without a schema library, whose import would take longer than the whole of `agent exec`.
 """
 
 import errno
@@ -21,7 +21,7 @@ from policy.rules.rule_file import RuleError
 from policy.rules.rulebook import RuleBook
 from policy.toml.profile import ProfileError, parse_profile
 from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value
-from runner.config.personal_settings import personal
+from runner.config.personal_settings import personal_patterns
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.state import paths
 from runner.state.workspace import workspace_of
@@ -55,16 +55,17 @@ def load(
     system: Path = SYSTEM_FILE,
     own: Path | None = None,
 ) -> Settings:
-    """Return all settings for a session in `cwd`. Creates no folder. Raises ConfigError or places.PlaceError.
+    """Return all settings for a session in `cwd`. No folder is created. Raise ConfigError or paths.PlaceError.
 
-    `own` replaces the files of the system and the user.
+    `config` is the file of `--config`. `system` is the file of the system. `own`, if not None, replaces the files of
+    the system and the user.
 
     `trusted` maps files of the folder, by their path in the folder, to the SHA-256 in hex of the content that the user
     trusts. A file with exactly that content may set anything; any other file may only tighten.
 
-    A repository's file that cannot be read is an error if a user is present to correct the file. Unattended, the error
-    becomes a notice: the file could only have tightened, and a repository must not be able to stop its own check.
-    Without `repository` none of these files is read.
+    A repository's file that cannot be read is an error if a user is present to correct the file. If `unattended`, the
+    error becomes a notice: the file could only have tightened, and a repository must not be able to prevent its check.
+    Without `repository`, no file of the repository is read.
     """
     settings = packaged()
     try:
@@ -77,22 +78,22 @@ def load(
                 continue
             settings = _with_file(settings, layer, path, unattended, trusted or {})
         for name in setting_variables(environ):
-            from runner.config.merge import over  # only if there is a variable
+            from runner.config.merge import add_layer  # only if there is a variable
             from runner.config.read_layer import read_variable
 
-            settings = over(settings, read_variable(name, environ[name], ELSEWHERE))
+            settings = add_layer(settings, read_variable(name, environ[name], ELSEWHERE))
     except TomlError as error:
         raise ConfigError.of(error) from None
     # THREAT T115: paths in the workspace that programs of the user run because of the user's own settings are locked.
     home = os.path.realpath(paths.home(environ))
-    found = personal(workspace_of(os.path.realpath(cwd), home), home, environ)
+    found = personal_patterns(workspace_of(os.path.realpath(cwd), home), home, environ)
     return replace(settings, profile=replace(settings.profile, personal=found)) if found else settings
 
 
 def files(
     cwd: Path, environ: Mapping[str, str], *, config: Path | None = None, system: Path = SYSTEM_FILE
 ) -> list[tuple[ConfigLayer, Path]]:
-    """Return the configuration files, lowest layer first. Raises places.PlaceError if no place can be named."""
+    """Return the paths of the configuration files, existing or not, lowest layer first. Raise paths.PlaceError."""
     user = paths.config_file(environ)
     top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))))
     layers = [(ConfigLayer.SYSTEM, system), (ConfigLayer.USER, user)]
@@ -102,12 +103,12 @@ def files(
 
 
 def setting_variables(environ: Mapping[str, str]) -> list[str]:
-    """Return the names of the environment variables that set a key, in order."""
+    """Return the sorted names of the environment variables that set a key."""
     return sorted(name for name in environ if name.startswith("RINGFENCE_") and name not in ELSEWHERE)
 
 
 def shipped(config: Path | None = None) -> Settings:
-    """Return the packaged settings with `config` on top: the same on every machine. Raises ConfigError."""
+    """Return the packaged settings with `config` as the only other layer, as on every machine. Raise ConfigError."""
     try:
         return packaged() if config is None else _with_file(packaged(), ConfigLayer.NAMED, config, False, {})
     except TomlError as error:
@@ -131,10 +132,10 @@ def _with_file(
             if named:
                 raise ConfigError.about(path, "there is no such file", "check the path", "cannot be read")
             return settings
-        from runner.config.merge import over  # only if there is a file
+        from runner.config.merge import add_layer  # only if there is a file
         from runner.config.read_layer import read_layer
 
-        return over(settings, read_layer(data, path, layer, trusted))
+        return add_layer(settings, read_layer(data, path, layer, trusted))
     except (TomlError, ConfigError) as error:
         if not (layer.came_along and unattended):
             raise
@@ -146,8 +147,8 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
     """Return the content of a configuration file; None if the file does not exist. Raises ConfigError.
 
     Files of the system and the user may be links, but no other user may be able to write or replace them. A file named
-    on the command line may have any owner. A repository's file must not be a link or be reached through one, because it
-    could make the program read, or wait for, something else. The `path` of a repository's file is `REAL
+    on the command line may have any owner. A repository's file must not be a link or be reached through a link, which
+    could make the program read, or wait for, another file. The `path` of a repository's file is `REAL
     FOLDER/.ringfence/NAME`.
     """
     try:
@@ -162,7 +163,7 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
         raise ConfigError.about(path, why, "make it a plain file that you may read, or remove it") from None
     try:
         if whose in ("system", "user"):
-            _owned(path, found, whose)
+            _require_owner(path, found, whose)
         data = read_descriptor(handle, _LARGEST + 1)
     except OSError as error:
         raise ConfigError.about(
@@ -176,7 +177,7 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
 
 
 def _open_below(path: Path) -> tuple[int, os.stat_result]:
-    """Open a file of the repository below the descriptor of its folder, so that nobody can exchange the folder."""
+    """Open a file of the repository below the descriptor of its folder, so that no process can replace the folder."""
     try:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -189,7 +190,7 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
         os.close(folder)
 
 
-def _owned(path: Path, found: os.stat_result, whose: Whose) -> None:
+def _require_owner(path: Path, found: os.stat_result, whose: Whose) -> None:
     """Check the owner of a file, and that no other user can change or replace the file. Raises ConfigError."""
     if found.st_mode & stat.S_IWOTH:
         raise ConfigError.about(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
@@ -211,9 +212,7 @@ PACKAGED = "profiles/default.toml"
 
 
 def packaged() -> Settings:
-    """Return the packaged settings. The file is part of every kind of installation, and reading the file costs no
-    import.
-    """
+    """Return the packaged settings. Raise ConfigError if a file of the installation is missing or invalid."""
     try:
         profile = parse_profile(packaged_text(), PACKAGED)
         folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")
@@ -238,7 +237,7 @@ def _shipped(package: str | None, name: str) -> str:
         return file.read()
 
 
-FlagSettings = Mapping[KeyPath, tuple[str, Value]]  # by path: the option, and what it says
+FlagSettings = Mapping[KeyPath, tuple[str, Value]]  # by path: the option and its value
 
 
 def flag_settings(
@@ -255,10 +254,10 @@ def flag_settings(
     timeout: str | None = None,
     total: Limits | None = None,
 ) -> FlagSettings:
-    """Return the settings that options give.
+    """Return the settings that the options of a command line set. Raise a usage error for an invalid fallback model.
 
-    `limits` are the values of `--limit NAME=VALUE` and `total` is the result together with all other limits. `budget`
-    has name, option and value.
+    `limits` are the values of `--limit NAME=VALUE`, and `total` are all limits in force with them. `budget` has name,
+    option and value of each limit of a run.
     """
     rows: list[tuple[KeyPath, str, Value | None]] = [
         (("mode",), "--mode", mode and mode.value),
@@ -293,8 +292,8 @@ def _fallback_model(model: str) -> str:
 
 
 def with_flags(settings: Settings, flags: FlagSettings) -> Settings:
-    """Return `settings` with the options as the last layer, for `value` and `origins`. The caller applies the
-    options.
+    """Return `settings` with the options as the last layer, for `Settings.value` and `origins`. Typed fields such as
+    `mode` are not changed.
     """
     if not flags:
         return settings

@@ -1,4 +1,4 @@
-"""One layer over those below it. A layer that came along may only tighten until its very content is trusted."""
+"""The merge of one layer into the settings. A layer of the repository may only tighten until its content is trusted."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,14 +17,14 @@ from runner.config.settings import ConfigError, IgnoredSetting, LayerValues, Set
 from sandbox.backend import Level
 
 
-def over(settings: Settings, given: LayerValues) -> Settings:
-    """Return `settings` with one more layer. Raises TomlError or ConfigError for a rule that can never take effect."""
+def add_layer(settings: Settings, given: LayerValues) -> Settings:
+    """Return `settings` with one more layer. Raise TomlError, or ConfigError for a rule that can never take effect."""
     document = given.document
     values, notices, left_out = dict(settings.values), [], []
     for path, value in document.values.items():
         key = key_of(path)
         yours = key.widens is Widens.YOURS and given.layer.came_along
-        if yours or (given.bound and not key.tightens(value, standing(settings, path, key))):
+        if yours or (given.bound and not key.tightens(value, current_value(settings, path, key))):
             notices.append(_ignored(given, path, never=key.widens is Widens.YOURS))
             left_out.append(path)
             continue
@@ -35,13 +35,13 @@ def over(settings: Settings, given: LayerValues) -> Settings:
             notices.append(_ignored(given, entry=entry))
         else:
             lists.append(entry)
-    rules, over = _rules(replace(document, entries=tuple(lists)), given, settings)
+    rules, expired = _rules(replace(document, entries=tuple(lists)), given, settings)
     profile = _profile(settings.profile, document.values, values, rules)
     lent = [entry for entry in (*settings.lists, *lists) if entry.name == "credential"]
     if lent:
         profile = replace(profile, credentials=credentials(lent))
     if given.bound:
-        profile = narrow(settings.profile, profile)  # what the table lets through could not widen even if it were wrong
+        profile = narrow(settings.profile, profile)  # a second check, in case the table of keys is wrong
     return replace(
         _typed(settings, values),
         profile=profile,
@@ -49,12 +49,14 @@ def over(settings: Settings, given: LayerValues) -> Settings:
         lists=(*settings.lists, *lists),
         layers=(*settings.layers, replace(given, left_out=frozenset(left_out)) if left_out else given),
         sources=(*settings.sources, document.source),
-        notices=(*settings.notices, *over, *notices),
+        notices=(*settings.notices, *expired, *notices),
     )
 
 
-def standing(settings: Settings, path: KeyPath, key: Key) -> Value | None:
-    """Return the value of a key so far: the configured value, the packaged one, or the default."""
+def current_value(settings: Settings, path: KeyPath, key: Key) -> Value | None:
+    """Return the value of a key in force: the configured value, the packaged value, or the default; None without
+    any.
+    """
     if path in settings.values:
         return settings.values[path]
     if path[0] == "limits":
@@ -80,7 +82,7 @@ def _ignored(
 
 
 def _added(before: Value | None, value: Value) -> Value:
-    """Return the entries of both lists without duplicates."""
+    """Return the entries of both lists without duplicates; `value` alone if one of them is no list."""
     if isinstance(before, tuple) and isinstance(value, tuple):
         return tuple(dict.fromkeys((*before, *value)))
     return value
@@ -95,16 +97,16 @@ def _rules(
     """
     if not document.entries:
         return (), []
-    today, over = date.today(), []
+    today, gone = date.today(), []
     found = permissions(document, given.layer.of_rules(given.trusted))
     for rule in found:
         if rule.expired(today):
-            over.append(SettingNotice(rule.ref.id, rule.ref.line, f"the rule is over: its last day was {rule.until}"))
+            gone.append(SettingNotice(rule.ref.id, rule.ref.line, f"the rule is over: its last day was {rule.until}"))
         elif fault := next(faults(rule, settings.rules, settings.profile), None):
             what = "`[[rule]]` can never take effect"
             problem = Problem(f"{rule.ref}: {what}", fault.text, fault.fix)
             raise ConfigError(problem, source=rule.ref.id, line=rule.ref.line, what=what)
-    return found, over
+    return found, gone
 
 
 def _profile(
@@ -122,7 +124,7 @@ def _profile(
 
 
 def _typed(settings: Settings, values: Mapping[KeyPath, Value]) -> Settings:
-    """Return the fields of Settings that have a type of their own."""
+    """Return `settings` with the typed fields set from `values`."""
     said = {".".join(path): value for path, value in values.items()}
     of_provider = [(path, str(value)) for path, value in values.items() if path[0] == "provider"]
     container = {path[2]: str(value) for path, value in values.items() if path[:2] == ("sandbox", "container")}

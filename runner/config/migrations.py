@@ -1,4 +1,4 @@
-"""Ways from an older format of the file to this one. A file without a `version` is older than that key."""
+"""Migrations from older formats of the configuration file. A file without a `version` has the oldest format."""
 
 from collections.abc import Mapping
 from typing import cast
@@ -6,7 +6,7 @@ from typing import cast
 from policy.model.frozen import dataclass
 from policy.toml.schema import KeyPath
 
-VERSION = 1  # of the format that is written now
+VERSION = 1  # the current format
 
 
 @dataclass(frozen=True, slots=True)

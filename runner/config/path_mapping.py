@@ -1,4 +1,4 @@
-"""Settings of one folder as they hold for a copy of it."""
+"""The settings for a copy of a folder, made from the settings for the folder."""
 
 import os
 from dataclasses import replace
@@ -14,15 +14,15 @@ from runner.config import Settings
 _UNDO_OFF: dict[KeyPath, Value] = {("undo", "enabled"): False, ("undo", "required"): False}
 
 
-def mapped(settings: Settings, original: str, copy: str, home: str) -> Settings:
-    """Return the settings for a copy of the folder `original`.
+def map_settings(settings: Settings, original: str, copy: str, home: str) -> Settings:
+    """Return the settings for `copy`, a copy of the folder `original`. All three paths are real and absolute.
 
-    Every path rule about the original holds for the copy too, the original itself is a secret, and nothing is recorded
-    for `agent undo`: mistakes in a copy are removed with the copy.
+    Every path rule about the original applies to the copy too, the original itself is secret, and nothing is recorded
+    for `agent undo`, because the copy is temporary.
     """
     profile = settings.profile
     rules = tuple(_rule(rule, original, copy, home) for rule in profile.permissions)
-    # THREAT: the original is out of reach even where a mode, a grant or an answer would allow what lies outside.
+    # THREAT: the original stays unreadable even if a mode, a grant or an answer allows paths outside the workspace.
     secret = (*profile.secret_paths, *_moved(profile.secret_paths, original, copy, home), original)
     return replace(
         settings,
@@ -43,14 +43,14 @@ def _rule(rule: PermissionRule, original: str, copy: str, home: str) -> Permissi
 def _moved(patterns: tuple[str, ...], original: str, copy: str, home: str, *, loose: bool = True) -> tuple[str, ...]:
     """Return the patterns about the copy that correspond to absolute patterns about the original.
 
-    With `loose`, for denials, upper and lower case are equal, and a folder stands for everything inside.
+    With `loose`, for denials, upper and lower case are equal, and a folder includes everything inside.
     """
     names = parts_of(original, "", "")
     names = tuple(name.casefold() for name in names) if loose else names
     moved: dict[str, None] = {}
     for pattern in patterns:
         if not pattern.startswith(("/", "~/")):
-            continue  # it is about whatever the workspace is
+            continue  # a relative pattern already applies to any workspace
         for parts in _readings(parts_of(pattern, original, home)):
             for rest in _rests(names, parts, loose):
                 end = "/" if rest and pattern.endswith("/") else ""
@@ -71,7 +71,7 @@ def _rests(names: tuple[str, ...], parts: tuple[str, ...], loose: bool) -> tuple
     if not names:
         return (parts,)
     if not parts:
-        return ((),) if loose else ()  # a folder above
+        return ((),) if loose else ()  # the pattern is a folder above the original
     if parts[0] == "**":
         return tuple(dict.fromkeys((*_rests(names[1:], parts, loose), *_rests(names, parts[1:], loose))))
     first = parts[0].casefold() if loose else parts[0]

@@ -1,7 +1,7 @@
 """The files inside a workspace that programs run because of the user's own settings, as patterns to lock.
 
 `core.hooksPath = .githooks` in `~/.gitconfig` counts from the top of every repository, so a command that may write
-there decides what the user's next `git commit` runs. The settings are read once, when a session loads its own.
+there decides what the user's next `git commit` runs. The files are read once, when a session loads its settings.
 """
 
 import os
@@ -29,14 +29,14 @@ from sandbox.inside.regular_file import read_start
 from sandbox.workspace.git_settings import included_place, possible_with_includes
 
 _LONGEST = 1 << 20  # bytes of one file
-_MOST_FILES = 100  # that includes lead to
-_MOST = 200  # patterns; each costs a look in every repository
+_MOST_FILES = 100  # files that are read through includes
+_MOST = 200  # patterns; each is looked up in every repository
 _GIT_FILES = (
     *("/etc/gitconfig", "/usr/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig"),
     *("/Library/Developer/CommandLineTools/usr/share/git-core/gitconfig", "~/.gitconfig", "~/.config/git/config"),
 )
 _NAMES = "|".join(map(re.escape, VARIABLES))
-_ASSIGNMENT = (  # a text, as those of `_SCRIPTS`: `re` compiles them at their first use
+_ASSIGNMENT = (  # not compiled here, as in `_SCRIPTS`: `re` compiles a pattern at its first use
     rf"""(?:^|[\s;&|(])(?:({_NAMES})=|set(?:env)?[ \t]+(?:-\S+[ \t]+)*({_NAMES})[ \t]+)"""
     r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;&|)]+)"""
 )
@@ -45,7 +45,7 @@ _INI: tuple[tuple[SettingTable, tuple[str, ...], tuple[str, ...]], ...] = (  # t
     (NPM, ("NPM_CONFIG_USERCONFIG", "NPM_CONFIG_GLOBALCONFIG"), ("~/.npmrc",)),
 )
 _SSH = ("~/.ssh/config", "/etc/ssh/ssh_config")
-# Files of JSON or TOML in which programs are named that their owners run by themselves.
+# Files of JSON or TOML that name programs which an application starts without a request of the user.
 _STRUCTURED = (
     "~/.claude/settings.json", "~/.claude.json", "~/.codex/config.toml", "~/.codex/hooks.json",
     "~/.gemini/settings.json", "~/.qwen/settings.json", "~/.cursor/mcp.json", "~/.cursor/hooks.json",
@@ -60,7 +60,7 @@ _RUN_KEYS = frozenset((
     "enter", "leave", "cd", "preinstall", "postinstall", "rustc", "rustdoc", "rustc-wrapper", "rustc-workspace-wrapper",
     "linker", "runner", "statusline", "apikeyhelper", "diff-editor", "merge-editor", "diff-formatter",
 ))  # fmt: skip
-# Files that programs read whenever they start, by what includes another file there.
+# Files that programs read at every start, by the pattern of an include in them.
 # fmt: off
 _SCRIPTS = (
     (r"(?:^|[\s;&|({])(?:source|\.)[ \t]+([^\s;&|)]+)", (
@@ -71,7 +71,7 @@ _SCRIPTS = (
      r"""["']?([^\s|"')]+)""", (
         "~/.vimrc", "~/.vim/vimrc", "~/.gvimrc", "~/.exrc", "~/.config/nvim/init.vim", "~/.config/nvim/init.lua",
         "~/.emacs", "~/.emacs.d/init.el", "~/.config/emacs/init.el")),
-    # a program without `/` is looked for on PATH
+    # a program without `/` is searched on PATH
     (r"""(?:^|[\s;"'{])(?:source(?:-file)?[ \t]+(?:-\w+[ \t]+)*["']?"""
      r"""|run(?:-shell)?[ \t]+(?:-\w+[ \t]+)*["']?(?=[^\s;"']*/))([^\s;"']+)""",
      ("~/.tmux.conf", "~/.config/tmux/tmux.conf")),
@@ -87,30 +87,31 @@ _SCRIPTS = (
     (r"^[ \t]*\.read[ \t]+['\"]?([^\s'\"]+)", ("~/.sqliterc",)),
 )
 # fmt: on
-# Texts, not compiled patterns: most users have no file in which they are looked for.
+# Not compiled here: most users have none of these files.
 _HERE = r"""^["']?(?:\$\{?PWD\}?|\$\(pwd\)|`pwd`|\$\(git rev-parse --show-toplevel\))(?=/)"""
 _HOME = r"""^["']?\$(?:HOME|\{HOME\})(?=/)"""
-_ACTIVATION = r"(?:.*/)?bin/activate[\w.]*"  # of an environment that the user enters knowingly
+_ACTIVATION = r"(?:.*/)?bin/activate[\w.]*"  # of a virtual environment, which the user activates knowingly
 _LINE = r"\s*([^\s=]+)(?:\s*=\s*|\s+)(.*)"
-_TOOLS = r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?"  # which the user installs there
-# What Git itself writes in its folder: a pattern that is exactly one of these would stop every commit.
+_TOOLS = r"(?:.*/)?(?:node_modules|\.?venv|vendor/bin)(?:/.*)?"  # programs that the user installs there
+# Paths that Git itself writes: a lock on one of them would prevent every commit.
 _GITS_OWN = frozenset(
     (".git", ".git/objects", ".git/refs", ".git/refs/heads", ".git/refs/tags", ".git/logs", ".git/info")
 )
 
 
-def personal(workspace: str, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the patterns, relative to the workspace and to each repository in it, of what programs of this user run or
-    read as settings there. Both folders are real paths. Never raises; what cannot be read, the user's programs cannot
-    read either.
+def personal_patterns(workspace: str, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return patterns for the files inside the workspace that programs of this user run or read as settings.
+
+    The patterns are relative to the workspace and to each repository in it. `workspace` and `home` are real paths.
+    Never raises; files that cannot be read are skipped, because the user's programs cannot read them either.
     """
     variables = {name: value for name, value in environ.items() if name not in ("PWD", "OLDPWD")} | {"HOME": home}
     found: dict[str, None] = {}
-    for kind, value, git in _named(home, environ, workspace):
+    for kind, value, git in _path_settings(home, environ, workspace):
         for path in paths(kind, value, variables):
             for pattern_ in _patterns(path, kind, workspace, home):
                 found[pattern_] = None
-                # Where Git takes the folder itself for the inside of a repository, relative paths count from there.
+                # If Git treats `.git` itself as a repository, relative paths start there.
                 if git and not pattern_.startswith(".git/"):
                     found[f".git/{pattern_}"] = None
     return tuple(found)[: 2 * _MOST]
@@ -122,7 +123,7 @@ def _patterns(path: str, kind: SettingKind, workspace: str, home: str) -> Iterat
         return
     relative = not path.startswith(("/", "~"))
     tails = {place[len(workspace) + 1 :]} if inside(place, workspace) else set()
-    if relative and not tails:  # `../x`: from a repository inside the workspace, that is in the workspace, too
+    if relative and not tails:  # `../x` of a repository inside the workspace may be in the workspace
         tails = {"/".join(name for name in path.split("/") if name not in ("..", ".", ""))} - {""}
     if not relative and inside(real := _real(place), workspace):
         tails.add(real[len(workspace) + 1 :])
@@ -133,8 +134,8 @@ def _patterns(path: str, kind: SettingKind, workspace: str, home: str) -> Iterat
             yield re.sub(r"[*?\[]", "?", tail)
 
 
-def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[SettingKind, str, bool]]:
-    """Yield the kind and the value of every setting that names paths, and whether it is one of Git."""
+def _path_settings(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[SettingKind, str, bool]]:
+    """Yield the kind and the value of every setting that names paths, and True if it is a setting of Git."""
     for name, value in environ.items():
         kind = VARIABLES.get(name) or VARIABLES.get(name.upper())
         if kind is not None and value:
@@ -151,7 +152,7 @@ def _named(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tu
 def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[SettingKind, str]]:
     """Yield the kind and the value of every setting in the files of programs other than Git."""
     at = _at(home, environ)
-    for place in _places(home, at):
+    for place in _settings_files(home, at):
         yield SettingKind.FILE, place
     for table, names, files in _INI:
         given = (path for name in names for path in environ.get(name, "").split(":") if path)
@@ -166,7 +167,7 @@ def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator
 
 
 def _in_ini(left: list[str], table: SettingTable, home: str) -> Iterator[tuple[SettingKind, str]]:
-    """Yield what the files `left`, and those that they include, name."""
+    """Yield the kind and the value of every setting in the files `left` and the files that they include."""
     for path in islice(left, _MOST_FILES):
         for name, value in _ini(_text(path)):
             if name == "%include":  # hgrc(5)
@@ -182,7 +183,7 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
         for line in _text(path).splitlines():
             if (setting := re.fullmatch(_LINE, line)) and (kind := kind_of(setting[1], SSH)):
                 yield kind, setting[2]
-            elif setting and setting[1].lower() == "include":  # paths count from the folder of the user's file
+            elif setting and setting[1].lower() == "include":  # relative paths start at the folder of the user's file
                 for each in setting[2].split():
                     place = located(each.strip('"'), f"{home}/.ssh", home)
                     yield SettingKind.FILE, place
@@ -190,14 +191,15 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
 
 
 def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[SettingKind, str]]:
-    """Yield what the scripts `left`, and those that they read, read and run. Of shells also what variables say there,
-    and programs by a relative path, which hooks of a prompt may run."""
+    """Yield the files that the scripts `left`, and the scripts that they include, read and run. Of shells also yield
+    the values of variables, and programs by a relative path, which hooks of a prompt may run.
+    """
     for path in islice(left, len(left) + _MOST_FILES):
         shell = includes == _SCRIPTS[0][0]
         for line in _text(path).splitlines():
             if line.lstrip().startswith(("#", '"', ";", "alias ")):
                 continue
-            for each in filter(None, map(_plain, re.findall(includes, line))):
+            for each in filter(None, map(_included_path, re.findall(includes, line))):
                 yield SettingKind.FILE, each
                 if each.startswith(("/", "~")) and (place := located(each, workspace, home)) not in left:
                     left.append(place)
@@ -211,7 +213,7 @@ def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> It
 
 
 def _assigned(name: str, value: str, home: str) -> Iterator[tuple[SettingKind, str]]:
-    """Yield what one assignment of a shell says, where that is known before the shell runs."""
+    """Yield the kind and the value of one assignment of a shell, if the value is known before the shell runs."""
     kind = VARIABLES[name]
     if value[:1] in "\"'" and value[:1] == value[-1:]:
         value = value[1:-1].replace('\\"', '"')
@@ -265,8 +267,10 @@ def _commands(item: dict[str, object]) -> Iterator[tuple[SettingKind, str]]:
             yield from ((SettingKind.FILE, word) for word in found if not re.fullmatch(_TOOLS, word))
 
 
-def _places(home: str, at: "_At") -> Iterator[str]:
-    """Yield where settings of this user really lie: many keep those files in a repository, and link to them."""
+def _settings_files(home: str, at: "_At") -> Iterator[str]:
+    """Yield the paths of all settings files of this user, and of links: many users link these files into a
+    repository.
+    """
     read = (*_GIT_FILES, *(path for _, _, files in _INI for path in files), *_SSH, *_STRUCTURED)
     yield from (place for path in read for place in at(path))
     yield from (path for _, scripts in _SCRIPTS for path in _expanded(scripts, at))
@@ -280,7 +284,7 @@ def _places(home: str, at: "_At") -> Iterator[str]:
 
 
 def _expanded(scripts: tuple[str, ...], at: "_At") -> Iterator[str]:
-    """Yield the paths of `scripts`; of one that ends with `/*`, the files in that folder."""
+    """Yield the paths of `scripts`; for a path that ends with `/*`, the files in that folder."""
     for path in (place for each in scripts for place in at(each)):
         if not path.endswith("/*"):
             yield path
@@ -291,7 +295,7 @@ def _expanded(scripts: tuple[str, ...], at: "_At") -> Iterator[str]:
             continue
 
 
-def _plain(word: str) -> str:
+def _included_path(word: str) -> str:
     """Return the path that an include of a script names; empty if the path is known only when the script runs."""
     path = re.sub(_HOME, "~", re.sub(_HERE, ".", word)).strip("\"'")
     if path.startswith(("-", "<")) or any(char in path for char in "$`*?{}()=\0") or path in (".", ".."):
@@ -300,12 +304,12 @@ def _plain(word: str) -> str:
 
 
 def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the value of each setting of Git, in whatever file, conditional or not."""
+    """Yield the name and the value of each setting of Git in any file, also of conditional settings."""
     more = [environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
     if folder := environ.get("XDG_CONFIG_HOME"):
         more.append(f"{folder}/git/config")
     left = [located(path, workspace, home) for path in (*_GIT_FILES, *more) if path]
-    for name, value in _given(environ):
+    for name, value in _git_in_environment(environ):
         yield name, value
         if place := included_place(name, value, workspace, home):
             left.append(place)
@@ -313,8 +317,8 @@ def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tupl
         yield name, place or value
 
 
-def _given(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield the settings that stand in the environment (git-config(1), "ENVIRONMENT")."""
+def _git_in_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the settings of Git in environment variables (git-config(1), "ENVIRONMENT")."""
     for name, key in environ.items():
         if name.startswith("GIT_CONFIG_KEY_"):
             yield key.lower(), environ.get(f"GIT_CONFIG_VALUE_{name[15:]}", "")
@@ -347,7 +351,7 @@ _At = Callable[[str], tuple[str, ...]]
 
 
 def _at(home: str, environ: Mapping[str, str]) -> _At:
-    """Return the function that says where a file of a user may lie: variables move whole folders."""
+    """Return a function from a path of the user to its possible locations: variables can move whole folders."""
     config, shell = environ.get("XDG_CONFIG_HOME", ""), environ.get("ZDOTDIR", "")
 
     def places(path: str) -> tuple[str, ...]:

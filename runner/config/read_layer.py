@@ -1,4 +1,4 @@
-"""Reader of one file or one variable `RINGFENCE_*` against the table of keys: the usable part, and all faults."""
+"""The reader of one file or one variable `RINGFENCE_*`, which checks the values by the table of keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +16,17 @@ _PREFIX = "RINGFENCE_"
 
 
 def read_layer(data: bytes, path: Path, layer: ConfigLayer, trusted: Mapping[str, str]) -> LayerValues:
-    """Return the settings of a file. Raises TomlError or ConfigError for the first fault."""
+    """Return the settings of a file. Raise TomlError or ConfigError for the first fault.
+
+    `trusted` maps paths in the folder of the repository to the SHA-256 of trusted content.
+    """
     document, faults = read_all(as_text(data, path), str(path), most=1)
     if faults:
         raise faults[0]
-    return given_as(document, data, path, layer, trusted)
+    return layer_values(document, data, path, layer, trusted)
 
 
-def given_as(
+def layer_values(
     document: TomlDocument, data: bytes, path: Path, layer: ConfigLayer, trusted: Mapping[str, str]
 ) -> LayerValues:
     """Return the values of a file as a layer, which is trusted if its exact bytes are trusted."""
@@ -40,7 +43,7 @@ def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[T
         version = document.get("version")
         newer = key_of(("version",)).fault(version) if isinstance(version, int) else None
         if newer:
-            document.clear()  # whatever else looks wrong may be right there
+            document.clear()  # other faults may be valid in the newer format
         return renew(document)
 
     document, faults = validate(text, source, SHAPES, ENTRIES, most=most, renew=look)
@@ -87,7 +90,7 @@ def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues
         from difflib import get_close_matches
 
         known = [*VARIABLES, *elsewhere]
-        # Without the part that all of them share, which would make any two of them look alike.
+        # The common prefix would make all names similar.
         near = get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], n=1)
         fix = f"did you mean `{_PREFIX}{near[0]}`?" if near else f"unset it; the names are {', '.join(known)}"
         raise ConfigError(Problem(f"the variable `{name}` cannot be used", "there is no such setting", fix))
@@ -100,7 +103,7 @@ def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues
 
 
 def plain(text: str) -> int | float | bool | str:
-    """Return the number or switch in `text`; `text` itself (a size such as `2 GiB`, or a mistake) for another text."""
+    """Return `text` as a number or a switch; other text, such as `2 GiB`, is returned unchanged."""
     if text in ("true", "false"):
         return text == "true"
     try:

@@ -1,7 +1,7 @@
-"""The one table of what may be set. The loader, `agent config show|check`, the JSON Schema and the starter read it.
+"""The table of all keys. The loader, `agent config show|check`, the JSON Schema and `agent init` are based on it.
 
-A new key is one row of KEYS, a new `[[list]]` one of LISTS. `Settings.value("a", "b")` and `Settings.entries("list")`
-give what the layers say, `Settings.named("a")` what stands below the `*` of `a.*.key`.
+A new key is a row of KEYS, a new `[[list]]` a row of LISTS. `Settings.value("a", "b")` returns the value of a key,
+`Settings.entries("list")` the entries of a list, and `Settings.named("a")` the values of each name in `a.*.key`.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,15 +27,15 @@ from runner.config.migrations import VERSION
 from runner.config.validators import Fault
 
 # As in runner/providers, whose import would cost more than reading all settings.
-REMOTE = ("anthropic", "openai", "gemini")  # those that have an address
+REMOTE = ("anthropic", "openai", "gemini")  # providers with an address
 PROVIDERS = (*REMOTE, "scripted")
 
 Check = Callable[[Value], Fault | None]
 
 
 class Widens(Enum):
-    """Rights of a repository's file over a key before the user trusts its exact content. YOURS holds after that,
-    too.
+    """The rights of a repository's file over a key before the user trusts its exact content; those of YOURS also
+    after.
     """
 
     YOURS = "nothing, trusted or not: it is for you to say"
@@ -258,7 +258,7 @@ KEYS: tuple[Key, ...] = (
                                             ("cache_read", "read from the cache"), ("cache_write", "written to it"))),
 
     *(Key(f"limits.{name}", shape, TIGHTEN, what, None, f"RINGFENCE_LIMIT_{name.upper()}")
-      for (name, shape), what in zip(LIMITS.items(), validators.LIMITS_SAY, strict=True)),
+      for (name, shape), what in zip(LIMITS.items(), validators.LIMIT_HELP, strict=True)),
 )
 
 LISTS: tuple[TableList, ...] = (
@@ -266,14 +266,14 @@ LISTS: tuple[TableList, ...] = (
         RULE_KEYS, check=validators.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
         example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
         choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
-                 "tier": tuple(tier.label for tier in Tier)}, helps=validators.RULE_SAYS, most=MOST_RULES),
+                 "tier": tuple(tier.label for tier in Tier)}, helps=validators.RULE_HELP, most=MOST_RULES),
     TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
         CREDENTIAL_KEYS, check=credential, example=CREDENTIAL_EXAMPLE,
         helps=CREDENTIAL_HELP, most=MOST_CREDENTIALS),
 )
 # fmt: on
 
-# What the tables are about, for the starter and the schema.
+# Descriptions of the tables, for `agent init` and the schema.
 SECTIONS: Mapping[str, str] = {
     "provider": "Where models are reached. The key itself never stands in a file.",
     "auth": "Where the key of a provider is, when no variable has it. The key itself never stands in a file.",
@@ -299,7 +299,7 @@ _OPEN = tuple(key for key in KEYS if "*" in key.path)
 
 
 def key_of(path: KeyPath) -> Key:
-    """Return the row of a known path."""
+    """Return the row of a known path. Raise StopIteration for an unknown path."""
     found = _BY_PATH.get(path)
     if found is not None:
         return found
@@ -311,5 +311,5 @@ def key_of(path: KeyPath) -> Key:
 
 
 def list_of(name: str) -> TableList:
-    """Return the row of a known `[[name]]`."""
+    """Return the row of a known `[[name]]`. Raise KeyError for an unknown name."""
     return _LISTS_BY_NAME[name]

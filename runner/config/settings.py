@@ -1,4 +1,4 @@
-"""Settings of all layers together."""
+"""The settings of all layers together, and the origins of their values."""
 
 import os
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class ConfigError(ProblemError):
 
     @classmethod
     def of(cls, error: TomlError) -> "ConfigError":
-        """Return the same error about a TOML text as an error of the settings."""
+        """Return a ConfigError with the problem and the place of a TomlError."""
         return cls(error.problem, source=error.source, line=error.line, what=error.what)
 
     @classmethod
@@ -39,7 +39,9 @@ class ConfigError(ProblemError):
 
 
 class ConfigLayer(StrEnum):
-    """Later ones win. What `project` and `local` say came with the folder, and may only tighten until it is trusted."""
+    """The layers, lowest first: a later layer overrides. `project` and `local` are files of the repository, which may
+    only tighten until the user trusts them.
+    """
 
     PACKAGED = "packaged"
     SYSTEM = "system"
@@ -52,7 +54,7 @@ class ConfigLayer(StrEnum):
 
     @property
     def came_along(self) -> bool:
-        """Return True if the author of the folder wrote the layer, and not the user."""
+        """Return True if the layer is a file of the repository, which the user may not have written."""
         return self in (ConfigLayer.PROJECT, ConfigLayer.LOCAL)
 
     def of_rules(self, trusted: bool) -> Layer:
@@ -91,7 +93,7 @@ class LayerValues:
         return self.layer.came_along and not self.trusted
 
     def place(self, path: KeyPath) -> tuple[str, int]:
-        """Return file and line of a key. A variable or an option has the line 0."""
+        """Return the source and the line (from 1) of a key. The line of a variable or an option is 0."""
         if not self.document.text:
             return dict(self.flags).get(path, self.document.source), 0
         return self.document.source, self.document.line(path)
@@ -137,7 +139,7 @@ class IgnoredSetting:
 
     @property
     def name(self) -> str:
-        """Return the key or the table as a file has it."""
+        """Return the key, or the table in double brackets, as written in a file."""
         return f"[[{self.entry.name}]]" if self.entry else dotted(self.path)
 
 
@@ -181,12 +183,12 @@ class Settings:
         sources: the files and variables that were used, lowest layer first.
         models: models by provider.
         max_turns: largest number of requests to the model; None if no layer sets it.
-        notices: what the repository requested and did not get.
+        notices: notices for the user, for example about ignored settings of the repository.
         values: values in force by path.
         lists: entries of tables in force.
         layers: the values of each layer.
         original: folder of which the workspace is a copy; empty if the workspace is not a copy.
-        apart: paths that are secret in this run only, without any configuration.
+        apart: paths that are secret in this run only, in addition to the profile.
     """
 
     profile: Profile
@@ -207,8 +209,8 @@ class Settings:
     apart: tuple[str, ...] = ()
 
     def value(self, *path: str) -> Value | None:
-        """Return the value of one key: the value of the highest layer that may set the key, else the default of the
-        row.
+        """Return the value of one key: that of the highest layer that may set the key, else the default in the table of
+        keys.
         """
         found = self.values.get(path)
         if found is not None:

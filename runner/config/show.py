@@ -13,7 +13,7 @@ from runner.config.toml_value import amount, entry_toml, toml
 from runner.problems import usage
 from runner.text.sanitize import visible
 
-_WIDE = 48  # characters of a value, where its place is shown beside it
+_WIDE = 48  # characters of a value in a line with its place
 
 
 BUILT_IN = "the default"
@@ -36,10 +36,10 @@ def origins(settings: Settings) -> SettingOrigins:
     return {path: tuple(places) for path, places in by_path.items()}
 
 
-def counts(path: KeyPath, places: tuple[SettingOrigin, ...]) -> tuple[SettingOrigin, ...]:
-    """Return the places whose value is in force: one, or all if every layer adds to the value."""
-    heard = tuple(place for place in places if not place.ignored)
-    return heard if key_of(path).adds else heard[-1:]
+def places_in_force(path: KeyPath, places: tuple[SettingOrigin, ...]) -> tuple[SettingOrigin, ...]:
+    """Return the places whose value is in force: the highest, or all if every layer adds to the value."""
+    valid = tuple(place for place in places if not place.ignored)
+    return valid if key_of(path).adds else valid[-1:]
 
 
 def packaged_values() -> Mapping[KeyPath, Value]:
@@ -55,14 +55,14 @@ def _packaged() -> TomlDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownKey:
     """One key for display.
 
     Attributes:
         path: the path of the key.
         value: value in force; None if no place sets the key.
         by: places that set this value.
-        not_by: places that set another value.
+        not_by: places whose value is overridden or ignored.
     """
 
     path: KeyPath
@@ -71,8 +71,10 @@ class Shown:
     not_by: tuple[SettingOrigin, ...]
 
 
-def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
-    """Return every key in the order of the table; with `name`, that key or those below it. Raises a usage error."""
+def list_keys(settings: Settings, name: str | None) -> tuple[ShownKey, ...]:
+    """Return every key in the order of the table; with `name`, that key or the keys of that table. Raise a usage
+    error.
+    """
     places_of = origins(settings)
     paths = [path for path in SHAPES if "*" not in path and path != ("version",)]
     for path in (*settings.values, *places_of):  # rows with names of the user
@@ -81,13 +83,15 @@ def shown(settings: Settings, name: str | None) -> tuple[Shown, ...]:
     found = []
     for path in _below(paths, name):
         places = places_of.get(path, ())
-        by = counts(path, places)
-        found.append(Shown(path, _value(settings, path, by), by, tuple(place for place in places if place not in by)))
+        by = places_in_force(path, places)
+        found.append(
+            ShownKey(path, _value(settings, path, by), by, tuple(place for place in places if place not in by))
+        )
     return tuple(found)
 
 
 def entries(settings: Settings, name: str | None) -> tuple[tuple[TomlEntry, ConfigLayer], ...]:
-    """Return every `[[list]]` entry in force, with its layer."""
+    """Return every `[[list]]` entry in force with its layer; with `name`, those of that list."""
     layers = {given.document.source: given.layer for given in settings.layers}
     return tuple((each, layers[each.source]) for each in settings.lists if name in (None, each.name))
 
@@ -120,6 +124,7 @@ def split(name: str) -> KeyPath:
 
 
 def no_key(name: str) -> Exception:
+    """Return the usage error for an unknown key, which names a similar key if there is one."""
     known = [key.name for key in KEYS]
     known += sorted({name[:index] for name in known for index, char in enumerate(name) if char == "."})
     known += [each.name for each in LISTS]
@@ -138,14 +143,14 @@ def _value(settings: Settings, path: KeyPath, by: tuple[SettingOrigin, ...]) -> 
 
 
 def listing(
-    found: Iterable[Shown],
+    found: Iterable[ShownKey],
     lists: Iterable[tuple[TomlEntry, ConfigLayer]],
     *,
     effective: bool,
     written: Mapping[str, str],
     cut: bool = True,
 ) -> str:
-    """Yield one line for each key.
+    """Return the listing: one line for each key.
 
     With `effective`, the line has the layer and the place too, and overridden values follow. `written` maps beginnings
     of paths to a short form, such as `~/` for the home. With `cut`, a long value ends in `…`.
@@ -205,7 +210,7 @@ def near(path: str, written: Mapping[str, str]) -> str:
 
 
 def as_json(
-    settings: Settings, found: Iterable[Shown], lists: Iterable[tuple[TomlEntry, ConfigLayer]]
+    settings: Settings, found: Iterable[ShownKey], lists: Iterable[tuple[TomlEntry, ConfigLayer]]
 ) -> dict[str, object]:
     """Return every value with its places, as JSON."""
     return {

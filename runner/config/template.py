@@ -1,4 +1,4 @@
-"""The commented file that `agent init` writes, made from the table of keys so that it never lies."""
+"""The commented file that `agent init` writes, made from the table of keys."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +21,7 @@ _ALL = (
 
 
 def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
-    """Return the text of a new file. `packaged` are the values of keys without a default of their own."""
+    """Return the text of a new file of the user, or of a project without `user`. `packaged` are the packaged values."""
     rows = [f"#:schema ./{SCHEMA}", *(f"# {line}" for line in (*(_USER if user else _PROJECT), *_ALL))]
     rows += ["", f"version = {VERSION}"]
     keys = [key for key in KEYS if key.path != ("version",) and (user or key.widens not in _ONLY_USER)]
@@ -33,7 +33,7 @@ def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
             rows += _list(each)
     if not user:
         left = [key.name for key in KEYS if key.widens is Widens.NEVER]
-        # In backticks: no line may begin like a table.
+        # In backticks, so that no line looks like the header of a table.
         left += [f"`[[{each.name}]]`" for each in LISTS if each.widens is Widens.NEVER]
         rows += ["", "# For each to say in a file of their own (or to trust):", *_wrapped(left)]
     return "\n".join(rows) + "\n"

@@ -1,4 +1,4 @@
-"""TOML tables with the lines that they and their keys stand on, so that a complaint can name the place."""
+"""TOML tables with the line numbers of their headers and keys, for error messages."""
 
 from collections.abc import Iterable, Mapping
 
@@ -27,12 +27,13 @@ class TableItem:
     text: str = ""
 
     def at(self, key: str) -> int:
+        """Return the line of `key`, or of the header if the table has no such key."""
         return self.lines.get(key, self.line)
 
 
 def read_items(text: str, source: str, names: Iterable[str]) -> tuple[TableItem, ...]:
-    """Return the top-level keys as one Item, then every table of an array in `names`, in order. Raises a usage
-    error.
+    """Return the top-level keys as one TableItem, then every `[[name]]` table with a name in `names`, in order. Raise a
+    usage error.
     """
     document = load(text, source)
     known = tuple(names)

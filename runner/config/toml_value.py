@@ -1,4 +1,4 @@
-"""Values as TOML writes them, on one line."""
+"""Conversion of values to TOML on one line."""
 
 import json
 from datetime import date
@@ -23,7 +23,9 @@ def toml(value: Value) -> str:
 
 
 def entry_toml(entry: TomlEntry) -> list[str]:
-    """Return each key of a `[[list]]` entry with its value. A word without alternatives stands alone."""
+    """Return a line `key = value` for each key of a `[[list]]` entry. A word without alternatives is not put in a
+    list.
+    """
     shapes, rows = list_of(entry.name).keys, []
     for key, value in entry.values.items():
         if shapes[key] is ValueType.WORDS and isinstance(value, tuple):
@@ -34,7 +36,7 @@ def entry_toml(entry: TomlEntry) -> list[str]:
 
 
 def quoted(text: str) -> str:
-    """Return a basic string.
+    """Return `text` as a basic string of TOML.
 
     JSON and TOML have the same escape sequences, except for DEL and for characters beyond 16 bits, which stay
     unescaped.
@@ -48,7 +50,9 @@ def _escaped(char: str) -> str:
 
 
 def amount(size: int) -> str | int:
-    """Return a size in the largest unit of which the size is a multiple."""
+    """Return a size, given in bytes, in the largest unit of which it is a multiple; the number itself without such a
+    unit.
+    """
     for unit, shift in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if size % (1 << shift) == 0 and size >> shift < 10_000:
             return f"{size >> shift} {unit}"

@@ -1,4 +1,4 @@
-"""Further checks of values of the right shape. Each returns why the value cannot be used and what to do, or None."""
+"""Further checks of values of the right shape. A check returns a Fault, or None if the value can be used."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,9 +7,9 @@ from policy.model.tier import Mode, no_looser
 from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument, TomlEntry, Value
 
-Fault = tuple[str, str]  # why a value cannot be used, and what to do
+Fault = tuple[str, str]  # why a value cannot be used, and how to correct the value
 
-LIMITS_SAY = (  # as in LIMITS of policy/toml/profile.py
+LIMIT_HELP = (  # as in LIMITS of policy/toml/profile.py
     "time of one command",
     "processor time, in seconds",
     "processes and threads",
@@ -20,7 +20,7 @@ LIMITS_SAY = (  # as in LIMITS of policy/toml/profile.py
     "kept of what it prints",
 )
 
-RULE_SAYS: Mapping[str, str] = {
+RULE_HELP: Mapping[str, str] = {
     "verdict": "What becomes of an action that it is about.",
     "run": "The words of a command; `*` and `?` match within one, a list is a choice, a last `**` is any more.",
     "tool": "What the action is done with; `bash` is every command.",
@@ -35,6 +35,7 @@ RULE_SAYS: Mapping[str, str] = {
 
 
 def choice(name: str, value: str, known: Sequence[str]) -> Fault:
+    """Return the fault of a `value` that is not in `known`."""
     if len(known) < 3:
         return f"there is no `{value}` here", f"write {' or '.join(f'`{each}`' for each in known)}{near(value, known)}"
     names = ", ".join(f"`{each}`" for each in known)
@@ -50,6 +51,7 @@ def near(value: str, known: Sequence[str]) -> str:
 
 
 def database(value: Value) -> Fault | None:
+    """Check the address of a PostgreSQL database, which must not contain a password."""
     scheme, found, rest = str(value).partition("://")
     if not found or scheme != "postgresql":
         return "it is no address of a PostgreSQL database", 'write it as "postgresql://USER@HOST/DATABASE"'
@@ -59,6 +61,8 @@ def database(value: Value) -> Fault | None:
 
 
 def model_of(providers: Sequence[str]) -> Callable[[Value], Fault | None]:
+    """Return the check that a value names one of `providers`."""
+
     def check(value: Value) -> Fault | None:
         name = str(value).partition(":")[0]
         if name in providers:
@@ -91,6 +95,7 @@ def collector(value: Value) -> Fault | None:
 
 
 def helper(value: Value) -> Fault | None:
+    """Check the words of a helper command: a plain name on PATH, or a whole path."""
     words = [str(word) for word in value] if isinstance(value, tuple) else []
     first = words[0] if words else ""
     if not first or any("\0" in word for word in words):
@@ -129,5 +134,8 @@ def mode_no_looser(new: Value, old: Value) -> bool:
 
 
 def before(order: Sequence[str]) -> Callable[[Value, Value], bool]:
-    """Return the check that the value is not looser, for names in order, the strictest first."""
+    """Return a function that returns True if its first argument is not looser than its second.
+
+    `order` has the allowed values, the strictest first.
+    """
     return lambda new, old: order.index(str(new)) <= order.index(str(old))

@@ -113,9 +113,9 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         trusted = remembered(str(cwd), environ)
     settings = load(cwd, environ, config=config, unattended=unattended, trusted=trusted)
     if settings.notices:
-        from runner.config.trust.widening import condensed  # only where there is something to tell
+        from runner.config.trust.widening import condense_notices  # only where there is something to tell
 
-        settings = replace(settings, notices=condensed(settings))
+        settings = replace(settings, notices=condense_notices(settings))
     if trusted is not None and trusted.notices:
         settings = replace(settings, notices=(*settings.notices, *trusted.notices))
     if args.unix:

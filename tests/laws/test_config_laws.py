@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from policy.model.tier import Mode, Ruling, no_looser
 from runner.config import ConfigError, Settings, load
-from runner.config.merge import standing
+from runner.config.merge import current_value
 from runner.config.schema import Widens, key_of, list_of
 from sandbox.backend import Level
 from tests.support.config_strategies import as_toml, documents
@@ -57,7 +57,7 @@ def no_wider(after: Settings, before: Settings) -> None:
     assert set(old.permissions) <= set(new.permissions)
     assert Ruling.ALLOW not in {rule.verdict for rule in added}
     for path, value in after.values.items():
-        key, was = key_of(path), standing(before, path, key_of(path))
+        key, was = key_of(path), current_value(before, path, key_of(path))
         if key.widens in (Widens.NEVER, Widens.YOURS):
             assert value == was, key.name
         elif not key.adds:

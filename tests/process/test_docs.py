@@ -20,7 +20,7 @@ from policy.permission.lint import check
 from policy.rules.rulebook import RuleBook, parse_rules
 from policy.toml.schema import read
 from runner.cli.app import app
-from runner.cli.batch import spelled
+from runner.cli.batch import with_run
 from runner.config import shipped
 from runner.frontends.slash.registry import COMMANDS
 from runner.gate.policy_tools.tables import parse_table
@@ -118,7 +118,7 @@ def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
     for inline, line in SHOWN.findall(page.read_text("utf-8")):
         words = re.sub(r"'[^']*'|\"[^\"]*\"", "Q", (inline or line).partition("#")[0]).split()
         own = list(itertools.takewhile(lambda word: word not in ("--", "|", ";", "&&"), words))
-        command, rest = agent, spelled(own[1:])
+        command, rest = agent, with_run(own[1:])
         while rest and rest[0] in (below := getattr(command, "commands", {})):
             command, rest = below[rest[0]], rest[1:]
         known = {"--help", *itertools.chain.from_iterable(each.opts for each in command.params)}

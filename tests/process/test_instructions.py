@@ -14,7 +14,7 @@ from runner.agent.open_session import SessionOptions, open_session
 from runner.approval.approver import Unattended
 from runner.audit.log import AuditLog
 from runner.config import load
-from runner.config.agentfiles.instructions import CAP, block, texts
+from runner.config.agentfiles.instructions import CAP, block, read_texts
 from runner.config.trust.discover import look
 from runner.engine.run_limits import RunLimits
 from runner.events import Event
@@ -79,7 +79,7 @@ CUTS = [
 @pytest.mark.parametrize(("data", "cut", "why"), CUTS, ids=[row[2] for row in CUTS])
 def test_a_long_text_is_cut_and_says_so(tmp_path: Path, data: bytes, cut: bool, why: str) -> None:
     workspace = lay(tmp_path, AGENTS=data)
-    (found,) = texts(look(str(workspace)))
+    (found,) = read_texts(look(str(workspace)))
     assert found.cut == cut, why
     assert len(found.text.encode()) <= CAP
     assert "\ufffd" not in found.text

@@ -13,7 +13,7 @@ import pytest
 
 from policy.languages.git_config import possible_settings
 from policy.languages.settings_paths import SettingKind, paths
-from runner.config.personal_settings import personal
+from runner.config.personal_settings import personal_patterns
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -201,7 +201,7 @@ def test_settings_that_lead_inside_are_found(
     place: Place, files: dict[str, str], environ: dict[str, str], expected: str, why: str
 ) -> None:
     given = place.fill(files, environ)
-    assert expected in personal(str(place.work), str(place.home), given), why
+    assert expected in personal_patterns(str(place.work), str(place.home), given), why
 
 
 @pytest.mark.threat("T115")
@@ -216,7 +216,7 @@ def test_settings_that_are_links_into_the_workspace_are_found(place: Place, link
     path.parent.mkdir(parents=True, exist_ok=True)
     path.symlink_to(place.work / target)
     (place.home / "w2").symlink_to(place.work / "build")  # no settings
-    found = personal(str(place.work), str(place.home), {})
+    found = personal_patterns(str(place.work), str(place.home), {})
     assert target in found
     assert "build" not in found
 
@@ -224,8 +224,8 @@ def test_settings_that_are_links_into_the_workspace_are_found(place: Place, link
 @pytest.mark.parametrize(("files", "environ", "why"), NONE, ids=[row[2] for row in NONE])
 def test_settings_that_do_not(place: Place, files: dict[str, str], environ: dict[str, str], why: str) -> None:
     given = place.fill(files, environ)
-    nobody = set(personal(str(place.work), "/nonexistent", {}))  # what this machine's own files say
-    assert set(personal(str(place.work), str(place.home), given)) <= nobody, why
+    nobody = set(personal_patterns(str(place.work), "/nonexistent", {}))  # what this machine's own files say
+    assert set(personal_patterns(str(place.work), str(place.home), given)) <= nobody, why
 
 
 # ---- what commands and patches may do then

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policy.toml.schema import value_of
-from runner.config.edit import migrated, with_value, without
+from runner.config.edit import migrate_text, with_value, without_key
 from runner.config.migrations import VERSION, renew
 from runner.config.read_layer import read_all
 from runner.config.schema import KEYS
@@ -74,7 +74,7 @@ def test_setting_changes_that_key_alone(text: str, data: st.DataObject) -> None:
     assert tomllib.loads(new) == wanted
     assert comments(new) == comments(text)
     try:
-        gone = without(new, key.path)
+        gone = without_key(new, key.path)
     except ConfigError as error:
         if "change it with an editor" in error.problem.fix:
             return
@@ -88,10 +88,10 @@ def test_setting_changes_that_key_alone(text: str, data: st.DataObject) -> None:
 def test_migrating_keeps_what_it_says(text: str) -> None:
     wanted = tomllib.loads(text)
     renew(wanted)
-    new = migrated(text)
+    new = migrate_text(text)
     assert tomllib.loads(new) == {"version": VERSION, **wanted}
     assert comments(new) == comments(text)
-    assert migrated(new) == new
+    assert migrate_text(new) == new
     assert (read_all(new, "x", most=1)[1] == []) == (read_all(text, "x", most=1)[1] == [])
 
 

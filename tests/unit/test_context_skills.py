@@ -14,10 +14,10 @@ from policy.model.secret_paths import Secrets
 from runner.agent.context_sources import read_context, read_own_text
 from runner.config import load
 from runner.config.agentfiles.front_matter import HeadError, front_matter
-from runner.config.agentfiles.instructions import block, texts
+from runner.config.agentfiles.instructions import block, read_texts
 from runner.config.agentfiles.skills import Broken, Skill, invoked, listing, skill_of
 from runner.config.trust.discover import look
-from runner.config.trust.evaluate import Brought, skills_of
+from runner.config.trust.evaluate import TrustReview, skills_of
 from runner.engine.context.context import Context
 from runner.facts.gather import gather
 from runner.frontends.slash.command import find
@@ -271,7 +271,7 @@ def test_the_repositorys_is_used_only_when_it_is_trusted(place: Place) -> None:
     assert after.base.text == "Theirs.\u241b[2J\n"
     assert [each.text for each in after.added] == ["Mine.\n", "Theirs too.\n"]
     assert len(notices) == 2, "and it is said"
-    brought = Brought(look(str(place.work)))
+    brought = TrustReview(look(str(place.work)))
     assert brought.counts == (".ringfence/APPEND_SYSTEM.md", ".ringfence/SYSTEM.md"), "so it is asked for"
 
 
@@ -305,7 +305,7 @@ def test_texts_of_every_folder_on_the_way_are_told_once_the_nearest_last(place: 
     place.file(place.work / "src/AGENTS.md", "not on the way")
     (place.work / "docs/deep").mkdir()
     found = look(str(place.work), cwd=str(place.work / "docs/deep"), home=str(place.home))
-    assert [(each.path, each.text) for each in texts(found)] == [
+    assert [(each.path, each.text) for each in read_texts(found)] == [
         ("../../AGENTS.md", "at home"),
         ("../CLAUDE.md", "all my code"),
         ("AGENTS.md", "the repository"),
@@ -318,11 +318,11 @@ def test_texts_of_every_folder_on_the_way_are_told_once_the_nearest_last(place: 
         "AGENTS.md",
         "docs/AGENTS.md",
     )
-    assert Brought(found).counts == ("../../AGENTS.md", "../CLAUDE.md", "AGENTS.md", "docs/AGENTS.md")
+    assert TrustReview(found).counts == ("../../AGENTS.md", "../CLAUDE.md", "AGENTS.md", "docs/AGENTS.md")
     assert look(str(place.work)).sha256 != found.sha256, "an approval is for all of it"
     plain = look(str(place.work), cwd=str(place.work), home=str(place.home / "code"))
-    assert [each.path for each in texts(plain)] == ["../CLAUDE.md", "AGENTS.md"], "no higher than the home"
-    assert [each.path for each in texts(look(str(place.work), home="/nowhere"))] == ["AGENTS.md"]
+    assert [each.path for each in read_texts(plain)] == ["../CLAUDE.md", "AGENTS.md"], "no higher than the home"
+    assert [each.path for each in read_texts(look(str(place.work), home="/nowhere"))] == ["AGENTS.md"]
 
 
 @pytest.mark.threat("T71")
@@ -331,9 +331,9 @@ def test_the_way_up_and_down_is_not_led_elsewhere(place: Place) -> None:
     (place.home / "AGENTS.md").symlink_to(outside)
     (place.work / "docs").symlink_to(outside.parent)
     found = look(str(place.work), cwd=str(place.work / "docs"), home=str(place.home))
-    assert texts(found) == ()
+    assert read_texts(found) == ()
     (place.home / "code/AGENTS.md").hardlink_to(outside)
-    assert texts(look(str(place.work), home=str(place.home))) == ()
+    assert read_texts(look(str(place.work), home=str(place.home))) == ()
 
 
 def test_all_of_them_together_have_an_end(place: Place) -> None:
@@ -341,7 +341,7 @@ def test_all_of_them_together_have_an_end(place: Place) -> None:
         (place.home, place.home / "code", place.work, place.work / "a", place.work / "a/b")
     ):
         place.file(folder / "AGENTS.md", f"{number}" * (40 << 10))
-    found = texts(look(str(place.work), cwd=str(place.work / "a/b"), home=str(place.home)))
+    found = read_texts(look(str(place.work), cwd=str(place.work / "a/b"), home=str(place.home)))
     assert sum(len(each.text) for each in found) == 96 << 10
     assert [len(each.text) >> 10 for each in found] == [0, 0, 32, 32, 32], "the nearest are kept"
     assert all(each.cut for each in found)

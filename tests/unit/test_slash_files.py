@@ -7,15 +7,15 @@ import pytest
 from runner.agent.context_sources import read_context
 from runner.config.agentfiles.custom_commands import (
     LARGEST,
+    CommandFiles,
     PromptFile,
-    Read,
     of_contents,
     of_folder,
     parse,
 )
 from runner.config.agentfiles.skills import Skill
 from runner.config.trust.discover import look
-from runner.config.trust.evaluate import Brought
+from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.text import description
 from runner.engine.context.context import Context
 from runner.frontends.slash.command import find
@@ -86,7 +86,7 @@ def test_a_folder_is_read_and_what_is_wrong_is_told(tmp_path: Path) -> None:
     found = of_folder(tmp_path)
     assert [each.name for each in found.found] == ["git:log", "one"]
     assert len(found.notices) == 2
-    assert of_folder(tmp_path / "nowhere") == Read()
+    assert of_folder(tmp_path / "nowhere") == CommandFiles()
 
 
 @pytest.mark.threat("T103")
@@ -146,7 +146,7 @@ def test_a_repositorys_commands_wait_for_trust(tmp_path: Path) -> None:
     (brings / "deploy.md").write_text("Deploy $1.")
     (brings / "Bad.md").write_text("x")
     inventory = look(str(tmp_path))
-    brought = Brought(inventory)
+    brought = TrustReview(inventory)
     assert brought.counts == (".ringfence/commands/deploy.md",), "it is asked for"
     told = "\n".join(description(brought))
     assert "/deploy" in told

@@ -119,10 +119,10 @@ class Policies:
             settings = replace(settings, profile=replace(settings.profile, secret_paths=secret))
         if not way.copy:
             return settings
-        from runner.config.path_mapping import mapped
+        from runner.config.path_mapping import map_settings
         from runner.state.paths import home
 
-        return mapped(settings, way.folder, way.copy, str(Path(home(self._environ)).resolve()))
+        return map_settings(settings, way.folder, way.copy, str(Path(home(self._environ)).resolve()))
 
     def _trusted(self, way: _Way) -> Mapping[str, str] | None:
         """Return the trusted hashes of the repository's files: those recorded then, else those trusted since."""

@@ -13,7 +13,7 @@ from runner.changes.review.workspace_copy import Copy, CopyError, copied, place
 from runner.changes.undo.file_state import SECRET
 from runner.changes.undo.scope import SnapshotScope, choice_of, inventory_of, scope_of, secret_of
 from runner.config import Settings
-from runner.config.path_mapping import mapped
+from runner.config.path_mapping import map_settings
 from runner.facts.gather import gather
 from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import workspace_of
@@ -102,7 +102,7 @@ def reviewed(
             Path(os.path.realpath(inner)),
             facts.workspace,
             copy,
-            mapped(settings, facts.workspace, copy.path, facts.home),
+            map_settings(settings, facts.workspace, copy.path, facts.home),
             tuple(_notes(copy)),
             secret,
             _excludes(facts.home, environ),

@@ -1,9 +1,9 @@
 """Custom `/commands`: Markdown files whose text is sent as a prompt.
 
-`~/.config/ringfence/commands/review.md` is `/review`, a file in a folder below has the folder's name in front
-(`git/log.md` is `/git:log`). Between two lines `---` at the top may stand `description:` and `argument-hint:`. In the
-text `$ARGUMENTS` is all that was typed behind the name, `$1` to `$9` are its words, `$$` is a dollar sign; where none
-of them stands, what was typed comes behind the text. Nothing in such a file is run, and it grants nothing.
+`~/.config/ringfence/commands/review.md` is `/review`, and `git/log.md` in a folder below is `/git:log`. The top of the
+file may contain `description:` and `argument-hint:` between two lines `---`. In the text `$ARGUMENTS` is replaced by
+all typed arguments, `$1` to `$9` by single arguments, `$$` by a dollar sign; without any of these, the arguments follow
+the text. Nothing in such a file is run, and it grants nothing.
 
 THREAT T103: a repository contains commands that resemble built-in commands or the user's own. They exist only while the
 user trusts their exact content, and never replace another command. Their text is sent as the user's prompt, because the
@@ -20,11 +20,11 @@ from policy.model.frozen import dataclass
 from runner.text.sanitize import one_line, visible_prose
 
 LARGEST = 64 << 10  # bytes of one file
-MOST = 200  # of one folder
-_DEEPEST = 3
+MOST = 200  # entries of one folder that are read
+_DEEPEST = 3  # levels of folders
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
 _FIELD = re.compile(r"(description|argument-hint):[ \t]*(.*)")
-_PLACE = re.compile(r"\$(\$|ARGUMENTS\b|[1-9](?![0-9]))")
+_PLACEHOLDER = re.compile(r"\$(\$|ARGUMENTS\b|[1-9](?![0-9]))")
 _HINT = 200  # characters of a description
 
 
@@ -47,7 +47,7 @@ class PromptFile:
     source: str
 
     def prompt(self, words: str) -> str:
-        """Return the prompt for `/name words`."""
+        """Return the prompt for `/name words`. An argument that was not typed is replaced by nothing."""
         try:
             parts = shlex.split(words)
         except ValueError:  # an apostrophe in a sentence
@@ -64,12 +64,12 @@ class PromptFile:
                 return words
             return parts[int(key) - 1] if int(key) <= len(parts) else ""
 
-        text = _PLACE.sub(put, self.text)
+        text = _PLACEHOLDER.sub(put, self.text)
         return f"{text}\n\n{words}" if words and not used else text
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class CommandFiles:
     """The commands of a folder.
 
     Attributes:
@@ -82,8 +82,8 @@ class Read:
 
 
 def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
-    """Return the command in a file; the reason, if the file is not a command. `path` is relative to the folder of
-    commands.
+    """Return the command in a file, or the reason why the file is not a command, as text. `path` is relative to the
+    folder of commands, and `source` is the file as shown to the user.
     """
     parts = (*path.parent.parts, path.stem)
     if not all(_NAME.fullmatch(part) for part in parts):
@@ -107,24 +107,28 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
     text = visible_prose(text)
     summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
     return PromptFile(
-        ":".join(parts), one_line(fields.get("argument-hint", ""), 60), one_line(summary, _HINT), text.strip(), source
+        ":".join(parts),
+        one_line(fields.get("argument-hint", ""), 60),
+        one_line(summary, _HINT),
+        text.strip(),
+        source,
     )
 
 
-def of_folder(folder: Path) -> Read:
-    """Return the user's own commands; none if the folder does not exist."""
+def of_folder(folder: Path) -> CommandFiles:
+    """Return the user's own commands in `folder`; none if the folder does not exist."""
     return _read(_files(folder), str(folder))
 
 
-def of_contents(contents: Mapping[str, bytes], below: str) -> Read:
-    """Return the commands of a repository whose exact bytes the user trusts. `contents` is by path in the
-    repository.
+def of_contents(contents: Mapping[str, bytes], below: str) -> CommandFiles:
+    """Return the commands of a repository whose exact bytes the user trusts. `contents` maps paths in the
+    repository to bytes, and `below` is the folder of commands.
     """
     found = ((PurePosixPath(path).relative_to(below), data) for path, data in sorted(contents.items()))
     return _read(((path, data) for path, data in found if path.suffix == ".md"), below)
 
 
-def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Read:
+def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> CommandFiles:
     commands: dict[str, PromptFile] = {}
     notices = []
     for path, data in files:
@@ -133,7 +137,7 @@ def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Re
             notices.append(f"`{one_line(f'{source}/{path}', _HINT)}` is no command: {made}")
         else:
             commands.setdefault(made.name, made)
-    return Read(tuple(commands.values()), tuple(notices))
+    return CommandFiles(tuple(commands.values()), tuple(notices))
 
 
 def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes | str]]:
@@ -143,7 +147,7 @@ def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes 
     try:
         entries = sorted(folder.iterdir())[:MOST]
     except OSError:
-        return  # not there, or not readable: no command of it exists
+        return  # missing or unreadable: the folder contains no commands
     for entry in entries:
         try:
             about = entry.stat()

@@ -1,7 +1,7 @@
 """The front matter of a Markdown file: settings in YAML between two lines of `---`.
 
-The settings are read from the events of a YAML parser, which make no objects. Anchors, aliases and tags are refused,
-and so is a head with many lines, characters or nodes: the file may be from a repository.
+The settings are read from the events of a YAML parser, so that no Python objects are created. Anchors, aliases and tags
+are refused, and so is a head with many lines, characters or nodes, because the file may be from a repository.
 """
 
 import re
@@ -15,13 +15,13 @@ _MOST_LINES = 200
 _MOST_EVENTS = 500
 _LONGEST = 32 << 10  # characters of a head
 _DEEPEST = 20  # lists and tables inside each other
-# `name: some: text`, which is no YAML, and which people write. A comment at the end is no part of the text.
+# `name: some: text`, which users write although it is no YAML. A comment at the end is not part of the text.
 _PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}:[ \t]+)([^\s\"'\[\]{}|>&*!%@`#,?-].*)")
 _COMMENT = re.compile(r"[ \t]#")
 
 
 class HeadError(ValueError):
-    """The error for a head that cannot be read. The text says why."""
+    """The error for front matter that cannot be read. Its text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class FrontMatter:
 
 
 def front_matter(text: str) -> FrontMatter:
-    """Split a file. Without front matter all of the file is the body. Raises HeadError."""
+    """Split the text of a file. Without front matter the whole text is the body. Raise HeadError."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
@@ -105,7 +105,7 @@ def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _check(event: yaml.Event, count: int, documents: int, depth: int) -> None:
-    """Refuse what no plain settings need, and more of it than anybody writes."""
+    """Raise HeadError for YAML features that plain settings do not need, and for an excessive amount."""
     if count > _MOST_EVENTS or depth > _DEEPEST:
         raise HeadError("its head holds too many lists and tables")
     if documents > 1:

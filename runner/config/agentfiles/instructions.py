@@ -1,6 +1,6 @@
-"""The texts that a repository keeps for agents (`AGENTS.md` and its like), as the model is given them: as its words.
+"""The instruction files of a repository (such as `AGENTS.md`) as text for the model, marked as words of the repository.
 
-THREAT T73: they are untrusted. They reach the model and nothing else: no mode, rule or right is read from them.
+THREAT T73: the texts are untrusted. Only the model reads them: no mode, rule or right is taken from them.
 """
 
 from policy.model.frozen import dataclass
@@ -8,7 +8,7 @@ from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
 from runner.text.sanitize import marked, visible_prose
 
 CAP = 32 << 10  # bytes of one file
-ALL = 96 << 10  # of all of them: what is nearest to the session's folder comes first
+ALL = 96 << 10  # bytes of all files; files nearest to the folder of the session take precedence
 
 _BEFORE = """\
 The texts below came with the repository in the workspace, or lie in folders above it. They are the words of \
@@ -34,7 +34,7 @@ class InstructionText:
     cut: bool
 
 
-def texts(inventory: Inventory) -> tuple[InstructionText, ...]:
+def read_texts(inventory: Inventory) -> tuple[InstructionText, ...]:
     """Return the readable files, those nearest to the folder of the session last. Of files with equal content only one
     is returned. Invisible characters are escaped, as in the question to the user.
     """
@@ -46,9 +46,9 @@ def texts(inventory: Inventory) -> tuple[InstructionText, ...]:
             continue
         most = min(CAP, left)
         cut = len(data) > most
-        whole = data[:most].decode("utf-8", "ignore" if cut else "strict")  # a cut may go through a character
+        text = data[:most].decode("utf-8", "ignore" if cut else "strict")  # the cut may be inside a character
         left -= min(len(data), most)
-        chosen[data] = InstructionText(entry.path, visible_prose(whole), len(data), cut)
+        chosen[data] = InstructionText(entry.path, visible_prose(text), len(data), cut)
     return tuple(reversed(chosen.values()))
 
 
@@ -60,10 +60,10 @@ def _depth(entry: InventoryEntry) -> tuple[int, list[int]]:
 
 def block(inventory: Inventory) -> str:
     """Return all files as one text for the model; empty if there are none."""
-    chosen = texts(inventory)
+    chosen = read_texts(inventory)
     if not chosen:
         return ""
-    # No file can contain its own closing tag: it holds the hash of a list that holds the file's own hash.
+    # No file can contain its own closing tag, because the tag contains a hash over the hash of the file.
     mark = inventory.sha256[:16]
     parts = [_BEFORE.format(mark=mark)]
     for each in chosen:

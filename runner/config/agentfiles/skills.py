@@ -14,9 +14,9 @@ from policy.model.frozen import dataclass
 from runner.text.sanitize import marked, one_line, visible
 
 FILE = "SKILL.md"
-LONGEST = 64 << 10  # bytes of a body: the standard wants a few thousand tokens
-MOST = 100  # skills that the model is told of
-ROOM = 32 << 10  # characters of all descriptions: some 8,000 tokens of each request
+LONGEST = 64 << 10  # bytes of a body: the standard recommends a few thousand tokens
+MOST = 100  # skills that are listed for the model
+ROOM = 32 << 10  # characters of all descriptions: about 8,000 tokens of each request
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _LONGEST_NAME = 64
 _LONGEST_DESCRIPTION = 1024
@@ -50,14 +50,14 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A SKILL.md that is not used, and why."""
+    """A SKILL.md that is not used, with the reason: a phrase without its subject."""
 
     path: str
     why: str
 
 
 def skill_of(path: str, data: bytes, source: str) -> Skill | Broken:
-    """Return the skill in a file at `path`, whose content is `data`."""
+    """Return the skill in the file at `path` with the content `data`, or Broken. `source` is its origin in words."""
     from runner.config.agentfiles.front_matter import (  # imports a YAML parser, only when a skill is read
         HeadError,
         front_matter,
@@ -99,7 +99,7 @@ def skills_in(files: Mapping[str, bytes], source: str) -> tuple[tuple[Skill, ...
     return good, tuple(each for each in found if isinstance(each, Broken))
 
 
-def chosen(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
+def choose_skills(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
     """Return one skill of each name, from the earliest group, and the skills that are not used."""
     taken: dict[str, Skill] = {}
     unused = []

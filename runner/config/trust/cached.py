@@ -1,4 +1,4 @@
-"""Remembered trust, for commands that never ask. The answers are read only if a repository has configuration files."""
+"""Remembered trust, for commands that never ask. The answers are read only if a repository has a configuration."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,7 @@ from runner.state.workspace import workspace_of
 
 
 class RememberedTrust(Mapping[str, str]):
-    """The hashes of the configuration files of `workspace` that the user trusts as they are now; empty otherwise.
+    """The SHA-256 of each configuration file of `workspace`, by path, if the user trusts all of them; otherwise empty.
 
     All files must be unchanged since the answer: a removed file could have tightened another. Nothing is read before
     the first lookup. `notices` are about the file of answers. A lookup raises StateError or PlaceError.
@@ -34,10 +34,10 @@ class RememberedTrust(Mapping[str, str]):
 
     @cached_property
     def _hashes(self) -> Mapping[str, str]:
-        from runner.config.trust.store import TrustStore, there
+        from runner.config.trust.store import TrustStore, has_answers
 
         state = state_dir(self._environ)
-        if not there(state):
+        if not has_answers(state):
             return {}
         from runner.config.trust.discover import look
         from runner.config.trust.inventory import EntryKind
@@ -47,7 +47,7 @@ class RememberedTrust(Mapping[str, str]):
             return {}
         inventory = look(self._workspace)
         now = [each for each in inventory.entries if each.kind is EntryKind.CONFIGURATION]
-        for answer in answers:  # the latest word about these files
+        for answer in answers:  # the latest answer about these files is valid
             if [each for each in answer.entries if each.kind is EntryKind.CONFIGURATION] == now:
                 return inventory.hashes(EntryKind.CONFIGURATION) if answer.yes else {}
         return {}

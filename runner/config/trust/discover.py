@@ -1,6 +1,6 @@
 """Discovery of a repository's files that configure or instruct the agent.
 
-Outside of the repository, only instruction files in the folders above it, up to the home, are read. No read waits, and
+Outside of the repository, only instruction files in the folders above it, up to the home, are read. No read blocks, and
 the amount is bounded.
 """
 
@@ -22,27 +22,27 @@ OURS = ".ringfence"
 CONFIGURATION = (f"{OURS}/config.toml", f"{OURS}/config.local.toml")
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
-SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of one name, the first counts
+SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of two skills with one name, the first is used
 COMMANDS = f"{OURS}/commands"
 SERVERS = ".mcp.json"
 _TEXTS = (EntryKind.INSTRUCTIONS, EntryKind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
-LARGEST_PROMPT = 64 << 10  # of one that would stand in the system prompt
+LARGEST_PROMPT = 64 << 10  # bytes of a file for the system prompt
 _MOST_OWN = 2000  # entries directly in the user's own folder of skills
-_MOST = 500  # files and folders below hooks, below commands, and below skills
-_ALL = 16 << 20  # bytes of all of them
-_DEEPEST = 8
+_MOST = 500  # files and folders below each of hooks, commands and skills
+_ALL = 16 << 20  # bytes of all files below one of these folders
+_DEEPEST = 8  # levels of folders
 
 _HIGHEST = 32  # folders above, or between the workspace and the folder of the session
 
-# SAFETY: open(2). No link is followed, no pipe is waited for, no terminal becomes the controlling terminal.
+# SAFETY: open(2). No link is followed, no pipe blocks, and no terminal becomes the controlling terminal.
 _ONLY_PASSED = getattr(os, "O_PATH", os.O_RDONLY)  # a folder on the way need not be readable
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 class _ScanLimit(Exception):
-    """More than anybody reads before saying yes."""
+    """The error for more files than a user would read before an approval."""
 
 
 def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
@@ -119,8 +119,8 @@ def _is_folder(at: int, name: str) -> bool:
 
 
 def _all(found: "_Found", at: int, path: str, kind: EntryKind) -> None:
-    """Add everything below the folder that is the last part of `path`, in the open folder `at`; or one entry with the
-    reason why not.
+    """Add everything below the folder named by the last part of `path`, in the open folder `at`. If there is too much,
+    add one entry with the reason.
     """
     below = _Found({}, {})
     with _closing(below.folder(at, os.path.basename(path), path, kind)) as handle:
@@ -148,7 +148,7 @@ def _between(found: "_Found", top: int, names: list[str]) -> None:
     try:
         for name in names[:_HIGHEST]:
             if not name.isprintable():
-                return  # the user could not see what is approved
+                return  # the user could not see the name that is approved
             path = f"{path}{name}/"
             try:
                 below = os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=at)
@@ -193,7 +193,7 @@ class _Found:
         return Inventory(workspace, tuple(self.entries[path] for path in sorted(self.entries)), self.contents)
 
     def file(self, at: int, name: str, path: str, kind: EntryKind) -> None:
-        """Take the file `name` of the folder `at`, if there is anything of that name."""
+        """Add the file `name` of the folder `at`, if it exists."""
         try:
             entry, data = _read(at, name, path, kind)
         except (FileNotFoundError, NotADirectoryError):
@@ -205,7 +205,9 @@ class _Found:
             self.contents[path] = data
 
     def folder(self, at: int, name: str, path: str, kind: EntryKind) -> int | None:
-        """Open the folder `name` of the folder `at`; None when there is none, and an entry if it is no real folder."""
+        """Open the folder `name` of the folder `at`. Return None if it is missing, or, after adding an entry, no real
+        folder.
+        """
         try:
             mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
             if stat.S_ISDIR(mode):
@@ -218,7 +220,7 @@ class _Found:
         return None
 
     def everything(self, at: int, path: str, kind: EntryKind, depth: int) -> None:
-        """Add everything below the open folder `at`. Raises _TooMuch for an unreasonable amount."""
+        """Add everything below the open folder `at`. Raise _ScanLimit for an unreasonable amount."""
         if depth > _DEEPEST:
             raise _ScanLimit(f"has folders more than {_DEEPEST} deep, so nothing below it was looked at")
         for name in _names(at, most=_MOST - len(self.entries)):
@@ -233,7 +235,7 @@ class _Found:
                 raise _ScanLimit(f"holds more than {_ALL >> 20} MiB, so none of it was looked at")
 
     def _inner(self, at: int, name: str, path: str, kind: EntryKind) -> int | None:
-        """Open what is a folder; take everything else as a file."""
+        """Open a folder and return its descriptor; add everything else as a file and return None."""
         try:
             if stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                 return self.folder(at, name, path, kind)
@@ -245,7 +247,7 @@ class _Found:
 
 
 def _names(folder: int, most: int) -> list[str]:
-    """Return the names in a folder. Raises _TooMuch before an endless folder is read to its end."""
+    """Return the sorted names in a folder. Raise _ScanLimit if there are more than `most`."""
     names = []
     with os.scandir(folder) as inside:
         for each in inside:
@@ -265,7 +267,7 @@ def _read(at: int, name: str, path: str, kind: EntryKind) -> tuple[InventoryEntr
     except NotRegularError as error:
         return InventoryEntry(path, kind, refused=_nature(error.mode, "plain file")), None
     with _closing(handle):
-        if status.st_nlink > 1:  # a user who may not read a file can often link it; its text must not reach the model
+        if status.st_nlink > 1:  # a user can link a file that the user may not read; the model must not get its text
             return InventoryEntry(path, kind, refused="has another name elsewhere (a hard link)"), None
         data = read_descriptor(handle, LARGEST + 1)
     entry = InventoryEntry(path, kind, bool(status.st_mode & 0o111))

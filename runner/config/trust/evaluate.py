@@ -1,9 +1,9 @@
-"""Evaluation of a repository's files: what would take effect, earlier answers of the user, and changes since."""
+"""Evaluation of a repository's files: their effects if trusted, earlier answers of the user, and changes since."""
 
 from policy.model.frozen import dataclass
-from runner.config.agentfiles.custom_commands import Read, of_contents
-from runner.config.agentfiles.instructions import texts
-from runner.config.agentfiles.skills import Broken, Skill, chosen, skills_in
+from runner.config.agentfiles.custom_commands import CommandFiles, of_contents
+from runner.config.agentfiles.instructions import read_texts
+from runner.config.agentfiles.skills import Broken, Skill, choose_skills, skills_in
 from runner.config.trust.discover import COMMANDS, SKILLS
 from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, differences
 from runner.config.trust.store import TrustAnswer
@@ -11,7 +11,7 @@ from runner.config.trust.widening import Widening
 
 
 @dataclass(frozen=True, slots=True)
-class Brought:
+class TrustReview:
     """A repository's files with their effects and earlier answers.
 
     Attributes:
@@ -39,9 +39,9 @@ class Brought:
 
     @property
     def counts(self) -> tuple[str, ...]:
-        """Return the files on which the answer has an effect. Without such files there is no question."""
+        """Return the paths of the files that trust would put into effect. Without such files there is no question."""
         widening = {each.path for each in self.widenings}
-        told = {each.path for each in texts(self.inventory)} if self.reads else set()
+        told = {each.path for each in read_texts(self.inventory)} if self.reads else set()
         skills = {each.path for each in self.skills[0]} if self.skilled else set()
         prompts = {each.path for each in self.prompts}
         commands = {each.source for each in self.commands.found}
@@ -57,7 +57,7 @@ class Brought:
         )
 
     @property
-    def commands(self) -> Read:
+    def commands(self) -> CommandFiles:
         """Return the custom commands of the repository, and files that are faulty commands."""
         return commands_of(self.inventory)
 
@@ -75,14 +75,14 @@ class Brought:
         return before, differences(before.entries, self.inventory.entries)
 
 
-def commands_of(inventory: Inventory) -> Read:
-    """Return the custom commands of a repository."""
+def commands_of(inventory: Inventory) -> CommandFiles:
+    """Return the custom commands of a repository, and notices about files that are no commands."""
     kinds = {each.path for each in inventory.entries if each.kind is EntryKind.COMMAND}
     return of_contents({path: data for path, data in inventory.contents.items() if path in kinds}, COMMANDS)
 
 
 def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """Return the skills of a repository. Of skills with one name the first counts."""
+    """Return the skills of a repository, and the files that are not used. Of skills with one name the first is used."""
     kinds = {each.path for each in inventory.entries if each.kind is EntryKind.SKILL}
     groups = []
     broken: tuple[Broken, ...] = ()
@@ -91,7 +91,7 @@ def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ..
         good, bad = skills_in(files, "of the repository")
         groups.append(good)
         broken += bad
-    found, unused = chosen(groups)
+    found, unused = choose_skills(groups)
     return found, (*broken, *unused)
 
 

@@ -1,4 +1,4 @@
-"""Inventory of a repository's files for agents: the entries, one hash of all of them, and the differences of two."""
+"""The inventory of a repository's files for agents: the entries, their common hash, and differences."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,12 +8,12 @@ from hashlib import sha256
 
 from policy.model.frozen import dataclass
 
-# In what is hashed, so that a later version, which may use more of these kinds, asks again.
+# Part of the hash, so that a later version that uses more kinds of files can ask again.
 _FORMAT = "ringfence-trust-2"
 
 
 class EntryKind(Enum):
-    """Kinds of entries."""
+    """The kinds of entries."""
 
     CONFIGURATION = "configuration"
     INSTRUCTIONS = "instructions"
@@ -37,15 +37,15 @@ class EntryKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:
-    """One file, or anything else with the name of such a file.
+    """A file, or anything else (such as a link) with the name of such a file.
 
     Attributes:
-        path: path relative to the workspace (`../` is above it). It is as untrusted as the content.
+        path: path relative to the workspace (`../` is above it), untrusted like the content.
         kind: the kind.
         executable: True if the file is executable.
         size: size in bytes.
         sha256: hash of the content; empty for a refused file.
-        refused: why the file is not read. A refused file is never used, whatever the user answers.
+        refused: the reason why the file is not read and never used, or empty.
     """
 
     path: str
@@ -72,7 +72,7 @@ class Inventory:
 
     @property
     def sha256(self) -> str:
-        """Return one hash of all entries, which does not depend on the place of the workspace."""
+        """Return one hash of all entries, which does not depend on the path of the workspace."""
         return hash_of(self.entries)
 
     def hashes(self, kind: EntryKind) -> dict[str, str]:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from enum import Enum
 
-from runner.config.trust.evaluate import Brought
+from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.text import contents, description, summary
 from runner.stderr import say
 
@@ -26,13 +26,15 @@ class TrustReply(Enum):
     QUIT = "quit"
 
 
-Asker = Callable[[Brought], TrustReply]  # in another way than line by line
+Asker = Callable[[TrustReview], TrustReply]  # asks with another front end
 
 
-def ask(brought: Brought, read_line: LineReader) -> TrustReply:
-    """Show everything and wait for a clear answer. The end of input is `quit`; nothing else is taken for one."""
+def ask(review: TrustReview, read_line: LineReader) -> TrustReply:
+    """Show the files, ask, and return the answer. The question is repeated after unclear input. End of input is
+    QUIT.
+    """
     head = "this repository contains files that count only when you trust them"
-    say("\n".join([head, *description(brought, brief=True), "", summary(brought)]))
+    say("\n".join([head, *description(review, brief=True), "", summary(review)]))
     while True:
         try:
             text = read_line(_PROMPT).strip().lower()
@@ -47,7 +49,7 @@ def ask(brought: Brought, read_line: LineReader) -> TrustReply:
             case "q" | "quit":
                 return TrustReply.QUIT
             case "s" | "show":
-                say("\n".join([*contents(brought), ""]))
+                say("\n".join([*contents(review), ""]))
             case _:
                 say(_EXPLAINED)
 

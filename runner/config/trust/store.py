@@ -1,5 +1,5 @@
-"""Answers of the user about repositories: each is bound to the exact content and stored per workspace, outside of the
-workspace.
+"""The answers of the user about repositories. An answer is valid for one exact content, and is stored by workspace,
+outside of the workspace.
 """
 
 import os
@@ -12,16 +12,16 @@ from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, 
 from runner.state.json_file import StateFile
 
 NAME = "trust.json"
-_KEPT = 12  # answers of one workspace: branches have other contents, and going back to one asks nothing again
+_KEPT = 12  # answers of one workspace, so that a return to an earlier branch asks no question again
 
-_ROWS = 20_000  # entries of all answers together: some 5 MB
+_ROWS = 20_000  # entries of all answers together: about 5 MB
 
 TrustAnswers = Mapping[str, tuple["TrustAnswer", ...]]  # by the real path of the workspace; the latest answer first
 
 
 @dataclass(frozen=True, slots=True)
 class TrustAnswer:
-    """An answer about one content.
+    """An answer of the user about one content.
 
     Attributes:
         yes: True for an approval.
@@ -58,7 +58,7 @@ class TrustStore:
         return answers.get(workspace, ()), notices
 
     def remember(self, inventory: Inventory, *, yes: bool, time: str) -> tuple[str, ...]:
-        """Store an answer about exactly this content. It replaces an earlier answer about the same content."""
+        """Store an answer about exactly this content, in place of an earlier one. Return notices about the file."""
         answer = TrustAnswer(yes, time, inventory.entries)
         pinned = answer.sha256
 
@@ -70,7 +70,9 @@ class TrustStore:
         return self._file.change(add)[1]
 
     def forget(self, workspace: str | None) -> tuple[int, tuple[str, ...]]:
-        """Take every answer for `workspace` back, or every answer there is; answers how many there were."""
+        """Remove the answers for `workspace`, or all answers for None. Return their number, and notices about the
+        file.
+        """
 
         def drop(before: TrustAnswers) -> tuple[TrustAnswers, int]:
             others = {key: value for key, value in before.items() if workspace is not None and key != workspace}
@@ -80,14 +82,14 @@ class TrustStore:
         return self._file.change(drop)
 
 
-def there(folder: str | Path) -> bool:
+def has_answers(folder: str | Path) -> bool:
     """Return True if there is a file of answers."""
     return os.path.lexists(Path(folder) / NAME)
 
 
 def _bounded(answers: TrustAnswers) -> TrustAnswers:
-    """Return the answers without those for the oldest workspaces, if there are too many. The user is asked about these
-    workspaces again.
+    """Return the answers without those for the oldest workspaces, if there are too many. The user will be asked about
+    these workspaces again.
     """
     rows = {key: sum(len(each.entries) for each in listed) for key, listed in answers.items()}
     remaining, total = dict(answers), sum(rows.values())

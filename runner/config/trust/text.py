@@ -1,45 +1,45 @@
-"""Text about a repository's files for the user. It contains no control or invisible characters of the files."""
+"""Text for the user about a repository's files, without control or invisible characters of the files."""
 
 import json
 import shlex
 from collections.abc import Iterator
 
-from runner.config.agentfiles.instructions import CAP, texts
-from runner.config.trust.evaluate import Brought
+from runner.config.agentfiles.instructions import CAP, read_texts
+from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.inventory import EntryKind, InventoryEntry
 from runner.config.trust.widening import Widening
 from runner.text.phrases import many
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
 
-_FIRST = 3  # lines of a text, the beginning of each; `show` has the whole
-_WIDE = 150  # characters
-_ROWS = 20  # lines of a section, and their length, where the whole is one command away
-_LONG = 300
+_FIRST = 3  # lines of a text that are shown; `show` prints the whole text
+_WIDE = 150  # characters of such a line
+_ROWS = 20  # lines of a section in a brief description
+_LONG = 300  # characters of a line in a brief description
 
 
-def description(brought: Brought, *, brief: bool = False) -> list[str]:
+def description(review: TrustReview, *, brief: bool = False) -> list[str]:
     """Return the description of all files, by effect.
 
     With `brief`, files without an effect are shortened, so that many hooks cannot push important lines off the screen.
     """
-    inventory = brought.inventory
+    inventory = review.inventory
     lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
-    if since := brought.since:
-        changed = _begun([f"  {_whole(path)}  {change}" for path, change in since[1]], brief)
+    if since := review.since:
+        changed = _shorten_rows([f"  {_line(path)}  {change}" for path, change in since[1]], brief)
         lines += ["", f"changed since you said yes on {_day(since[0].time)}", *changed]
-    if brought.widenings:
-        lines += ["", "it would change your settings", *map(_widening, brought.widenings)]
-    for title, rows in _sections(brought):
+    if review.widenings:
+        lines += ["", "it would change your settings", *map(_widening, review.widenings)]
+    for title, rows in _sections(review):
         if rows:
-            lines += ["", title, *_begun(rows, brief)]
+            lines += ["", title, *_shorten_rows(rows, brief)]
     return lines
 
 
-def summary(brought: Brought) -> str:
+def summary(review: TrustReview) -> str:
     """Return the effects of the answer in one line."""
-    told = len([path for path in brought.counts if path in [each.path for each in texts(brought.inventory)]])
-    wide, skills = len(brought.widenings), len(brought.skills[0]) if brought.skilled else 0
-    prompts, commands = len(brought.prompts), len(brought.commands.found)
+    told = len([path for path in review.counts if path in [each.path for each in read_texts(review.inventory)]])
+    wide, skills = len(review.widenings), len(review.skills[0]) if review.skilled else 0
+    prompts, commands = len(review.prompts), len(review.commands.found)
     effects = (
         (wide, "setting", "would change"),
         (prompts, "text", "would stand in the system prompt"),
@@ -50,7 +50,7 @@ def summary(brought: Brought) -> str:
     return "in short: " + ", ".join(f"{many(count, noun)} {effect}" for count, noun, effect in effects if count)
 
 
-def _begun(rows: list[str], brief: bool) -> list[str]:
+def _shorten_rows(rows: list[str], brief: bool) -> list[str]:
     if not brief:
         return rows
     more = len(rows) - _ROWS
@@ -59,52 +59,52 @@ def _begun(rows: list[str], brief: bool) -> list[str]:
 
 
 def _widening(each: Widening) -> str:
-    old = f"{_whole(each.old)} -> " if each.old else ""
-    return f"  {_whole(each.path)}:{each.line}  {_whole(each.key)}: {old}{_whole(each.new)}"
+    old = f"{_line(each.old)} -> " if each.old else ""
+    return f"  {_line(each.path)}:{each.line}  {_line(each.key)}: {old}{_line(each.new)}"
 
 
-def _sections(brought: Brought) -> Iterator[tuple[str, list[str]]]:
-    entries = [each for each in brought.inventory.entries if not each.refused]
-    known = {each.path for each in (*brought.widenings, *brought.never)} | set(brought.faulty)
+def _sections(review: TrustReview) -> Iterator[tuple[str, list[str]]]:
+    entries = [each for each in review.inventory.entries if not each.refused]
+    known = {each.path for each in (*review.widenings, *review.never)} | set(review.faulty)
     yield (
         "it only tightens your settings, which needs no yes",
         [f"  {each.path}" for each in entries if each.kind is EntryKind.CONFIGURATION and each.path not in known],
     )
-    yield "no repository may set it, trusted or not", list(map(_widening, brought.never))
-    yield "it cannot be used, and counts for nothing", [f"  {path}" for path in brought.faulty]
+    yield "no repository may set it, trusted or not", list(map(_widening, review.never))
+    yield "it cannot be used, and counts for nothing", [f"  {path}" for path in review.faulty]
     yield (
         "the system prompt would hold it: SYSTEM.md instead of our words about the work, the other behind them; it "
         "changes no rule",
-        [line for each in brought.prompts for line in _text(brought, each)],
+        [line for each in review.prompts for line in _text_rows(review, each)],
     )
     title = "the model would read it as the words of the repository; it changes no rule"
-    told = [line for each in entries if each.kind is EntryKind.INSTRUCTIONS for line in _text(brought, each)]
-    yield title if brought.reads else "texts for agents, which are switched off", told
+    told = [line for each in entries if each.kind is EntryKind.INSTRUCTIONS for line in _text_rows(review, each)]
+    yield title if review.reads else "texts for agents, which are switched off", told
     title = "the model would be told of these skills, and may read them; they change no rule"
-    rows = [f"  {_whole(each.path)}  {one_line(each.description, _WIDE)}" for each in brought.skills[0]]
-    yield title if brought.skilled else "skills, which are switched off", rows
+    rows = [f"  {_line(each.path)}  {one_line(each.description, _WIDE)}" for each in review.skills[0]]
+    yield title if review.skilled else "skills, which are switched off", rows
     title = "you could type these /commands, and what they say would go to the model as your words; they change no rule"
-    commands = brought.commands
-    yield title, [f"  /{each.name}  {_whole(each.source)}  {each.summary}" for each in commands.found]
-    yield "commands that cannot be used", [f"  {_whole(each)}" for each in commands.notices]
-    yield "skills that cannot be used", [f"  {_whole(each.path)}  {_whole(each.why)}" for each in brought.skills[1]]
+    commands = review.commands
+    yield title, [f"  /{each.name}  {_line(each.source)}  {each.summary}" for each in commands.found]
+    yield "commands that cannot be used", [f"  {_line(each)}" for each in commands.notices]
+    yield "skills that cannot be used", [f"  {_line(each.path)}  {_line(each.why)}" for each in review.skills[1]]
     yield (
         "this version does nothing with it",
-        [line for each in entries if not each.kind.used for line in _unused(brought, each)],
+        [line for each in entries if not each.kind.used for line in _unused_rows(review, each)],
     )
     yield (
         "not read, and never used",
-        [f"  {_whole(each.path)}  {each.refused}" for each in brought.inventory.entries if each.refused],
+        [f"  {_line(each.path)}  {each.refused}" for each in review.inventory.entries if each.refused],
     )
 
 
-def _whole(text: str) -> str:
-    """Return the text on one line, never shortened: the user must see all of what is approved."""
+def _line(text: str) -> str:
+    """Return the text on one line, never shortened: the user must see everything that is approved."""
     return visible(text, lines=False)
 
 
-def _text(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
-    text = brought.inventory.contents[entry.path].decode("utf-8")
+def _text_rows(review: TrustReview, entry: InventoryEntry) -> Iterator[str]:
+    text = review.inventory.contents[entry.path].decode("utf-8")
     notes = [f"{entry.size:,} bytes"]
     is_prompt = entry.kind is EntryKind.PROMPT
     if entry.size > CAP and not is_prompt:
@@ -112,50 +112,51 @@ def _text(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
     unseen = (char for char in set(text) - {"\n", "\t", "\r", *EMOJI_SELECTORS} if visible(char, prose=True) != char)
     if hidden := sum(map(text.count, unseen)):
         notes.append(f"{hidden} characters in it cannot be seen, and are spelled out")
-    if not is_prompt and entry.size and entry.path not in [each.path for each in texts(brought.inventory)]:
+    if not is_prompt and entry.size and entry.path not in [each.path for each in read_texts(review.inventory)]:
         notes.append("the same as another" if text.strip() else "blank")
     yield f"  {entry.path}  {', '.join(notes)}"
     for line in [line for line in text.splitlines() if line.strip()][:_FIRST]:
         yield f"    | {one_line(line, _WIDE)}"
 
 
-def _unused(brought: Brought, entry: InventoryEntry) -> Iterator[str]:
+def _unused_rows(review: TrustReview, entry: InventoryEntry) -> Iterator[str]:
     what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
     if entry.kind is not EntryKind.SERVERS:
-        yield f"  {_whole(entry.path)}  {what}, {entry.size:,} bytes"
+        yield f"  {_line(entry.path)}  {what}, {entry.size:,} bytes"
         return
     try:
-        found = servers(brought.inventory.contents[entry.path])
+        found = servers(review.inventory.contents[entry.path])
     except ValueError as error:
-        yield f"  {_whole(entry.path)}  MCP servers, but {error}"
+        yield f"  {_line(entry.path)}  MCP servers, but {error}"
         return
-    yield f"  {_whole(entry.path)}  {many(len(found), 'MCP server')}"
+    yield f"  {_line(entry.path)}  {many(len(found), 'MCP server')}"
     for name, words in found:
-        yield f"    {_whole(name)}: {_whole(words)}"
+        yield f"    {_line(name)}: {_line(words)}"
 
 
-def contents(brought: Brought) -> list[str]:
+def contents(review: TrustReview) -> list[str]:
     """Return every file in full, line by line: approved text must not have a hidden part."""
     lines = []
-    for entry in brought.inventory.entries:
+    for entry in review.inventory.entries:
         if entry.refused:
             continue
-        text = brought.inventory.contents[entry.path].decode("utf-8", "backslashreplace")
-        lines += ["", f"--- {_whole(entry.path)}", *visible(text).splitlines()]
+        text = review.inventory.contents[entry.path].decode("utf-8", "backslashreplace")
+        lines += ["", f"--- {_line(entry.path)}", *visible(text).splitlines()]
     return lines
 
 
-def state_word(brought: Brought) -> str:
+def state_word(review: TrustReview) -> str:
     """Return the state of the answer in one or two words."""
-    if not brought.counts:
+    if not review.counts:
         return "nothing to decide"
-    answer = brought.answer
+    answer = review.answer
     return "not asked" if answer is None else "trusted" if answer.yes else "refused"
 
 
-def state_line(brought: Brought) -> str:
-    answer = brought.answer
-    if not brought.counts:
+def state_line(review: TrustReview) -> str:
+    """Return the state of the answer in one sentence."""
+    answer = review.answer
+    if not review.counts:
         return "nothing in it needs an approval"
     if answer is None:
         return "nobody has trusted this content: nothing of it is used, except what tightens your settings"
@@ -165,7 +166,7 @@ def state_line(brought: Brought) -> str:
 
 
 def named(paths: tuple[str, ...]) -> str:
-    """Return a few paths as part of a sentence: ``AGENTS.md` and `CLAUDE.md``."""
+    """Return paths as part of a sentence, at most three of them by name: ``AGENTS.md` and `CLAUDE.md``."""
     shown = [f"`{one_line(path, 80)}`" for path in paths[:3]]
     if len(paths) > len(shown):
         shown.append(f"{len(paths) - len(shown)} more")
@@ -176,21 +177,21 @@ def _day(time: str) -> str:
     return one_line(time[:10], 10) or "an unknown day"
 
 
-class _Twice(ValueError):
+class _DuplicateKey(ValueError):
     pass
 
 
 def servers(data: bytes) -> tuple[tuple[str, str], ...]:
-    """Return the name and the command line or address of each server in the text; both are untrusted.
+    """Return the name and the command line or address of each server in `.mcp.json`; both are untrusted.
 
-    Names of variables are included, but not their values, which may be keys. Raises ValueError, with the reason as its
-    text, for another text.
+    Names of variables are included, but not their values, which may be keys. Raise ValueError, with the reason as its
+    text, if the file cannot be used.
     """
     try:
-        content = json.loads(data.decode("utf-8"), object_pairs_hook=_once)
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=_unique_keys)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except _Twice:
+    except _DuplicateKey:
         raise ValueError("a key stands in it twice, and readers differ in which one they take") from None
     except ValueError:
         raise ValueError("it is not valid JSON") from None
@@ -214,8 +215,8 @@ def _server_words(server: object) -> str:
     return f"{line}{named}"
 
 
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise _Twice
+        raise _DuplicateKey
     return found

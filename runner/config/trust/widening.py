@@ -1,4 +1,4 @@
-"""Settings that a repository requests and gets only from a user who trusts it."""
+"""The settings of a repository that have an effect only if the user trusts the repository."""
 
 from collections.abc import Mapping
 
@@ -26,15 +26,15 @@ class Widening:
 
 
 def widenings(settings: Settings, workspace: str, *, never: bool = False) -> tuple[Widening, ...]:
-    """Return what `settings`, loaded without any trust, left out of the files of `workspace`, in the order of the text.
+    """Return the ignored settings of the files of `workspace`, in order. `settings` were loaded without any trust.
 
-    With `never`, return what no repository may change; otherwise what an approval would change. Nothing is in both.
+    With `never`, return the settings that no repository may change; otherwise those that an approval would change.
     """
     rows = []
     for ignored in _ignored(settings):
         if not ignored.values.bound or ignored.never is not never:
             continue
-        from runner.config.merge import standing  # most repositories request nothing
+        from runner.config.merge import current_value  # most repositories widen nothing
         from runner.config.schema import key_of
         from runner.config.toml_value import entry_toml, toml
 
@@ -43,13 +43,13 @@ def widenings(settings: Settings, workspace: str, *, never: bool = False) -> tup
         if ignored.entry is not None:
             rows.append(Widening(path, ignored.entry.line, key, "", ", ".join(entry_toml(ignored.entry))))
         else:
-            now = standing(settings, ignored.path, key_of(ignored.path))
+            now = current_value(settings, ignored.path, key_of(ignored.path))
             old, new = "not set" if now is None else toml(now), toml(document.values[ignored.path])
             rows.append(Widening(path, document.line(ignored.path), key, old, new))
     return tuple(rows)
 
 
-def condensed(settings: Settings, *, mention: bool = True) -> tuple[str, ...]:
+def condense_notices(settings: Settings, *, mention: bool = True) -> tuple[str, ...]:
     """Return the notices of `settings`, with those about ignored settings of a repository as one line. Without
     `mention`, the caller reports these settings.
     """

@@ -129,7 +129,7 @@ def _used(session: str, host: CommandHost) -> str:
 async def _trust(words: str, host: CommandHost) -> None:
     """Show the files of the repository that are used only if trusted, and ask for or store the user's decision."""
     from runner.config import load
-    from runner.config.trust.session_check import look_at, now, weigh
+    from runner.config.trust.session_check import evaluate_files, look_at, now
     from runner.config.trust.store import TrustStore
     from runner.config.trust.text import description, state_line
 
@@ -138,7 +138,7 @@ async def _trust(words: str, host: CommandHost) -> None:
     inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, host.environ)
     settings = await asyncio.to_thread(lambda: load(Path(workspace), host.environ, unattended=True))
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
-    brought, notices = weigh(inventory, settings, host.environ, reads=reads, skilled=skilled)
+    brought, notices = evaluate_files(inventory, settings, host.environ, reads=reads, skilled=skilled)
     if not inventory.entries:
         say(host, "this repository contains nothing that would change or run something")
         return

@@ -9,7 +9,7 @@ from policy.model.verdict import Ask
 from runner.approval.approver import LETTERS, WAYS, Answer, Leave, PlanAnswer, Question, Stay
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING, Offer
-from runner.config.trust.evaluate import Brought
+from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.prompt import TrustReply
 from runner.config.trust.text import contents, description, summary
 from runner.events import Display
@@ -47,7 +47,7 @@ class Panels:
         return await self._app.ask(PlanQuestion())
 
 
-async def trusted(app: App, brought: Brought) -> TrustReply:
+async def trusted(app: App, brought: TrustReview) -> TrustReply:
     """Ask if the repository's content may be used, exactly as it is now."""
     head = "this repository contains files that count only when you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
@@ -63,7 +63,7 @@ async def trusted(app: App, brought: Brought) -> TrustReply:
     return answer
 
 
-def asker(app: App, loop: asyncio.AbstractEventLoop, brought: Brought) -> TrustReply:
+def asker(app: App, loop: asyncio.AbstractEventLoop, brought: TrustReview) -> TrustReply:
     """Ask as `trusted` does, from another thread."""
     return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()
 
