@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.inside.regular_file import open_regular
 
-DEEPEST = 256  # folders below each other: one descriptor each
+DEEPEST = 256  # nested folders: each level has an open descriptor
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -27,7 +27,7 @@ def open_folder(name: str, above: int) -> int:
 
 
 def open_file(name: str, above: int) -> tuple[int, os.stat_result]:
-    """Open a regular file for reading and return its descriptor and status. Raise OSError, also for anything else."""
+    """Open a regular file for reading and return its descriptor and status. Raise OSError, also for other kinds."""
     return open_regular(name, follow=False, dir_fd=above)
 
 
@@ -87,7 +87,7 @@ def walk(
 
     `read(handle, path)` returns the names of the folders to enter. `enter(name, above, path, depth)` opens one of them,
     or returns None to leave it out. `leave(handle, path)` is called when all below a folder is done. `path` is relative
-    to `root`. Raise OSError if `root` cannot be opened, and the errors of the three functions.
+    to `root`. Raise OSError if `root` cannot be opened, and any error of the three functions.
     """
     stack: list[tuple[int, str, Iterator[str]]] = [(open_root(root), "", iter(()))]
     try:
@@ -111,7 +111,7 @@ def walk(
 
 
 def status(root: int, path: str) -> os.stat_result | None:
-    """Return the status of the file, folder or link at `path` below `root`, or None if it cannot be had."""
+    """Return the status of the file, folder or link at `path` below `root`, or None if it cannot be read."""
     above, name = split(path)
     try:
         with folder(root, above) as handle:

@@ -18,8 +18,8 @@ from sandbox.inside.regular_file import NotRegularError, open_regular, read_desc
 
 _LARGEST = 16 << 20  # bytes
 _PATIENCE = 5.0  # seconds that another process may keep the lock
-_RACY = 100_000_000  # nanoseconds: two changes as close as this may bear the same time
-_MOST_KEPT = 1000  # broken files beside one
+_RACY = 100_000_000  # nanoseconds: two changes within this time may have the same modification time
+_MOST_KEPT = 1000  # number of broken files that are kept for one state file
 
 _Value = TypeVar("_Value")
 _Answer = TypeVar("_Answer")
@@ -27,7 +27,7 @@ _Stamp = tuple[int, int, int, int]
 
 
 class StateError(ProblemError):
-    """A state file that cannot be used or written. `problem` says which, why, and what to do."""
+    """An error for a state file that cannot be used or written. `problem` has the path, the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class StateFile(Generic[_Value]):
     """The file at `path`: a JSON object with its `version` and the fields that `dump` returns for a value.
 
     `parse` receives the object without `version`, and its version (1 to `version`), and raises ValueError for invalid
-    content. Such a file is renamed to `NAME.corrupt-N` and the value of `empty()` is used. `path` lies in a folder that
+    content. Such a file is renamed to `NAME.corrupt-N` and the value of `empty()` is used. `path` is in a folder that
     `paths` has checked. `purpose` names the file in error messages: "the list of grants".
     """
 
@@ -67,8 +67,8 @@ class StateFile(Generic[_Value]):
         """Return the value, or `empty()` if the file is missing. Costs one stat if the file has not changed since the
         last call.
 
-        The notices report a damaged file once, when it is set aside. Raise StateError for a file that others could have
-        written, for one of a later version, and for one that the system does not allow to be read.
+        The notices report a damaged file once, when it is renamed. Raise StateError for a file that other users could
+        have written, for a file of a later version, and for a file that the system does not allow to be read.
         """
         try:
             now = _stamp_of(os.lstat(self.path))
@@ -83,7 +83,7 @@ class StateFile(Generic[_Value]):
         except ValueError:
             with self._locked():
                 held, found = self._load_or_set_aside()
-        # SAFETY: stat(2). A time this young may stand for two contents, so it is no proof that nothing changed.
+        # SAFETY: stat(2). Two contents may have the same recent time, so an equal time does not prove equal contents.
         settled = found is None or time.time_ns() - found[2] > _RACY
         self._known = (found, held.value) if settled else None
         return held
@@ -104,8 +104,8 @@ class StateFile(Generic[_Value]):
                 text = json.dumps({"version": self._version, **self._dump(value)}, indent=1) + "\n"
                 data = text.encode("utf-8", "surrogatepass")
                 try:
-                    # SAFETY: one entry that the next reader refuses would have it set all of them aside, also every no.
-                    self._meant(data)
+                    # SAFETY: if the next reader refused one entry, it would discard all entries, including denials.
+                    self._parsed(data)
                 except ValueError as error:
                     raise self._unwritten(f"it could not be read again: {_plain(error)}", "write less") from None
                 self._write(data)
@@ -135,9 +135,9 @@ class StateFile(Generic[_Value]):
             raise self._refused(_reason(error), "check the disk that it is on") from None
         finally:
             os.close(handle)
-        return Held(self._meant(data)), _stamp_of(status)
+        return Held(self._parsed(data)), _stamp_of(status)
 
-    def _meant(self, data: bytes) -> _Value:
+    def _parsed(self, data: bytes) -> _Value:
         """Parse the content. Raise ValueError if it is invalid."""
         if len(data) > _LARGEST:
             raise ValueError("it is too long")
@@ -202,13 +202,13 @@ class StateFile(Generic[_Value]):
                     raise self._unwritten(f"it cannot be locked: {_reason(error)}") from None
             yield
         finally:
-            os.close(handle)  # which lets go of the lock, flock(2)
+            os.close(handle)  # also releases the lock, flock(2)
 
     def _write(self, data: bytes) -> None:
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}.new")
         try:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(fresh)  # of a process with our number that was killed
+                os.unlink(fresh)  # left by a killed process with the same id
             handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(handle, "wb") as file:
                 file.write(data)

@@ -1,11 +1,11 @@
-"""Storage of whole outputs for the user. The model sees only a part of a long output."""
+"""Storage of complete outputs for the user. The model receives only a part of a long output."""
 
 import contextlib
 import errno
 import os
 from pathlib import Path
 
-MOST = 256 << 20  # bytes of one session: no limit of a command counts what lies here, and a model can print for hours
+MOST = 256 << 20  # bytes of one session; needed because the limits of a command do not include its stored output
 
 
 class OutputStore:
@@ -32,7 +32,7 @@ class OutputStore:
             with open(descriptor, "wb") as file:
                 file.writelines(parts)
         except OSError:
-            with contextlib.suppress(OSError):  # a piece of it would pass for the whole
+            with contextlib.suppress(OSError):  # an incomplete file would look complete
                 os.unlink(path)
             raise
         self._left -= size

@@ -15,13 +15,13 @@ class PlaceError(ProblemError):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    purpose: str  # in a complaint
-    own: str  # our variable: the folder itself
-    xdg: str  # the desktop's variable: the folder above
-    usual: str  # below the home, when neither is set
+    purpose: str  # noun for error messages
+    own: str  # variable of ringfence with the folder itself
+    xdg: str  # variable of the desktop (XDG) with the parent folder
+    usual: str  # parent folder below the home if neither variable is set
 
 
-BATCH = "RINGFENCE_BATCH_DIR"  # set by `agent batch` for each of its tasks; it can only hide
+BATCH = "RINGFENCE_BATCH_DIR"  # set by `agent batch` for each task; it can only make a folder private
 
 _STATE = _Place("state", "RINGFENCE_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 _CONFIG = _Place("configuration", "RINGFENCE_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
@@ -107,7 +107,7 @@ def _named(place: _Place, environ: Mapping[str, str]) -> Path:
             raise PlaceError(Problem(f"`{place.own}={own}` cannot be used", why, fix))
         return Path(own)
     base = environ.get(place.xdg, "")
-    # The desktop's rule: a relative path there counts as not set.
+    # SOURCE: XDG Base Directory Specification: a relative path is ignored.
     return Path(base if base.startswith("/") and "\0" not in base else f"{home(environ)}/{place.usual}") / "ringfence"
 
 

@@ -1,4 +1,4 @@
-"""Sharing of file contents until one of the files is written (reflinks), as btrfs, XFS and bcachefs support it."""
+"""Sharing of file contents until one of the files is written (reflinks; supported by btrfs, XFS and bcachefs)."""
 
 import fcntl
 

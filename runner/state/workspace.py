@@ -118,7 +118,7 @@ def small_file(path: str) -> str | None:
         return None
 
 
-_LONGEST = 40  # of the readable part; what tells two workspaces apart is the hash
+_LONGEST = 40  # characters of the readable part; the hash distinguishes workspaces
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 

@@ -23,7 +23,7 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Decision, RecordedAnswer, SessionInfo
 from runner.audit.reports.replay import Policy
 from runner.audit.reports.suggest import Search, SuggestionReport
-from runner.audit.reports.suggest_rules import SuggestedRule, read, together, wider
+from runner.audit.reports.suggest_rules import SuggestedRule, combine, parse_rules, wider
 from runner.audit.reports.suggest_text import report_json, report_text
 from runner.gate.suggest import read_rules
 from tests.support import forked_agent, grant_questions
@@ -119,7 +119,7 @@ def test_what_is_suggested(asked: list[tuple[Action | str, str]], rules: list[st
     for action, answer in asked:
         world.asked(placed(action), answer)
     report = world.report()
-    assert sorted(f"{each.rule.verdict} {each.rule.says()}" for each in report.suggestions) == rules, why
+    assert sorted(f"{each.rule.verdict} {each.rule.subject()}" for each in report.suggestions) == rules, why
 
 
 def test_every_suggestion_settles_what_it_names() -> None:
@@ -168,7 +168,7 @@ def test_what_it_costs_is_said() -> None:
     assert one.besides == (), "the joined rule allows what was asked, and nothing else"
     assert one.refused, "and what is next to it stays as it is"
     assert one.wider is not None
-    assert one.wider.rule.says() == "npm run *"
+    assert one.wider.rule.subject() == "npm run *"
     found = {(each.source, each.action) for each in one.wider.besides}
     assert ("examples", "npm run deploy") in found
     assert ("near", "npm run other") in found
@@ -183,7 +183,7 @@ def test_what_another_record_would_get_is_said() -> None:
     report = world.report()
     three = next(each for each in report.suggestions if len(each.records) == 3)
     assert three.wider is not None
-    assert three.wider.rule.says() == "host example.org"
+    assert three.wider.rule.subject() == "host example.org"
     assert any((each.source, each.record) == ("log", other) for each in three.wider.besides)
 
 
@@ -230,7 +230,7 @@ def test_the_newest_are_looked_at_and_few_are_left_out() -> None:
     report = world.report(limit=3)
     assert (report.looked, report.more, len(report.suggestions)) == (3, True, 1)
     report = world.report(least=2)
-    assert [each.rule.says() for each in report.suggestions] == ["npm test"]
+    assert [each.rule.subject() for each in report.suggestions] == ["npm test"]
     assert ("fewer records than --min", (2,)) in [(each.why, each.records) for each in report.left]
 
 
@@ -287,7 +287,7 @@ def said(rule: SuggestedRule) -> set[tuple[object, ...]]:
 @pytest.mark.threat("T98")
 @given(st.lists(RULES, max_size=8))
 def test_law_rules_put_together_say_what_they_said(rules: list[SuggestedRule]) -> None:
-    joined = together(rules)
+    joined = combine(rules)
     assert set(joined) == set(rules)
     for rule in rules:
         assert said(rule) <= said(joined[rule]), "nothing is lost"
@@ -297,7 +297,7 @@ def test_law_rules_put_together_say_what_they_said(rules: list[SuggestedRule]) -
 
 @given(RULES)
 def test_law_a_rule_is_read_as_it_was_written(rule: SuggestedRule) -> None:
-    assert read(rule.text(), "allow") == (rule,)
+    assert parse_rules(rule.text(), "allow") == (rule,)
 
 
 @given(RULES)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PATH = "/v1/logs"
 BATCH, BATCH_BYTES = 512, 1 << 20  # records, and characters of their originals, of one request
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-ANSWER_LIMIT = 1 << 20  # bytes of an answer, packed and unpacked
+ANSWER_LIMIT = 1 << 20  # bytes of a response, both compressed and decompressed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Sent:
 
     Attributes:
         records: number of records that the collector accepted
-        requests: number of requests that this took
+        requests: number of requests with these records
         last: time of the last accepted record
     """
 
@@ -49,7 +49,7 @@ class Sent:
 
 
 class Unsent(Stopped):
-    """Failure of a request. `sent` counts what was accepted before; `first` is the time of the first record not
+    """Failure of a request. `sent` is the progress before it; `first` is the time of the first record that was not
     accepted.
     """
 
@@ -59,7 +59,8 @@ class Unsent(Stopped):
 
 
 def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
-    """Return the address to send to: `given`, whose path may be missing, or the address in OTEL_EXPORTER_OTLP_*.
+    """Return the complete address of the collector: `given`, whose path may be missing, or that of OTEL_EXPORTER_OTLP_*
+    if `given` is None.
 
     Raises a usage error for an address that cannot be used.
     """
@@ -86,7 +87,7 @@ def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
 
 
 def in_clear(address: str) -> bool:
-    """Return True if data sent to this address can be read on its way: plain HTTP to another machine."""
+    """Return True if data to this address is not encrypted in the network: plain HTTP to another machine."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
@@ -98,9 +99,9 @@ def in_clear(address: str) -> bool:
 
 
 def send(deeds: Iterable[DecisionTrail], address: str) -> Sent:
-    """Send the decisions in their order.
+    """Send the decisions in their order, and return the progress.
 
-    Raises Unsent when a request fails after the retries of the SDK; Stopped when the SDK is not installed.
+    Raises Unsent if a request fails after the retries of the SDK; Stopped if the SDK is not installed.
     """
     done = Sent(0, 0)
     with contextlib.closing(Collector(address)) as collector:
@@ -110,7 +111,7 @@ def send(deeds: Iterable[DecisionTrail], address: str) -> Sent:
 
 
 class Collector:
-    """Connection to one collector."""
+    """Connection to one collector. The constructor raises Stopped if the SDK is not installed."""
 
     def __init__(self, address: str) -> None:
         try:
@@ -131,7 +132,7 @@ class Collector:
                 self.answer = self.error = None
                 try:
                     self.answer = super().send(request, **options)
-                except Exception as error:  # told on; the exporter has its own rules for what it tries again
+                except Exception as error:  # raised again, since the exporter decides about further attempts
                     self.error = error
                     raise
                 return self.answer
@@ -140,7 +141,7 @@ class Collector:
             """Adapter that limits each response to ANSWER_LIMIT bytes before `requests` decompresses all layers of
             it."""
 
-            def send(  # type: ignore[override]  # its options are passed on as they are, but for one
+            def send(  # type: ignore[override]  # all options except `stream` are passed on unchanged
                 self, request: requests.PreparedRequest, **options: Any
             ) -> requests.Response:
                 answer = super().send(request, **{**options, "stream": True})
@@ -159,8 +160,8 @@ class Collector:
         self._session.headers["accept-encoding"] = "identity"
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, Bounded())
-        self._session.max_redirects = 0  # the record and its headers go to the address that was named
-        self._session.auth = lambda request: request  # and nothing out of a .netrc goes along
+        self._session.max_redirects = 0  # the record and its headers are sent to the configured address only
+        self._session.auth = lambda request: request  # without credentials from .netrc
         # The SDK logs failures as well; here the caller reports them.
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(logging.NullHandler())
@@ -176,7 +177,7 @@ class Collector:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]  # as in the library
 
     def take(self, batch: list[DecisionTrail], sent: Sent) -> Sent:
-        """Send one batch; `sent` counts what was accepted before. Raises Unsent."""
+        """Send one batch, and return the progress after it; `sent` is the progress before it. Raises Unsent."""
         from opentelemetry.sdk._logs.export import LogRecordExportResult
 
         first = beginning(batch[0].body.get("time"))
@@ -210,13 +211,13 @@ class Collector:
         if answer is None:
             return
         kind = answer.headers.get("content-type", "")
-        if answer.status_code >= 300 or "html" in kind:  # which the exporter takes for a success
+        if answer.status_code >= 300 or "html" in kind:  # a success for the exporter
             raise Unsent(self._problem(), sent, first)
         if "protobuf" not in kind:
             return
         try:
             partial = ExportLogsServiceResponse.FromString(answer.content).partial_success
-        except Exception:  # a decoder of foreign bytes; the status said that all is well
+        except Exception:  # the decoder may raise anything for foreign bytes; the status reported success
             return
         if partial.rejected_log_records > 0:
             said = one_line(partial.error_message, 300) or "it does not say why"
@@ -275,6 +276,6 @@ def _said(content: bytes, kind: str) -> str:
             from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]  # comes with the exporter
 
             return str(Status.FromString(content[:65_536]).message)
-        except Exception:  # a decoder of foreign bytes; the status code says enough
+        except Exception:  # the decoder may raise anything for foreign bytes; the status code is sufficient
             return ""
     return content[:2_000].decode("utf-8", "replace")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
 _SERIOUS = ("secret", "denied", "dangerous", "unknown")
-# The fields of `flat` that no convention names.
+# The fields of `flat` that have no name in the semantic conventions.
 _OWN = (
     "log", "verdict", "asked", "mode", "ruling", "action", "why", "answer", "answered_by", "hosts", "seconds",
     "ended_by", "violations", "workspace",
@@ -26,7 +26,7 @@ _TEXT = 4_000  # characters of one attribute; `log.record.original` has all of t
 
 
 def log_record(deed: DecisionTrail, resources: "dict[str, Resource]") -> "ReadableLogRecord":
-    """Return the log record of a decision. `resources` stores the resource of each session."""
+    """Return the log record of a decision. The resource of each new session is added to `resources`."""
     from opentelemetry._logs import LogRecord, SeverityNumber
     from opentelemetry.sdk._logs import ReadableLogRecord
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -60,9 +60,7 @@ def log_record(deed: DecisionTrail, resources: "dict[str, Resource]") -> "Readab
 
 
 def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list[str]]:
-    """Return the fields of a record, with the names of the semantic conventions where those exist. Empty fields are
-    left out.
-    """
+    """Return the fields of a record, with names of the semantic conventions if they exist. Empty fields are omitted."""
     body, values = deed.body, flat(deed)
     model = values["model"]
     named: dict[str, object] = {
@@ -99,7 +97,7 @@ def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list
 
 
 def resource(deed: DecisionTrail, name: str) -> "Resource":
-    """Return the resource that logged: the process of the session.
+    """Return the resource of the session `name`: its process.
 
     OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add fields and take precedence.
     """
@@ -127,7 +125,7 @@ def _verdict(deed: DecisionTrail) -> str:
     return "denied" if deed.denied else "asked" if deed.asked else "allowed"
 
 
-def _clean(said: str) -> str:
-    """Return the text cut to the longest value and without lone surrogates, which protobuf rejects."""
-    cut = said if len(said) <= _TEXT else f"{said[:_TEXT]}... ({len(said)} characters)"
+def _clean(text: str) -> str:
+    """Return the text cut to _TEXT characters, and without lone surrogates, which protobuf rejects."""
+    cut = text if len(text) <= _TEXT else f"{text[:_TEXT]}... ({len(text)} characters)"
     return cut.encode("utf-8", "replace").decode()

@@ -14,13 +14,14 @@ from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped, usage
 
 _Item = TypeVar("_Item")
-_EVERY = 0.25  # seconds between two words on the progress
+_EVERY = 0.25  # seconds between two updates of the progress
 
 
 def write(lines: Iterable[str], path: Path | None) -> None:
     """Write each line with a line end, in UTF-8, as soon as it is available.
 
-    Raises Stopped when the file cannot be written, and BrokenPipeError when the reader of standard output is gone.
+    `path` is None for standard output. Raises Stopped if the file cannot be written, and BrokenPipeError if the reader
+    of standard output is gone.
     """
     if path is None:
         for line in lines:
@@ -34,7 +35,10 @@ def write(lines: Iterable[str], path: Path | None) -> None:
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[TextIO]:
-    """Open a file with mode 0600 that replaces `path` when the block succeeds; a failed block leaves nothing."""
+    """Open a file with mode 0600 that replaces `path` when the block succeeds; a failed block leaves no file.
+
+    Raises Stopped if the file cannot be written, and a usage error if `path` is not a regular file.
+    """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -45,7 +49,7 @@ def whole(path: Path) -> Iterator[TextIO]:
     except OSError as error:
         raise _unwritten(path, error) from None
     try:
-        # Lone surrogates are in what a model wrote; JSON escapes them, and the others must not fail on one.
+        # A text of a model may contain lone surrogates. JSON escapes them; the other formats must not fail.
         with open(handle, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:
             yield file
             file.flush()
@@ -60,7 +64,7 @@ def whole(path: Path) -> Iterator[TextIO]:
 
 
 def counted(found: Iterable[_Item], noun: str) -> Generator[_Item, None, None]:
-    """Yield the items unchanged, and show their count on stderr meanwhile if it is a terminal."""
+    """Yield the items unchanged, and show their count with `noun` on standard error if that is a terminal."""
     if not sys.stderr.isatty():
         yield from found
         return

@@ -17,16 +17,17 @@ from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, integer, items, length, mapping, milliseconds, number, text_span, utc_time
 
-MOST = 10_000  # decisions of one report, where nobody says otherwise
-# The columns of a row, for the page's script as well.
+MOST = 10_000  # default limit of decisions in one report
+# The columns of a row, which the page's script also uses.
 FIELDS = (
     "id", "time", "session", "verdict", "tool", "kind", "tier", "tiers", "cell", "action", "parts", "why", "rule",
     "span", "reasons", "effects", "hosts", "terms", "backend", "answer", "typed", "grants", "problem", "outcome",
     "hash", "more",
 )  # fmt: skip
-# Longest text, longest list: the first pair that keeps the page within its budget.
+# Pairs of the longest text (characters) and the longest list. The first pair that keeps the page within its budget is
+# used.
 _SHAPES = ((4_000, 24), (1_200, 12), (500, 8), (240, 5), (120, 3), (60, 2))
-_LEAST, _EACH = 2_000_000, 440  # bytes: of a page whatever it holds, and for each decision of a long one
+_LEAST, _EACH = 2_000_000, 440  # the budget is the larger of _LEAST bytes and _EACH bytes for each decision
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,9 @@ class About:
 
     Attributes:
         sealed: head of the verified chain
-        broken: reason why the chain does not hold
+        broken: reason why the chain is invalid
         chosen: filters as typed
-        left: whether more decisions matched than are on the page
+        left: True if more decisions matched than are on the page
         ends: bodies of the records of session ends, by session id
     """
 
@@ -52,7 +53,7 @@ class About:
 
 
 def document(found: Iterable[DecisionTrail], about: About) -> str:
-    """Yield the complete page. The decisions are held in memory."""
+    """Return the complete page. All decisions are in memory at once."""
     deeds = list(found)
     budget = max(_LEAST, _EACH * len(deeds))
     for longest, listed in _SHAPES:
@@ -87,13 +88,13 @@ def _data(deeds: list[DecisionTrail], about: About, longest: int, listed: int) -
         "longest": longest,
         **{item.name: getattr(about, item.name) for item in fields(about) if item.name != "ends"},
     }
-    # ASCII: no character of the file itself hides or runs backwards.
+    # ASCII: the file itself contains no invisible or right-to-left characters.
     text = json.dumps(whole, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 class _Pool:
-    """Pool that stores each text, session and set of terms once; rows hold their indexes."""
+    """Pool that stores each text, session and set of terms once; rows refer to them by index."""
 
     def __init__(self, longest: int, listed: int) -> None:
         self.longest, self.listed = longest, listed
@@ -104,7 +105,7 @@ class _Pool:
         self._terms: dict[str, int] = {}
 
     def text(self, value: object) -> object:
-        """Return the index of a text, with the length of the whole if the text was cut."""
+        """Return the index of a text, with the length of the whole text if it was cut."""
         start, whole = beginning(value)[: self.longest], length(value)
         index = self.texts.setdefault(start, len(self.texts))
         return index if len(start) == whole else [index, whole]

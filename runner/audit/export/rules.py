@@ -1,8 +1,8 @@
-"""Rules as dashboards list them: stable id, meaning, remedy and level.
+"""Rules for dashboards: stable id, meaning, remedy and level.
 
-An id is `TIER/NAME`: the deciding tier, and a name that does not depend on lines of files: the rule file of a command
-(`secret/coreutils`, `network/hosts`), the area of a check (`unknown/shell-syntax`), `flags`, `grant`, `denied-list`, or
-`settings` for rules of configuration files.
+An id is `TIER/NAME`. The tier is the deciding one; the name does not depend on line numbers: it is the rule file of a
+command (`secret/coreutils`, `network/hosts`), the area of a check (`unknown/shell-syntax`), `flags`, `grant`,
+`denied-list`, or `settings` for rules of configuration files.
 """
 
 import re
@@ -13,7 +13,7 @@ from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
 
 # fmt: off
-# tier: level, severity (0-10, as CVSS counts), what it does
+# tier: level, severity (0-10, on the scale of CVSS), predicate of a sentence about an action of this tier
 _TIERS: dict[str, tuple[str, str, str]] = {
     "read":          ("note",    "2.0", "reads the workspace or system files"),
     "write":         ("warning", "4.0", "changes files of the workspace"),
@@ -30,7 +30,7 @@ _TIERS: dict[str, tuple[str, str, str]] = {
     "malformed":     ("note",    "1.0", "is no call that a tool takes"),
     "other":         ("warning", "5.0", "needs a decision"),
 }
-# tier: what to do about it
+# tier: remedy
 _FIXES = {
     "read":          "allow the path by a rule, or use a mode that reads",
     "write":         "use `--mode accept-edits`, or allow the path by a rule",
@@ -52,6 +52,8 @@ _FIXES = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
+    """Rule of a dashboard. `id` is `tier`/`name`."""
+
     id: str
     tier: str
     name: str
@@ -61,16 +63,16 @@ class Rule:
         return _TIERS[self.tier][0]
 
     def descriptor(self) -> dict[str, object]:
-        """Return a `reportingDescriptor`, which contains fixed text only."""
+        """Return the `reportingDescriptor` of SARIF for this rule. It contains fixed text only."""
         level, severity, what = _TIERS[self.tier]
-        told = f"The action {what} (tier `{self.tier}`, rule `{self.name}`)."
+        full = f"The action {what} (tier `{self.tier}`, rule `{self.name}`)."
         fix = f"What to do: {_FIXES[self.tier]}."
-        help_ = f"{told}\n\n{fix}\n\nSee the record with `agent audit show ID`; the ID is in the result."
+        help_ = f"{full}\n\n{fix}\n\nSee the record with `agent audit show ID`; the ID is in the result."
         return {
             "id": self.id,
             "name": "".join(part.capitalize() for part in re.split(r"[^A-Za-z0-9]+", self.id)),
             "shortDescription": {"text": f"An action that {what}"},
-            "fullDescription": {"text": told},
+            "fullDescription": {"text": full},
             "help": {"text": help_, "markdown": help_},
             "defaultConfiguration": {"level": level},
             "properties": {
@@ -81,7 +83,8 @@ class Rule:
         }
 
 
-def of(deed: DecisionTrail) -> Rule:
+def rule_of(deed: DecisionTrail) -> Rule:
+    """Return the rule of a decision. A tier that this version does not know is `other`."""
     tier = deed.tier or "unknown"
     tier = tier if tier in _TIERS else "other"
     name = "call" if deed.record.kind == "refused" else _name(deed.rule)
@@ -91,7 +94,7 @@ def of(deed: DecisionTrail) -> Rule:
 def _name(rule: str) -> str:
     """Return the part of the SARIF id that names the rule: `git` for `command:git:508`, the area of a check.
 
-    All rules of configuration files are one rule, so that no path is part of an id.
+    All rules of configuration files have the same name, so that no path is part of an id.
     """
     ref = RuleRef.parse(rule)
     match ref.kind:

@@ -19,11 +19,11 @@ from runner.text.sanitize import one_line, visible
 from runner.version import VERSION
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-MOST = 25_000  # results of one run; dashboards take no more
-FALLBACK = ".ringfence/config.toml"  # where a repository would say otherwise
+MOST = 25_000  # results of one run; dashboards accept no more
+FALLBACK = ".ringfence/config.toml"  # default file of a result: the repository's configuration of ringfence
 _BASE = "%SRCROOT%"
 _TEXT = 1_000  # characters of one message
-_RECORDS = 100  # that are named of one result
+_RECORDS = 100  # records that one result lists
 
 
 def document(
@@ -34,17 +34,17 @@ def document(
     fallback: str | None = None,
     exits: Mapping[str, int] | None = None,
 ) -> dict[str, object]:
-    """Yield one SARIF log of the denied decisions among `deeds`; with `questions`, also of those that were allowed
-    after a question.
+    """Return one SARIF log of the denied decisions among `deeds`; with `questions`, also of the decisions that were
+    allowed after a question.
 
     Equal denials are one result with a count. Paths are relative to `workspace`. `fallback` is the relative path that a
-    result refers to if no file of the workspace is known (a prompt, a workflow). `exits` has the exit codes of sessions
-    by their id. Only `deeds` are read; answers to a plan are not findings.
+    result refers to if no file of the workspace is known (a prompt, a workflow; default: FALLBACK). `exits` has the
+    exit codes of sessions by their id. Answers to a plan are not results.
     """
     run = _Run(workspace, fallback, exits or {})
     for deed in deeds:
         run.session(deed)
-        if deed.record.kind == "planned":  # nothing would have been done by it
+        if deed.record.kind == "planned":  # a plan does not run anything
             continue
         if deed.denied or (questions and deed.asked):
             run.result(deed)
@@ -52,7 +52,7 @@ def document(
 
 
 class _Run:
-    """Data collected from the decisions: rules in the order of first use, results by fingerprint."""
+    """Collector of the data of a SARIF run: rules in the order of first use, results by fingerprint."""
 
     def __init__(self, workspace: str, fallback: str | None, exits: Mapping[str, int]) -> None:
         self._workspace = PurePosixPath(workspace)
@@ -71,12 +71,12 @@ class _Run:
     def result(self, deed: DecisionTrail) -> None:
         body, number = deed.body, deed.record.id
         place = f"session {beginning(body.get('session'))}/record {number}"
-        rule = rules.of(deed)
+        rule = rules.rule_of(deed)
         level = rule.level if deed.denied else "note"
         path, known = self._path(deed)
         action = deed.action
-        told = "\0".join((rule.id, level, beginning(body.get("tool")), action, path))
-        print_ = hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+        seed = "\0".join((rule.id, level, beginning(body.get("tool")), action, path))
+        print_ = hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
         seen = self._results.get(print_)
         if seen is not None:
             _again(seen, deed)
@@ -100,7 +100,7 @@ class _Run:
                 }
             ],
             "partialFingerprints": {
-                # A dashboard that finds this one computes none from the lines of the file, which say nothing here.
+                # A dashboard uses this fingerprint instead of one that it computes from the (unrelated) file.
                 "primaryLocationLineHash": f"{print_[:16]}:1",
                 "ringfenceAction/v1": print_,
             },
@@ -140,7 +140,7 @@ class _Run:
         return run
 
     def _path(self, deed: DecisionTrail) -> tuple[str, bool]:
-        """Return the workspace file that the result is about and True, else the file of the rule and False."""
+        """Return the workspace file that the result is about and True, else the fallback and False."""
         body = deed.body
         targets = [
             beginning(effect.get("target"))
@@ -159,7 +159,7 @@ class _Run:
         if not target or "\0" in target or ".." in PurePosixPath(target).parts:
             return None
         if not target.startswith("/"):
-            # A rule's file may be named relative to the workspace; only our folder of a repository is one of its files.
+            # The file of a rule may be relative to the workspace; then only files in `.ringfence/` are meant.
             return target if target.startswith(".ringfence/") else None
         for root in (self._workspace, PurePosixPath(workspace or "/nowhere")):
             path = PurePosixPath(target)
@@ -228,8 +228,8 @@ def _plain(value: object) -> str:
 
 
 def _uri(path: str) -> str:
-    """Return a relative reference (RFC 3986). All of it is escaped: a colon in the first segment would make that a
-    scheme.
+    """Return a relative reference (RFC 3986). All characters except `/` are escaped: a colon in the first segment would
+    make that segment a scheme.
     """
     try:
         encoded = path.encode("utf-8", "surrogateescape")

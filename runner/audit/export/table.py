@@ -1,4 +1,4 @@
-"""Tables: CSV with columns that keep their names and order (new columns are added at the end), and JSON Lines."""
+"""Tables: CSV and JSON Lines. Columns keep their names and order; later versions add columns at the end."""
 
 import csv
 import io
@@ -12,8 +12,8 @@ COLUMNS = (
     "id", "time", "session", "workspace", "model", "tool", "verdict", "asked", "tier", "mode", "ruling", "action",
     "why", "rule", "answer", "answered_by", "hosts", "status", "seconds", "ended_by", "violations", "hash", "log",
 )  # fmt: skip
-_CUT = 2_000  # characters of one cell; a spreadsheet takes 32,767
-# SOURCE: owasp.org/www-community/attacks/CSV_Injection. A spreadsheet takes such a cell for a formula.
+_CUT = 2_000  # characters of one cell; a spreadsheet accepts 32,767
+# SOURCE: owasp.org/www-community/attacks/CSV_Injection. A spreadsheet reads a cell with this beginning as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
@@ -48,6 +48,7 @@ def flat(deed: DecisionTrail) -> dict[str, object]:
 
 
 def violations(deed: DecisionTrail) -> list[str]:
+    """Return the violations of the outcome, in words."""
     return [beginning(mapping(item).get("what")) for item in items(deed.outcome.get("violations"))]
 
 
@@ -57,17 +58,16 @@ def _cut(value: object) -> str:
 
 
 def _cell(value: object) -> str:
-    """Return the cell such that a spreadsheet reads no formula and a terminal no control or direction character in
-    it."""
+    """Return the text of a cell without formulas for a spreadsheet, and without control and direction characters."""
     if value is None:
         return ""
     if number(value) is not None:
         return str(value)
     from runner.text.sanitize import visible
 
-    said = str(value)
-    shown = visible(said, lines=False)  # one decision, one line
-    return f"'{shown}" if said.lstrip(" ").startswith(_FORMULA) else shown
+    text = str(value)
+    shown = visible(text, lines=False)  # without line breaks: each decision is one line
+    return f"'{shown}" if text.lstrip(" ").startswith(_FORMULA) else shown
 
 
 def jsonl_lines(deeds: Iterable[DecisionTrail]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Replay: what another policy would decide about recorded actions, and which actions it cannot judge. Runs nothing."""
+"""Replay: the verdicts of another policy on recorded actions, and the actions that cannot be judged. Runs nothing."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,10 +24,10 @@ from runner.audit.fact_replay import Recorded
 from runner.audit.fields import items, number
 from runner.gate.grants.codec import from_json
 
-NOT_ASKED = "facts that were not asked for then"  # the kind that today's disk can do something about
-_CONTENTS = ("content", "old", "new")  # what a verdict on a file does not depend on: cut or masked, it is judged
+NOT_ASKED = "facts that were not asked for then"  # the only kind of NotRecorded that today's disk can replace
+_CONTENTS = ("content", "old", "new")  # no verdict depends on these fields, so they may be cut or masked
 _DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
-_PARTS, _CASES = 256, 20_000  # kept in memory: recorded parts, and verdicts
+_PARTS, _CASES = 256, 20_000  # numbers of recorded parts and of verdicts in memory
 
 RecordedParts = Callable[[str], dict[str, object] | None]  # finds a recorded part of the facts (`AuditLog.facts`)
 TodaysDisk = Callable[[str], PathFact]  # describes a path as it is today
@@ -36,7 +36,7 @@ _FLAGS = ("--read", "--write", "--host", "--env")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Policy to judge by. `mode` and `unattended` are None to use the recorded values."""
+    """Policy for a replay. `mode` and `unattended` are None to use the recorded values."""
 
     profile: Profile
     rules: RuleBook
@@ -58,9 +58,9 @@ class NewVerdict:
     """New verdict on a recorded action.
 
     Attributes:
-        by: remembered answers that the verdict uses
-        without: ruling without remembered answers and without rights from flags; None if there were neither
-        looked: paths looked up on today's disk because nobody asked about them when the action was recorded
+        by: grants that the verdict uses
+        without: ruling without grants and without rights from flags; None if there were neither
+        looked: paths looked up on today's disk because they were not requested when the action was recorded
     """
 
     assessment: Assessment
@@ -71,21 +71,22 @@ class NewVerdict:
 
 
 class Replay:
-    """Judge of the actions of one log, which judges equal cases only once: most actions of a log repeat earlier
+    """Judge of the actions of one log. Equal cases are judged only once, because most actions of a log repeat earlier
     ones."""
 
     def __init__(self, facts: RecordedParts, now: TodaysDisk | None = None) -> None:
-        """Create a judge; the arguments are those of `rejudge`."""
+        """Create a judge; the arguments are those of the function `rejudge`."""
         self._facts = lru_cache(maxsize=_PARTS)(facts)
         self._now = now
         self._known: dict[tuple[int, str], NewVerdict | NotRecorded] = {}
         self._policies: dict[int, Policy] = {}
 
     def rejudge(self, deed: DecisionTrail, policy: Policy) -> NewVerdict | NotRecorded:
+        """Return the result of the function `rejudge`."""
         if deed.session is None:
             return rejudge(deed, policy, self._facts, now=self._now)
-        self._policies[id(policy)] = policy  # kept, so that no other gets its number
-        # All but the policy that determines the verdict. The hour is part of it, since rules may expire.
+        self._policies[id(policy)] = policy  # stored, so that no other policy gets the same id
+        # The values that, with the policy, determine the verdict, including the hour, since rules may expire.
         body, session = deed.body, deed.session.body
         deciding = [*map(body.get, _DECIDING), session.get("unattended"), session.get("offset")]
         key = id(policy), json.dumps([*deciding, str(body.get("time"))[:13]])
@@ -106,10 +107,10 @@ class _UnknownError(Exception):
 def rejudge(
     deed: DecisionTrail, policy: Policy, facts: RecordedParts, *, now: TodaysDisk | None = None
 ) -> NewVerdict | NotRecorded:
-    """Return what `policy` decides about a recorded action.
+    """Return the verdict of `policy` on a recorded action, or the reason why the action cannot be judged.
 
-    `facts` finds a recorded part by its name (`AuditLog.facts`). `now` looks at today's disk for facts that were not
-    recorded; without `now`, such an action is not judged.
+    `facts` finds a recorded part by its name (`AuditLog.facts`). `now` describes paths on today's disk for facts that
+    were not recorded; without `now`, such an action is not judged.
     """
     try:
         return _judged(deed, policy, facts, now)
@@ -124,7 +125,7 @@ def ruled(verdict: Verdict) -> Ruling:
 
 
 def ruled_then(body: Mapping[str, object]) -> Ruling:
-    """Return the recorded ruling before a person was asked: an approval is not part of the policy."""
+    """Return the recorded ruling before the answer of the user, which is not part of the policy."""
     answer = body.get("answer")
     if isinstance(answer, dict) and not str(answer.get("by", "")).startswith(("grant ", "remembered no ")):
         return Ruling.ASK
@@ -151,7 +152,7 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
             rules=policy.rules,
             profile=policy.profile,
             mode=policy.mode or Mode(str(body.get("mode"))),
-            environment=(),  # the values of variables decide nothing
+            environment=(),  # no verdict depends on values of variables
             source=Source(str(body.get("source"))),
             typed=typed,
             unattended=deed.session.body.get("unattended") is True if policy.unattended is None else policy.unattended,
@@ -176,35 +177,35 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
 
 def _action(body: Mapping[str, object]) -> Action:
     found = body.get("action")
-    said = dict(found) if isinstance(found, dict) else {}
-    kind = ACTIONS.get(str(said.pop("type", "")))
+    values = dict(found) if isinstance(found, dict) else {}
+    kind = ACTIONS.get(str(values.pop("type", "")))
     if kind is None:
         raise _UnknownError("not as this version writes it", "there is no such kind of action")
     lost = body.get("redacted")
-    for name, value in said.items():
+    for name, value in values.items():
         if name in _CONTENTS:
-            said[name] = ""
+            values[name] = ""
         elif isinstance(value, dict):
             raise _UnknownError("text that was cut", f"its {name} was too long to be kept whole")
         elif isinstance(value, list):
-            said[name] = tuple(map(str, value))
+            values[name] = tuple(map(str, value))
     for place in lost if isinstance(lost, list) else ():
         top, _, name = str(place).partition(".")
         if top in ("granted", "typed") or (top == "action" and name not in _CONTENTS):
             raise _UnknownError("a secret was taken out", f"of {name or 'what flags or grants added'}")
     known = {each.name: each.type for each in fields(kind)}
-    if set(said) != set(known) or not all(_fits(value, known[name]) for name, value in said.items()):
+    if set(values) != set(known) or not all(_fits(value, known[name]) for name, value in values.items()):
         raise _UnknownError("not as this version writes it", "its action has other fields")
-    return kind(**said)
+    return kind(**values)
 
 
 def _fits(value: object, shape: object) -> bool:
     """Return True if a value from JSON has the type of a field; a float may have lost its fraction."""
     if shape == tuple[str, ...]:
-        return isinstance(value, tuple)  # of texts: it was made so
+        return isinstance(value, tuple)  # `_action` made it a tuple of texts
     if isinstance(value, int) and not isinstance(value, bool) and shape is not int:
         return number(value) is not None and isinstance(float(value), shape)  # type: ignore[arg-type]  # as below
-    return isinstance(value, shape)  # type: ignore[arg-type]  # a class or a union of some
+    return isinstance(value, shape)  # type: ignore[arg-type]  # a class or a union of classes
 
 
 def _parts(
@@ -227,7 +228,7 @@ def _day(body: Mapping[str, object], session: Mapping[str, object]) -> date:
 
 
 def _typed(words: list[object]) -> FlagRights | None:
-    """Return the rights that flags added. Variables have no values, which no decision depends on."""
+    """Return the rights that flags added, with empty values of variables; None without any. Raises ValueError."""
     if not words:
         return None
     values: dict[str, list[str]] = {flag: [] for flag in _FLAGS}

@@ -1,4 +1,4 @@
-"""Policies for a replay: that of a recorded workspace as it is now, or one to try out."""
+"""Policies for a replay: the current policy of a recorded workspace, or a policy to try out."""
 
 import os
 from collections.abc import Mapping
@@ -15,19 +15,21 @@ from runner.config.load import LOCAL_FILE, PROJECT_FILE, SYSTEM_FILE, setting_va
 from runner.problems import usage
 from runner.state.paths import config_file
 
-_TRUST = "trust:"  # how a session says that it believed the repository's configuration by its hash
+_TRUST = "trust:"  # prefix of a recorded source: the hash by which the repository's configuration was trusted
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Origin:
     """Origin of a session's settings.
 
     Attributes:
         folder: folder with the configuration
-        copy: folder that the session worked in instead, or empty
-        repository: whether the configuration of the repository applies
-        pinned: hash of the repository's configuration that was trusted
-        config: file of `--config`
+        copy: folder that the session worked in if it was a copy of `folder`, or empty
+        apart: paths that were secret in addition to those of the configuration
+        unattended: True if there was no user
+        repository: True if the configuration of the repository applies
+        pinned: hash of the repository's configuration that was trusted, or empty
+        config: file of `--config`, or empty
     """
 
     folder: str
@@ -40,10 +42,10 @@ class _Way:
 
 
 class Policies:
-    """Source of the policy for each recorded action: that of its workspace as it is now, or one to try out.
+    """Source of the policy for each recorded action: the current policy of its workspace, or a policy to try out.
 
-    `own` replaces the settings of the system, the user and the environment; the configuration of a workspace still
-    applies over it. Raises ConfigError for a file that cannot be read.
+    The file `own` replaces the settings of the system, the user and the environment; the configuration of a workspace
+    still overrides them. The methods raise ConfigError for a file that cannot be read.
     """
 
     def __init__(
@@ -56,94 +58,95 @@ class Policies:
             self._environ = kept
         self._mode = mode
         self._matrix = matrix
-        self._known: dict[_Way, tuple[Settings, Policy]] = {}
-        self._other: set[_Way] = set()  # what they trusted by its hash is not there any more
+        self._known: dict[_Origin, tuple[Settings, Policy]] = {}
+        self._other: set[_Origin] = set()  # those whose trusted configuration (`pinned`) no longer exists
         self._usual = frozenset([str(SYSTEM_FILE), str(config_file(environ))])
 
     def of(self, deed: DecisionTrail) -> Policy | NotRecorded:
-        """Return the policy for this decision, or NotRecorded if its folder had a configuration and is gone."""
+        """Return the policy for this decision, or NotRecorded if its workspace or a configuration no longer exists."""
         session = deed.start
-        way = self._way(session)
+        origin = self._origin(session)
         try:
-            os.fsencode(f"{way.folder}{way.copy}")
+            os.fsencode(f"{origin.folder}{origin.copy}")
         except UnicodeEncodeError:
             return NotRecorded("a workspace that is not here", "its name is no path")
-        if way.config and not Path(way.config).is_file():
-            return NotRecorded("a configuration that is gone", f"`{way.config}` was named with --config")
-        if way not in self._known:
-            found = self._load(way)
-            self._known[way] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
-            if way.pinned and self._trusted(way) is None:
-                self._other.add(way)
-        settings, policy = self._known[way]
-        then = {source for source in texts(session.get("sources")) if source in _came_along(way.folder)}
-        if then - set(settings.sources) and not Path(way.folder).is_dir():
+        if origin.config and not Path(origin.config).is_file():
+            return NotRecorded("a configuration that is gone", f"`{origin.config}` was named with --config")
+        if origin not in self._known:
+            found = self._load(origin)
+            self._known[origin] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
+            if origin.pinned and self._trusted(origin) is None:
+                self._other.add(origin)
+        settings, policy = self._known[origin]
+        then = {source for source in texts(session.get("sources")) if source in _repository_files(origin.folder)}
+        if then - set(settings.sources) and not Path(origin.folder).is_dir():
             return NotRecorded("a workspace that is not here", "its own configuration had a say")
-        if way in self._other:
+        if origin in self._other:
             return NotRecorded("a configuration that was trusted by its hash", "it is not what the folder contains now")
         return policy
 
     def here(self, cwd: Path) -> Settings:
-        """Return the policy of a folder without a user: used for its name, and to find mistakes early."""
-        return self._load(_Way(str(cwd)))
+        """Return the settings of a folder for unattended use. Used for the fingerprint, and to find errors early."""
+        return self._load(_Origin(str(cwd)))
 
-    def _way(self, session: Mapping[str, object]) -> _Way:
+    def _origin(self, session: Mapping[str, object]) -> _Origin:
         workspace, original = session.get("workspace"), session.get("original")
         argv, sources = texts(session.get("argv")), texts(session.get("sources"))
         folder = str(original or workspace or "/")
         pinned = next((each.removeprefix(_TRUST) for each in sources if each.startswith(_TRUST)), "")
-        usual = {*self._usual, *_came_along(folder)}
+        usual = {*self._usual, *_repository_files(folder)}
         named = [name for name in mapping(session.get("hashes")) if name not in usual]
-        return _Way(
+        return _Origin(
             folder=folder,
             copy=str(workspace) if original else "",
             apart=texts(session.get("apart")),
             unattended=session.get("unattended") is True,
-            repository=argv[1:2] != ("ci",) or bool(pinned),  # a pipeline reads none that it was not told to trust
+            repository=argv[1:2] != ("ci",) or bool(pinned),  # `agent ci` uses only a trusted one
             pinned=pinned,
             config=named[-1] if named and self._own is None else "",
         )
 
-    def _load(self, way: _Way) -> Settings:
+    def _load(self, origin: _Origin) -> Settings:
         settings = load(
-            Path(way.folder),
+            Path(origin.folder),
             self._environ,
-            config=Path(way.config) if way.config else None,
-            unattended=way.unattended,
-            trusted=self._trusted(way),
-            repository=way.repository,
+            config=Path(origin.config) if origin.config else None,
+            unattended=origin.unattended,
+            trusted=self._trusted(origin),
+            repository=origin.repository,
             own=self._own,
         )
-        if way.apart:
-            secret = (*settings.profile.secret_paths, *way.apart)
+        if origin.apart:
+            secret = (*settings.profile.secret_paths, *origin.apart)
             settings = replace(settings, profile=replace(settings.profile, secret_paths=secret))
-        if not way.copy:
+        if not origin.copy:
             return settings
         from runner.config.path_mapping import map_settings
         from runner.state.paths import home
 
-        return map_settings(settings, way.folder, way.copy, str(Path(home(self._environ)).resolve()))
+        return map_settings(settings, origin.folder, origin.copy, str(Path(home(self._environ)).resolve()))
 
-    def _trusted(self, way: _Way) -> Mapping[str, str] | None:
-        """Return the trusted hashes of the repository's files: those recorded then, else those trusted since."""
-        if way.pinned:
+    def _trusted(self, origin: _Origin) -> Mapping[str, str] | None:
+        """Return the trusted hashes of the repository's files: of the recorded trust, else of the user's trust today.
+        None if there are none."""
+        if origin.pinned:
             from runner.config.trust.inventory import EntryKind
             from runner.config.trust.session_check import look_at
 
-            inventory = look_at(way.folder, way.folder, self._environ) if Path(way.folder).is_dir() else None
-            same = inventory is not None and inventory.sha256 == way.pinned
+            inventory = look_at(origin.folder, origin.folder, self._environ) if Path(origin.folder).is_dir() else None
+            same = inventory is not None and inventory.sha256 == origin.pinned
             return inventory.hashes(EntryKind.CONFIGURATION) if inventory is not None and same else None
-        if way.unattended:
+        if origin.unattended:
             return None
         from runner.config.trust.cached import remembered
 
-        return remembered(way.folder, self._environ)
+        return remembered(origin.folder, self._environ)
 
 
 def configuration(path: Path) -> Path:
-    """Return the configuration file that `given` names: itself, or the one in a folder laid out like the user's.
+    """Return `path` if it is a file, or the file `config.toml` in the folder `path`.
 
-    Raises a usage error if there is none.
+    Raises a usage error if there is no such file.
     """
     if path.is_dir():
         if (path / "config.toml").is_file():
@@ -155,5 +158,5 @@ def configuration(path: Path) -> Path:
     return path
 
 
-def _came_along(folder: str) -> tuple[str, str]:
+def _repository_files(folder: str) -> tuple[str, str]:
     return f"{folder}/{PROJECT_FILE}", f"{folder}/{LOCAL_FILE}"

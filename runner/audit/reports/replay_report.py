@@ -1,4 +1,4 @@
-"""Report on a replay, grouped by what changes and by the rules that decide then and now."""
+"""Report on a replay: the changed verdicts, grouped by the kind of change and by the old and the new deciding rule."""
 
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
@@ -11,8 +11,8 @@ from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, rule
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
-_SHOWN = 3  # actions of one group
-_NAMED = 5  # numbers of records of one reason why something is not known
+_SHOWN = 3  # listed actions of one group
+_NAMED = 5  # listed records of one reason why actions cannot be judged
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 
 
@@ -31,7 +31,7 @@ _HUES = {VerdictChange.ALLOWED: _YELLOW, VerdictChange.DENIED: _RED, VerdictChan
 
 @dataclass(frozen=True, slots=True)
 class VerdictSummary:
-    """One verdict. `tier` is the deciding tier, `tiers` are all of them, `rule` is the deciding rule with its file."""
+    """Summary of a verdict. `tier` is the deciding tier, `tiers` are all tiers, `rule` is the deciding rule."""
 
     ruling: Ruling
     tier: str
@@ -49,7 +49,7 @@ class Difference:
     """One recorded action that the other policy decides differently.
 
     Attributes:
-        without: ruling of the other policy without remembered answers and flags; None if there were none
+        without: ruling of the other policy without grants and flags; None if there were none
         worst: highest tier under the other policy
     """
 
@@ -67,7 +67,7 @@ class Replayed:
 
     def __init__(self) -> None:
         self.count = 0
-        self.looked = 0  # verdicts that rest on today's disk
+        self.looked = 0  # number of verdicts that depend on today's disk
         self.differences: list[Difference] = []
         self.unknown: dict[NotRecorded, list[int]] = {}
 
@@ -165,8 +165,8 @@ def _counts(replayed: Replayed) -> Iterator[str]:
 
 
 def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> dict[str, object]:
-    """Return the report for programs. `policy` is the fingerprint of the other policy; `above` are newly allowed
-    actions over the limit.
+    """Return the report as a JSON object. `policy` is the fingerprint of the other policy; `above` are newly allowed
+    actions above the user's limit.
     """
     return {
         "replayed": found.count,

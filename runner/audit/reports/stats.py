@@ -16,7 +16,7 @@ from runner.gate.explain import ExplanationSection, titled
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
-LINE = 200  # characters of an action by which it is told from others
+LINE = 200  # characters of an action: actions with the same beginning are counted as one
 ANSWERS = {
     "yes": "yes, by a person",
     "no": "no, by a person",
@@ -37,7 +37,7 @@ _TABLES = {
 
 @dataclass(slots=True)
 class DecisionCount:
-    """Counts of allowed actions, denied actions and questions, and the id of the last record."""
+    """Numbers of allowed actions, denied actions and questions, and the id of the last record."""
 
     allow: int = 0
     deny: int = 0
@@ -57,7 +57,7 @@ class DecisionCount:
 
 @dataclass(slots=True)
 class Asked:
-    """A question, its answers, and the action that it was about."""
+    """Questions about one action: the deciding tier, the number of answers by kind, and the id of the last record."""
 
     tier: str
     answers: Counter[str] = field(default_factory=Counter)
@@ -66,7 +66,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Stats:
-    """Add every decision, in any order; then read."""
+    """Statistics of the decisions that were passed to `add`, in any order. `top` is the length of the rankings."""
 
     top: int = 10
     first: str = ""
@@ -79,7 +79,7 @@ class Stats:
     )
     questions: dict[str, Asked] = field(default_factory=dict)
     denials: dict[str, tuple[DecisionCount, str, str]] = field(default_factory=dict)
-    named: set[str] = field(default_factory=set)  # every rule that spoke, whether it decided or not
+    named: set[str] = field(default_factory=set)  # every rule that applied to an action, deciding or not
     slow: list[tuple[float, int, str]] = field(default_factory=list)
 
     def add(self, deed: DecisionTrail) -> None:
@@ -132,6 +132,7 @@ def unnamed(stats: Stats, rules: Iterable[str]) -> list[str]:
 
 
 def answer_of(body: Body) -> str:
+    """Return the kind of the answer to a question: a key of ANSWERS."""
     answer = mapping(body.get("answer"))
     if answer:
         by = text(answer.get("by"))
@@ -140,7 +141,7 @@ def answer_of(body: Body) -> str:
 
 
 def _hosts(deed: DecisionTrail) -> dict[str, bool]:
-    """Yield each host of a decision once, with whether the connection was, or would have been, allowed."""
+    """Return each host of a decision, with True if the connection was, or would have been, allowed."""
     allowed = deed.record.body.get("verdict") == "allow"
     found: dict[str, bool] = {}
     for effect in map(mapping, items(deed.record.body.get("effects"))):
@@ -154,14 +155,14 @@ def _hosts(deed: DecisionTrail) -> dict[str, bool]:
 
 def _host(target: str) -> str:
     """Return the host without its port: of `[2001:db8::1]:443`, `example.org:443` and `2001:db8::1`."""
-    target = target.partition(" ")[0]  # `private` may stand behind it
+    target = target.partition(" ")[0]  # without ` private`, which may follow
     if target.startswith("["):
         return target[1:].partition("]")[0]
     name, mark, port = target.rpartition(":")
     return name if mark and port.isdigit() and ":" not in name else target
 
 
-_NAMED = 20  # rules of one's own that are listed by name
+_NAMED = 20  # listed rules of the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +257,7 @@ def _denied(line: str, found: tuple[DecisionCount, str, str], width: int) -> str
 
 
 def _never(stats: Stats, known: Known) -> list[ExplanationSection]:
-    """Return the rules that no decision names. A user's rule is named when it allowed, asked or denied something."""
+    """Return sections about the rules that no decision names. A user's rule is named if it allowed, asked or denied."""
     own = unnamed(stats, known.own)
     told: list[ExplanationSection] = []
     if known.own:

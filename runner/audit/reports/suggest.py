@@ -1,8 +1,8 @@
 """Search for rules that would have settled recorded questions and denials: candidates are derived, combined and tried.
 
-The search changes nothing. Each rule is tried on the recorded actions it is meant for, as they were recorded. Other
-actions that the rule would allow are searched for in the log, in the examples of the rule files, and among actions
-similar to the recorded ones.
+The search changes nothing. Each rule is tried on the recorded actions that it was derived from. Other actions that the
+rule would allow are searched for in the log, in the examples of the rule files, and among scripts similar to the
+recorded ones.
 """
 
 from collections import defaultdict
@@ -24,11 +24,11 @@ from runner.audit.list_view import action_line
 from runner.audit.query import was_question
 from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, RecordedParts, rejudge
 from runner.audit.reports.stats import answer_of
-from runner.audit.reports.suggest_rules import SuggestedRule, exactly, probes, read, together, wider
+from runner.audit.reports.suggest_rules import SuggestedRule, combine, command_lines, parse_rules, probes, wider
 from runner.gate.suggest import no_rule_lifts, read_rules, suggested
 from runner.text.sanitize import look_alikes
 
-_SHOWN = 2  # near misses that are told
+_SHOWN = 2  # near misses in a report
 _DIFFERS = "the answers differ"
 _SETTLED = "settled by what holds now"
 _NEVER = "no rule allows it"
@@ -51,9 +51,12 @@ class Suggestion:
     """A rule and the records that it settles.
 
     Attributes:
-        others: records that it settles together with further rules of the same report
+        others: records that the rule settles together with further rules of the same report
         answers: number of records by answer: `yes`, `no`, `nobody`, or `denied` if there was no question
-        wider: a pattern in place of many alternatives, and what else it would allow
+        besides: further actions that the rule would allow
+        refused: near misses, which the rule would not allow
+        notes: warnings of the rule checker
+        wider: the same suggestion with a pattern instead of many alternatives, or None
     """
 
     rule: SuggestedRule
@@ -62,14 +65,14 @@ class Suggestion:
     answers: tuple[tuple[str, int], ...]
     workspaces: tuple[str, ...]
     besides: tuple[Besides, ...] = ()
-    refused: tuple[str, ...] = ()  # near misses that it does not let through
-    notes: tuple[str, ...] = ()  # what the check of rules says about it
+    refused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     wider: "Suggestion | None" = None
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Records without a suggestion, and the reason. `about` is the tier, or the unknown part."""
+    """Records without a suggestion, and the reason. `about` is the tier, or the kind of a NotRecorded."""
 
     why: str
     about: str
@@ -78,16 +81,18 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class SuggestionReport:
-    looked: int  # questions and denials
-    more: bool  # there are older ones
+    """Result of a search."""
+
+    looked: int  # number of questions and denials that were considered
+    more: bool  # True if there are older questions or denials
     suggestions: tuple[Suggestion, ...]
     left: tuple[Left, ...]
-    examples: int  # of the rule files, on which rules were tried
+    examples: int  # number of examples of the rule files on which rules were tried
 
 
 @dataclass(slots=True)
 class _Case:
-    """Recorded action that no rule of a user settled."""
+    """Recorded question or denial, with the rules that would settle it."""
 
     deed: DecisionTrail
     policy: Policy
@@ -119,7 +124,7 @@ class Search:
     examples: Sequence[str]
     left: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
     _judged: dict[object, NewVerdict | NotRecorded] = field(default_factory=dict)
-    _today: dict[str, bool] = field(default_factory=dict)  # whether a script is allowed here and now
+    _today: dict[str, bool] = field(default_factory=dict)  # by script: True if it is allowed without a new rule
 
     def report(self, deeds: Iterable[DecisionTrail], *, limit: int, least: int) -> SuggestionReport:
         """Return the rules for the newest `limit` questions and denials of `deeds`; each settles at least `least`
@@ -137,7 +142,7 @@ class Search:
             if case is not None:
                 cases.append(case)
         cases = list(self._agreed(cases))
-        whole = together(rule for case in cases for rule in case.rules)
+        whole = combine(rule for case in cases for rule in case.rules)
         for case in cases:
             case.rules = tuple(dict.fromkeys(whole[rule] for rule in case.rules))
         cases = [case for case in cases if self._settled(case)]
@@ -150,7 +155,7 @@ class Search:
             if rule not in enough:
                 self.left["fewer records than --min", ""] += [case.number for case in found]
         made = [self._suggestion(rule, found, cases) for rule, found in enough.items()]
-        made.sort(key=lambda each: (-len(each.records) - len(each.others), each.rule.verdict, each.rule.says()))
+        made.sort(key=lambda each: (-len(each.records) - len(each.others), each.rule.verdict, each.rule.subject()))
         left = tuple(Left(why, about, tuple(sorted(set(ids)))) for (why, about), ids in sorted(self.left.items()))
         return SuggestionReport(looked, more, tuple(made), left, len(self.examples))
 
@@ -180,7 +185,7 @@ class Search:
             self.left[_INEXACT, text(mapping(body.get("cell")).get("tier"))].append(number)
             return None
         line = action_line(deed).removeprefix("$ ")
-        rules = read(said, "deny" if answer == "no" else "allow")
+        rules = parse_rules(said, "deny" if answer == "no" else "allow")
         if answer == "no":
             rules = tuple(replace(rule, why="a user refused it") for rule in rules)
         return _Case(deed, policy, answer, line, rules)
@@ -199,8 +204,8 @@ class Search:
                 yield case
 
     def _settled(self, case: _Case) -> bool:
-        """Return True if the rules of the case settle it with nobody there."""
-        done = self._does(case.rules, case)
+        """Return True if the rules of the case settle it without a user."""
+        done = self._allows(case.rules, case)
         if case.answer == "no":  # without a user every question is denied: this rule must be the reason
             again = self._rejudge(case.deed, case.policy, case.rules)
             verdict = again.verdict if isinstance(again, NewVerdict) else None
@@ -222,14 +227,14 @@ class Search:
             return made
         besides, refused = self._around(rule, found, cases)
         made = replace(made, besides=besides, refused=refused)
-        for broad in wider(rule):
-            if not self._refused(broad) and all(self._does((broad,), case) for case in found if case.rules == (rule,)):
-                besides, refused = self._around(broad, found, cases)
-                more = replace(made, rule=broad, besides=besides, refused=refused, notes=self._notes(broad))
+        for wide in wider(rule):
+            if not self._refused(wide) and all(self._allows((wide,), case) for case in found if case.rules == (rule,)):
+                besides, refused = self._around(wide, found, cases)
+                more = replace(made, rule=wide, besides=besides, refused=refused, notes=self._notes(wide))
                 return replace(made, wider=more)
         return made
 
-    def _does(self, rules: tuple[SuggestedRule, ...], case: _Case) -> bool:
+    def _allows(self, rules: tuple[SuggestedRule, ...], case: _Case) -> bool:
         again = self._rejudge(case.deed, case.policy, rules)
         return isinstance(again, NewVerdict) and isinstance(again.verdict, Allow)
 
@@ -237,11 +242,11 @@ class Search:
         self, rule: SuggestedRule, found: Sequence[_Case], cases: Sequence[_Case]
     ) -> tuple[tuple[Besides, ...], tuple[str, ...]]:
         """Return other actions that the rule would allow, and similar ones that it would not."""
-        own = {case.line for case in found} | set(exactly(rule))
+        own = {case.line for case in found} | set(command_lines(rule))
         besides = [
             Besides("log", case.line, case.number)
             for case in cases
-            if case.line not in own and _likely(rule, case.line) and self._does((rule,), case)
+            if case.line not in own and _likely(rule, case.line) and self._allows((rule,), case)
         ]
         more = read_rules(rule.text())
         besides += [
@@ -260,7 +265,7 @@ class Search:
         return self._today[script]
 
     def _newly(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
-        """Return True if the action is allowed with the rules and not without them, with nobody there."""
+        """Return True if, without a user, the action is allowed with the rules `more` and not without them."""
         return not self._allowed(script) and self._may(script, more)
 
     def _may(self, script: str, more: tuple[PermissionRule, ...]) -> bool:
@@ -276,12 +281,12 @@ class Search:
 
     def _notes(self, rule: SuggestedRule) -> tuple[str, ...]:
         warned = [finding.text for finding in self._findings(rule) if finding.severity is Severity.WARNING]
-        return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.says())))
+        return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.subject())))
 
     def _rejudge(
         self, deed: DecisionTrail, policy: Policy, rules: tuple[SuggestedRule, ...] = ()
     ) -> NewVerdict | NotRecorded:
-        """Judge an action again; equal actions only once, since a log contains many of them."""
+        """Judge an action again with further rules. Equal actions are judged once, since a log has many of them."""
         body = deed.record.body
         session = text(body.get("session"))
         same = [str(body.get(name)) for name in ("action", "facts", "mode", "source", "typed", "reach", "granted")]
@@ -295,7 +300,7 @@ class Search:
 
 
 def _unsettled(deed: DecisionTrail) -> bool:
-    """Return True for a question that a person or nobody answered, and for a denial without a rule, flag or grant."""
+    """Return True for a question without an answer by a rule, flag or grant, and for a denial without a question."""
     body = deed.record.body
     if deed.record.kind != "decided":
         return False
@@ -305,7 +310,7 @@ def _unsettled(deed: DecisionTrail) -> bool:
 
 
 def _likely(rule: SuggestedRule, line: str) -> bool:
-    """Return True if the rule may match a script. Only then is the gate asked."""
+    """Return False if the rule cannot match the script `line`. The check is fast, and saves an evaluation."""
     if rule.run:
         return any(word in line for word in rule.run[0])
     if rule.host:

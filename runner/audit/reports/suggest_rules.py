@@ -14,13 +14,13 @@ from policy.model.frozen import dataclass
 
 WordChoices = tuple[tuple[str, ...], ...]  # of a command line: each word with its alternatives
 
-_ALTERNATIVES = 3  # of one word, or of paths, from which on a pattern is worth a thought
+_ALTERNATIVES = 3  # alternatives of one word, or paths, from which on a pattern is suggested
 _KEYS = ("read", "write", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class SuggestedRule:
-    """One `[[rule]]`. Any value of `read`, `write` and `host` matches, as in a configuration file."""
+    """One `[[rule]]` of a configuration file. `read`, `write` and `host` match if one of their values matches."""
 
     verdict: Literal["allow", "deny"]
     run: WordChoices = ()
@@ -39,7 +39,7 @@ class SuggestedRule:
         lines += [f"{'why':<7} = {_quoted(self.why)}"] if self.why else []
         return "\n".join(lines)
 
-    def says(self) -> str:
+    def subject(self) -> str:
         """Return the subject of the rule in one line: `npm run {build,lint}`, `example.org`."""
         words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
         about = " ".join(words)
@@ -47,8 +47,8 @@ class SuggestedRule:
         return "; ".join([about, *named] if about else named)
 
 
-def read(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, ...]:
-    """Return the `[[rule]]` tables of a suggestion for one action."""
+def parse_rules(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, ...]:
+    """Return the `[[rule]]` tables of a suggestion for one action, with this verdict."""
     found = []
     for table in tomllib.loads(text)["rule"]:
         reads, writes, hosts = (tuple(table.get(key, ())) for key in _KEYS)
@@ -57,11 +57,11 @@ def read(text: str, verdict: Literal["allow", "deny"]) -> tuple[SuggestedRule, .
     return tuple(found)
 
 
-def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule]:
+def combine(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule]:
     """Return for each rule the combined rule that contains it.
 
-    The combined rules allow exactly what the given rules allow: rules for commands that differ in one word are
-    combined, and rules that name only paths, or only hosts.
+    The combined rules match exactly the same actions as `rules`. Rules for commands that differ in one word are
+    combined, and rules with only paths, or only hosts.
     """
     given = list(dict.fromkeys(rules))
     into: dict[SuggestedRule, SuggestedRule] = {}
@@ -90,8 +90,8 @@ def together(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRul
 
 
 def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
-    """Return rules that allow more than a combined rule: any word in place of the differing one, any command that
-    contacts the same host, or everything below the common folder of its paths. Empty for a rule that denies.
+    """Yield rules that allow more than a combined rule: any word instead of the listed words, any command that contacts
+    the same host, or all files below the common folder of the paths. Yield nothing for a rule that denies.
     """
     if rule.verdict == "deny":
         return
@@ -106,14 +106,14 @@ def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
         yield replace(rule, write=(f"{folder}/**",))
 
 
-def exactly(rule: SuggestedRule) -> Iterator[str]:
-    """Return the command lines that the rule matches; empty if it contains a pattern."""
+def command_lines(rule: SuggestedRule) -> Iterator[str]:
+    """Yield the command lines that the rule matches, and none if the rule contains a pattern."""
     if rule.run and ("*",) not in rule.run:
         yield from (shlex.join(words) for words in itertools.product(*rule.run))
 
 
 def probes(rule: SuggestedRule) -> Iterator[str]:
-    """Return scripts similar to those of the rule: with another flag, another word, and with a second command."""
+    """Yield scripts similar to those that the rule matches: with another flag, another word, or a second command."""
     words = [word[0] if word != ("*",) else "other" for word in rule.run]
     if not words:
         for path in rule.write[:1]:
@@ -144,5 +144,5 @@ def _shared(paths: tuple[str, ...]) -> str:
 
 
 def _quoted(value: object) -> str:
-    """Return the text quoted in a form that TOML and JSON share."""
+    """Return a text or list in the syntax that TOML and JSON share."""
     return json.dumps(value, ensure_ascii=False)

@@ -5,8 +5,8 @@ from runner.gate.explain import shown
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
-_LISTED = 12  # records that are named in one line
-_BESIDES = 8  # actions that are named of one rule
+_LISTED = 12  # records listed in one line
+_BESIDES = 8  # listed further actions of one rule
 _SAID = {
     "yes": "a person said yes {}",
     "no": "a person said no {}",
@@ -26,7 +26,7 @@ def report_text(report: SuggestionReport, *, config: str, colour: bool, width: i
         f"{report.looked} questions and denials; nothing was changed"
     ]
     for number, each in enumerate(report.suggestions, 1):
-        lines += ["", f"{bold}{number}. {visible(one_line(each.rule.says(), max(width - 5, 40)))}{end}"]
+        lines += ["", f"{bold}{number}. {visible(one_line(each.rule.subject(), max(width - 5, 40)))}{end}"]
         lines += [f"   {line}" for line in _evidence(each)]
         lines += _suggestion(each, report, width)
         if each.wider is not None:
@@ -45,6 +45,7 @@ def report_text(report: SuggestionReport, *, config: str, colour: bool, width: i
 
 
 def report_json(report: SuggestionReport, *, config: str) -> dict[str, object]:
+    """Return the suggestions as a JSON object. `config` is the user's configuration file."""
     return {
         "looked": report.looked,
         "more": report.more,

@@ -45,9 +45,9 @@ def apply(
 ) -> Applied:
     """Apply all of `plan`, which must have no problem.
 
-    `warned` are the paths of which the user was told that other programs run them by themselves; None if that does not
-    matter. Raise PatchError after a failure: then every file is unchanged, or the error names the others. Raise
-    UndoError if an action runs, and OSError or sqlite3.Error.
+    `warned` are the auto-run files that the user was warned about; None to apply without this check. Raise
+    PatchError after a failure: then every file is unchanged, or the error names the others. Raise UndoError if an
+    action runs, and OSError or sqlite3.Error.
     """
     root = scope.workspace
     with store.turns.locked():
@@ -64,7 +64,7 @@ def apply(
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
         _still(root, plan.items)
-        # Files that other programs would now run by themselves, and of which the user was not told.
+        # New auto-run files that the user was not warned about.
         news = inventory_of(scope, terms, root).findings(changes_of(plan.items)) if warned is not None else {}
         for path in news.keys() - set(warned or ()):
             raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {news[path].why}", "look at it again"))

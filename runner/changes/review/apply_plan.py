@@ -12,7 +12,8 @@ from runner.changes.review.patch_format import Hunk, Side
 from runner.changes.review.patch_parser import Section
 
 _LONGEST = 4000  # characters of a path
-HIDDEN_UNFIT = "it is a secret, and the patch does not fit what it holds"  # in other words a guess could be tested
+# The same text for every reason, so that a patch cannot test guesses about the content of a secret.
+HIDDEN_UNFIT = "it is a secret, and the patch does not fit what it holds"
 HIDDEN_SOURCE = "it is a secret, which no patch copies or moves to another name"
 
 
@@ -92,7 +93,7 @@ class _Work:
     def take(self, section: Section) -> None:
         """Apply one section to the planned state, or record its problem."""
         for path in {section.old, section.new} - {None}:
-            assert path is not None  # it was taken out
+            assert path is not None  # excluded above
             if why := refused(path):
                 self._problems.setdefault(path, why)
                 return
@@ -122,7 +123,7 @@ class _Work:
                 self._was[section.new] = section.old
 
     def _source(self, section: Section) -> Side | None:
-        """Return the content that a section starts from. Raise Unreadable.
+        """Return the content that a section starts from. Raise UnreadableFile.
 
         A copy starts from the state before the patch, whatever comes earlier in the patch (git-diff(1), "generating
         patch text with -p").
@@ -134,7 +135,7 @@ class _Work:
         return before if section.same and before is not None else now
 
     def _there(self, path: str) -> Side | None:
-        """Return the planned state of `path` after the sections so far. Raise Unreadable."""
+        """Return the planned state of `path` after the sections so far. Raise UnreadableFile."""
         if path not in self._after:
             self._after[path] = self._before[path] = tree_diff.side(self._top, path)
         return self._after[path]
@@ -149,7 +150,7 @@ class _Work:
                 if side is not None:
                     return f"its folder `{above}` is a file or link of this patch"
                 if self._before[above] is not None:
-                    return ""  # it goes, so what follows is new
+                    return ""  # the patch removes it, so the folders below are new
                 continue
             status = safe_open.status(self._top, above)
             if status is None:
@@ -170,7 +171,7 @@ class _Work:
             if old == new and path not in self._was:
                 continue
             if new is None and path in self._was.values() and path not in self._problems:
-                continue  # told with the new name
+                continue  # part of the item with the new name
             was = self._was.get(path, "")
             source = self._before.get(was) if was and old is None else old
             only = self._said.get(path, ()) if old is not None and self._secret(path) else None

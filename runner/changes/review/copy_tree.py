@@ -31,7 +31,7 @@ class Copying:
 
     def __init__(self, secret: Callable[[str], bool] | None) -> None:
         self._secret = secret
-        self._reflinks = True  # until the file system says otherwise
+        self._reflinks = True  # until the file system refuses one
         self._device = 0
         self._into: list[int] = []  # the open copies of the folders that are being copied, the innermost last
         self._root = os.geteuid() == 0
@@ -144,7 +144,7 @@ class Copying:
             if self._reflinks:
                 return os.fstat(target).st_size, True
         at = 0
-        # It may grow while we read, for ever: no more than was there is taken.
+        # The file may grow forever during the copy: at most `size` bytes are copied.
         for start, end in _parts(source, size, status.st_blocks * 512 < size):
             at = start
             os.lseek(source, start, os.SEEK_SET)
@@ -202,7 +202,7 @@ def _parts(source: int, size: int, holes: bool) -> Iterator[tuple[int, int]]:
             start = os.lseek(source, end, os.SEEK_DATA)
             end = min(os.lseek(source, start, os.SEEK_HOLE), size)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # the rest of the file is a hole
                 return
             raise _Unread(error) from None
         if start < end:

@@ -18,13 +18,13 @@ from runner.facts.git.objects import Unreadable
 from runner.text.sanitize import visible
 
 _LONGEST = 1 << 20  # bytes of one list
-_LONGEST_LINE = 4096  # bytes: as long as a path can be, path_resolution(7)
+_LONGEST_LINE = 4096  # bytes: the longest path, path_resolution(7)
 _MOST_LINES = 10_000  # of one list
-_MOST_WILD = 200_000  # bytes of lines with wildcards, of all lists together: each is compiled and kept
+_MOST_WILD = 200_000  # bytes of lines with wildcards, of all lists together: each line is compiled and stays in memory
 _SPECIAL = re.compile(r"[*?\[\\]")
 _INDEX = 128 << 20  # bytes of an index
-_NAMES = 256 << 20  # bytes of all paths in an index: version 4 writes a long one in a few bytes
-_MOST_TRIES = 5_000_000  # for all paths together: a try is of one name of a path and one of a pattern with wildcards
+_NAMES = 256 << 20  # bytes of all paths in an index: version 4 stores a long path in a few bytes
+_MOST_TRIES = 5_000_000  # comparisons of a name of a path with a name of a pattern, for all paths together
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class _Wild:
 
     Attributes:
         line: The number of its line.
-        parts: The compiled patterns of the names of a path; None stands for any number of names.
+        parts: The compiled patterns of the names of a path; None matches any number of names.
         pattern: The line itself.
     """
 
@@ -72,10 +72,10 @@ class _Wild:
         """Return True if the pattern matches. Uses a table, so that no pattern takes exponential time."""
         if self.simple is not None:
             return self.simple.match(names[-1]) is not None
-        ends = {0}  # how many names the parts so far may have taken
+        ends = {0}  # the possible numbers of names that the parts so far match
         for number, part in enumerate(self.parts):
             if part is None:
-                last = number == len(self.parts) - 1  # at the end: something must be in it
+                last = number == len(self.parts) - 1  # at the end, `**` matches at least one name
                 ends = set(range(min(ends) + last, len(names) + 1)) if ends else ends
             else:
                 ends = {end + 1 for end in ends if end < len(names) and part.match(names[end])}
@@ -145,7 +145,7 @@ def _regex(word: str) -> "re.Pattern[str] | None":
     while at < len(word):
         char = word[at]
         if char == "*":
-            if pieces[-1] or len(pieces) == 1:  # several in a row are as good as one
+            if pieces[-1] or len(pieces) == 1:  # several stars in a row are equal to one
                 pieces.append("")
             at += 1
             continue
@@ -161,7 +161,7 @@ def _regex(word: str) -> "re.Pattern[str] | None":
                 return None
         pieces[-1] += "." if char == "?" else re.escape(word[at])
         at += 1
-    # The first place that fits is as good as any while another star follows: never tried twice, so it takes no time.
+    # While another star follows, the first match of a piece is sufficient. Atomic groups prevent backtracking.
     middle = "".join(f"(?>.*?{piece})" for piece in pieces[1:-1])
     last = f".*{pieces[-1]}" if len(pieces) > 1 else ""
     return re.compile(pieces[0] + middle + last + r"\Z", re.DOTALL)
@@ -226,7 +226,7 @@ class _List:
 
     def __init__(self, lines: list[str], most: int) -> None:
         """Compile `lines`. Raise _TooMuch if the lines with wildcards have more than `most` bytes."""
-        # By (at any depth, for a folder) and the name or path: the number of its line, and whether it takes back.
+        # By (at any depth, for a folder) and the name or path: the number of its line, and True if it starts with `!`.
         self.paths: dict[tuple[bool, bool], dict[str, tuple[int, bool]]] = {
             (anywhere, folder): {} for anywhere in (False, True) for folder in (False, True)
         }
@@ -252,7 +252,7 @@ class _List:
     def verdict(self, path: str, folder: bool) -> tuple[bool | None, int]:
         """Return the verdict of the last line that matches a path below this list, and the number of comparisons made.
 
-        The verdict is True for an ignored path, False for one that is taken in again, None if no line matches.
+        The verdict is True for an ignored path, False if the line starts with `!`, None if no line matches.
         """
         names = path.split("/")
         last, back = max(

@@ -1,5 +1,5 @@
-"""Application of one section of a patch to a file. A hunk fits only where its old lines stand exactly; there is no
-fuzz.
+"""Application of one section of a patch to a file. A hunk fits only if the file contains exactly its old lines; there
+is no fuzz.
 """
 
 import itertools
@@ -24,7 +24,7 @@ def fitted(section: Section, old: Side | None) -> tuple[Side | None, Moved]:
             raise Unfit("there is no such file")
         if section.old_mode is not None and (section.old_mode == LINK) != (old.mode == LINK):
             raise Unfit("it is a link" if old.mode == LINK else "it is no link")
-        if section.new_mode == LINK != old.mode:  # its content would be where the link leads, for everybody to see
+        if section.new_mode == LINK != old.mode:  # the content of the file would become the visible target of the link
             raise Unfit("a file does not become a link, it is taken away and a link is added")
     data = old.data if old is not None and section.old is not None else b""
     moved: Moved = ()
@@ -40,7 +40,7 @@ def fitted(section: Section, old: Side | None) -> tuple[Side | None, Moved]:
                 raise Unfit("the patch does not hold what it takes away")
             raise Unfit("it is not empty")
         return None, moved
-    # What a patch says nothing about stays as it is.
+    # A mode that the patch does not state stays unchanged.
     mode = old.mode if old is not None and section.old is not None else FILE
     if section.new_mode is not None and section.new_mode != section.old_mode:
         mode = section.new_mode
@@ -72,7 +72,7 @@ def _text(hunks: Sequence[Hunk], data: bytes) -> tuple[bytes, Moved]:
     lines = split(data)
     made: list[bytes] = []
     moved: list[tuple[int, int, int]] = []
-    at = shift = 0  # how far the old lines are used, and how much further down the last hunk was
+    at = shift = 0  # number of processed old lines, and distance of the last hunk from its stated line
     for number, hunk in enumerate(hunks, 1):
         old = [line[1:] for line in hunk.lines if line[:1] != b"+"]
         new = [line[1:] for line in hunk.lines if line[:1] != b"-"]
@@ -109,7 +109,7 @@ def _place(lines: list[bytes], old: list[bytes], hunk: Hunk, least: int, shift: 
     elif bottom:
         places = (last,)
     elif not context:
-        places = (wanted,)  # nothing says where it belongs but the number
+        places = (wanted,)  # without context, only the stated line number is known
     else:
         far = max(wanted - least, last - wanted, 0)
         steps = range(1, far + 1)

@@ -133,7 +133,7 @@ def _touched(copy: Copy, now: tree_diff.TreeScan) -> set[str]:
         if known is None or known[1] != stamp(status):
             touched.add(path)
         elif known[1][4] > copy.whole - clock_margin(known[1][4]) and status.st_size <= tree_diff.LARGEST:
-            touched.add(path)  # what changes it just after us may leave the same time
+            touched.add(path)  # a change just after the copy may leave the same time
     missing = (path for path in copy.stamps if path not in now.files and not now.unseen(path))
     return touched | {path for path in missing if tree_diff.GIT not in path.split("/")}
 
@@ -173,12 +173,12 @@ class _Comparison:
         return Ignored(lambda path: read(self._new, path), kept, first, self._over)
 
     def look(self, path: str) -> None:
-        """Compare one path, and enter it where it belongs."""
+        """Compare one path, and add it to the changes or to one of the lists."""
         if self._late(path):
             return
         secret = self._secret(path)
         if not secret and path not in self._copy.stamps and self.leave_out(path):
-            self.left.append(path)  # thousands of them, where something was installed: none is read
+            self.left.append(path)  # not read, since an installation may create thousands of such files
             return
         try:
             new = tree_diff.side(self._new, path)
@@ -240,7 +240,7 @@ class _Comparison:
             if old is None and new is not None and (before := gone.get((new.blob, new.mode == LINK))):
                 was = before.pop(0)
                 source = self._changes[was][0]
-                assert source is not None  # it is gone, so it was there
+                assert source is not None  # `gone` has only files of the original
                 sources.add(was)
                 text = renamed(os.fsencode(was), os.fsencode(path), source, new)
                 parts[path] = text, PatchedFile(path, "renamed", was)

@@ -12,7 +12,7 @@ from sandbox.workspace.inventory import TreeNode
 NOTHING = "0" * 40
 FILE, PROGRAM, LINK = "100644", "100755", "120000"
 _LONGEST = 8 << 20  # bytes of a text that is compared line by line
-_USUAL = 4_000_000  # steps of comparing one pair of texts: some seconds
+_USUAL = 4_000_000  # steps of comparing one pair of texts, which take some seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f",
 def changed(path: bytes, old: Side | None, new: Side | None, effort: Effort | None = None) -> bytes:
     """Return the section of a patch about one path. A side of None means that the path does not exist there."""
     if old is not None and new is not None and (old.mode == LINK) != (new.mode == LINK):
-        return changed(path, old, None, effort) + changed(path, None, new, effort)  # as git-diff(1) says it
+        return changed(path, old, None, effort) + changed(path, None, new, effort)  # as in git-diff(1)
     lines = [b"diff --git %s %s" % (quoted(b"a/" + path), quoted(b"b/" + path))]
     lines += _modes(old, new)
     before, after = old.blob if old else NOTHING, new.blob if new else NOTHING
@@ -104,9 +104,9 @@ def changed(path: bytes, old: Side | None, new: Side | None, effort: Effort | No
         return head + b"GIT binary patch\n" + _literal(new_data) + _literal(old_data)
     body = b"".join(_hunks(old_data, new_data, effort))
     if not body:
-        return head  # an empty file comes or goes
+        return head  # an empty file was added or deleted
     names = (quoted(b"a/" + path) if old else b"/dev/null", quoted(b"b/" + path) if new else b"/dev/null")
-    # A tab ends a name that has spaces in it: some readers take them for the beginning of a time.
+    # A tab ends a name with spaces: some readers would read the text after a space as a time.
     marks = [name + b"\t" if b" " in name and not name.startswith(b'"') else name for name in names]
     return head + b"--- %s\n+++ %s\n" % (marks[0], marks[1]) + body
 
@@ -120,6 +120,7 @@ def renamed(old_path: bytes, new_path: bytes, old: Side, new: Side) -> bytes:
 
 
 def binary(data: bytes) -> bool:
+    """Return True if a patch must not contain the content as lines of text."""
     return b"\0" in data or len(data) > _LONGEST
 
 
@@ -142,7 +143,7 @@ def _hunks(old: bytes, new: bytes, effort: Effort | None) -> list[bytes]:
 
 def _range(part: tuple[int, int]) -> bytes:
     start, count = part
-    shown = start + 1 if count else start  # of nothing: the line before it
+    shown = start + 1 if count else start  # an empty range is shown by the line before it
     return b"%d" % shown if count == 1 else b"%d,%d" % (shown, count)
 
 

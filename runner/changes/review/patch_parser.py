@@ -15,7 +15,7 @@ from policy.model.verdict import Problem, ProblemError
 from runner.changes.review.patch_format import FILE, LINK, NOTHING, PROGRAM, Hunk
 from runner.facts.git.delta import size_in
 
-LARGEST = 512 << 20  # bytes of all contents of binary files in one patch, unpacked: as many as ours hold
+LARGEST = 512 << 20  # bytes of all contents of binary files in one patch, decompressed: the limit of `patch` as well
 _HUNK = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _INDEX = re.compile(rb"index ([0-9a-f]{4,64})\.\.([0-9a-f]{4,64})(?: (\d{6}))?\s*\Z")
 _MODES = {b"100644": FILE, b"100664": FILE, b"100600": FILE, b"100755": PROGRAM, b"100775": PROGRAM, b"120000": LINK}
@@ -111,7 +111,7 @@ class _PatchReader:
         if self._lines[-1] == b"":
             self._lines.pop()
         self._at = 0
-        self._left = LARGEST  # THREAT T119: a few bytes of a patch can stand for a gigabyte, many times
+        self._left = LARGEST  # THREAT T119: a few bytes of a patch can decompress to a gigabyte, many times
 
     def sections(self) -> Iterator[Section]:
         while (line := self._line()) is not None:
@@ -176,7 +176,7 @@ class _PatchReader:
     def _plain(self, section: Section) -> Section:
         """Parse the lines `---` and `+++` and the hunks."""
         old, new = self._side(self._lines[self._at][4:]), self._side(self._lines[self._at + 1][4:])
-        if section.old is not None or section.new is not None:  # they were said before, and may only agree
+        if section.old is not None or section.new is not None:  # earlier lines named the files: the names must be equal
             if (old is not None and old != section.old) or (new is not None and new != section.new):
                 raise self._wrong("the lines above name another file", "get the patch again")
         else:
@@ -201,7 +201,7 @@ class _PatchReader:
             line = self._line()
             if line is None:
                 raise self._wrong("it ends in the middle of a hunk", "get the whole patch")
-            sign = line[:1] or b" "  # an editor took the blank away from an empty line
+            sign = line[:1] or b" "  # an editor may have removed the blank of an empty context line
             if sign == b"\\":
                 if not lines or not lines[-1].endswith(b"\n"):
                     raise self._wrong("`\\` stands for no line", "get the patch again")
@@ -267,7 +267,7 @@ class _PatchReader:
         return mode
 
     def _both(self, text: bytes) -> str | None:
-        """Return the name in `a/name b/name` if both are the same, else None; other lines name the file then."""
+        """Return the name in `a/name b/name` if both names are equal, else None: then other lines name the files."""
         if text.startswith(b'"') or text.endswith(b'"'):
             names = []
             while text:

@@ -10,13 +10,13 @@ from runner.text.phrases import many
 from runner.text.sanitize import visible
 from sandbox.inside.files.diff import Effort
 
-_EFFORT = Effort(20_000_000)  # for all that one program shows
+_EFFORT = Effort(20_000_000)  # steps of comparing lines, for all diffs that this process shows
 _SIGNS = {"added": "+", "deleted": "-", "modified": "~", "renamed": ">"}
 _KINDS = {LINK: "link", PROGRAM: "executable"}
 
 
 def stat_lines(plan: PatchPlan) -> Iterator[str]:
-    """Yield a line for each file, and the sum."""
+    """Yield a line for each file, and a line with the totals."""
     plus = minus = 0
     for item in plan.items:
         added, removed = counts(item)
@@ -35,7 +35,8 @@ def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
 
 
 def diff_lines(plan: PatchPlan, *, colour: bool) -> Iterator[str]:
-    """Yield every change. No text in it can control the terminal, hide or run backwards."""
+    """Yield every change as text that is safe to print on a terminal: without control, invisible and bidirectional
+    characters."""
     red, green, cyan, bold, end = ("\x1b[31m", "\x1b[32m", "\x1b[36m", "\x1b[1m", "\x1b[0m") if colour else ("",) * 5
     for item in plan.items:
         yield f"{bold}{item.how}: {_name(item.was) + ' -> ' if item.was else ''}{_name(item.path)}{end}"
@@ -81,7 +82,7 @@ def counts(item: PlannedChange) -> tuple[int, int]:
     return signs.count(b"+"), signs.count(b"-")
 
 
-@lru_cache(maxsize=1 << 12)  # each file is asked for three times
+@lru_cache(maxsize=1 << 12)  # called three times for each file
 def _hunks(item: PlannedChange) -> tuple[Hunk, ...]:
     if item.only is not None:
         return item.only

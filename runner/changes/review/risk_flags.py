@@ -14,7 +14,7 @@ from runner.text.sanitize import visible
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
 _LARGE = 5 << 20  # bytes
-# Read by build tools, test runners and servers that a user starts anyway. What starts by itself is in the profile.
+# Files that build tools, test runners and servers read when the user starts them. Auto-run files are in the profile.
 _STARTED = (
     "package.json", ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "binding.gyp", "Makefile", "makefile",
     "GNUmakefile", "*.mk", "justfile", "Justfile", "Rakefile", "Gemfile", "*.gemspec", "setup.py", "setup.cfg",
@@ -30,7 +30,7 @@ _STARTED = (
 
 @dataclass(frozen=True, slots=True)
 class Danger:
-    """A warning about one path. `severe` is True if a general yes given outside a terminal does not cover the
+    """A warning about one path. `severe` is True if a general approval outside a terminal (`--yes`) does not cover the
     change.
     """
 

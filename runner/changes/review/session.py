@@ -19,7 +19,7 @@ from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import workspace_of
 from sandbox.workspace.inventory import Changes, Finding
 
-_LONGEST = 1 << 20  # bytes of a list
+_LONGEST = 1 << 20  # bytes of an ignore list that are read
 
 
 @dataclass(frozen=True, slots=True)

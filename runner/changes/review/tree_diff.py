@@ -17,7 +17,7 @@ from sandbox.inside import safe_rmtree
 from sandbox.inside.regular_file import read_descriptor
 
 GIT = ".git"
-LEAST = 5.0  # seconds for a look when the time of the run is over already
+LEAST = 5.0  # seconds for a comparison if the time of the run is already over
 OVERTIME = "the time was over before it was looked at"
 LARGEST = 100 << 20  # bytes of a file that is put into a patch
 
@@ -33,8 +33,8 @@ class Deadline:
 
     @classmethod
     def of_run(cls, began: float, seconds: float | None) -> "Deadline":
-        """Return the deadline of a look behind a run that began at `began` and may take `seconds`: what is left of its
-        time, and at least LEAST seconds from now."""
+        """Return the deadline of a comparison after a run that began at `began` and may take `seconds`: the end of its
+        time, and at least LEAST seconds from now. `seconds` is None for no limit."""
         return cls(None if seconds is None else max(began + seconds, time.monotonic() + LEAST))
 
     def ask(self) -> None:
@@ -42,6 +42,7 @@ class Deadline:
         self.asked = True
 
     def over(self) -> bool:
+        """Return True if the computation has to end."""
         return self.asked or (self._at is not None and time.monotonic() >= self._at)
 
 
@@ -79,10 +80,10 @@ class TreeScan:
 
 
 def like_git(name: str) -> bool:
-    """Return True if some system takes this name for Git's own folder.
+    """Return True if some system treats this name as the name of Git's own folder.
 
-    That is the name in another case, with invisible characters, as a short name, or with characters that Windows drops
-    at the end (git-config(1), `core.protectNTFS`).
+    Such a name has another case, invisible characters, the form of a short name, or characters at the end that Windows
+    removes (git-config(1), `core.protectNTFS`).
     """
     plain = folded(name).partition(":")[0].partition("\\")[0].rstrip(". ")
     return plain in (GIT, "git~1")
@@ -118,7 +119,7 @@ def _opened(name: str, above: int) -> int:
 
 
 def _listed(handle: int, path: str, result: TreeScan, over: Callable[[], bool]) -> list[str]:
-    """Enter the files of one folder into `result`, and return the folders in it."""
+    """Add the files of one folder to `result`, and return the names of the folders in it."""
     folders: list[str] = []
     count = 0
     for name in os.listdir(handle):
@@ -142,7 +143,7 @@ def _listed(handle: int, path: str, result: TreeScan, over: Callable[[], bool]) 
 def side(top: int, path: str) -> Side | None:
     """Return the file or link at `path` below the open folder `top`, or None if there is none.
 
-    Raise UnreadableFile for one that cannot be read and for anything that is neither a file nor a link.
+    Raise UnreadableFile for a file that cannot be read, and for a pipe, socket or device.
     """
     above, name = safe_open.split(path)
     try:
@@ -168,7 +169,7 @@ def side(top: int, path: str) -> Side | None:
 def _file(name: str, folder: int) -> int:
     try:
         return safe_open.open_file(name, folder)[0]
-    except PermissionError:  # closed to us, and perhaps ours
+    except PermissionError:  # perhaps a file of this user without the right to read it
         path = f"/proc/self/fd/{folder}/{name}"
         if os.lstat(path).st_uid != os.geteuid() or not hasattr(os, "O_PATH"):
             raise

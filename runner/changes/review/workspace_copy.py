@@ -23,7 +23,7 @@ from sandbox.inside import safe_rmtree
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
 _PREFIX = "ringfence-copy-"
-_YOUNG = 60.0  # seconds in which another process may be about to lock it
+_YOUNG = 60.0  # seconds in which another process may not have locked its new folder yet
 
 _held: dict[str, int] = {}  # by path, the open folder whose lock shows that this process uses it
 
@@ -53,7 +53,7 @@ class Copy:
     whole: int
 
     def remove(self) -> None:
-        """Remove the copy, whatever modes it has by now. Files that cannot be removed stay; nothing is raised."""
+        """Remove the copy, also write-protected files. Files that cannot be removed stay. Never raise."""
         _drop(os.path.dirname(self.path))
 
 
@@ -63,9 +63,9 @@ def place() -> str:
 
     `/tmp` is in memory on many systems, `/var/tmp` is not (file-hierarchy(7)).
     """
-    told = os.environ.get("TMPDIR", "")
-    if told.startswith("/"):
-        return os.path.realpath(told)
+    configured = os.environ.get("TMPDIR", "")
+    if configured.startswith("/"):
+        return os.path.realpath(configured)
     return "/var/tmp" if os.path.isdir("/var/tmp") else os.path.realpath(tempfile.gettempdir())  # noqa: S108  # a folder of our own is made in it
 
 
@@ -117,19 +117,19 @@ def _private_folder(where: str) -> str:
 
 
 def _drop(path: str) -> None:
-    """Remove the folder with its content, whatever modes it has. Files that cannot be removed stay."""
+    """Remove the folder with its content, also write-protected files. Files that cannot be removed stay."""
     safe_rmtree.remove(path)
     if (handle := _held.pop(path, None)) is not None:
         os.close(handle)
 
 
 def _sweep(where: str) -> None:
-    """Remove the folders of killed runs in `where`. Raise nothing, because the caller asked for something else."""
+    """Remove the folders of killed runs in `where`. Never raise, because a failure does not affect the caller."""
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         for path in [entry.path for entry in entries if entry.name.startswith(_PREFIX)]:
             with contextlib.suppress(OSError), safe_open.opened_root(path) as handle:
                 status = os.fstat(handle)
-                # THREAT T18: in a folder that everybody may write to, others may have put one of that name.
+                # THREAT T18: other users may have created a folder with such a name if everybody may write to `where`.
                 private = status.st_uid == os.geteuid() and stat.S_IMODE(status.st_mode) == 0o700
                 if private and status.st_mtime <= time.time() - _YOUNG:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

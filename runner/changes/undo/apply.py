@@ -23,8 +23,8 @@ _JUST_NOW = "another process changed it just now"
 
 
 def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
-    """Restore all items without a problem, and return all items, each with its problem if it was not restored. A
-    failure of one path raises nothing.
+    """Restore all items without a problem, and return all items, each with its problem if it was not restored. The
+    failure of a path is a problem, not an exception.
     """
     done: dict[tuple[str, str], Item] = {(item.root, item.path): item for item in items}
     for root in {item.root for item in items}:
@@ -44,7 +44,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
                     done[root, item.path] = replace(item, problem=_reason(error))
         finally:
             os.close(top)
-    os.sync()  # once: a rename may reach the disk before what it names, and a sync of each file takes far longer
+    os.sync()  # once for all files: a rename may reach the disk before the content; a sync of each file is much slower
     return tuple(done.values())
 
 
@@ -75,7 +75,7 @@ class _Hand:
 
     def remove(self, item: Item) -> None:
         with self._above(item) as (above, name):
-            assert item.now is not None  # a plan has no item to remove what is not there
+            assert item.now is not None  # a plan removes existing files only
             _unchanged(above, name, item.now)
             os.unlink(name, dir_fd=above)
 
@@ -90,7 +90,7 @@ class _Hand:
 
     def write(self, item: Item) -> None:
         now, wanted = item.now, item.wanted
-        assert wanted is not None  # a plan has no item to write nothing
+        assert wanted is not None  # `_ordered` passes only items with a target state
         if now is not None and now.kind == wanted.kind == FileKind.FILE and now.content == wanted.content:
             with self._above(item) as (above, name):
                 if _chmod(above, name, wanted.mode):
@@ -121,7 +121,7 @@ class _Hand:
         with safe_open.folder(self._top, above) as folder:
             try:
                 handle = safe_open.open_folder(name, folder)
-            except PermissionError:  # closed to us, and ours
+            except PermissionError:  # a folder of this user without the right to read it
                 _chmod(folder, name, wanted.mode)
                 return
             try:

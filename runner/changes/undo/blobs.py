@@ -15,9 +15,9 @@ from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.state import reflink
 
-LARGE = 1 << 20  # bytes; from here on a content has a file of its own
-_CHUNK = 1 << 20
-_FULL = 64 << 20  # bytes, after which a new pack is begun: packs are dropped and rewritten as a whole
+LARGE = 1 << 20  # bytes; a content of this size or larger has its own file
+_CHUNK = 1 << 20  # bytes of one read or write
+_FULL = 64 << 20  # bytes after which a new pack is begun: a pack is removed or rewritten only as a whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class BlobStore:
         os.lseek(reader, 0, os.SEEK_SET)
         while data := os.read(reader, _CHUNK):
             copied += len(data)
-            if copied > size:  # it grows while we read: there may be no end
+            if copied > size:  # the file grows during the copy, perhaps forever
                 break
             digest.update(data)
             if not whole:

@@ -19,7 +19,8 @@ from runner.changes.undo import file_state
 from runner.changes.undo.file_state import Entry, FileKind, clock_margin, entry_of
 
 # fmt: off
-# What it is called, and what must lie in it, or beside it (`../`); nothing: the name is enough.
+# Name of the folder, its witnesses, which must be in the folder or beside it (`../`), and a description. Without
+# witnesses, the name is sufficient.
 TABLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("node_modules",  (),                                  "packages of npm, yarn and pnpm"),
     ("__pycache__",   (),                                  "what Python compiled"),
@@ -43,7 +44,7 @@ TABLE: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("Pods",          ("Manifest.lock", "../Podfile"),     "what CocoaPods fetched"),
     ("bazel-out",     (),                                  "what Bazel built"),
     (".direnv",       (),                                  "a cache of direnv"),
-    # Git only ever adds to them, so what refs and index name stays there until `git gc` (gitrepository-layout(5))
+    # Git only adds objects, so those that refs and index name stay until `git gc` (gitrepository-layout(5))
     ("objects",       ("../HEAD", "../refs"),              "Git's objects"),
 )
 # fmt: on
@@ -71,7 +72,7 @@ def _there(name: str, witness: str, above: int) -> bool:
 
 
 Names = dict[str, Entry]
-Index = dict[str, Names]  # folder below the root ("" for itself) -> name -> what it is
+Index = dict[str, Names]  # folder below the root ("" for the root) -> name -> entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
     """Scan everything below the real path `root` without following links. A folder that cannot be entered keeps its
     known entries.
 
-    Raise OSError if `root` itself cannot be read, TooMany, or Stopped.
+    Raise OSError if `root` itself cannot be read, TooMany, or ScanStopped if `stop` is set.
     """
     now = time.time_ns()
     index: Index = {}
@@ -248,7 +249,7 @@ def scan_paths(root: str, known: Index, rules: Rules, paths: tuple[str, ...]) ->
                     os.close(handle)
                     handle, folder = entered, inner
             except OSError:
-                continue  # it went, or was swapped, between two steps
+                continue  # the path was removed or replaced meanwhile
             finally:
                 os.close(handle)
     return ScanResult(index, {folder: names for folder, names in fresh.items() if names}, tuple(gone))

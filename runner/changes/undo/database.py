@@ -64,7 +64,7 @@ def _open(path: Path) -> Database:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=PATIENCE, factory=Database)
     with contextlib.suppress(sqlite3.DatabaseError):  # no database: the next query reports that
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = NORMAL")  # a power cut may take the last steps, and leaves the rest whole
+        db.execute("PRAGMA synchronous = NORMAL")  # a power failure may lose the last steps, but damages nothing
     return db
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from policy.model.verdict import Problem, ProblemError
 
-PATIENCE = 15.0  # seconds for another `agent` in this workspace to finish its look
+PATIENCE = 15.0  # seconds to wait until another `agent` in this workspace has finished its scan
 
 
 class UndoError(ProblemError):
@@ -21,6 +21,7 @@ class UndoError(ProblemError):
 
 
 def unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:
+    """Return the error for a store in `folder` that cannot be used."""
     return UndoError(Problem(f"the kept files in `{folder}` cannot be used", why or "the system refused it", fix))
 
 
@@ -37,7 +38,7 @@ class Turns:
         os.close(self._active)
 
     def cleared(self) -> bool:
-        """Return True if the folder was removed since it was opened, so that nothing noted now would be stored."""
+        """Return True if the folder was removed since it was opened: then new steps would be lost."""
         try:
             return os.stat(self.folder / "lock").st_ino != os.fstat(self._lock).st_ino
         except OSError:
@@ -81,6 +82,7 @@ class Turns:
             raise UndoError(Problem(what, why, "wait until it is done, or stop it with Ctrl-C"))
 
     def leave(self) -> None:
+        """End the mark of `join`."""
         fcntl.flock(self._active, fcntl.LOCK_UN)
 
 

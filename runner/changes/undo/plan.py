@@ -91,9 +91,9 @@ def plan(store: Store, steps: Sequence[UndoStep], allowed: Allowed, judge: Judge
         obeyed |= {(root, path): finding for path, finding in judge(root, changes).items()}
     items = []
     for key, now in there.items():
-        others = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
-        others = others or (UNSURE if unsure else "")
-        items.append(_item(key, now, first[key], others, allowed, obeyed.get(key)))
+        objection = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
+        objection = objection or (UNSURE if unsure else "")
+        items.append(_item(key, now, first[key], objection, allowed, obeyed.get(key)))
     again = all(step.kind == "undo" for step in steps)
     return _with_moves(items, lambda item: (item.root, item.path) not in obeyed, again)
 
@@ -107,7 +107,12 @@ def _node(entry: Entry | None) -> TreeNode | None:
 
 
 def _item(
-    key: tuple[str, str], now: Entry | None, wanted: Entry | None, others: str, allowed: Allowed, obeyed: Finding | None
+    key: tuple[str, str],
+    now: Entry | None,
+    wanted: Entry | None,
+    objection: str,
+    allowed: Allowed,
+    obeyed: Finding | None,
 ) -> Item:
     def item(problem: str, mild: bool = False) -> Item:
         return Item(*key, now, wanted, problem, mild=mild)
@@ -119,21 +124,21 @@ def _item(
         return item(f"it was not kept: {wanted.unkept}")
     if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
         return item(f"it is left alone: {entry.SECRET}")
-    # What the action itself put there may go: that starts nothing. Nothing is put there unasked.
-    if obeyed is not None and (obeyed.completes or wanted is not None or others):
+    # A file that the action itself created may be removed, since that starts nothing. No file is created there.
+    if obeyed is not None and (obeyed.completes or wanted is not None or objection):
         return item(f"{obeyed.why}; {AUTO_RUN}")
     if not allowed.force and now is not None and now.unkept and now.kind != FileKind.FOLDER:
         return item(UNSAFE)
-    return item(others if not allowed.force else "")
+    return item(objection if not allowed.force else "")
 
 
 def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) -> tuple[Item, ...]:
     """Replace items whose content was not stored by moves, if the same file or folder now lies elsewhere.
 
-    SAFETY: a stored content comes from the store, unless an undo that moved it is undone (`again`). Nobody looked into
-    the place where an action moved a folder, and the folder may contain further files of the action.
+    SAFETY: a stored content comes from the store, unless an undo that moved it is undone (`again`). A folder that an
+    action moved was not scanned at its new place, and may contain further files of the action.
     """
-    lying = {
+    sources = {
         item.now[2:4]: item
         for item in items
         if item.wanted is None and item.now is not None and item.problem in ("", UNSAFE, STAYS)
@@ -142,7 +147,7 @@ def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) ->
     for item in items:
         wanted = item.wanted
         if wanted is not None and item.now is None:
-            source = lying.get(wanted[2:4])
+            source = sources.get(wanted[2:4])
             if source is None or source.now is None or source.root != item.root or source.now.kind != wanted.kind:
                 continue
             forth = again and not item.problem and source.problem == STAYS

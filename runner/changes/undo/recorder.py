@@ -31,10 +31,10 @@ from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
 from runner.text.sanitize import one_line
 
-_SLOW = 1.0  # seconds of a look that are worth a word
+_SLOW = 1.0  # seconds of a first scan from which on its duration is reported
 _SAID = frozenset((file_state.TOO_BIG, file_state.NO_ROOM, file_state.CLOSED, file_state.MOVING, file_state.TOO_DEEP))
-_UNKNOWN = 1 << 53  # a step behind all others: where the list cannot be read, nothing counts as done since
-_LONGEST = 1000  # characters of what the model is told of a /rewind
+_UNKNOWN = 1 << 53  # larger than every step: used if the list cannot be read, so that no action counts as later
+_LONGEST = 1000  # characters of the note for the model about a /rewind
 
 _FAILURES = (OSError, sqlite3.Error, UndoError, TooMany, ScanStopped)
 
@@ -95,13 +95,13 @@ class SnapshotRecorder:
         self.using = threading.RLock()
         self._store: Store | None = None
         self._told: set[str] = set()
-        self._shown: set[str] = set()  # folders of which it was said what is not kept
-        self._later: list[str] = []
-        self._full = False  # it was said that the oldest step goes for each new one
-        self._given_up: set[str] = set()  # folders that hold too much
-        self._news: list[str] = []
-        # (path, `added`, `modified` or `deleted`) of the action that `after` was called for last, as far as it is kept;
-        # None when nobody looked, or could.
+        self._shown: set[str] = set()  # folders whose files without stored content were reported
+        self._later: list[str] = []  # notices that were not shown yet
+        self._full = False  # True after the notice that old steps are deleted
+        self._given_up: set[str] = set()  # folders with too many files
+        self._news: list[str] = []  # paths restored by /rewind that the model was not told about yet
+        # Pairs of a path and `added`, `modified` or `deleted` for the last call of `after`; None if changes were not
+        # recorded.
         self.changed: tuple[tuple[str, str], ...] | None = None
 
     async def before(self, permit: Permit, words: str, call: str) -> OpenAction | None:
@@ -194,9 +194,7 @@ class SnapshotRecorder:
 
     @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
-        """Undo the last `count` actions for /rewind. Return True on success, and the lines of the report. Raise
-        nothing.
-        """
+        """Undo the last `count` actions for /rewind. Return True on success, and a report in lines. Never raise."""
         try:
             taken = self.take_back(count)
         except (OSError, sqlite3.Error, UndoError) as error:
@@ -252,7 +250,7 @@ class SnapshotRecorder:
             self._store.close()
             self._store = None
 
-    # ---- in a thread of its own: the first look at a large folder takes seconds
+    # ---- methods that run in another thread, because the first scan of a large folder takes seconds
 
     @_alone
     def _before(self, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction | None:
@@ -297,7 +295,7 @@ class SnapshotRecorder:
                     rules = below_root(every, root)
                     complete = bool(store.index(root))
                     taken = snapshotter.take(root, paths, rules)
-                    if complete and others:  # the action that runs there made these; no other is known to have
+                    if complete and others:  # the running action made these changes; no other cause is known
                         store.note(others[0].id, taken.changes)
                     first = complete and root not in self._shown
                     self._tell(unkept_of(root, store.index(root)) if first else taken.unkept)
@@ -336,7 +334,7 @@ def _roots(permit: Permit) -> Roots:
     if isinstance(action, WriteFile | EditFile):
         real = os.path.realpath(action.path)
         root = terms.workspace if inside(real, terms.workspace) else os.path.dirname(real)
-        while not os.path.isdir(root):  # it makes the folders that are missing
+        while not os.path.isdir(root):  # the action will create missing folders
             root = os.path.dirname(root)
         return ((root, (os.path.relpath(real, root),)),)
     folders = [terms.workspace] if terms.rights is Rights.WORKSPACE_WRITE else []

@@ -143,10 +143,10 @@ def _restored(
 ) -> tuple[tuple[Item, ...], tuple[str, ...]]:
     """Execute the plan. Return its items with their problems, and the files that were set aside, in words."""
     trees = known_trees(scope.cache)
-    # THREAT T16: a file that is restored under a name that programs run by themselves is checked as if a command had
-    # made it, also where only another file makes it one (a `HEAD` beside `hooks`).
+    # THREAT T16: a restored auto-run file is checked as if a command had created it, also if it is an auto-run file
+    # only because of another file (a `HEAD` beside `hooks`).
     found = survey(terms, "", scope.cache)
-    # A path that was only closed is no secret when it is opened again.
+    # A path that is masked only because this user could not open it is not a secret.
     found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
     watch = None if request.allowed.auto_run else Watch(terms, found, scope.aside, trees)
     items = _softened(restore(store, items, number))
@@ -154,7 +154,7 @@ def _restored(
 
 
 def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
-    """Mark a folder as mild if it stays only because a mild item lies in it."""
+    """Mark a folder as mild if it stays only because it contains a mild item."""
     stay = [f"{item.root}/{item.path}" for item in items if item.mild]
 
     def mild(item: Item) -> bool:

@@ -93,7 +93,7 @@ class SnapshotScope:
         """Return the scan rules under `terms`, with `masked` as absolute paths; `below_root` converts them."""
         names = plain_names(terms.hidden)
         found = survey(terms, "", self.cache)
-        # A path that this user cannot open is masked inside, too; it is no secret for a user who can open it.
+        # The sandbox also masks paths that this user cannot open. Those are not secrets.
         masked = frozenset(found.masked) - {*found.closed}
         return Rules(secret_names(names, terms.shown), masked, self.choice.more, self.choice.most)
 
@@ -113,8 +113,8 @@ def scope_of(facts: Facts, profile: Profile, choice: UndoSettings, cache: Path, 
 
 
 def inventory_of(scope: SnapshotScope, terms: Terms, root: str) -> AutorunInventory:
-    """Return the judge of what other programs run by themselves below `root`: the workspace, or a folder that `terms`
-    let be written."""
+    """Return the inventory of auto-run files below `root`: the workspace, or another folder that `terms` allow to
+    write."""
     found = survey(terms, "", scope.cache)
     secrets = Secrets(scope.profile, scope.facts.home, scope.facts.private)
     workspace = scope.workspace if inside(root, scope.workspace) else root

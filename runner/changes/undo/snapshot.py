@@ -19,9 +19,9 @@ from runner.changes.undo.store import PARTLY, Store, UndoStep
 from runner.secrets.secret import holds_masked, longest_masked
 from sandbox.inside.regular_file import read_descriptor
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # of our own store: reading answers none of them
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of writing to the store; reading never causes them
 KILLED = "the runner was killed while it ran; what anybody else changed until"
-DRAFT = ".ringfence-undo-"  # the names of files that are about to be put in place
+DRAFT = ".ringfence-undo-"  # prefix of temporary files that will be renamed to their final names
 
 
 class _HoldsSecret(Exception):
@@ -54,7 +54,7 @@ class Snapshotter:
     """A writer of snapshots to `store`. The store must be locked with a transaction open whenever a method runs."""
 
     def __init__(self, store: Store, bounds: Bounds, stop: threading.Event, *, may_drop: bool = True) -> None:
-        self._may_drop = may_drop  # older steps, to make room
+        self._may_drop = may_drop  # True if older steps may be deleted to make room
         self._store = store
         self._bounds = bounds
         self._stop = stop
@@ -79,7 +79,7 @@ class Snapshotter:
 
     def take_paths(self, root: str, paths: tuple[str, ...], rules: Rules) -> Snapshot:
         """Take a snapshot of `paths` below `root` and the folders above them. Raise OSError."""
-        # What is known of single paths must never pass for all that there was.
+        # A scan of single paths must never be used as a scan of the whole root.
         key = root if self._store.index(root) else f"{root}{PARTLY}"
         known = self._store.index(key)
         return self._kept(root, key, known, scan_paths(root, known, rules, paths))
@@ -95,7 +95,7 @@ class Snapshotter:
             if step.kind != "action":
                 self._store.unnote(step.id)
             for root, paths in step.roots:
-                with contextlib.suppress(OSError):  # the folder itself is gone: then no change of it can be noted
+                with contextlib.suppress(OSError):  # the root no longer exists, so its changes cannot be stored
                     _clean(root, paths, step.id)
                     if step.kind == "action":
                         self._store.note(step.id, self.take(root, paths, rules(root)).changes)
@@ -138,7 +138,7 @@ class Snapshotter:
                     except OSError as error:
                         if error.errno in FULL:
                             raise
-                        continue  # the folder went meanwhile, and its files are not kept
+                        continue  # the folder was removed meanwhile, so its files are not stored
             self._store.packs.flush()
         except BaseException:
             self._store.packs.give_up()
@@ -152,7 +152,7 @@ class Snapshotter:
             try:
                 handle, status = safe_open.open_file(name, above)
             except OSError:
-                return entry  # CLOSED, which the scan put there
+                return entry  # with the reason CLOSED, which the scan set
             try:
                 settled = status.st_ctime_ns < time.time_ns() - clock_margin(status.st_ctime_ns)
                 digest = self._content(handle, status.st_size, places)
@@ -196,9 +196,9 @@ class Snapshotter:
         sizes = [(index[folder][name].size, folder, name) for folder, names in fresh.items() for name in names]
         unkept = {(folder, name): file_state.TOO_BIG for size, folder, name in sizes if size > self._bounds.file}
         left = sorted((each for each in sizes if each[0] <= self._bounds.file), reverse=True)
-        # Most of what is young is read a second time only to be sure that it is what it was.
-        young = [each for each in left if not _kept_already(known, *each)]
-        need = sum(size for size, *_ in young)
+        # Most recently changed files are read again only to check that they did not change, and need no room.
+        new = [each for each in left if not _kept_already(known, *each)]
+        need = sum(size for size, *_ in new)
         store = self._store
         if need > self._bounds.bytes - store.size():
             store.sweep()
@@ -207,7 +207,7 @@ class Snapshotter:
             store.lost += store.drop_oldest(count // 2)
             store.sweep()
             room = self._bounds.bytes - store.size()
-        for size, folder, name in young:
+        for size, folder, name in new:
             if need <= room:
                 break
             need -= size
@@ -216,17 +216,18 @@ class Snapshotter:
 
 
 def _differences(root: str, known: Index, index: Index, folders: Iterable[str]) -> Iterable[Change]:
-    strangers: dict[str, bool] = {}
+    """Yield the changes in `folders`, without the content of folders that existed before and were not scanned."""
+    unscanned: dict[str, bool] = {}
     hidden: set[tuple[int, int]] | None = None
     for folder in folders:
         old, new = known.get(folder), index.get(folder, {})
         if old is None and folder:
             if hidden is None:
                 hidden = {found[2:4] for names in known.values() for found in names.values() if found.unkept}
-            # It was there before, and nobody looked into it: what is in it was not made by anybody just now.
+            # The folder existed before and was not scanned, so its content is not new.
             above, name = safe_open.split(folder)
-            strangers[folder] = strangers.get(above, False) or index[above][name][2:4] in hidden
-            if strangers[folder]:
+            unscanned[folder] = unscanned.get(above, False) or index[above][name][2:4] in hidden
+            if unscanned[folder]:
                 continue
         old = old or {}
         for name in old.keys() | new.keys():

@@ -22,9 +22,9 @@ from runner.changes.undo.lock import Turns, UndoError, unusable
 from runner.state.lineage import SessionLineage
 
 Roots = tuple[tuple[str, tuple[str, ...]], ...]
-PARTLY = "\0partly"  # after a root: what is known of single paths in it
-_NAME = "workspace"  # the file that says whose snapshots these are
-_GONE = 30 * 86_400.0  # seconds without use; a disk that is not mounted today may be back tomorrow
+PARTLY = "\0partly"  # suffix of a root of which only single paths were scanned
+_NAME = "workspace"  # name of the file with the path of the workspace
+_GONE = 30 * 86_400.0  # seconds without use until the snapshots of a missing (perhaps unmounted) workspace are removed
 _STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
 
 
@@ -72,7 +72,7 @@ class Store:
             self.turns = Turns(folder)
         except OSError as error:
             raise unusable(folder, (error.strerror or "").lower()) from None
-        self.lost = 0  # steps that went to make room, of which nobody was told yet
+        self.lost = 0  # steps that were deleted to make room and not reported to the user yet
         with self.turns.locked():
             self._db, self.notices = connect(folder)
             self._drop_strays()
@@ -89,7 +89,7 @@ class Store:
     def _pack(self) -> int:
         return int(self._db.value("pack", 0))
 
-    # ---- the last look
+    # ---- the last scan
 
     def index(self, root: str) -> Index:
         """Return the entries of `root` at the last scan by any process."""
@@ -149,6 +149,7 @@ class Store:
     def begin(
         self, kind: str, words: str, session: str, call: str, roots: Roots, takes_back: tuple[int, ...] = ()
     ) -> int:
+        """Begin a step and return its number. The arguments are attributes of UndoStep."""
         row = (kind, words, session, call, time.time(), json.dumps(takes_back), json.dumps(roots))
         made = self._db.execute(
             "INSERT INTO step(kind, words, session, call, started, takes_back, roots) VALUES(?, ?, ?, ?, ?, ?, ?)", row
@@ -197,19 +198,23 @@ class Store:
         return [_step(row) for row in self._db.execute(f"SELECT {_STEP} FROM step ORDER BY id DESC")]  # noqa: S608  # names of ours
 
     def open_steps(self) -> list[UndoStep]:
+        """Return the steps that have not ended, newest first."""
         return [step for step in self.steps() if step.ended is None]
 
     def changes(self, step: int) -> list[Change]:
+        """Return the changes of a step."""
         rows = self._db.execute("SELECT root, path, was, became FROM change WHERE step = ?", (step,))
         return [Change(os.fsdecode(row[0]), os.fsdecode(row[1]), _entry(row[2]), _entry(row[3])) for row in rows]
 
     # ---- contents
 
     def place(self, digest: bytes) -> BlobPlace | None:
+        """Return the location of a content, or None if it is not stored."""
         row = self._db.execute("SELECT pack, start, size FROM content WHERE hash = ?", (digest,)).fetchone()
         return None if row is None else BlobPlace(*row)
 
     def keep(self, places: dict[bytes, BlobPlace]) -> None:
+        """Store the locations of new contents, by their SHA-256."""
         rows = ((digest, each.pack, each.offset, each.size) for digest, each in places.items())
         self._db.executemany("INSERT OR IGNORE INTO content VALUES(?, ?, ?, ?)", rows)
         self._db.set_value("pack", max((place.pack for place in places.values()), default=self._pack))
@@ -320,7 +325,7 @@ def clear(folder: Path) -> int:
                 why = "an action of an agent is running in this workspace"
                 raise UndoError(Problem("nothing was cleared", why, "wait until it is done"))
             size = sum(path.stat().st_size for path in folder.iterdir())
-            # The locks stay while they are held, so that no other process begins with half of the files.
+            # The held lock files are removed last, so that no other process uses a partly removed store.
             for path in sorted(folder.iterdir(), key=lambda path: path.name in ("lock", "active")):
                 path.unlink()
             folder.rmdir()
@@ -338,7 +343,7 @@ def sign(folder: Path, workspace: str) -> None:
         return
     name.write_bytes(os.fsencode(workspace))
     for other in folder.parent.iterdir():
-        with contextlib.suppress(OSError):  # another process is at it, or it was never signed
+        with contextlib.suppress(OSError):  # another process removes the folder, or it has no file _NAME
             whose = os.fsdecode((other / _NAME).read_bytes())
             if not os.path.isdir(whose) and time.time() - (other / "steps.db").stat().st_mtime > _GONE:
                 shutil.rmtree(other)
