@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from sandbox.workspace.autorun import Watch
     from sandbox.workspace.autorun_watch import Live
 
-# What T3 cannot do, in words; `agent doctor` and every record of it list them.
+# The restrictions that T3 cannot enforce, in words, for `agent doctor` and the audit log.
 T3_LACKS = (
     "names, sizes, attributes and link targets of all files of the machine can be seen, and watched (no private root)",
     "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
@@ -51,10 +51,10 @@ T3_LACKS = (
     "other processes of your user share the PID and IPC namespaces: memory and queues too, and can be slowed down",
     "a file of the workspace that has a second name outside (a hard link) is changed there too",
 )
-_DIGITS = 16  # more than any machine has of milliseconds or of KiB
-_T3_OPEN = frozenset({"processes"})
-_T3_WITHOUT_GROUP = T3_LACKS[3:5]  # a control group that holds everything closes these
-_T3_UNSCOPED = T3_LACKS[4]  # the half of the helper that is not confined is out of a command's reach otherwise
+_DIGITS = 16  # digits of the largest number of milliseconds or KiB that is accepted from a helper
+_T3_OPEN = frozenset({"processes"})  # checks that T3 does not pass
+_T3_WITHOUT_GROUP = T3_LACKS[3:5]  # not lacking if a control group enforces all limits
+_T3_UNSCOPED = T3_LACKS[4]  # not lacking if Landlock scopes protect the unconfined half of the helper
 
 
 class Linux:
@@ -77,27 +77,27 @@ class Linux:
     ) -> None:
         self.name = tier
         self.cache = cache
-        self.aside = aside  # where auto-run files that a command made are moved
-        self.files = files  # whether file actions will be asked for; without them a helper starts sooner
+        self.aside = aside  # folder for auto-run files that commands created
+        self.files = files  # True if file actions will be requested; without them a helper starts sooner
         self.ahead = ahead
-        self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
-        self.lend = lend  # what credentials are added by, for terms that name some
+        self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
+        self.lend = lend  # factory of the credential injector, for terms with credentials
         self.abi = syscalls.landlock_abi()
         self.pool = HelperPool(self._launch, self._prove, self._still_true)
         self.feed: Feed | None = None
-        self.scratch: Scratch | None = None  # the session's own /tmp: what one command leaves there the next one finds
+        self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
 
     # ---- the Backend protocol
 
     async def probe(self, terms: Terms | None = None) -> Enforcement:
-        """Start one helper (for `terms`, or for reading the current folder) and report what its canary saw."""
+        """Start one helper (for `terms`, or for reading the current folder), and return the result of its canary."""
         terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
         slot = await self.pool.take(terms)
         self.pool.give_back(terms, slot)
         return slot.enforcement
 
     async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
-        """Execute the permit. Raises SandboxUnavailable when the boundary cannot be built: then nothing ran."""
+        """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
         terms = permit.terms
@@ -110,7 +110,7 @@ class Linux:
                 work = _converse(slot, permit, stdin, listen, watch.live)
                 outcome = await (work if slot.egress is None else slot.egress.around(work))
                 refused = slot.group.refused() if outcome.status else 0
-                # What filled its private file systems would be there for the next one.
+                # After a memory kill the private file systems may still be full, so the helper is not used again.
                 healthy = outcome.ended_by != "memory"
             except asyncio.CancelledError:
                 watch.settle()
@@ -118,14 +118,14 @@ class Linux:
             finally:
                 watch.close()
         finally:
-            # A helper that was interrupted in the middle of an answer is not asked again.
+            # A helper that was interrupted in the middle of an answer is not used again.
             if healthy:
                 self.pool.give_back(terms, slot)
             else:
                 self.pool.discard(terms, slot)
         violations, enforcement = watch.completed(outcome.violations, slot.enforcement)
         if outcome.status != 0:
-            from sandbox.linux.limits import reached  # their patterns are for commands that failed
+            from sandbox.linux.limits import reached  # imported only for failed commands, to save time
             from sandbox.linux.violations import explain
 
             logged = self.feed.denials(halves, since) if self.feed is not None else ()
@@ -148,15 +148,15 @@ class Linux:
     # ---- helpers
 
     def _still_true(self, slot: HelperHandle, terms: Terms) -> bool:
-        """Return True if the mounts of `slot` still cover all that must be covered. Users edit files while a helper
-        lives.
+        """Return True if the mounts of `slot` still cover all paths that must be protected. Users edit files while a
+        helper is idle.
         """
-        slot.wake()  # it takes as long to come as we take to look
+        slot.wake()  # the helper wakes up while the runner scans
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
 
     def _launch(self, terms: Terms) -> HelperHandle:
         """Return the prelaunched helper if it fits these terms; else launch a new one."""
-        if self.feed is None and os.geteuid() == 0:  # nobody else may read the log
+        if self.feed is None and os.geteuid() == 0:  # only root may read the log
             from sandbox.linux.landlock_log import feed
 
             self.feed = feed()
@@ -170,17 +170,17 @@ class Linux:
         return HelperHandle(*parts, Enforcement(Level.NONE, self.name), grace=GRACE if self.name == "T3" else 0.0)
 
     async def _prove(self, slot: HelperHandle, terms: Terms) -> None:
-        """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to get out."""
+        """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to escape."""
         if answer := await slot.ready():
             raise helper_failed(self.name, answer, slot.complaint())
-        hosts = () if self.name == "T3" else terms.hosts  # which has compiled none
+        hosts = () if self.name == "T3" else terms.hosts  # T3 opens no host
         if hosts and not slot.handed:
             raise helper_failed(self.name, "failed 0 hand over a listener")
         if hosts:
             slot.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
         slot.enforcement = self._enforced(await canary_probe.try_out(slot, self.name, terms), slot.scan, slot.group)
         if broken := [name for name, held in slot.enforcement.checks if not held]:
-            from sandbox.inside.canary import WORDS  # most canaries find nothing
+            from sandbox.inside.canary import WORDS
 
             raise leaks(self.name, tuple(WORDS[name] for name in broken))
 
@@ -227,7 +227,7 @@ class CommandWatch:
     def completed(
         self, others: tuple[Violation, ...], enforcement: Enforcement
     ) -> tuple[tuple[Violation, ...], Enforcement]:
-        """Settle, and return all violations of the command, with what was enforced."""
+        """Settle, and return all violations of the command, `others` included, and the updated enforcement."""
         late, live = self.settle(), self.live
         if live is None or not (live.found or live.folders.lacks):
             return (*others, *late), enforcement
@@ -239,6 +239,7 @@ class CommandWatch:
 
 
 def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
+    """Return the injector for the credentials of `terms`; None without credentials. Raises SandboxUnavailable."""
     if not terms.credentials:
         return None
     from sandbox.egress.credential_injection import injector_for
@@ -262,7 +263,7 @@ async def _converse(
     verb, _, rest = line.partition(" ")
     if verb == "failed":
         return not_started(rest, request, seconds)
-    # A kill for want of memory may come between two looks, and may have met the helper itself.
+    # An out-of-memory kill may come between two checks, and may have ended the helper itself.
     passed = slot.group.excess() if ended is None and not line.startswith("exit 0 - ") else None
     if verb != "exit":
         if ended or passed:
@@ -271,9 +272,9 @@ async def _converse(
     code, _, told_of = rest.partition(" ")
     why, *numbers = told_of.split(" ")
     if ended == "watch" and why == "-":
-        ended = None  # it had ended by itself before it was told to
+        ended = None  # the command ended by itself before the watch ended it
     ended = ended or passed or (None if why == "-" else why)
-    used = None  # the helper is confined: a value that is not a number counts as nothing
+    used = None  # the helper is not trusted: values that are no numbers are ignored
     if len(numbers) == 2 and all(each.isdigit() and len(each) < _DIGITS for each in numbers):
         used = Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)
     if request["op"] == "spawn":

@@ -1,4 +1,4 @@
-"""The launch of bubblewrap for T2: a plan as its command line, and a helper that waits behind it.
+"""The launch of bubblewrap for T2: its options for a plan, and the helper that it starts.
 
 Bubblewrap builds the namespaces and the private root that T1's helper builds itself. Only options of bubblewrap 0.8 are
 used (bwrap(1)). Bubblewrap resolves every path by name, through links: `mount_check.py` checks afterwards that each
@@ -17,19 +17,20 @@ from sandbox.linux.helper_process import interpreter, spawn
 from sandbox.linux.plan_builder import DEVICES
 from sandbox.linux.session_tmp import Scratch
 
-# It reads the whole table of mounts after each one: a thousand take three seconds. It refuses 9,000 words (MAX_ARGS).
+# Mounts. Bubblewrap reads the whole mount table after each mount: a thousand take three seconds. It also refuses 9,000
+# words (MAX_ARGS).
 MOST = 1000
-_BROUGHT = frozenset(f"/dev/{name}" for name in DEVICES)  # by its `--dev`, which alone can make ptys
+_BROUGHT = frozenset(f"/dev/{name}" for name in DEVICES)  # made by its option `--dev`, which also makes ptys
 
 # fmt: off
 _ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
           "--hostname", "sandbox", "--die-with-parent", "--as-pid-1", "--chdir", "/",
-          # THREAT T11: root would keep every capability that it is not told to drop. Of the two that are left one
-          # empties the bounding set, which bubblewrap does not do for root, and one makes devices read-only, which it
-          # cannot without closing them. The helper drops both before anything starts.
+          # THREAT T11: root would keep every capability that is not dropped. The helper needs one of the two that are
+          # left to empty the bounding set, which bubblewrap does not do for root, and one to make devices read-only,
+          # which bubblewrap cannot do without making them unusable. The helper drops both before a command starts.
           "--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SYS_ADMIN")
 _KERNELS = ("--dev", "/dev", "--proc", "/proc",
-            # THREAT T61: for root, bubblewrap takes /proc/sys for read-only and leaves its files writable.
+            # THREAT T61: for root, bubblewrap assumes that /proc/sys is read-only and leaves its files writable.
             "--ro-bind", "/proc/sys", "/proc/sys")
 _SEALED = ("--remount-ro", "/dev", "--remount-ro", "/proc", "--remount-ro", "/")
 # fmt: on
@@ -45,7 +46,7 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
     words = [*(() if admin else ("--unshare-user",)), *_ALONE, *_KERNELS]
     for kind, source, target in plan.mounts:
         if kind in ("ro", "rw"):
-            # Bound by itself a device would be closed (`nodev`); what `--dev` contains is sealed by the helper.
+            # A device in a bind mount would be unusable (`nodev`); the helper makes the devices of `--dev` read-only.
             if target not in _BROUGHT:
                 words += ("--ro-bind" if kind == "ro" else "--bind", source, target)
         elif kind == "tmpfs":
@@ -63,9 +64,9 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
 
 
 class Waiting:
-    """A helper behind a bubblewrap that reads its options until `go`. The caller ends the helper.
+    """A bubblewrap that waits for its options until `go`, and then starts a helper. The caller ends the helper.
 
-    Raises SandboxUnavailable. Sets the mounts that `plan` expects.
+    The constructor sets `plan.expected` and raises SandboxUnavailable.
     """
 
     def __init__(self, plan: Plan, scratch: Scratch) -> None:
@@ -89,7 +90,7 @@ class Waiting:
         self._options = b"\0".join(map(os.fsencode, options(plan, empty, admin=syscalls.is_admin())))
         words, write = os.pipe2(os.O_CLOEXEC)
         self._pipe = os.fdopen(write, "wb")
-        # The real path of the interpreter: a virtual environment's link is not inside.
+        # The real path of the interpreter is needed, because the link of a virtual environment does not exist inside.
         inner = (os.path.realpath(sys.executable), *interpreter()[1:], interpreter_paths.HELPER)
         try:
             self.helper = spawn(lambda control: (program, "--args", str(words), "--", *inner, str(control)), (words,))
@@ -100,11 +101,11 @@ class Waiting:
             os.close(words)
 
     def go(self) -> None:
-        """Let it build."""
-        with contextlib.suppress(BrokenPipeError), self._pipe:  # it ended: its socket tells
+        """Send bubblewrap its options, so that it builds the root and starts the helper."""
+        with contextlib.suppress(BrokenPipeError), self._pipe:  # bubblewrap ended: the helper's socket is closed
             self._pipe.write(self._options)
 
     def drop(self) -> None:
-        """Give up. After `go` too."""
+        """Close the pipe without sending options. Calling this after `go` has no effect."""
         with contextlib.suppress(BrokenPipeError):
             self._pipe.close()

@@ -1,4 +1,4 @@
-"""The runner's half of the canary: lays out decoys, lets a helper try them, and looks again from outside."""
+"""The runner's half of the canary: it creates decoys, lets a helper attack them, and checks them from outside."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ class Decoys:
 
 @contextlib.contextmanager
 def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
-    """Yield decoys that a command under `terms` does not see, and remove them at the end.
+    """Create and yield decoys that a command under `terms` does not see, and remove them at the end.
 
     With `everybody`, the modes give every user access to the files, for a canary that runs as another user: the
     boundary has to stop the canary, not the modes.
@@ -62,7 +62,7 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         mark = os.path.basename(folder)
         name = f"ringfence-{os.getpid()}-{mark}"
         abstract.bind("\0" + name)
-        abstract.listen(1)  # or connecting would fail wherever it is tried from
+        abstract.listen(1)  # otherwise connecting would fail even without a sandbox
         yield Decoys(mark, secret, target, listener.getsockname()[1], name)
 
 

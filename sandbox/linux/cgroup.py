@@ -1,4 +1,4 @@
-"""The limits that the kernel enforces for a helper and all processes it starts: a control group, where one can be made.
+"""The control group around a helper and all processes that it starts, with limits that the kernel enforces.
 
 Without a control group the watchdog of the helper counts instead; `held` names the limits that the group enforces.
 """
@@ -27,12 +27,12 @@ from sandbox.linux.cgroup_places import (
 )
 
 ALL = (MEMORY, PIDS, CPU)
-_HELPER = 16 << 20  # bytes of the helper itself, beside what its commands may use
-_PROCESSES = 3  # those of the helper: its two halves, and the launcher of a tier that has one
-_STUBBORN = 1000  # refused forks after which a command is no program that gives up or waits, but a bomb
+_HELPER = 16 << 20  # bytes of the helper itself, in addition to the memory of its commands
+_PROCESSES = 3  # processes of the helper: its two halves, and a launcher (bubblewrap)
+_STUBBORN = 1000  # refused forks after which a command counts as a fork bomb
 _PATIENCE = 0.5  # seconds until a group must be empty after everything in it was killed
 _numbers = count()
-_looking = threading.Lock()  # groups are made beside each other, and our own is moved once
+_looking = threading.Lock()  # groups are made by several threads, but the runner's own group is prepared once
 _living: set[str] = set()  # names of the groups of this process
 
 
@@ -46,8 +46,8 @@ class GroupCounters:
 
 
 class ControlGroup:
-    """The groups (one per place) around one process and all that it will start. Made beside the caller: it waits for
-    nothing until `limit` is called."""
+    """The groups (one per place) around one process and all processes that it will start. A thread makes the groups;
+    the caller waits for it only in `limit` and `remove`."""
 
     def __init__(self, pid: int, places: tuple[CgroupPlace, ...] | None = None) -> None:
         self.places = places
@@ -72,11 +72,11 @@ class ControlGroup:
                 self._made.append((place, path))
                 write(path, "cgroup.procs", str(pid))
             except OSError:
-                continue  # `held` will not have it, and the watchdog counts
+                continue  # not added to `held`, so the watchdog counts
             self.held |= place.keeps
 
     def limit(self, memory: int, pids: int, cpu: int) -> frozenset[str]:
-        """Set the limits before anything runs inside; what is kept by the group from now on."""
+        """Set the limits in bytes, processes and CPU seconds. Return the limits that the group enforces from now on."""
         self._join()
         self._cpu = cpu
         for place, path in self._made:
@@ -99,7 +99,7 @@ class ControlGroup:
             else:
                 write(path, "memory.max", amount)
                 write(path, "memory.swap.max", "0", optional=True)
-                # One kill ends the whole command, its helper too: half a command is of use to nobody.
+                # One kill ends the whole command and its helper, so that no part of a command continues.
                 write(path, "memory.oom.group", "1", optional=True)
                 self._open(path, "memory.events")
         elif what == PIDS:
@@ -114,11 +114,11 @@ class ControlGroup:
 
     def begin(self) -> None:
         """Start counting for a new command. Raises OSError as `used` does."""
-        self._before = self._read()  # hardly any command has to be told what it used up: these are not looked into
+        self._before = self._read()  # parsed only when needed
 
     def excess(self) -> str | None:
-        """Return the limit that the command has passed, or None. `group` means that it is unknown, so the command
-        must end.
+        """Return the limit that the command has passed, or None. `group` means that the counters cannot be read, so the
+        command must end.
         """
         try:
             used = self.used()
@@ -132,23 +132,21 @@ class ControlGroup:
         return CPU if CPU in self.held and used.cpu - before.cpu >= self._cpu else None
 
     def refused(self) -> int:
-        """Return how many processes or threads of the command the kernel did not start since `begin`."""
+        """Return the number of processes and threads of the command that the kernel refused to start since `begin`."""
         try:
             return max(self.used().refused - _used(self._before).refused, 0)
         except OSError:
             return 0
 
     def used(self) -> GroupCounters:
-        """Return the counters. Raises OSError if a file of the kernel is gone, which means that no limit is enforced
-        any more.
-        """
+        """Return the counters. Raises OSError if the group was removed, so that no limit is enforced any more."""
         return _used(self._read())
 
     def _read(self) -> dict[str, bytes]:
         return {name: read(handle) for name, handle in self._files.items()}
 
     def remove(self) -> None:
-        """Kill what is still inside and take the groups away. Again is harmless."""
+        """Kill all processes inside and remove the groups. Calling this again has no effect."""
         self._join()
         for handle in self._files.values():
             os.close(handle)
@@ -175,7 +173,7 @@ class ControlGroup:
 
 
 def _used(counters: dict[str, bytes]) -> GroupCounters:
-    """Return the content of the kernel's files, each by its name."""
+    """Return the counters from the content of the kernel's files by name."""
     cpu = field(counters.get("cpu.stat", b""), b"usage_usec") / 1e6
     if exact := counters.get("cpuacct.usage"):
         cpu = int(exact) / 1e9
@@ -184,7 +182,7 @@ def _used(counters: dict[str, bytes]) -> GroupCounters:
 
 
 def words(group: ControlGroup) -> str:
-    """Return what enforces the limits of the whole tree, for reports: `cgroup v1 (memory, pids, cpu)`, `watchdog`."""
+    """Return the name of the mechanism that enforces limits: `cgroup v1 (memory, pids, cpu)` or `watchdog`."""
     if not group.held:
         return "watchdog"
     others = [name for name in ALL if name not in group.held]
@@ -193,11 +191,11 @@ def words(group: ControlGroup) -> str:
 
 
 def _new(path: str) -> None:
-    os.mkdir(path, 0o755)  # the kernel fills it with its files
+    os.mkdir(path, 0o755)  # the kernel adds the files
 
 
 def _empty(place: CgroupPlace, path: str) -> None:
-    """Kill everything inside; nothing new can start meanwhile."""
+    """Kill all processes inside. No new process can start meanwhile."""
     if place.version == 2:
         with contextlib.suppress(OSError):
             write(path, "cgroup.kill", "1")

@@ -1,9 +1,8 @@
-"""The places for control groups: found below the runner's own group, prepared, and cleared of groups of killed
-sessions.
+"""The folders in which control groups can be made, at or above the runner's own group, and their preparation.
 
 Version 1 has a tree of groups per controller, version 2 one tree for all (cgroups(7); the kernel's
-`admin-guide/cgroup-v1/` and `admin-guide/cgroup-v2.rst`). Groups are created inside the runner's own group, so that
-limits on the runner hold for them too.
+`admin-guide/cgroup-v1/` and `admin-guide/cgroup-v2.rst`). Groups are created inside the runner's own group if possible,
+so that limits on the runner hold for them too. Groups of killed sessions are removed.
 """
 
 import contextlib
@@ -14,16 +13,22 @@ from pathlib import Path
 
 from policy.model.frozen import dataclass
 
-MEMORY, PIDS, CPU = "memory", "pids", "cpu"  # what a group can keep or count
+MEMORY, PIDS, CPU = "memory", "pids", "cpu"  # resources that a group can limit or count
 _PREFIX = "ringfence-"
 _OF_V1 = {"memory": MEMORY, "pids": PIDS, "cpuacct": CPU}
 _ABOUT = ("/proc/self/mountinfo", "/proc/self/cgroup")
-_moved: list[tuple[str, str, list[str]]] = []  # our own group, the leaf of it that we are in, the controllers
+_moved: list[tuple[str, str, list[str]]] = []  # the runner's own group, its new leaf group, the enabled controllers
 
 
 @dataclass(frozen=True, slots=True)
 class CgroupPlace:
-    """A folder of the kernel's in which we may make groups. `most`: limits that groups made here would escape else."""
+    """A folder of the kernel in which the runner may make groups.
+
+    Attributes:
+        version: Version of the control groups, 1 or 2.
+        keeps: Resources that groups in this folder can limit or count.
+        most: Limits of groups below this folder that hold for the runner and must be copied to new groups.
+    """
 
     version: int
     folder: str
@@ -33,7 +38,7 @@ class CgroupPlace:
 
 @lru_cache(maxsize=1)
 def usable() -> tuple[CgroupPlace, ...]:
-    """Return the places in which this process may create groups. Removes groups that killed sessions left."""
+    """Return the places in which this process may create groups. Removes groups of killed sessions."""
     try:
         mounts, own = (Path(path).read_text("utf-8", "surrogateescape") for path in _ABOUT)
     except OSError:
@@ -45,7 +50,7 @@ def usable() -> tuple[CgroupPlace, ...]:
 
 
 def places(mounts: str, own: str) -> Iterator[CgroupPlace]:
-    """Return each place for a group, from the texts of /proc/self/mountinfo and /proc/self/cgroup."""
+    """Yield each place for a group. `mounts` is the text of /proc/self/mountinfo, `own` that of /proc/self/cgroup."""
     paths = {part[1]: part[2] for line in own.splitlines() if len(part := line.split(":", 2)) == 3}
     by_controller = {name: path for names, path in paths.items() for name in names.split(",") if name}
     left = {MEMORY, PIDS, CPU}
@@ -72,9 +77,7 @@ def places(mounts: str, own: str) -> Iterator[CgroupPlace]:
 
 
 def _beneath(point: str, root: str, path: str) -> str | None:
-    """Return the folder of the runner's group under a mount of the subtree `root`; None if that mount does not show
-    it.
-    """
+    """Return the folder of the group `path` under the mount `point` of the subtree `root`; None if it is not there."""
     inner = path if root == "/" else path.removeprefix(root) if (path + "/").startswith(root + "/") else None
     if inner is None or not path.startswith("/") or ".." in inner.split("/"):
         return None
@@ -85,9 +88,8 @@ def _beneath(point: str, root: str, path: str) -> str | None:
 def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> CgroupPlace | None:
     """Return the nearest group, from the runner's own up, with limitable children and write access for the runner.
 
-    A group with processes can have no limited children (cgroup-v2.rst, "No Internal Process Constraint"), and the
-    runner is a process of its group: unless it is alone there, a group further up is used, and the limits that this
-    leaves are copied.
+    A group with processes can have no limited children (cgroup-v2.rst, "No Internal Process Constraint"). So unless the
+    runner is alone in its group, a parent group is used, and the limits of the groups below it are copied.
     """
     most: dict[str, int] = {}
     current, limited = folder, {MEMORY, PIDS} & wanted
@@ -110,15 +112,16 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> CgroupPlace | Non
 
 
 def _tied(folder: str) -> bool:
-    """Return True if a group has limits that cannot be set again on a group made further up: a share of the processors,
-    certain processors or memory, a rate of a disk (cgroup-v2.rst, "Controllers")."""
+    """Return True if a group has limits that cannot be copied to a group of a parent: a share of the processors,
+    certain processors or memory nodes, a rate of a disk (cgroup-v2.rst, "Controllers")."""
     return read_line(folder, "cpu.max")[:1] not in ([], ["max"]) or any(
         read_words(folder, name) for name in ("cpuset.cpus", "cpuset.mems", "io.max")
     )
 
 
 def make_room(folder: str, names: frozenset[str]) -> bool:
-    """Let children of our own group be limited by these controllers. It has to be ours alone: we move into a leaf."""
+    """Enable controllers for children of the runner's group `folder`, and move the runner into a leaf group of it.
+    Return False if other programs use the group, or the kernel refuses."""
     asked = sorted(names & read_words(folder, "cgroup.controllers"))
     inside = {int(word) for word in read_words(folder, "cgroup.procs")}
     leaf = f"{folder}/{mark(os.getpid())}self"
@@ -138,9 +141,7 @@ def make_room(folder: str, names: frozenset[str]) -> bool:
 
 
 def move_back() -> None:
-    """Restore the runner's own group to its state before `make_room`. Otherwise no new process could enter the
-    group.
-    """
+    """Restore the runner's own group to its state before `make_room`, so that new processes can enter the group."""
     while _moved:
         folder, leaf, names = _moved.pop()
         with contextlib.suppress(OSError):
@@ -153,7 +154,7 @@ def move_back() -> None:
 
 
 def sweep(folder: str) -> None:
-    """Take away groups whose makers are gone. One that still holds a process stays: rmdir(2) refuses."""
+    """Remove groups whose creators have ended. A group with a process stays, because rmdir(2) refuses."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
             parts = name.removeprefix(_PREFIX).split("-")
@@ -165,36 +166,33 @@ def sweep(folder: str) -> None:
 
 
 def mark(pid: int) -> str:
-    """Return the beginning of the names of a process' groups. A process number is reused, its moment of birth is
-    not.
-    """
+    """Return the beginning of the names of a process' groups. It has the start time, because numbers are reused."""
     birth = next(iter(_stat(pid)[19:20]), "gone")
     return f"{_PREFIX}{pid}-{birth}-"
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of proc_pid_stat(5) from the state on. The process name before may contain spaces and
-    brackets.
-    """
+    """Return the fields of proc_pid_stat(5) after the name, which may contain spaces and brackets."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         return file.read().rpartition(")")[2].split()
     return []
 
 
 def read_line(folder: str, name: str) -> list[str]:
-    """Return the words of a file in their order; none where there is no such file."""
+    """Return the words of a file in order; empty if there is no such file."""
     with contextlib.suppress(OSError), open(f"{folder}/{name}", encoding="utf-8") as file:
         return file.read().split()
     return []
 
 
 def read_words(folder: str, name: str) -> set[str]:
-    """Return the words of a file of which the order says nothing."""
+    """Return the words of a file whose order has no meaning."""
     return set(read_line(folder, name))
 
 
 def write(folder: str, name: str, text: str, *, optional: bool = False) -> None:
-    """Write in one call, because the kernel takes each write as a whole order."""
+    """Write `text` in one call, because the kernel takes each write as one command. Raises OSError, except for an
+    `optional` file."""
     try:
         handle = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -215,12 +213,12 @@ def read(handle: int) -> bytes:
 
 
 def field(content: bytes, name: bytes) -> int:
-    """Return the number behind `name` in lines of `NAME NUMBER`."""
+    """Return the number after `name` in lines of `NAME NUMBER`; 0 if there is none."""
     return next((int(line.split()[1]) for line in content.splitlines() if line.startswith(name + b" ")), 0)
 
 
 def removed(path: str) -> bool:
-    """Take the group away. False while something is in it."""
+    """Remove the group. Return False while it contains processes."""
     try:
         os.rmdir(path)
     except FileNotFoundError:

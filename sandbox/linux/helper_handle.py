@@ -1,4 +1,4 @@
-"""The runner's hold on one confined helper: asking it for one thing at a time, and ending it."""
+"""The runner's handle of one confined helper, which sends one request at a time and ends the helper."""
 
 import asyncio
 import contextlib
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
 
 HANDED = 4  # descriptors that may come with `ready`
-READY = 10.0  # seconds until a helper that says nothing is given up
+READY = 10.0  # seconds until a helper that does not answer counts as failed
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
 
 
 @dataclass(slots=True, eq=False)
 class HelperHandle:
-    """One helper. `scan`: what its mounts know of the workspace.
+    """One helper. `scan`: the scan of the workspace from which its mounts were made.
 
-    `handed`: descriptors that came with its `ready`; they are closed with it.
+    `handed`: descriptors that came with its `ready`; `kill` closes them.
     """
 
     process: subprocess.Popen[bytes]
@@ -42,16 +42,16 @@ class HelperHandle:
     scan: Scan
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
-    egress: "Egress | None" = None  # the way out, where its terms name hosts
-    grace: float = 0.0  # seconds that it has to end what its command started, when it is ended
-    eager: bool = False  # for its next command; `wake` tells
+    egress: "Egress | None" = None  # the proxy, if the terms name hosts
+    grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
+    eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
     _said: select.poll = field(default_factory=select.poll)
 
     def __post_init__(self) -> None:
         self._said.register(self.control.fileno(), select.POLLIN)
 
     def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
-        """Have the runner's proxy accept on the listener that came with `ready`. Its commands reach `hosts` alone."""
+        """Start the runner's proxy on the listener that came with `ready`. The helper's commands reach only `hosts`."""
         from sandbox.egress.dialer import resolve
         from sandbox.egress.proxy import Egress  # only for the few commands that reach a host
 
@@ -60,7 +60,7 @@ class HelperHandle:
         self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve, broker)
 
     async def ready(self) -> str:
-        """Wait until it has locked itself in. Empty when it has, else what it said instead."""
+        """Wait until the helper has confined itself. Return an empty text on success, else its answer."""
         first = HelperRequest(self.control, 0, None, handed=HANDED)
         try:
             await first.settle(READY)
@@ -78,26 +78,24 @@ class HelperHandle:
 
     @property
     def usable(self) -> bool:
-        """Return True if the helper lives and waits for a request. A closed socket or unrequested data means that it
-        does not.
-        """
+        """Return True if the helper lives and waits for a request. A closed socket or unrequested data means False."""
         if self.control.fileno() == -1 or self.process.returncode is not None:
             return False
         try:
-            # Every command asks this twice: `Popen.poll` and an exception of `recv` would be five times as much.
+            # Called twice per command: `Popen.poll` and an exception of `recv` would take five times as long.
             ended = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return False
         return ended is None and not self._said.poll(0)
 
     def wake(self) -> None:
-        """Tell the helper that a request, or its end, comes at once, and wait for the answer without sleeping.
+        """Wake the helper up before its next request, and make `ask` wait for the answer without sleeping.
 
         This is done only if there are idle processors for both processes. A request does not require a wake.
         """
         self.eager = idle_processors() > 0
         if self.eager:
-            with contextlib.suppress(OSError):  # it is gone: the request will tell
+            with contextlib.suppress(OSError):  # the helper is gone: the request will fail
                 self.control.send(WAKE)
 
     async def ask(
@@ -109,9 +107,10 @@ class HelperHandle:
         most: int,
         alarm: "Live | None" = None,
     ) -> tuple[HelperRequest, str | None]:
-        """Send one request, enforce wall time and output, and return what came back with the limit that ended it.
+        """Send one request, enforce the limits, and return the exchange with the limit that ended it, or None.
 
-        A helper that does not answer in time is killed, and what it ran with it. Raises OSError from the listener.
+        `wall` is in seconds, `most` in bytes of output. A helper that does not answer in time is killed with its
+        command. Raises OSError from the listener.
         """
         exchange = HelperRequest(self.control, most, listen, eager=self.eager, alarm=alarm)
         self.eager = False
@@ -119,7 +118,7 @@ class HelperHandle:
             self.group.begin()
             ended = await exchange.run(request, stdin, wall, self.group.excess)
             if ended is not None:
-                # The helper ends everything; when it does not answer in time, the helper itself is ended.
+                # The helper ends its command. If it does not answer in time, the helper itself is killed.
                 with contextlib.suppress(OSError):
                     exchange.send({"op": "stop", "why": ended}, [])
                 await exchange.settle(GRACE)
@@ -127,19 +126,19 @@ class HelperHandle:
                     self.kill()
             return exchange, ended
         except OSError:
-            if self.process.poll() is None:  # not the helper's end but the listener's: the caller's own to explain
+            if self.process.poll() is None:  # the helper lives, so the error is the listener's, for the caller
                 self.kill()
                 raise
-            return exchange, None  # the helper is gone: no line, and the caller says so
+            return exchange, None  # the helper is gone: `exchange.line` is empty
         except asyncio.CancelledError:
-            # SAFETY: a cancelled command must not outlive the cancel; the helper goes with it, in one signal.
+            # SAFETY: a cancelled command must not outlive the cancel: one signal ends the helper and the command.
             self.kill()
             raise
         finally:
             exchange.close()
 
     def kill(self) -> None:
-        """End it and everything in its namespaces. Again is harmless."""
+        """End the helper and all processes in its namespaces. Calling this again has no effect."""
         if self.egress is not None:
             self.egress.close()
         end(self.process, self.control, self.group, self.grace)
@@ -149,11 +148,11 @@ class HelperHandle:
 
 
 def idle_processors() -> int:
-    """Return how many of the available processors are idle at this moment; 0 if that cannot be determined."""
+    """Return the number of available processors that are idle at this moment; 0 if it cannot be determined."""
     if _PROCESSORS < 2:
         return 0
     try:
-        running = int(os.pread(_loadavg(), 100, 0).split()[3].partition(b"/")[0])  # us as well, proc_loadavg(5)
+        running = int(os.pread(_loadavg(), 100, 0).split()[3].partition(b"/")[0])  # with this process, proc_loadavg(5)
     except (OSError, ValueError, IndexError):
         return 0
     return max(_PROCESSORS - running, 0)

@@ -1,4 +1,4 @@
-"""A session's confined helpers: one per (terms, slot), kept a while for the next command."""
+"""The pool of a session's confined helpers, which are kept for some minutes for the next command."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from sandbox.linux.plan_builder import helper_key
 
 SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
 IDLE = 4  # helpers kept for the next command; each holds about 10 MB
-REST = 300.0  # seconds after which an idle helper is ended: people go to lunch
+REST = 300.0  # seconds after which an idle helper is ended
 
 
 class PoolMember(Protocol):
@@ -23,7 +23,7 @@ class PoolMember(Protocol):
         ...
 
     def kill(self) -> None:
-        """End it and everything in it. Again is harmless."""
+        """End the member and all its processes. Calling this again has no effect."""
         ...
 
 
@@ -56,17 +56,18 @@ class HelperPool(Generic[S]):
         Args:
             launch: Makes a helper. Raises SandboxUnavailable.
             prove: Waits until the helper has shown that its boundary holds. Raises SandboxUnavailable.
-            fits: Returns True if the mounts of an idle helper still cover all that must be covered.
+            fits: Returns True if the mounts of an idle helper still cover all paths that must be protected.
+            rest: Seconds after which an idle helper is ended.
         """
         self.all: set[S] = set()
         self._launch, self._prove, self._fits, self._rest = launch, prove, fits, rest
         self._idle: list[_Idle[S]] = []  # least recently used first
         self._gates: dict[str, asyncio.Semaphore] = {}
-        self._users: dict[str, int] = {}  # those that hold a gate or wait at it
+        self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, terms: Terms) -> S:
-        """Return a helper for `terms`, exclusively. Raises SandboxUnavailable; then nothing is held."""
+        """Return a helper for `terms` that no other task uses. Raises SandboxUnavailable if none can be started."""
         key = helper_key(terms)
         gate = self._gates.get(key)
         if gate is None:
@@ -84,7 +85,7 @@ class HelperPool(Generic[S]):
             raise
 
     def give_back(self, terms: Terms, slot: S) -> None:
-        """Keep it for the next command, when it can still be asked."""
+        """Keep the helper `slot` for the next command, or end it if it is not usable any more."""
         if not slot.usable:
             self.discard(terms, slot)
             return
@@ -96,13 +97,13 @@ class HelperPool(Generic[S]):
         self._wake()
 
     def discard(self, terms: Terms, slot: S) -> None:
-        """End it: what it did is not certain, or it is of no more use."""
+        """End the helper `slot`, for example because its state is uncertain."""
         self._end(slot)
         key = helper_key(terms)
         self._leave(key, self._gates[key])
 
     def close(self) -> None:
-        """End all of them, those that run a command too."""
+        """End all helpers, including those that run a command."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -112,7 +113,7 @@ class HelperPool(Generic[S]):
 
     async def _start(self, terms: Terms) -> S:
         slot = self._launch(terms)
-        self.all.add(slot)  # a close meanwhile ends it
+        self.all.add(slot)  # so that a `close` during the proof ends the helper
         try:
             await self._prove(slot, terms)
         except BaseException:
@@ -145,7 +146,7 @@ class HelperPool(Generic[S]):
         slot.kill()
 
     def _wake(self) -> None:
-        """Have the helpers that rest too long ended, by a timer that is there only while there are any."""
+        """Start the timer that ends helpers idle for too long, unless it runs already or no helper is idle."""
         if self._timer is None and self._idle:
             due = self._idle[0].since + self._rest - time.monotonic()
             self._timer = asyncio.get_running_loop().call_later(max(due, 0.0), self._retire)

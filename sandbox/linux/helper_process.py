@@ -1,7 +1,7 @@
-"""A helper's process before it has a plan, and how requests reach it.
+"""The process of a helper, from its start without a plan to its end, and the sending of requests to it.
 
-No event loop and nothing of `policy`: a command line that knows that it will want a helper starts one first, and the
-interpreter on that side starts while this side is still reading its configuration.
+This module uses no event loop and nothing of `policy`: a command that will need a helper starts it first, so that the
+helper's interpreter starts while the program still reads its configuration.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from sandbox.linux.cgroup import ControlGroup
 
-WAKE = struct.pack("Q", 0)  # in the place of a request
+WAKE = struct.pack("Q", 0)  # sent instead of a request
 
 # The process, our end of its socket, and the control group around it.
 HelperParts = tuple[subprocess.Popen[bytes], socket.socket, "ControlGroup"]
@@ -43,9 +43,9 @@ def starting_process() -> Iterator[None]:
 
 
 class SpareHelper:
-    """A helper started early: it was told nothing yet. Leaving the context ends it when nobody took it.
+    """A helper that was started early and has no plan yet. Leaving the context ends the helper unless it was taken.
 
-    Should we die without that, it reads the end of its socket and ends itself.
+    If this process is killed, the helper reads the end of its socket and ends itself.
     """
 
     def __init__(self) -> None:
@@ -66,10 +66,10 @@ class SpareHelper:
 
 
 def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequence[int] = ()) -> HelperParts:
-    """Start a helper, which waits for its plan. The caller ends it.
+    """Start a helper, which waits for its plan. The caller ends the helper. Raises OSError and ProcessLimitReached.
 
-    `command`: the words that start it, given its descriptor, when another program has to come first. That one gets the
-    descriptors `handed` as well, and what it has to say is on the `stderr` of the process.
+    `command` returns the words of a program that starts the helper, from the number of the helper's descriptor. That
+    program gets the descriptors `handed` as well, and its error text is on the `stderr` of the process.
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
@@ -82,10 +82,10 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE if command else subprocess.DEVNULL,
-                env={},  # THREAT T08: what a launcher was given is readable in its /proc entry
+                env={},  # THREAT T08: the environment of a launcher is readable in its /proc entry
                 cwd="/",
                 pass_fds=(number, *handed),
-                start_new_session=True,  # a Ctrl-C at the terminal is for the runner, which knows what to stop
+                start_new_session=True,  # so that only the runner gets a Ctrl-C from the terminal
             )
     except BaseException:
         ours.close()
@@ -96,9 +96,9 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
 
 
 def end(process: subprocess.Popen[bytes], control: socket.socket, group: "ControlGroup", grace: float = 0.0) -> None:
-    """End a helper and, with it, everything in its namespaces and its control group. Again is harmless.
+    """End a helper and all processes in its namespaces and its control group. Calling this again has no effect.
 
-    `grace`: seconds for it to end what it started, where no namespace ends with it.
+    `grace`: seconds for the helper to end its command itself, for tiers without a PID namespace.
     """
     control.close()
     if grace:
@@ -119,7 +119,7 @@ def send(control: socket.socket, request: dict[str, object], handles: list[int])
     # One call for both: two would wake the helper twice. SAFETY: the descriptors travel with the first bytes.
     sent = socket.send_fds(control, [head, body], handles)
     rest = (head + body)[sent:]
-    if rest:  # larger than the socket's buffer: a file to write. The helper reads it at once.
+    if rest:  # the request is larger than the socket's buffer (a file to write); the helper reads it at once
         control.setblocking(True)
         try:
             control.sendall(rest)
@@ -139,7 +139,7 @@ def code() -> tuple[str, ...]:
     return _code(tuple(sys.path))
 
 
-@lru_cache(maxsize=1)  # every command asks
+@lru_cache(maxsize=1)  # called for every command
 def _code(imports: tuple[str, ...]) -> tuple[str, ...]:
     top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
     places = {os.path.join(top, name) for name in ("policy", "profiles", "runner", "sandbox", "tools")}

@@ -1,4 +1,4 @@
-"""One request to a helper and all that comes back: two output streams, one last line, limits kept on the way."""
+"""One request to a helper and its answer: two output streams and one last line, collected under limits."""
 
 import asyncio
 import os
@@ -14,19 +14,24 @@ from sandbox.linux import helper_process
 if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
 
-_CHUNK = 1 << 16
-# Most small commands are over within this many seconds, and two turns of the event loop cost more than they do.
+_CHUNK = 1 << 16  # bytes
+# Seconds of waiting without the event loop: most small commands take less, and two turns of the loop take longer.
 _AT_ONCE = 0.002
-# For so long of that we look instead of sleeping, where we are told that a processor is left for it: to sleep and to be
-# woken costs a fifth of what such a command takes. It is this much of a processor's time for a command at most.
+# Seconds of these in which the runner polls instead of sleeping if a processor is idle: to sleep and wake up takes a
+# fifth of the time of such a command. This is the most processor time that polling uses for one command.
 _AWAKE = 0.0015
-_TAKEN = 0.0001  # seconds: who gives way and is away for so long is not the only one here
-_LOOK = 0.2  # seconds between two looks at what is used up
-_DRAIN = 1.0  # seconds the streams may stay open after the helper has killed everything that could hold them
+_TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
+_LOOK = 0.2  # seconds between two checks of the limits
+_DRAIN = 1.0  # seconds that streams may stay open after the helper has killed all processes that could hold them
 
 
 class HelperRequest(OutputBuffer):
-    """Send `request` over `control` and collect the answer. Use once; `run` closes what it opened."""
+    """One request over the socket `control`, with the output and the last line of its answer. An object is used once.
+
+    Attributes:
+        line: The last line of the answer; None before it arrives, empty if the helper is gone.
+        handed: Descriptors that came with the answer.
+    """
 
     def __init__(
         self,
@@ -48,7 +53,7 @@ class HelperRequest(OutputBuffer):
         """
         super().__init__(most, listen)
         self.control = control
-        self.line: str | None = None  # None: not yet; empty: the helper is gone
+        self.line: str | None = None
         self.handed: tuple[int, ...] = ()
         self._alarm, self._room, self._eager = alarm, handed, eager
         self._text = b""
@@ -64,10 +69,10 @@ class HelperRequest(OutputBuffer):
     async def run(
         self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
     ) -> str | None:
-        """Run the request, and return the limit that has to end it, or None.
+        """Run the request, and return the limit that must end it, or None if the answer is complete.
 
-        The limit is `wall`, `output`, `watch` for the alarm, or the one that `excess` names, which is called at
-        intervals. A helper that is gone leaves an empty `line`. Raises CancelledError, and OSError from the listener.
+        The limit is `wall` (seconds), `output`, `watch` for the alarm, or the result of `excess`, which is called at
+        intervals. If the helper is gone, `line` is empty. Raises CancelledError, and OSError from the listener.
         """
         ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
         writes = [write for _, write in ends[-2:]]
@@ -82,15 +87,15 @@ class HelperRequest(OutputBuffer):
                     os.close(ends[0][1])
                 if not isinstance(error, BrokenPipeError | ConnectionResetError):
                     raise
-                self.line = ""  # the helper is gone, even if nobody has seen it end yet
+                self.line = ""  # the helper is gone
                 return None
             finally:
                 for handle in handles:
                     os.close(handle)
             if stdin:
-                feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # it closes what it writes to
+                feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # closes the pipe at its end
             started = time.monotonic()
-            if feeding is None:  # else it waits for what only the loop can give
+            if feeding is None:  # else the command waits for input that only the event loop can send
                 self._wait_here(started, min(_AT_ONCE, wall))
             if self._alarm is not None and not self.finished:
                 self._alarm.begin()
@@ -113,7 +118,7 @@ class HelperRequest(OutputBuffer):
                 feeding.cancel()
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the last line (after a stop, say), then for the streams to close."""
+        """Wait at most `seconds` for the last line, then for the streams to close."""
         await self._wait(seconds, stop_when_over=False)
 
     def close(self) -> None:
@@ -145,13 +150,13 @@ class HelperRequest(OutputBuffer):
                     self._shut(handle)
 
     async def _wait(self, seconds: float, *, stop_when_over: bool = True) -> None:
-        """Read until everything is there, the output limit is passed, or `seconds` are over (then a little longer
-        for the streams, when the last line has already come)."""
+        """Read until the answer is complete, the output limit is passed, or `seconds` are over. If the last line has
+        arrived by then, wait up to one more second for the streams."""
         if self.finished:
             return
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        # INVARIANT: a number is taken out of here before its descriptor is closed; another exchange may get it next.
+        # INVARIANT: a number is removed here before its descriptor is closed, because another exchange may get it next.
         watched = {self.control.fileno(), *self._open}
 
         def finish() -> None:
@@ -195,10 +200,10 @@ class HelperRequest(OutputBuffer):
             os.close(handle)
 
     def _read(self, handle: int) -> bool:
-        """Take what is there; False when this handle has nothing more to give."""
+        """Read the available data of `handle`. Return False at its end."""
         if handle == self.control.fileno():
             return self._read_line()
-        chunk = os.read(handle, _CHUNK)  # it was ready, and nobody else reads from it: this does not wait
+        chunk = os.read(handle, _CHUNK)  # does not block: the pipe is readable and has no other reader
         if not chunk:
             return False
         self.take(self._open[handle] + 1, chunk)
@@ -213,7 +218,7 @@ class HelperRequest(OutputBuffer):
                 chunk = self.control.recv(4096)  # SAFETY: recv(2) has no room for descriptors, so it drops them
         except BlockingIOError:
             return True
-        except ConnectionResetError:  # it ended before it had read all that we sent
+        except ConnectionResetError:  # the helper ended before it had read the whole request
             chunk = b""
         self._text += chunk
         if not chunk:
@@ -224,7 +229,7 @@ class HelperRequest(OutputBuffer):
 
 
 async def _feed(handle: int, data: bytes) -> None:
-    """Write `data` to a pipe without blocking the loop; a reader that went away is no error."""
+    """Write `data` to a pipe without blocking the loop, and close it. A reader that has ended is no error."""
     os.set_blocking(handle, False)
     view = memoryview(data)
     try:

@@ -1,6 +1,4 @@
-"""The paths of the helper's interpreter and code, which a root that is built before the helper starts must show
-read-only.
-"""
+"""The paths of the helper's interpreter and code, for a private root that is built before the helper starts."""
 
 import os
 import shutil
@@ -11,9 +9,9 @@ from functools import lru_cache
 from policy.model.secret_paths import inside
 from sandbox.linux.plan_builder import MountStep
 
-OURS = "/run/ringfence"  # inside: our own few files
+OURS = "/run/ringfence"  # the folder inside for the code of the helper
 HELPER = f"{OURS}/sandbox/inside/helper.py"
-# THREAT T32: never by PATH, which may lead into a workspace.
+# THREAT T32: PATH is never used, because it may contain a folder of a workspace.
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 
 
@@ -23,7 +21,7 @@ def bubblewrap() -> str | None:
 
 
 def steps(visible: tuple[str, ...]) -> tuple[MountStep, ...]:
-    """Return binds of all paths from which the helper runs and that are not below one of `visible`."""
+    """Return read-only mounts of all paths that the helper needs and that are not below one of `visible`."""
     ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
     lacking = [path for path in _needed() if not any(inside(path, root) for root in visible)]
     return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))
@@ -38,7 +36,7 @@ def _needed() -> tuple[str, ...]:
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library), "lib-dynload")
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
         mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
-    # The shared libraries beside the interpreter itself. Extension modules are in the library's folder.
+    # Extension modules are omitted here: they are in the folder of the standard library.
     elsewhere = ("/site-packages/", "/lib-dynload/")
     paths = {path for path in mapped if not any(part in path for part in elsewhere) and os.path.isfile(path)}
     paths |= {os.path.realpath(sys.executable), library, *_loader(os.path.realpath(sys.executable))}
@@ -48,7 +46,7 @@ def _needed() -> tuple[str, ...]:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """Return the names of a library: programs request it by the short name of a link beside it."""
+    """Return all names of a library: programs request it by the short name of a link in its folder."""
     if ".so" not in path:
         return (path,)
     folder = os.path.dirname(path)
@@ -57,7 +55,7 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _loader(program: str) -> set[str]:
-    """Return the loader by the name in the program (PT_INTERP, elf(5)), which has to exist inside."""
+    """Return the path of the loader that the program names (PT_INTERP, elf(5)); empty if there is none."""
     with open(program, "rb") as file:
         head = file.read(64)
         if head[:5] != b"\x7fELF\x02":

@@ -13,17 +13,17 @@ MAKE_REG, MAKE_SOCK, MAKE_FIFO, MAKE_BLOCK = 1 << 8, 1 << 9, 1 << 10, 1 << 11
 MAKE_SYM, REFER, TRUNCATE, IOCTL_DEV, RESOLVE_UNIX = 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16
 TCP = 3  # bind and connect
 SCOPES = 3  # abstract sockets and signals
-# The kernel's audit log, where it is switched on, tells what commands were denied, and not what our canary tried.
+# The kernel's audit log, if it is switched on, records denials of commands, but not those of the canary.
 LOG_SAME_EXEC_OFF, LOG_NEW_EXEC_ON = 1 << 0, 1 << 1
 LOGGED = LOG_SAME_EXEC_OFF | LOG_NEW_EXEC_ON
 
 READ = EXECUTE | READ_FILE | READ_DIR
-# Character and block devices are in nobody's rights: they cannot be made. Nor are sockets by their path (RESOLVE_UNIX):
-# those that a command made itself are in its own domain, which needs no rule; those of the host stay out of reach.
+# No rule contains MAKE_CHAR and MAKE_BLOCK, so devices cannot be made, or RESOLVE_UNIX: a command needs no rule for
+# sockets of its own domain, and must not reach the sockets of the host.
 WRITE = (READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
          | REFER | TRUNCATE)
 DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
-FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # what a rule on a file (not a folder) may hold
+FILE_ONLY = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the rights that a rule on a file may have
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ ABIS: dict[int, Abi] = {
     5: Abi((1 << 16) - 1, TCP, 0, 16, 0, "ioctl on devices"),
     6: Abi((1 << 16) - 1, TCP, SCOPES, 24, 0, "scopes for abstract sockets and signals"),
     7: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, "audit records"),
-    8: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, ""),  # all threads at once: we have one
-    9: Abi((1 << 17) - 1, TCP, SCOPES, 24, LOGGED, ""),  # sockets by their path: seccomp lets nobody make one
+    8: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, ""),  # adds all threads at once: the helper has one thread
+    9: Abi((1 << 17) - 1, TCP, SCOPES, 24, LOGGED, ""),  # adds sockets by path: seccomp refuses them already
 }
 # fmt: on
 

@@ -1,9 +1,8 @@
 """Denials by Landlock from the kernel's audit log, readable as root with auditing switched on.
 
-Auditing is never switched on here. The feed also has records of other programs: only those of domains that one of our
-helpers created are used, which the kernel states itself (LANDLOCK_DOMAIN names the process that entered the domain, by
-its number outside of namespaces). Sources: netlink(7), linux/audit.h, the kernel's admin-guide/LSM/landlock. A denial
-by a mount is in no log.
+This module never switches auditing on. The feed also has records of other programs: only records of domains that one of
+the runner's helpers entered are used (LANDLOCK_DOMAIN names the process, by its number outside of namespaces). Sources:
+netlink(7), linux/audit.h, the kernel's admin-guide/LSM/landlock. A denial by a mount is in no log.
 """
 
 import contextlib
@@ -17,27 +16,27 @@ from sandbox.backend import Violation
 
 _NETLINK_AUDIT, _READLOG = 9, 1
 _GET, _LANDLOCK_ACCESS, _LANDLOCK_DOMAIN = 1000, 1423, 1424
-_PATIENCE = 0.02  # seconds: the kernel's own thread hands records on
+_PATIENCE = 0.02  # seconds to wait for records, which a thread of the kernel sends
 _ACCESS = re.compile(
     r"audit\((?P<when>\d+\.\d+):\d+\): domain=(?P<domain>[0-9a-f]+) blockers=(?P<blockers>[\w.,]+)"
     r'(?: (?:path|name)=(?P<path>"[^"]*"|[0-9A-F]+))?'
 )
 _DOMAIN = re.compile(r"domain=(?P<domain>[0-9a-f]+) status=allocated .*?\bpid=(?P<pid>\d+) ")
-_MOST, _KEPT = 5, 256
+_MOST, _KEPT = 5, 256  # violations of one command; records that are kept
 
 
 class Feed:
-    """Open until `close`. `denials` takes what has come for one helper; what came for others of ours waits for them."""
+    """The open audit log. `denials` removes the records of one helper; those of other helpers are kept for them."""
 
     def __init__(self, handle: socket.socket) -> None:
         self._socket = handle
-        self._domains: dict[str, int] = {}  # which process entered each
+        self._domains: dict[str, int] = {}  # domain -> the process that entered it
         self._seen: list[tuple[str, float, str, str]] = []  # domain, time, blockers, path; the oldest go first
 
     def denials(self, helper: frozenset[int], since: float) -> tuple[Violation, ...]:
-        """Return the denials of the helper with these `processes` in order, each place once.
+        """Return at most five denials of one helper in order, each place once.
 
-        `since` is the time at which its command started, in seconds of time(2).
+        `helper` is the result of `processes`, `since` the start of its command in seconds of time(2).
         """
         self._take()
         mine = [entry for entry in self._seen if self._domains.get(entry[0]) in helper]
@@ -45,7 +44,7 @@ class Feed:
         violations = {}
         for _, when, blockers, path in mine:
             if when < int(since * 1000) / 1000:  # the log counts milliseconds
-                continue  # an earlier command's
+                continue  # a denial of an earlier command
             fix = "do without it"
             denied = ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in blockers.split(",")))
             if path:
@@ -56,7 +55,7 @@ class Feed:
 
     @staticmethod
     def processes(helper: int) -> frozenset[int]:
-        """Return the first process of a helper, and its second half, which enters the domain."""
+        """Return the first process of a helper, and its child, which enters the domain."""
         with contextlib.suppress(OSError), open(f"/proc/{helper}/task/{helper}/children", encoding="ascii") as file:
             return frozenset((helper, *map(int, file.read().split())))
         return frozenset((helper,))
@@ -73,14 +72,14 @@ class Feed:
             except TimeoutError:
                 return
             except OSError:
-                continue  # ENOBUFS: some were lost; what is left is as true as before
+                continue  # ENOBUFS: some records were lost; the others are still valid
             if time.monotonic() > until:
-                return  # others are busy: what came is enough
+                return  # other programs write many records
             if len(message) >= 16:
                 self.note(struct.unpack_from("=IH", message)[1], message[16:].decode("utf-8", "replace"))
 
     def note(self, kind: int, text: str) -> None:
-        """Add one record."""
+        """Add one record of the audit log, given its type and text. Other types are ignored."""
         if kind == _LANDLOCK_DOMAIN and (match := _DOMAIN.search(text)):
             self._domains[match["domain"]] = int(match["pid"])
             if len(self._domains) > _KEPT:
@@ -91,7 +90,7 @@ class Feed:
 
 
 def feed() -> Feed | None:
-    """Return the feed of the log; None if the log cannot be read, or nothing is written to it."""
+    """Return the feed of the log; None if the log cannot be read, or auditing is off."""
     if os.geteuid() != 0:
         return None
     kinds = (socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_AUDIT)
@@ -105,7 +104,7 @@ def feed() -> Feed | None:
                 kind = struct.unpack_from("=IH", answer)[1]
                 if kind == 2 and struct.unpack_from("=i", answer, 16)[0] != 0:  # NLMSG_ERROR
                     return None
-            if not struct.unpack_from("=I", answer, 20)[0]:  # whether auditing is enabled
+            if not struct.unpack_from("=I", answer, 20)[0]:  # auditing is disabled
                 return None
         with contextlib.ExitStack() as stack:
             listening = stack.enter_context(socket.socket(*kinds))

@@ -1,4 +1,4 @@
-"""The launch of a helper from Terms: all steps that need no event loop and wait for nothing.
+"""The launch of a helper from Terms: all steps that need no event loop and do not wait for the helper.
 
 `agent exec` launches the helper before it loads the rest of the program, and passes the result to the backend.
 """
@@ -28,12 +28,12 @@ from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.protected_paths import Scan, scan
 from sandbox.workspace.secret_files import plain_names
 
-TIERS = ("T1", "T2", "T3")  # what this module can launch, best first
+TIERS = ("T1", "T2", "T3")  # the tiers that this module can launch, best first
 
 
 @dataclass(slots=True, eq=False)
 class Launch:
-    """A helper that was sent its plan and has not answered. The caller ends it."""
+    """A helper that has received its plan and has not answered yet. The caller ends the helper."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
@@ -44,18 +44,18 @@ class Launch:
 def launch(
     tier: str, terms: Terms, scratch: Scratch, *, cache: Path | None, files: bool, spare: SpareHelper | None = None
 ) -> Launch:
-    """Send a helper (`spare`, when it was not taken yet) the plan for `terms`.
+    """Start a helper (or take `spare`), send it the plan for `terms`, and return it.
 
-    `scratch` is the session's own /tmp. `files`: whether file actions will be asked for. Raises SandboxUnavailable when
+    `scratch` is the session's own /tmp. `files`: True if file actions will be requested. Raises SandboxUnavailable if
     the Terms cannot be granted exactly.
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
-    plan_builder.refuse_impossible(terms, Scan(), plan_builder.kind)  # before a walk through all of `/`
+    plan_builder.refuse_impossible(terms, Scan(), plan_builder.kind)  # first, so that `/` is never scanned
     try:
         protected = survey(terms, scratch.path, cache)
     except OSError as error:
-        # Another process replaces files by links during the scan.
+        # Another process replaced files by links during the scan.
         raise SandboxUnavailable.of(
             "the workspace cannot be examined",
             f"`{plain(os.fsdecode(error.filename or '?'))}` changed meanwhile ({(error.strerror or '').lower()})",
@@ -63,7 +63,7 @@ def launch(
         ) from None
     rights = Rights.READ_ONLY if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     if terms.hosts and tier != "T3":
-        rights = Rights.WORKSPACE_WRITE  # as far as the filter goes: sockets on a loopback of its own
+        rights = Rights.WORKSPACE_WRITE  # for the seccomp filter only: sockets on a separate loopback
     unix = terms.unix and terms.rights is Rights.WORKSPACE_WRITE and tier != "T3"
     programs = seccomp.programs(rights, unix=unix, cache=cache, noexec=tier == "T1")
     if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
@@ -74,9 +74,9 @@ def launch(
         raise SandboxUnavailable.of(what, why, "run `agent doctor`: it says which, and what to do; nothing was run")
     own: tuple[plan_builder.MountStep, ...] = ()
     if tier == "T2":
-        from sandbox.linux import bwrap, interpreter_paths  # nobody else needs them, and `agent exec` starts here
+        from sandbox.linux import bwrap, interpreter_paths  # for T2 only, because `agent exec` must start fast
 
-        # What the helper needs inside in addition to what the terms show, because it starts there.
+        # The helper starts inside, so it needs further paths there.
         own = interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.write))
     compiled = plan_builder.compile_plan(
         terms,
@@ -95,8 +95,8 @@ def launch(
     try:
         plan_builder.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
         if waiting:
-            waiting.go()  # not before the group is around it, or what it starts would be outside
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it ended: who waits for its answer says why
+            waiting.go()  # after bubblewrap was moved into the group, so that its children are in the group too
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the helper ended: `ready` returns the reason
             send(control, compiled.dump(), [])
     except BaseException:
         end(process, control, group)
@@ -107,12 +107,12 @@ def launch(
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
-    """Scan every path that `terms` exposes, and return the files to mask, make read-only or pin.
+    """Scan all paths that `terms` exposes, and return the files to mask, make read-only or pin.
 
     The content of the session's `scratch` folder belongs to commands and is not scanned.
     """
     trees = known_trees(cache)
-    # Who links one of its files elsewhere matters where that file may be written.
+    # Hard links of a file to other places matter only if the file may be written.
     work = terms.rights is Rights.WORKSPACE_WRITE
     protected = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
     names = plain_names(terms.hidden)
@@ -139,7 +139,7 @@ def _own_code_kept(protected: Scan, folders: tuple[str, ...]) -> Scan:
     return replace(protected, locked=tuple(sorted(locked)), pinned=tuple(sorted(pinned)))
 
 
-@lru_cache(maxsize=16)  # every command asks
+@lru_cache(maxsize=16)  # called for every command
 def _own_places(code: tuple[str, ...], folders: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple((path, folder) for path in code for folder in folders if path != folder and inside(path, folder))
 
@@ -151,7 +151,7 @@ def known_trees(cache: Path | None) -> FolderTrees:
 
 
 class PrelaunchedHelper:
-    """A launch made before its backend exists, for one tier and the Terms of the first command; its scratch folder."""
+    """A launch before its backend exists, for one tier and the Terms of the first command, with its scratch folder."""
 
     def __init__(self, tier: str, terms: Terms, scratch: Scratch, launched: Launch) -> None:
         self._tier, self._key, self._scratch = tier, plan_builder.helper_key(terms), scratch
@@ -166,7 +166,7 @@ class PrelaunchedHelper:
         return launched, self._scratch
 
     def drop(self) -> None:
-        """End what nobody took."""
+        """End the helper and remove its scratch folder, unless the helper was taken."""
         if self._launch is not None:
             end(self._launch.process, self._launch.control, self._launch.group)
             self._scratch.remove()
@@ -182,7 +182,7 @@ def launched_ahead(
     """
     tier = TIERS[0] if name is None else name
     if tier not in TIERS or sys.platform != "linux":
-        yield None  # the choice of a backend will say what is wrong with that name
+        yield None  # `open_backend` will refuse an invalid name
         return
     scratch = Scratch()
     try:
@@ -210,8 +210,8 @@ def in_scratch(terms: Terms, scratch: str) -> Terms:
 
 
 def make_points(scratch: Scratch, terms: Terms, steps: Iterable[tuple[str, str, str]]) -> None:
-    """Mount points in folders that commands write to: below /tmp (a workspace may lie there), which must exist in the
-    scratch folder before it is read-only, and below the sandbox's own cache."""
+    """Create the mount points in folders that commands write to: below /tmp (a workspace may be there), because the
+    scratch folder may be read-only later, and below the sandbox's own cache. Raises SandboxUnavailable."""
     root = plan_builder.cache_place(terms)
     for kind, source, target in steps:
         in_tmp, in_cache = target.startswith("/tmp/"), bool(root) and target.startswith(f"{root}/")

@@ -1,4 +1,4 @@
-"""The limits that a command reached, in words. Counts of the kernel are certain; messages of programs are marked."""
+"""The limits that a command reached, in words. Limits that are inferred from messages of programs are marked."""
 
 import re
 import signal
@@ -7,16 +7,16 @@ from policy.model.verdict import Limits, Problem
 from sandbox.backend import Outcome, Violation
 from sandbox.linux.cgroup_places import MEMORY
 
-# What the C library says for the errors that a limit gives (errno(3)), and what some runtimes make of them.
+# Messages of the C library for errors caused by a limit (errno(3)), and those of some runtimes.
 _OPEN_FILES = re.compile(r"too many open files", re.IGNORECASE)
 _FILE = re.compile(r"file too large|file size limit exceeded", re.IGNORECASE)
 _MEMORY = re.compile(r"cannot allocate memory|out of memory|memory exhausted|MemoryError|bad_alloc", re.IGNORECASE)
 _PIDS = re.compile(r"(fork|clone|thread|spawn).*resource temporarily unavailable|can't start new thread", re.IGNORECASE)
 _SPACE = re.compile(r"no space left on device", re.IGNORECASE)
-_TAIL = 16 << 10  # bytes at the end of each stream that are looked at
+_TAIL = 16 << 10  # bytes at the end of each stream that are examined
 
 
-# ended_by: (what was used up, the field of Limits, how to raise it)
+# ended_by -> (the resource that was used up, the field of Limits, the flags that raise it)
 _PASSED = {
     "wall": ("wall time", "wall", "--timeout or --limit wall"),
     "cpu": ("processor time", "cpu", "--limit cpu"),
@@ -29,7 +29,7 @@ _PASSED = {
 
 
 def passed(ended_by: str, limits: Limits) -> Problem:
-    """Return the limit that ended a command, with its value and the flag that raises it."""
+    """Return the problem text for the limit that ended a command, with its value and the flag that raises it."""
     if ended_by == "watch":
         what = "the command was ended: it made a file that other programs run by themselves"
         why = "editors, prompts and Git obey such files at once, outside of the sandbox; it was set aside"
@@ -42,7 +42,7 @@ def passed(ended_by: str, limits: Limits) -> Problem:
     used, field, how = _PASSED[ended_by]
     value = getattr(limits, field)
     number = f"{value:g} s" if field in ("wall", "cpu") else str(value) if field == "pids" else amount(value)
-    # The last look at the disk comes after a command's end: it may have ended by itself.
+    # The disk is checked once more after the command, so the command may have ended by itself.
     what = f"the command {'' if ended_by == 'disk' else 'was ended: it '}used up its {used} ({number})"
     return Problem(what, "every command runs under limits, with all that it starts", f"raise it with {how}")
 
@@ -75,7 +75,7 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
         ),
     )
     violations = [
-        # Only the count of refused processes is the kernel's own.
+        # Only the number of refused processes comes from the kernel.
         Violation(what, "", f"raise it with --limit {limit}, or ask for less", not refused or what != pids, "limit")
         for is_reached, what, limit in rows
         if is_reached

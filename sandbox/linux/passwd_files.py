@@ -1,6 +1,6 @@
-"""Files `/etc/passwd` and `/etc/group` with entries for our user and group, where those of the machine have none.
+"""Copies of `/etc/passwd` and `/etc/group` with entries for the current user and group, if the machine's have none.
 
-Containers run under any user number, and directories of users (LDAP, sssd) are reached over sockets that are not
+Containers run under any user number, and user directories (LDAP, sssd) are reached over sockets that do not exist
 inside: without an entry, Git, ssh, Python and npm find no name and no home.
 """
 
@@ -10,12 +10,12 @@ import os
 import tempfile
 from pathlib import Path
 
-_LONGEST = 1 << 20
+_LONGEST = 1 << 20  # bytes
 
 
 def files(cache: Path | None, home: str) -> dict[str, str]:
-    """Map each path inside to the file on the host to show there; nothing if there is an entry already, or no
-    `cache`.
+    """Return the files on the host to show inside, by path inside. A path is omitted if the machine's file has an entry
+    or the copy cannot be made. Without `cache` the result is empty. `home` is the home folder inside.
     """
     if cache is None:
         return {}
@@ -33,7 +33,7 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
         if path == "/etc/passwd":
             words = [_user(uid), "x", str(uid), str(gid), _user(uid), home, "/bin/bash"]
         if any(":" in word or "\n" in word for word in words):
-            continue  # a home that no such file can name
+            continue  # the file format cannot express this home
         whole = text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n"
         if copy := _kept(cache, os.path.basename(path), whole):
             replacements[path] = copy
@@ -41,7 +41,7 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
 
 
 def _user(uid: int) -> str:
-    import pwd  # only where there is no entry
+    import pwd  # rarely needed
 
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(uid).pw_name
@@ -57,9 +57,7 @@ def _group(gid: int) -> str:
 
 
 def _kept(cache: Path, name: str, text: bytes) -> str:
-    """Return the path of a file with that content; empty if it cannot be written, which leaves the machine without
-    an entry.
-    """
+    """Return the path of a file with the content `text` in the cache; empty if it cannot be written."""
     path = cache / f"{name}-{hashlib.sha256(text).hexdigest()[:32]}"
     try:
         if path.exists() and path.read_bytes() == text:

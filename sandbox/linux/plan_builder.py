@@ -1,6 +1,4 @@
-"""The compilation of Terms to a Plan: every mount, rule and limit of a confined helper, as plain data. Pure except
-`look`.
-"""
+"""The compilation of Terms to a Plan: all mounts, rules and limits of a confined helper, as plain data."""
 
 import contextlib
 import os
@@ -19,11 +17,11 @@ from sandbox.linux import landlock
 from sandbox.linux.cgroup_places import CPU, MEMORY, PIDS
 from sandbox.workspace.protected_paths import Scan
 
-READ_ONLY_TMP_SIZE = 512 << 20  # bytes; memory, so less than what `workspace-write` has on the disk
+READ_ONLY_TMP_SIZE = 512 << 20  # bytes of memory
 
-# What of `/proc`, beside the folders of processes, is shown: what ordinary programs read (`free`, `ps`, `df`, a
-# JVM) and namespaces or the kernel keep harmless. All else tells of the whole machine, whatever namespace asks: keys
-# of others, the kernel's command line (which may hold credentials), its configuration, addresses and devices.
+# The names in `/proc` that are shown, besides the folders of processes: ordinary programs read them (`free`, `ps`,
+# `df`, a JVM), and they contain nothing secret. All others describe the whole machine, in every namespace: keys of
+# other users, the kernel's command line (which may hold credentials), its configuration, addresses and devices.
 # SOURCE: proc(5); `systemd.set_credential=` in kernel-command-line(7).
 _SHOWN_FACTS = frozenset((
     "cgroups", "cpuinfo", "crypto", "devices", "filesystems", "loadavg", "locks", "meminfo", "misc", "mounts", "net",
@@ -31,12 +29,12 @@ _SHOWN_FACTS = frozenset((
     "version", "version_signature", "vmstat",
 ))  # fmt: skip
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_BEHIND = 64  # processes by which a coarser limit comes after an exact one
-_RESERVED = 300  # numbers that a PID namespace never gives again once it is past them (kernel/pid.c, RESERVED_PIDS)
+_BEHIND = 64  # processes by which the coarser limits are larger than the exact one
+_RESERVED = 300  # the lowest numbers, which a PID namespace assigns only once (kernel/pid.c, RESERVED_PIDS)
 MSGQUEUE = 400 << 10  # bytes of POSIX message queues: half of the kernel's default (RLIMIT_MSGQUEUE, getrlimit(2))
 SIGPENDING = 4096  # queued signals and POSIX timers: half of the default of a machine with 2 GB (RLIMIT_SIGPENDING)
 MountStep = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
-Look = Callable[[str], str | None]  # "dir", "file", "-> TARGET" for a link, None when missing
+Look = Callable[[str], str | None]  # path -> "dir", "file", "-> TARGET" for a link, None for a missing path
 
 
 @lru_cache(maxsize=256)
@@ -61,11 +59,15 @@ def compile_plan(
     """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
 
     Args:
+        programs: The two seccomp programs.
+        abi: The Landlock ABI of the kernel.
+        warm: True if file actions will be requested.
         scratch: The session's own /tmp, a folder that `read-only` may read and `workspace-write` may write.
-        instead: Files of the host that replace system files inside.
-        own: Paths that the helper itself needs if it starts inside the private root.
+        instead: Files of the host that replace system files inside, by path inside.
+        own: Mounts that the helper itself needs if it starts inside the private root.
+        look: Returns the kind of a path of the host.
     """
-    if tier == "T3" and not terms.open_hosts:  # it has no proxy to tell whom it asked for: all stays closed
+    if tier == "T3" and not terms.open_hosts:  # T3 has no proxy that could name requested hosts: the network is closed
         terms = replace(terms, hosts=())
     refuse_impossible(terms, protected, look)
     refuse_hosts(terms, tier)
@@ -76,7 +78,7 @@ def compile_plan(
     root = mounts(terms, protected, look, scratch, instead, own) if rooted else ()
     rules = _rules(terms, work, look) if rooted else _bare_rules(terms, work, look)
     loopback = work or bool(terms.hosts)
-    net = known.net if not loopback or not rooted else 0  # a loopback of its own needs no port rules
+    net = known.net if not loopback or not rooted else 0  # a separate loopback needs no port rules
     environment = dict(terms.env)
     if terms.hosts:
         from sandbox.egress.variables import PORT, variables  # only for the few commands that reach a host
@@ -98,7 +100,7 @@ def compile_plan(
             (resource.RLIMIT_NOFILE, limits.open_files),
             (resource.RLIMIT_NPROC, limits.pids),
             (resource.RLIMIT_MEMLOCK, 64 << 20),
-            # Counted for the user as a whole, by each process against its own limit: others of the user keep a part.
+            # The kernel counts these for the user as a whole: the low limits leave a part for other programs.
             (resource.RLIMIT_MSGQUEUE, MSGQUEUE),
             (resource.RLIMIT_SIGPENDING, SIGPENDING),
             (resource.RLIMIT_RTPRIO, 0),
@@ -122,11 +124,11 @@ def compile_plan(
 def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
     """Remove from the plan the limits that a control group enforces exactly, so that the helper does not count them."""
     if MEMORY in held:
-        # Address space that is reserved and never used (a sanitizer's shadow, a heap's future) is no memory.
+        # RLIMIT_DATA also counts address space that is reserved and never used (by a sanitizer, or for a heap).
         plan.memory = 0
         plan.rlimits = tuple(rlimit for rlimit in plan.rlimits if rlimit[0] != resource.RLIMIT_DATA)
     if PIDS in held:
-        # The other one stays behind it: a refusal by the group is counted, and so can be told.
+        # RLIMIT_NPROC stays, but larger, so that the group refuses first: its refusals are counted and can be reported.
         plan.pids = 0
         nproc = resource.RLIMIT_NPROC
         plan.rlimits = tuple((name, value + _BEHIND if name == nproc else value) for name, value in plan.rlimits)
@@ -135,6 +137,8 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
 
 
 def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
+    """Raise SandboxUnavailable if a path of `terms` cannot be granted, or `protected` has too many paths."""
+
     def refuse(what: str, why: str, fix: str) -> None:
         raise SandboxUnavailable.of(what, why, fix)
 
@@ -209,7 +213,7 @@ def mounts(
         if shape is None:
             continue
         if shape.startswith("-> "):
-            # In these places the link exists already, or commands write there.
+            # In these folders the link exists already, or commands write there.
             granted = ("/tmp", cache_place(terms), *terms.read, *terms.write)
             if not any(inside(path, place) for place in granted if place):
                 steps.append(("link", shape[3:], path))
@@ -230,7 +234,7 @@ def mounts(
         read_only = {*protected.locked, *protected.shared, *terms.read}
         over: list[MountStep] = [("rw", path, path) for path in protected.pinned if not _lies_in(path, read_only)]
         over += [("ro", path, path) for path in (*protected.locked, *protected.shared) if path not in terms.write]
-        # What was named exactly stays open in a folder that is locked.
+        # A path in `terms.write` stays writable in a locked folder.
         locked = {*protected.locked}
         over += [("rw", path, path) for path in terms.write if _lies_in(os.path.dirname(path), locked)]
         steps += sorted(over, key=lambda step: step[2].count("/"))
@@ -267,7 +271,7 @@ def _private(terms: Terms) -> tuple[str, ...]:
 
 
 def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
-    """Return the folders on a disk that a command may fill, by the names that they have inside."""
+    """Return the folders on a disk that a command may fill, by their paths inside."""
     cache = cache_place(terms) if tier != "T3" else ""
     scratch = terms.home if tier == "T3" else "/tmp"
     own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORKSPACE_WRITE else ()
@@ -288,8 +292,8 @@ def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
 
 
 def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
-    """Return the rules of Landlock alone: every path by name, in the real root. `/proc` is excluded: it shows other
-    processes.
+    """Return the Landlock rules for a helper without a private root: every path by name, without `/proc`, which shows
+    other processes.
     """
     real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
     rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
@@ -300,15 +304,15 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
 
 
 def _fit(path: str, look: Look, tier: str) -> int:
-    """Return the rights without those of folders for a rule on a file, or the kernel refuses the rule (EINVAL)."""
+    """Return the mask of rights for a rule on `path`: a rule on a file must not have rights of folders (EINVAL)."""
     shape = look(path)
-    made = shape is None and tier != "T3"  # inside the private root: a folder
+    made = shape is None and tier != "T3"  # a folder that exists only inside the private root
     return ~0 if made or shape == "dir" else landlock.FILE_ONLY
 
 
 def kind(path: str) -> str | None:
-    """Return the answer of the real disk for `Look`."""
-    with contextlib.suppress(OSError):  # no link, or not any more
+    """Return the kind of `path` on the real disk, as defined by `Look`."""
+    with contextlib.suppress(OSError):  # the path is no link
         return f"-> {os.readlink(path)}"
     if os.path.isdir(path):
         return "dir"

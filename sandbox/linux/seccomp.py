@@ -28,7 +28,7 @@ def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = T
 
     `noexec` is True if the helper may set vm.memfd_noexec, which it does as root.
     """
-    # It lies beside our code in every kind of installation; asking importlib.resources costs more than reading it.
+    # Every kind of installation has the file next to the code; importlib.resources would take longer than reading it.
     text = (Path(str(profiles.__file__)).parent / "seccomp" / TABLE).read_bytes()
     # Root sets vm.memfd_noexec for its namespace (Linux 6.3); everyone else needs the stricter rule.
     root = noexec and os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
@@ -41,14 +41,14 @@ def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = T
         return body[4:cut], body[cut:]
     built = _build(text.decode(), rights, unix, root)
     if path is not None:
-        # A cache that cannot be written costs 60 ms at the next start and nothing else.
+        # Without a cache file the next start takes 60 ms longer.
         with contextlib.suppress(OSError):
             write_sealed(path, len(built[0]).to_bytes(4, "little") + built[0] + built[1])
     return built
 
 
 def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None) -> tuple[bytes, bytes]:
-    """Compile the programs. Another `machine` than this one is used by tests only."""
+    """Compile the programs. `machine` is another architecture, used only by tests."""
     import tomllib
 
     try:
@@ -57,7 +57,7 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
         what, why = "the seccomp filter cannot be compiled", f"libseccomp did not load ({error})"
         raise SandboxUnavailable.of(what, why, "install it: `apt-get install libseccomp2`") from None
     table = tomllib.loads(text)
-    numbers: dict[str, int] = {} if machine else table["numbers"]  # libseccomp translates names alone
+    numbers: dict[str, int] = {} if machine else table["numbers"]  # of calls that libseccomp may not know
     by_name = _Filter(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine, numbers)
     for name in table["allow"]:
         by_name.add(pyseccomp.ALLOW, name)
@@ -79,7 +79,7 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
 def argument_entries(
     table: dict[str, Any], rights: Rights, *others: dict[str, Any], unix: bool
 ) -> list[dict[str, Any]]:
-    """Return the entries that refuse calls by argument: those of the table, `others`, and that for sockets."""
+    """Return the entries that refuse calls by argument: those of the table, `others`, and the one for sockets."""
     sockets = table["sockets"]
     families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
     socket = {"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]}
@@ -95,7 +95,7 @@ def refused(entry: dict[str, Any]) -> list[list[Comparison]]:
     if "any_bit" in entry:
         masked = [(1 << n, 1 << n) for n in range(32) if entry["any_bit"] >> n & 1]
     elif "only_bits" in entry:
-        # A bit that is not allowed, while not all are set; and the top one, while another one is not set.
+        # Refuse a forbidden bit without the top bit, and the top bit without any one of the other bits.
         top = 1 << 31
         masked = [(1 << n | top, 1 << n) for n in range(31) if not entry["only_bits"] >> n & 1]
         masked += [(1 << n | top, top) for n in range(31)]
@@ -114,7 +114,7 @@ def refused(entry: dict[str, Any]) -> list[list[Comparison]]:
 def _outside(allowed: Sequence[int]) -> list[tuple[str, int]]:
     """Return comparisons that hold for every value not in `allowed`, including values with a garbage upper half.
 
-    There is none if no value is allowed.
+    The result is empty if no value is allowed.
     """
     if not allowed:
         return []
@@ -139,10 +139,10 @@ class _Filter:
             number = lib.resolve_syscall(lib.system_arch(), name)
         except (ValueError, OSError):
             number = -1
-        if number == -1:  # an unknown name; a call that this architecture does not have is another negative number
+        if number == -1:  # an unknown name; calls that this architecture does not have get other negative numbers
             number = self._numbers.get(name, -1)
         if number < 0:
-            return  # this libseccomp or architecture has no such call: the default (ENOSYS) holds for it
+            return  # this libseccomp or architecture has no such call: the default (ENOSYS) applies
         arguments = (lib.Arg(arg, getattr(lib, how), *values) for arg, how, values in comparisons)
         self._program.add_rule(action, number, *arguments)
 

@@ -1,4 +1,4 @@
-"""A session's own /tmp: one folder on the host, held by a lock, gone at the end, swept up if its session was killed."""
+"""A session's own /tmp: one locked folder on the host, removed at the end or, after a kill, by a later session."""
 
 import contextlib
 import fcntl
@@ -22,8 +22,8 @@ class Scratch:
         self._bare: tuple[str, int] | None = None
 
     def empty(self) -> dict[str, str]:
-        """Return an empty `file` and an empty `dir` that cannot be opened, out of the commands' sight, to mount over
-        secrets.
+        """Return the paths of an empty `file` and an empty `dir` that cannot be opened, to mount over secrets. Commands
+        do not see these paths.
         """
         if self._bare is None:
             self._bare = _held()
@@ -36,7 +36,7 @@ class Scratch:
         make_point(self._lock, "/tmp", target, folder=folder)
 
     def remove(self) -> None:
-        """Take the folder away, and those of sessions that were killed. Every helper of this session is gone by now."""
+        """Remove the folder, and those of killed sessions. Call this after every helper of the session has ended."""
         for path, lock in ((self.path, self._lock), *((self._bare,) if self._bare else ())):
             safe_rmtree.remove(path)
             os.close(lock)
@@ -47,8 +47,8 @@ def _held() -> tuple[str, int]:
     """Return a new folder by its real name, and its lock."""
     while True:
         path = os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX))
-        # Held as long as we live (flock(2)): a folder that nobody holds belongs to a session that was killed. Until it
-        # is held, a session that ends just now may take it for one and sweep it up: then there is another.
+        # The lock is held until this process ends (flock(2)): an unlocked folder belongs to a killed session. Before
+        # the folder is locked, another session that ends may remove it; then the loop makes another folder.
         try:
             lock = os.open(path, FOLDER)
         except FileNotFoundError:
@@ -58,15 +58,15 @@ def _held() -> tuple[str, int]:
             if os.path.samestat(os.fstat(lock), os.lstat(path)):
                 return path, lock
         except (BlockingIOError, FileNotFoundError):
-            pass  # the other one holds it, or has just removed it
+            pass  # another session has locked the folder to remove it, or has just removed it
         os.close(lock)
 
 
 def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
     """Create a mount point at `target` below `root`. `top` is the open folder that commands see as `root`.
 
-    Raises SandboxUnavailable if a command has put something in the way. THREAT T18: the runner is not confined, so no
-    step may follow what a command left.
+    Raises SandboxUnavailable if a file of a command prevents it. THREAT T18: the runner is not confined, so no step may
+    follow a link that a command left.
     """
     *parents, last = target.removeprefix(root + "/").split("/")
     handle = os.dup(top)
@@ -94,7 +94,7 @@ def _sweep(where: str) -> None:
     with contextlib.suppress(OSError), os.scandir(where) as entries:
         folders = [entry.path for entry in entries if entry.name.startswith(_PREFIX)]
         for path in folders:
-            # Another user's, or another session's, is not ours to touch.
+            # Folders of other users and locked folders of other sessions are skipped.
             with contextlib.suppress(OSError), safe_rmtree.closing(os.open(path, FOLDER)) as handle:
                 if os.fstat(handle).st_uid == os.geteuid():
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,7 @@
-"""The attempts that the boundary stopped, in words. Without the kernel's audit records they are inferred, and marked
-so.
+"""The attempts that the boundary stopped, inferred from the output of a command and marked as inferred.
 
-A program's own message is believed only if it fits the Terms: an absolute path that was not granted, or a network that
-was not opened. A plain application error (a file that is missing everywhere) is not a violation.
+A program's own message counts only if it fits the Terms: an absolute path that was not granted, or a network that was
+not opened. A plain application error (a file that is missing everywhere) is not a violation.
 """
 
 import os
@@ -24,17 +23,17 @@ _NETWORK = re.compile(
     r"address family not supported|cannot assign requested address|failed to connect to|EAI_AGAIN|ENETUNREACH",
     re.IGNORECASE,
 )
-# SOURCE: curl, git, wget, Node.js and urllib3, as they tell of a name that cannot be resolved.
+# SOURCE: messages of curl, git, wget, Node.js and urllib3 about a name that cannot be resolved.
 _HOST = re.compile(
     r"""(?:resolve(?: host)?(?: address)?:? ['"‘“]?|getaddrinfo [A-Z_]+ )(?P<host>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)"""
 )
 _FAMILY = re.compile(r"address family not supported|EAFNOSUPPORT", re.IGNORECASE)
 _PATH = re.compile(r"""(?P<quote>['"`‘])(?P<quoted>/[^'"`’\n]+)['"`’]|(?<![\w.*?\]])(?P<bare>/[^\s:'"`,;()]+)""")
-_PREFIX = re.compile(r"^\S+: line \d+: ")  # bash names itself and the line first
+_PREFIX = re.compile(r"^\S+: line \d+: ")  # the prefix of error messages of bash
 _READ_ONLY = re.compile(
     r"(?P<path>[^\s:'\"]+)['\"]?: Read-only file system$|Read-only file system: ['\"](?P<quoted>[^'\"]+)['\"]"
 )
-# A relative name is only believed where the Terms hide it: programs without the right to run say the same.
+# A relative name counts only if the Terms hide it: a program without the right to run gives the same message.
 _REFUSED = re.compile(
     r"(?P<path>[^\s:'\"]+)['\"]?: Permission denied$|permission denied[:,][^'\"]*['\"](?P<quoted>[^'\"]+)['\"]",
     re.IGNORECASE,
@@ -45,7 +44,7 @@ _NEAR = re.compile(r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connecti
 _MISSING = "no such file or directory"
 _READ_ONLY_SAID = "read-only file system"
 _PLAIN = ("permission denied", "operation not permitted")
-_TAIL = 64 << 10  # bytes of each stream that are looked at
+_TAIL = 64 << 10  # bytes at the end of each stream that are examined
 _MOST = 5
 
 
@@ -86,7 +85,7 @@ def explain(
                 violations.setdefault(path, Violation(what, path, fix, inferred=True))
                 continue
             violation = _about(path, error_text, terms, protected, private)
-            # A relative name that no link leads away is its own program's business.
+            # A relative name that is not reached through a link is an error of the program itself.
             if violation is not None and (name in names or violation.path != path):
                 violations.setdefault(path, violation)
     return tuple(violations.values())[:_MOST]
@@ -97,19 +96,19 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
     granted = (terms.workspace, *terms.read, *terms.write)
     real = os.path.realpath(path) if any(inside(path, root) for root in granted) else path
     leads = "" if real == path else f"`{path}` leads to "
-    # Home is a folder of the sandbox's own in each tier. The user's is outside: nothing tells whether a program that
-    # was denied there wanted to read or to write.
+    # HOME is a separate folder of the sandbox in each tier. The user's home is outside, so a denial there does not show
+    # whether a program wanted to read or to write.
     visible = (*terms.system, *granted)
     own = ("/tmp", "/dev", "/proc", "/run", terms.home) if private else ("/dev", "/proc")
     if any(inside(real, root) for root in visible):
         if error_text == _MISSING:
-            return None  # granted for reading and really not there
+            return None  # granted for reading, so the file is really missing
         if private and error_text in _PLAIN:
-            return None  # the boundary says "read-only" or "busy" there: these are the file's own modes and owner
+            return None  # caused by the file's modes and owner: the boundary's errors are "read-only" and "busy"
         writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORKSPACE_WRITE else ()))
         if any(inside(real, root) for root in writable):
             if not _kept(real, terms, protected):
-                return None  # a mount of the host that is read-only, a folder in use
+                return None  # caused by a read-only mount of the host, or a folder in use
             what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
             what += " elsewhere, or a rule denies changing it"
             return Violation(what, path, "change it yourself, outside the agent", inferred=True)
@@ -117,7 +116,7 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
         if terms.rights is Rights.READ_ONLY and inside(real, terms.workspace):
             right = "changing anything"
         if not private and not (_may(real, os.W_OK) and _readable(real)):
-            return None  # nobody else could write there either, or its own modes kept it from being read
+            return None  # caused by the file's modes, which also hold without a sandbox
         what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
         return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True, right=f"--write {real}")
     if private and error_text == _READ_ONLY_SAID and inside(real, "/proc"):
@@ -131,7 +130,7 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
     folder = os.path.dirname(real)
     there = os.path.lexists(real) or (os.path.isdir(folder) and not any(inside(root, folder) for root in visible))
     if error_text == _MISSING and not (there and private):
-        return None  # it does not exist outside either; where nothing is hidden, a denial says so
+        return None  # the path does not exist outside either, or nothing is hidden
     if not private and not _may(real, os.R_OK):
         return None
     whole = os.path.realpath(path)
@@ -139,13 +138,13 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
         what = f"`{path}` goes through a link that is not inside; where it leads, `{whole}`, is"
         return Violation(what, path, f"use `{whole}` itself", inferred=True)
     what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
-    # What does not exist was to be made there: nobody reads it.
+    # The program tried to create a path that does not exist.
     right = f"--read {real}" if os.path.lexists(real) and error_text != _READ_ONLY_SAID else f"--write {real}"
     return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True, right=right)
 
 
 def _kept(path: str, terms: Terms, protected: Scan | None) -> bool:
-    """Return True if the mounts of a writable place keep `path` as it is."""
+    """Return True if `path` is read-only or pinned in a writable folder."""
     if protected is not None:
         return any(inside(path, kept) for kept in (*protected.locked, *protected.shared)) or path in protected.pinned
     from fnmatch import fnmatchcase
@@ -156,14 +155,14 @@ def _kept(path: str, terms: Terms, protected: Scan | None) -> bool:
 
 
 def _may(path: str, how: int) -> bool:
-    """Return True if the user could do it without a sandbox."""
+    """Return True if the user has the access `how` (access(2)) to `path`, or to the folder of a missing path."""
     return os.access(path if os.path.lexists(path) else os.path.dirname(path), how)
 
 
 def _readable(path: str) -> bool:
-    """Return True when modes let the user of a command read `path`: root has no capability inside (path_resolution(7)).
+    """Return True if the modes let a command's user read `path`: root has no capability inside (path_resolution(7)).
 
-    Of a file that does not exist, what is above it decides. False where that cannot be told.
+    For a missing file its parent folders decide. The result is False if that is uncertain.
     """
     wanted = stat.S_IROTH
     if not os.path.lexists(path):
@@ -205,7 +204,7 @@ def _family(terms: Terms, private: bool) -> Violation:
     what = "AF_UNIX sockets are closed to this command"
     flags = "`agent exec --unix`, or `sandbox.unix_sockets = true`"
     fix = f"use a TCP port on 127.0.0.1; a person could allow them: {flags}"
-    if not private:  # without a network of its own
+    if not private:  # without a separate network
         what = "sockets of every kind are closed in this sandbox"
         fix = "a person could run it under T1 or T2: `agent doctor` says what they need"
     elif terms.unix:

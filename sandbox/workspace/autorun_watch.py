@@ -1,12 +1,12 @@
-"""Auto-run files that appear while a command runs: they are set aside within milliseconds, and the command is ended.
+"""The watch for auto-run files while a command runs: they are set aside within milliseconds, and the command is ended.
 
-An editor obeys `.vscode/settings.json`, and a prompt runs `git status`, before the command ends that made the files. So
-folders are watched from outside of the sandbox, by inotify(7). The scan of the whole workspace at the end stays
-(`sandbox/workspace/autorun.py`): it also finds files beyond the bounds of the watch.
+An editor obeys `.vscode/settings.json`, and a prompt runs `git status`, while the command that made the files still
+runs. So folders are watched from outside of the sandbox, by inotify(7). The workspace is also scanned after the command
+(`sandbox/workspace/autorun.py`), which finds files beyond the limits of the watch.
 
-A `git checkout` that is ended midway leaves half a worktree. So while Git writes an index, the files that it creates
-are set aside one by one, and the command is ended a moment later. A command can pretend that Git writes; it gains only
-GRACE seconds.
+A `git checkout` that is ended midway leaves an incomplete worktree. So while Git writes an index, the files that it
+creates are set aside one by one, and the command is ended a moment later. A command can pretend that Git writes, and
+so gains at most GRACE seconds.
 """
 
 import asyncio
@@ -37,22 +37,22 @@ from sandbox.workspace.git_settings import (
 from sandbox.workspace.path_patterns import PatternIndex, appearing, marks
 from sandbox.workspace.protected_paths import Scan
 
-_TURN = 0.05  # seconds that new folders may take at once: meanwhile no timeout and no signal counts
-# Git and Mercurial write these in steps, and they are harmless when it has finished. The others are never harmless.
+_TURN = 0.05  # seconds for new folders at one time: meanwhile the event loop handles no timeout and no signal
+# Git and Mercurial write these files in steps, and the finished files may be harmless. Others are never harmless.
 _WRITTEN = frozenset(("config", "config.worktree", "commondir", ".git", "hgrc"))
-_MOST_READS = 32  # buffers of events that are taken in before a command; the kernel keeps 16,384 events (inotify(7))
-_PATIENCE = 3  # looks, after which a file that still changes is judged
-GRACE = 30.0  # seconds for which a command goes on while Git writes
-_SETTLED = 2.0  # seconds after which Git, having written an index, has also written what follows: HEAD, a commit
+_MOST_READS = 32  # buffers of events that are read before a command; the kernel keeps 16,384 events (inotify(7))
+_PATIENCE = 3  # checks after which a file that still changes is judged
+GRACE = 30.0  # seconds for which a command may continue while Git writes
+_SETTLED = 2.0  # seconds from the write of an index until Git has also written the files that follow: HEAD, a commit
 _MOST_ASIDE = 200  # files that are set aside before the command is ended in any case
 
 
 class Live:
-    """The watch over one command that may write. `begin` once it runs; `close` when it has ended.
+    """The watch over one command that may write. Call `begin` when the command runs, and `close` when it has ended.
 
     Attributes:
         folders: The folders that are watched.
-        found: What was set aside.
+        found: A violation for each file that was set aside.
     """
 
     def __init__(self, watch: Watch, protected: Scan, trees: FolderTrees) -> None:
@@ -62,24 +62,24 @@ class Live:
         self._tops = (self._terms.workspace, *self._terms.write)
         self._named = (*protected.named, *protected.led)
         self.folders = FolderWatch(self._tops, trees)
-        self._aside: set[str] = set()  # the paths of what was set aside
-        self._again = False  # whether one of those came again
+        self._aside: set[str] = set()  # the paths of the files that were set aside
+        self._again = False  # True if a file appeared again at one of those paths
         self._git: set[str] = set()  # Git's folders of the repositories in which something was set aside
         self._since = time.time()
-        self._until = 0.0  # on the monotonic clock: when the command is ended in any case
+        self._until = 0.0  # time at which the command is ended in any case, by `time.monotonic`
         self._waiting: dict[str, _Steps] = {}  # files that Git writes in steps
         self._inner = inside_git(self._terms.locked)
         self._first = PatternIndex(self._terms.locked)
         self._inner_first = PatternIndex(self._inner)
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when something happened; -1 when nothing is watched."""
+        """Return the descriptor that is readable after an event; -1 if nothing is watched."""
         return self.folders.handle
 
     def begin(self) -> None:
-        """Start to watch, with the folders that are watched already. `grow` adds the others."""
+        """Start to watch, first the folders of an earlier command. `grow` adds the others."""
         if self.folders.begin():
-            # What came and went since the last command was the work of others, or of setting its files aside.
+            # Events since the last command come from other programs, or from setting its files aside.
             for _ in range(_MOST_READS):
                 if not self._take_in(happened=False):
                     break
@@ -112,24 +112,25 @@ class Live:
         asyncio.get_running_loop().remove_reader(self.fileno())
 
     def grow(self) -> bool:
-        """Watch some more folders, and judge what appeared in them before. Returns True when more are left."""
+        """Watch some more folders, and judge the names that they already contain. Return True if more are left."""
         for folder, name, is_folder in self.folders.grow():
             self._judge(folder, name, is_folder)
         return self.folders.pending
 
     @property
     def raised(self) -> bool:
+        """Return True if the command must end now."""
         if not self.found or self._again or len(self.found) > _MOST_ASIDE or time.monotonic() > self._until:
             return bool(self.found)
         return not self._git_writes()
 
     def look(self) -> None:
-        """Judge what happened."""
+        """Judge the events that are available."""
         self._take_in(happened=True)
         self._grow_new()
 
     def _take_in(self, *, happened: bool) -> bool:
-        """Judge one buffer of events. Returns False when there was none. `happened`: this command caused them."""
+        """Judge one buffer of events. Return False if there was none. `happened`: the events are from this command."""
         some = False
         for folder, name, is_folder, complete in self.folders.events():
             some = True
@@ -141,7 +142,7 @@ class Live:
         return some
 
     def _grow_new(self) -> None:
-        """Judge the content of new folders; what takes longer than a turn is left for `tick`."""
+        """Judge the content of new folders for at most _TURN seconds; the rest is left for `tick`."""
         until = time.monotonic() + _TURN
         while self.folders.new_pending and not self.raised:
             self.grow()
@@ -149,8 +150,8 @@ class Live:
                 break
 
     def tick(self) -> None:
-        """Look again at files that Git writes in steps (nobody has to close a file), at folders that cannot be watched,
-        and at all folders where events were lost."""
+        """Check again the files that Git writes in steps (they may never be closed), the folders that cannot be
+        watched, and all folders after a loss of events."""
         for path, steps in list(self._waiting.items()):
             now = _stamp(path)
             steps.turns += 1
@@ -164,14 +165,14 @@ class Live:
     def close(self) -> None:
         self.folders.close()
 
-    # ---- what counts
+    # ---- the files that count
 
     def _judge(self, folder: str, name: str, complete: bool, *, happened: bool = False) -> None:
-        """Set aside what counts because `name` came to `folder`. `happened`: it came there, whether or not it still is;
-        else it was found there."""
+        """Set aside the files that count because `name` appeared in `folder`. `happened`: an event reported the name,
+        which may be gone again; else the name was found there."""
         path = f"{folder}/{name}"
         gone = happened and not os.path.lexists(path)
-        plain = name.lower()  # some file systems make no difference
+        plain = name.lower()  # some file systems ignore case
         if plain == ".git" or plain in OTHERS:
             self._candidates(folder, self._terms.locked, complete=complete)
         elif plain in _SHAPE and _repository(folder):
@@ -186,7 +187,7 @@ class Live:
         for count, each in enumerate(names):
             patterns, inner = self._first.of(each), self._inner_first.of(each)
             if not patterns and not inner:
-                continue  # most names; the folders of a path of a thousand names are then not spelled a thousand times
+                continue  # true for most names, for which `root` need not be built
             root = "/".join((top, *names[:count]))
             # The top of a repository of any kind.
             if patterns and (root == top or any(os.path.lexists(f"{root}/{other}") for other in (".git", *OTHERS))):
@@ -199,7 +200,7 @@ class Live:
                 self._inside(root, complete)
 
     def _inside(self, folder: str, complete: bool) -> None:
-        """Judge a folder that Git takes for the inside of a repository, and the one that it shares settings with."""
+        """Judge a folder that Git takes for the inside of a repository, and the folder with its shared settings."""
         self._candidates(folder, self._inner, complete=complete)
         shared = common(folder)
         if shared != folder and shared.startswith(f"{self._terms.workspace}/"):
@@ -210,10 +211,11 @@ class Live:
             self._candidate(path, root, complete=complete)
         for pointer in POINTERS:
             if patterns is not self._inner and os.path.isfile(f"{root}/{pointer}"):
-                self._candidate(f"{root}/{pointer}", root, complete=complete)  # it names the folder with the settings
+                # The pointer file names the folder with the settings.
+                self._candidate(f"{root}/{pointer}", root, complete=complete)
 
     def _candidate(self, path: str, root: str = "", *, complete: bool) -> None:
-        """Set aside what lies at `path`, unless it was there, or came there with the repository at `root`."""
+        """Set aside the file at `path`, unless it existed before, or was moved there with the repository at `root`."""
         now = marks((path,))
         if not now or path in self._terms.write:
             return
@@ -226,7 +228,7 @@ class Live:
         steps = os.path.basename(path) in _WRITTEN and not os.path.islink(path)
         if steps and path not in self._waiting:
             self._waiting[path] = _Steps(_stamp(path))
-        # One that is empty does nothing, and is perhaps about to be written: another file of its folder was completed.
+        # An empty file has no effect, and may be about to be written.
         unfinished = steps and (not complete or _stamp(path)[1:2] == (0,))
         if unfinished or harmless(path, self._terms.workspace):
             return
@@ -234,7 +236,7 @@ class Live:
         self._set_aside(path)
 
     def _set_aside(self, path: str) -> None:
-        """Set a file or folder aside; of a folder that Git is filling, what lies in it."""
+        """Set a file or folder aside; if Git is filling the folder, the files in it."""
         self._git |= self._git_around(path)
         filled = os.path.isdir(path) and not os.path.islink(path) and self._git_writes()
         for each in _files(path) if filled else (path,):
@@ -245,8 +247,8 @@ class Live:
             self.found.append(self._watch.set_aside(each, quickly=True))
 
     def _passed(self, path: str) -> None:
-        """Report what came under a name that counts and was gone before anybody looked: others may have been quicker.
-        What Git writes may have been harmless."""
+        """Report a file whose name counts and that was removed before it could be judged: another program may have run
+        it. Files that Git writes are not reported, because they may have been harmless."""
         known = path in self._watch.before or any(f"{path}/".startswith(f"{each}/") for each in self._aside)
         if known or "/.git/" in path or os.path.basename(path) in _WRITTEN:
             return
@@ -254,10 +256,10 @@ class Live:
         what = f"`{path}` appeared and was gone again: other programs run files of this name by themselves"
         self.found.append(Violation(what, path, "make no files of this name", False, "watch"))
 
-    # ---- what Git is doing
+    # ---- the state of Git
 
     def _git_around(self, path: str) -> set[str]:
-        """Return Git's folder of the repository around `path`."""
+        """Return Git's folders of the repository that contains `path`; empty if there is none."""
         top = next((each for each in self._tops if path.startswith(f"{each}/")), "")
         while top and len(path) > len(top):
             path = os.path.dirname(path)
@@ -284,7 +286,7 @@ class Live:
 
 @dataclass(slots=True)
 class _Steps:
-    """A file that Git writes in steps: its stamp at the last look, and when it was last judged; looks since then."""
+    """A file that Git writes in steps: its stamps at the last check and when last judged, and the checks since then."""
 
     seen: tuple[int, ...]
     judged: tuple[int, ...] = ()
@@ -295,8 +297,8 @@ _SHAPE = frozenset(map(str.lower, SHAPE))
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Yield the paths of what lies in `folder` and is no folder."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:  # gone, or closed to us
+    """Yield the paths of all files and links in `folder`, at any depth."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:  # removed, or unreadable
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files(entry.path)

@@ -1,17 +1,18 @@
-"""Cache of the folders below one place, and the rules for when it is valid without reading the folders again.
+"""Cache of the folders below one folder, and the rules for when it is valid without reading the folders again.
 
 A folder that gains or loses a name gets a new ctime, which no process can set back (inode(7)). So a folder whose
-device, number, mtime and ctime are unchanged holds the same names. Three kinds are read again every time: - folders
-that changed so shortly before they were read that a later change may carry the same time (as Git's index   does):
-MARGIN, or SHORT_MARGIN if the time has a fraction of a second, from a clock of a few milliseconds - folders of file
-systems that are not on the list of those that keep such times themselves (network and FUSE) - closed folders, which
-could not be read or entered, or whose path is too long
+device, number, mtime and ctime are unchanged contains the same names. Three kinds of folders are read again every time:
 
-Link counts are not part of a folder: a program elsewhere that links one of our files changes that file alone. `due` is
-True when every file must be checked again.
+- Folders that changed less than MARGIN before they were read, because a later change may have the same time, as in
+  Git's index. The margin is SHORT_MARGIN if the time has a fraction of a second, from a clock of a few milliseconds.
+- Folders of file systems that are not on the list of local ones (network and FUSE).
+- Closed folders, which could not be read or entered, or whose path is too long.
 
-Targets of links are not part of a folder either. An answer that depends only on the names in the folders holds while
-`version` is the same.
+Link counts are not part of a folder: a new hard link elsewhere changes only the file itself. `due` returns True when
+the links of all files must be counted again.
+
+Targets of symbolic links are not part of a folder either. A result that depends only on the names in the folders is
+valid while `version` is the same.
 """
 
 import contextlib
@@ -33,11 +34,11 @@ from sandbox.workspace.git_settings import SHAPE, like_repository
 MARGIN = 2_500_000_000  # nanoseconds: the coarsest clock of a local file system (FAT) ticks every two seconds
 SHORT_MARGIN = 100_000_000
 MANY = 30_000  # files: counting the links of fewer takes less than a tenth of a second
-FEW = 500  # files: counting the links of fewer costs nothing that anybody would notice
-# Seconds for which link counts are believed, in a folder of at most and of more than MANY.
+FEW = 500  # files: counting the links of fewer takes no noticeable time
+# Seconds for which link counts are valid, in a tree of at most and of more than MANY files.
 PATIENCE, LONG_PATIENCE = 1.0, 60.0
-WORTH = 256  # folders: reading fewer of them costs less than reading what was kept of them
-KEPT = 32  # files with what is known of a folder; older ones go
+WORTH = 256  # folders: reading fewer takes less time than reading a cache file
+KEPT = 32  # cache files, and trees in memory; older ones are removed
 # statfs(2), linux/magic.h: ext2-4, XFS, Btrfs, tmpfs, ramfs, F2FS, ZFS, overlayfs, bcachefs
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
@@ -45,16 +46,16 @@ _LOCAL = frozenset(
 _FORMAT = 5
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-# No path of a folder is longer in bytes: what commands make below cannot be named by a path (PATH_MAX), but be reached.
+# Bytes of the path of a folder. Deeper folders can exist and be entered, but no path can name them (PATH_MAX).
 DEEPEST = 3000
 
 HAS_GIT, IS_GIT, GIT_IS_FILE, CLOSED, HAS_LINK = 1, 2, 4, 8, 16
 Link = tuple[str, int, int, int]  # name, device, number, link count
-# device, number, mtime, ctime, whether it may be believed; folders, secret names, HAS_GIT|..., linked files, files
-# What is in a folder that is CLOSED nobody knows; whose it is may open it.
+# device, number, mtime, ctime, is it settled (see `settled`); folders, secret names, HAS_GIT|..., linked files, number
+# of files. The content of a CLOSED folder is unknown; its owner may open it.
 Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
 Match = Callable[[str], bool]
-FileStamp = tuple[int, ...]  # device, number, size, mtime, ctime; nothing for what is not there
+FileStamp = tuple[int, ...]  # device, number, size, mtime, ctime; empty for a missing file
 FileMark = tuple[str, int, int]  # path, number, birth
 _versions = count(1)
 
@@ -66,16 +67,16 @@ class FolderTree:
         self.top = top
         self.folders: dict[str, Folder] = {}
         self.counted = float("-inf")  # on the clock of `now`
-        self.odd: frozenset[tuple[int, int, int]] = frozenset()  # files with names elsewhere, when last counted
-        self.counted_now = False  # by the last `renew`
+        self.odd: frozenset[tuple[int, int, int]] = frozenset()  # files with hard links elsewhere, when last counted
+        self.counted_now = False  # True if the last `renew` counted the links of all files
         self.read = 0  # folders that the last `renew` had to read
         self.files = 0
-        self.version = 0  # a number never used before after every `renew` that found, or may have missed, another name
-        self.answers: dict[object, object] = {}  # what others concluded from it, and for which version
-        self.linked: tuple[str, ...] = ()  # the folders with files that have other names
-        self._believed = False  # whether every folder is one that need not be read again while it is the same
-        self._single: tuple[str, ...] | None = None  # all files, where each has one name, in a tree of few
-        self._local: dict[int, bool] = {}
+        self.version = 0  # a new number after every `renew` that found, or may have missed, a changed name
+        self.answers: dict[object, object] = {}  # results that were computed from this tree, by their inputs
+        self.linked: tuple[str, ...] = ()  # the folders that contain files with several hard links
+        self._believed = False  # True if no folder has to be read again while its stamp is unchanged
+        self._single: tuple[str, ...] | None = None  # all files, if the tree has few and each has one hard link
+        self._local: dict[int, bool] = {}  # device -> is its file system one of `_LOCAL`
         self._names: dict[str, list[str]] = {}  # the files of each folder, in a tree of few files
 
     def due(self) -> bool:
@@ -84,7 +85,7 @@ class FolderTree:
         return self.files <= FEW or not 0 <= age <= (PATIENCE if self.files <= MANY else LONG_PATIENCE)
 
     def renew(self, secret: Match, *, everything: bool) -> None:
-        """Make `folders` true again."""
+        """Update `folders` from the disk. `everything`: count the links of all files as well."""
         started, known, renewed, self.read = now(), self.folders, {}, 0
         self.counted_now = everything
         if self._unchanged(everything):
@@ -105,7 +106,7 @@ class FolderTree:
                 if not (settled and same and status.st_dev == device):
                     folder = None
                 elif everything and not self._counted(path, folder):
-                    folder = None  # a file of it has other names by now
+                    folder = None  # a file in it has more or fewer hard links now
             if folder is None:
                 folder = self._read(path, secret)
                 if folder is None:
@@ -123,7 +124,7 @@ class FolderTree:
             self._names.clear()
         self.folders = renewed
         self.linked = tuple(path for path, folder in renewed.items() if folder[8])
-        # One that is named and was not found may be there the next time.
+        # A subfolder that was not found may exist at the next walk.
         whole = bool(renewed) and len(renewed) == 1 + sum(len(folder[5]) for folder in renewed.values())
         self._believed = whole and all(folder[4] for folder in renewed.values())
         few = not self.linked and self._names.keys() == renewed.keys()
@@ -132,7 +133,7 @@ class FolderTree:
             self.counted = started
 
     def _unchanged(self, everything: bool) -> bool:
-        """Return True if the walk below would find what it found before; False if that is uncertain.
+        """Return True if a walk would find what the last one found; False if that is uncertain.
 
         Every command calls this, most of them twice, so it is one pass over the known folders.
         """
@@ -168,7 +169,7 @@ class FolderTree:
         return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
     def settled(self, stamp: FileStamp, path: str, before: int) -> bool:
-        """Return True if changes from `before` on (nanoseconds of the clock) get another stamp."""
+        """Return True if changes from the time `before` on (nanoseconds, `time.time_ns`) get another stamp."""
         return not stamp or self._apart(stamp[4], stamp[0], path, before)
 
     def _apart(self, ctime: int, device: int, path: str, before: int) -> bool:
@@ -181,7 +182,7 @@ class FolderTree:
         return self._local[device]
 
     def _counted(self, path: str, folder: Folder) -> bool:
-        """Return True if the link counts of its unchanged files are as they were."""
+        """Return True if the link counts of the files in an unchanged folder are unchanged too."""
         names = self._names.get(path)
         if names is None:
             return False
@@ -203,10 +204,10 @@ class FolderTree:
         except PermissionError:
             return _UNKNOWN
         except OSError:
-            return None  # gone, or a link by now
+            return None  # removed, or replaced by a link
         try:
             status, before = os.fstat(handle), time.time_ns()
-            os.stat(".", dir_fd=handle)  # one may have the right to read the names and none to what bears them
+            os.stat(".", dir_fd=handle)  # fails if the folder may be listed but not entered
             folders, secrets, linked, files, links, names = [], [], [], [], False, set()
             here = path.rpartition("/")[2]
             with os.scandir(handle) as entries:
@@ -214,7 +215,7 @@ class FolderTree:
                     name = entry.name
                     links = links or entry.is_symlink()
                     named = secret(f"{here}/{name}")
-                    if named or sometimes(name):  # the scan reads the latter
+                    if named or sometimes(name):  # the scan reads files that are secret only with a login in them
                         secrets.append(name)
                     if named:
                         continue
@@ -230,7 +231,7 @@ class FolderTree:
                     try:
                         about = entry.stat(follow_symlinks=False)
                     except OSError:
-                        continue  # gone meanwhile
+                        continue  # removed meanwhile
                     if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
                         linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
         except OSError:
@@ -252,7 +253,7 @@ class FolderTree:
 
 _UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)
 
-# What tells a repository, or the inside of one, by its name in lower case: some file systems make no difference.
+# Names of a repository or of its inside, by their lower-case form, because some file systems ignore case.
 _GIT = {name.lower(): name for name in (".git", *SHAPE)}
 
 
@@ -260,7 +261,7 @@ class FolderTrees:
     """The known trees by folder and patterns, in memory and, if they are large, in files of `cache` for the next
     process.
 
-    A file that is incomplete, of another version, or of another boot is ignored.
+    A cache file that is incomplete, of another version, or of another boot is ignored.
     """
 
     def __init__(self, cache: Path | None) -> None:
@@ -269,33 +270,31 @@ class FolderTrees:
         self._held: dict[tuple[str, tuple[tuple[str, ...], ...]], FolderTree] = {}
 
     def take(self, top: str, patterns: tuple[tuple[str, ...], ...]) -> FolderTree:
-        """Return the tree below `top`. `patterns` are further inputs of its answers."""
+        """Return the tree below `top`. `patterns` are the further inputs on which its content depends."""
         tree = self._held.pop((top, patterns), None) or self._load(top, patterns) or FolderTree(top)
-        self._held[top, patterns] = tree  # the last one used is the last one
+        self._held[top, patterns] = tree  # least recently used first
         if len(self._held) > KEPT:
             del self._held[next(iter(self._held))]
         return tree
 
     def folders(self, top: str) -> dict[str, Folder]:
-        """Return the folders that were last found below `top`, or nothing if it was never searched."""
+        """Return the folders that were last found below `top`; empty if it was never searched."""
         return next((tree.folders for (each, _), tree in reversed(self._held.items()) if each == top), {})
 
     def keep(self, tree: FolderTree) -> None:
-        """Write down what had to be read, when the next process would save time by it."""
+        """Write the tree to the cache folder if that saves time for the next process."""
         if self._cache is None or len(tree.folders) < WORTH or tree.read < WORTH // 4:
             return
         top, patterns = next(key for key, held in self._held.items() if held is tree)
         body = marshal.dumps((tree.counted if _boot() else float("-inf"), tuple(tree.odd), tree.folders))
-        with contextlib.suppress(OSError):  # a cache that cannot be written costs time and nothing else
+        with contextlib.suppress(OSError):  # without a cache file the next process only needs more time
             write_sealed(self._cache / _name(top, patterns), body)
             files = sorted(self._cache.glob("tree-*"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
             for path in files[KEPT:]:
                 path.unlink()
 
     def uncovered(self, top: str) -> frozenset[FileMark]:
-        """Return secret files below `top` that no name or link marks as secret any more: path, number and birth of
-        each.
-        """
+        """Return (path, number, birth) of secret files below `top` that no name or link marks as secret any more."""
         if top not in self._uncovered:
             body = self._sealed(top, None)
             # SAFETY: our own private folder, and the digest shows that we wrote the file.
@@ -309,7 +308,7 @@ class FolderTrees:
         if self._cache is None:
             return
         body = marshal.dumps(tuple(sorted(self._uncovered[top])))
-        with contextlib.suppress(OSError):  # as for a tree; this process remembers all the same
+        with contextlib.suppress(OSError):  # this process remembers the files even if they cannot be written
             write_sealed(self._cache / _name(top, None), body)
 
     def _sealed(self, top: str, patterns: tuple[tuple[str, ...], ...] | None) -> bytes | None:
@@ -328,7 +327,7 @@ class FolderTrees:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Return the content of a file of the cache folder; None if there is none, or it is incomplete."""
+    """Return the content of a file of the cache folder; None if the file is missing or incomplete."""
     try:
         blob = path.read_bytes()
     except OSError:

@@ -1,19 +1,18 @@
 """Inventory of the files in one tree that other programs run or obey without being asked.
 
-The tree is judged as it will be: what lies on the disk, together with the changes that are about to be made. A file
-counts when its name fits a pattern of the profile (`Profile.locked`), at any depth; when it lies where links or the
-settings of a repository lead (`Scan.locked`, `named`, `led`); or when Git takes a folder around it for the inside of a
-repository (gitrepository-layout(5)) and obeys it there. A change also counts when it completes such a repository around
-files that lie there already, or is a link behind which files count by their names.
+The tree is judged as it will be: the files on the disk, together with the changes that are about to be made. A file
+counts if its name matches a pattern of the profile (`Profile.locked`), at any depth; if links or the settings of a
+repository lead to it (`Scan.locked`, `named`, `led`); or if Git takes a folder around it for the inside of a repository
+(gitrepository-layout(5)) and obeys the file there. A change also counts if it completes such a repository around
+existing files, or is a link with a name that makes the files behind it count.
 
-`agent apply`, `--review` and `agent undo` ask before they write files or hand out a patch. Commands are judged by what
-they left on the disk (`sandbox/workspace/protected_paths.py`, `sandbox/workspace/autorun.py`), with the same patterns
-and the same rule for repositories (`gitfiles.like_repository`).
+`agent apply`, `--review` and `agent undo` ask before they write files or output a patch. Commands are judged by the
+files that they left on the disk (`sandbox/workspace/protected_paths.py`, `sandbox/workspace/autorun.py`), with the same
+patterns and the same rule for repositories (`git_settings.like_repository`).
 
 Names that only one user's programs obey, such as the folder that `core.hooksPath` of that user's own settings names,
-are patterns of `Profile.personal` (`runner/config/personal_settings.py`) before `Facts` and `Terms` are made: the
-policy, the sandbox,
-undo and patches all read them from there. A place that cannot be said by a pattern goes into `places`.
+are added to `Profile.personal` (`runner/config/personal_settings.py`) before `Facts` and `Terms` are made: the policy,
+the sandbox, undo and patches all read them from there. Places that no pattern can describe are passed as `places`.
 """
 
 import os
@@ -45,21 +44,21 @@ class TreeNode:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The reason why a change matters. `completes`: programs obey other files because of it, not the file itself."""
+    """The reason why a change matters. `completes`: the change makes programs obey other files, not the file itself."""
 
     why: str
     completes: bool = False
 
 
-Changes = Mapping[str, TreeNode | None]  # path below the top: what will lie there; None for what will be gone
+Changes = Mapping[str, TreeNode | None]  # path below the top -> its future node; None if the path will be removed
 
 
 class AutorunInventory:
     """The judge of changes below one folder.
 
-    `top` is a real path, `workspace` the same or a folder above it, from which names count. `places` are absolute paths
-    that are obeyed with all that lies in them, `repositories` absolute paths of folders that Git is known to take for
-    the inside of a repository.
+    `top` is a real path, `workspace` the same or a parent folder, to which patterns are relative. `places` are absolute
+    paths of files and folders that programs obey with all their content, `repositories` absolute paths of folders that
+    Git is known to take for the inside of a repository.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class AutorunInventory:
         self._obeyed = tuple(folded(pattern).split("/") for pattern in inside_git(locked))
 
     def named(self, path: str) -> bool:
-        """Return True if `path` counts by its name or its place, whatever lies around it."""
+        """Return True if `path` counts by its name or its place, independent of the files around it."""
         whole = f"{self._top}/{path}"
         if self._secrets.locked_in(whole, self._workspace):
             return True
@@ -89,7 +88,7 @@ class AutorunInventory:
         return whole in self._places or any(f"/{above}" in self._places for above in _above(whole[1:]))
 
     def findings(self, changes: Changes) -> dict[str, Finding]:
-        """Return the paths of `changes` that count, each with why."""
+        """Return the paths of `changes` that count, each with the reason."""
         before, after = _Tree(self._top, {}), _Tree(self._top, changes)
         findings = {
             path: Finding(BY_NAME) for path, node in changes.items() if self.named(path) or _pointer(path, node)
@@ -115,8 +114,8 @@ class AutorunInventory:
         return {**self._led(changes, before), **findings}
 
     def _leads(self, path: str, node: TreeNode | None, after: "_Tree") -> bool:
-        """Return True for a link above the last name of a pattern (`.hg` of `.hg/hgrc`) that is hidden, or behind which
-        something lies."""
+        """Return True for a link above the last name of a pattern (`.hg` of `.hg/hgrc`) that is hidden, or whose target
+        contains a matching path."""
         if node is None or node.kind != "link":
             return False
         names, target = folded(path).split("/"), after.target(path)
@@ -146,7 +145,7 @@ class AutorunInventory:
         return {path: Finding(why) for path, rest in rests if any(_begins(rest, each) for each in self._obeyed)}
 
     def _holds_obeyed(self, folder: str, tree: "_Tree") -> bool:
-        """Return True if something lies in `folder`, or where its settings are shared, that Git would obey there."""
+        """Return True if `folder`, or the folder with its shared settings, contains a file that Git would obey."""
         folders = {folder, tree.common(folder)} - {None}
         return any(tree.holds(f"{each}/{'/'.join(pattern)}") for each in folders for pattern in self._obeyed)
 
@@ -161,8 +160,8 @@ class _Tree:
         self._folders = {folded(folder) for path in made for folder in _above(path)}
 
     def repository(self, folder: str) -> bool:
-        """Return True if Git may take `folder` for the inside of a repository. Only names are looked at: what HEAD says
-        and whether a link leads anywhere may change later, by changes that nobody would connect with it."""
+        """Return True if Git may take `folder` for the inside of a repository. Only names are examined, because the
+        content of HEAD and the targets of links may change later, by changes that are not judged here."""
         return like_repository({name for name in SHAPE if self._kind(f"{folder}/{name}")})
 
     def certain(self, folder: str) -> bool:
@@ -174,7 +173,7 @@ class _Tree:
         return valid and shared is not None and all(self._entered(f"{shared}/{name}") for name in ("objects", "refs"))
 
     def common(self, folder: str) -> str | None:
-        """Return the folder that holds the settings of the repository inside `folder`; None if that is not below the
+        """Return the folder with the settings of the repository whose inside is `folder`; None if it is not below the
         top (gitrepository-layout(5), `commondir`)."""
         text = os.fsdecode(self._data(f"{folder}/commondir").rstrip(b"\r\n"))
         if not text or "\0" in text:
@@ -183,19 +182,19 @@ class _Tree:
         return _below(self._top, place) if inside(place, self._top) else None
 
     def led(self, path: str) -> str:
-        """Return where a link on the disk leads below the top; empty for what is no link, or leads elsewhere."""
+        """Return the target of a link on the disk, below the top; empty if `path` is no link, or leads elsewhere."""
         place = os.path.realpath(f"{self._top}/{path}")
         return _below(self._top, place) if self._kind(path) == "link" and inside(place, self._top) else ""
 
     def target(self, path: str) -> str:
-        """Return where a link leads below the top, by its words and then by the links on the disk; empty when it leads
-        elsewhere."""
+        """Return the target of a link, below the top, from the text of the link and the links on the disk; empty if it
+        leads elsewhere."""
         above = os.path.dirname(f"{self._top}/{path}")
         place = os.path.realpath(os.path.join(above, os.fsdecode(self._data(path)).replace("\0", "")))
         return _below(self._top, place) if inside(place, self._top) else ""
 
     def holds(self, path: str) -> bool:
-        """Return True if `path` is a file or link, or a folder with more than samples of hooks in it."""
+        """Return True if `path` is a file or link, or a folder that contains more than sample hooks."""
         if self._kind(path) != "folder":
             return self._kind(path) is not None
         try:
@@ -242,7 +241,7 @@ _POINTERS = tuple(f"/{each}" for each in POINTERS)
 
 
 def _pointer(path: str, node: TreeNode | None) -> bool:
-    """Return True for a `.git` that is no folder: it names the folder with the settings (gitrepository-layout(5))."""
+    """Return True for a `.git` file or link, which names the folder with the settings (gitrepository-layout(5))."""
     return node is not None and node.kind != "folder" and f"/{folded(path)}".endswith(_POINTERS)
 
 
@@ -251,7 +250,7 @@ def _below(top: str, place: str) -> str:
 
 
 def _above(path: str) -> Iterator[str]:
-    """Return the folders that `path` lies in, from the top (empty) on."""
+    """Yield the folders that contain `path`, from the top (empty) on."""
     yield ""
     for count, char in enumerate(path):
         if char == "/":
@@ -259,7 +258,7 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _rest(path: str, folder: str) -> list[str]:
-    """Return the names of `path` below `folder`, in the spelling in which names are compared."""
+    """Return the names of `path` below `folder`, case-folded for comparison."""
     return folded(path[len(folder) :].lstrip("/")).split("/")
 
 

@@ -1,4 +1,4 @@
-"""One walk over the workspace: what must be masked, kept read-only, or pinned before a command may run there."""
+"""The scan of the workspace for paths that must be masked, read-only or pinned before a command may run there."""
 
 import contextlib
 import os
@@ -31,10 +31,10 @@ from sandbox.workspace.git_settings import (
 from sandbox.workspace.path_patterns import candidates, existing, expanded_pattern, folders_between, links_to, marks
 from sandbox.workspace.secret_files import login_at, plain_names, secret_names
 
-# More special paths than this and the mounts would cost more than the command; nobody reviews such a list either.
+# Special paths of one kind. More mounts would take longer than the command, and no user reviews such a list.
 MOST = 4000
-# What has further hard links is mostly the objects of a repository that was cloned from a neighbouring folder: Git
-# packs them when there are 6,700 (git-gc(1), gc.auto). Each takes a mount where the workspace may be written.
+# Files with hard links elsewhere. Most are objects of a repository that was cloned from a neighbouring folder: Git
+# packs them when there are 6,700 (git-gc(1), gc.auto). Each needs a mount if the workspace is writable.
 MOST_SHARED = 10_000
 
 
@@ -45,18 +45,18 @@ class Scan:
     Attributes:
         masked: Secret files and folders.
         locked: Files that are read-only even when the workspace is writable.
-        pinned: Folders that must not be renamed: `.git`, and those above paths that are secret by their place.
-        shared: Files whose other hard links lie elsewhere.
+        pinned: Folders that must not be renamed: `.git`, and parents of paths that are secret by their place.
+        shared: Files with hard links outside of the workspace.
         roots: The workspace and every repository nested in it.
         inner: Folders that Git takes for the inside of a repository.
         closed: Masked folders that cannot be read.
-        named: Places of hooks and further settings that repositories name, existing or not, and targets of links of
-            locked names that do not exist yet.
-        led: Targets of links of locked names, and of those that settings name, with the further links on the way: a
-            change of one of them changes what other programs obey.
+        named: Places of hooks and further settings that repositories name, existing or not, and missing targets of
+            links with locked names.
+        led: Targets of links with locked names or in `named`, and all links on the way to them: a change of one of
+            them changes the files that other programs obey.
         marks: Identity of each file of the first four (path, device, number, birth), because editors replace files.
-        truncated: True if the walk found more than MOST of them. The result is then incomplete, and nothing may run.
-        crowded: True if the walk found more than MOST_SHARED shared files. Then no command that may write may run.
+        truncated: True if there are more than MOST paths of one kind. The scan is then incomplete; nothing may run.
+        crowded: True if there are more than MOST_SHARED shared files. Then no command that may write may run.
     """
 
     masked: tuple[str, ...] = ()
@@ -73,11 +73,11 @@ class Scan:
     crowded: bool = False
 
     def with_masked(self, other: "Scan") -> "Scan":
-        """Return a copy with the secret files of a further folder."""
+        """Return a copy with the secret files of the scan of a further folder."""
         return self._joined(other, "masked", "closed")
 
     def with_guarded(self, other: "Scan") -> "Scan":
-        """Return a copy with the secret and auto-run files of a further folder that may be written."""
+        """Return a copy with the secret and auto-run files of the scan of a further writable folder."""
         return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named", "led")
 
     def _joined(self, other: "Scan", *fields: str) -> "Scan":
@@ -87,18 +87,18 @@ class Scan:
         return replace(self, **cut, marks=tuple(sorted({*self.marks, *other.marks})), truncated=truncated)
 
 
-_COVERED = ("masked", "locked", "pinned")  # what takes a mount each
-_WHOLE = ("roots", "inner")  # what is never cut
+_COVERED = ("masked", "locked", "pinned")  # fields whose paths need a mount each
+_WHOLE = ("roots", "inner")  # fields that are never truncated
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownScan:
-    """The conclusions from a tree.
+    """The result of an earlier scan, with everything that it depends on.
 
     Attributes:
-        version: Version of that tree.
-        leads: Targets of the links and named places on the way.
-        read: Files that were read.
+        version: Version of the tree.
+        leads: Target of each link and named place.
+        read: Stamps of the files that were read.
     """
 
     version: int
@@ -123,16 +123,16 @@ def scan(
 ) -> Scan:
     """Scan `workspace` without following links.
 
-    A folder that cannot be read is masked: a command may have closed it, so that the next one opens it again and finds
-    its content without a mask.
+    A folder that cannot be read is masked: otherwise one command could make it unreadable, and the next one could make
+    it readable again and find its content without a mask.
 
     Args:
         hidden: Patterns of secrets. A pattern is a name, or `FOLDER/NAME`; one that begins with `/` is one place in the
             workspace.
         trees: Cache of folders. Folders that did not change since they were read are not read again; the result is the
             same (`sandbox/workspace/folder_cache.py` has the limits).
-        count: False to skip counting the links of files in unchanged folders, unless a file appeared: a second name of
-            a secret file is secret.
+        count: False to skip counting the hard links of files in unchanged folders, unless a file appeared. The count is
+            needed because a second name of a secret file is secret.
     """
     trees = trees or FolderTrees(None)
     names = plain_names(hidden)
@@ -141,7 +141,7 @@ def scan(
     tree.renew(secret, everything=count and tree.due())
     shared, odd = _shared(tree)
     if not odd <= tree.odd:
-        # A file with names elsewhere that was not there at the last count: others may have got some as well.
+        # A new file with hard links elsewhere since the last count: other files may have new links as well.
         tree.renew(secret, everything=True)
         shared, odd = _shared(tree)
     if tree.counted_now:
@@ -157,7 +157,7 @@ def scan(
     # Existing paths, at the places in the workspace to which their links lead.
     at_places = {os.path.realpath(path) for place in placed for path in expanded_pattern(workspace, place)}
     masked = {path for path in at_places if path.startswith(workspace + "/") and os.path.lexists(path)} | uncovered
-    linked = {*masked}  # secret by where they lie, or where links lead: moving a folder above uncovers them
+    linked = {*masked}  # paths that are secret by their place or by a link: renaming a parent folder would uncover them
     roots, inner, closed = [], [], []
     settings: set[str] = set()  # files that are secret while they hold a login
     git = inside_git(locked)
@@ -174,7 +174,7 @@ def scan(
                 if not login_at(f"{path}/{name}"):
                     continue
             real = os.path.realpath(f"{path}/{name}")
-            # A link to nothing (`.env` before there is an `.env.local`) or in a circle hides nothing.
+            # A dangling link (`.env` before `.env.local` exists) or a circle of links has no content to mask.
             if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
                 masked.add(real)
                 by_folder = named_so and not secret(name)
@@ -193,18 +193,18 @@ def scan(
     for inside, top in (*sorted(insides), *((path, path) for path in inner)):
         places = named(inside, top.removesuffix("/.git"))
         mentioned |= places
-        # One that holds the repository itself cannot be kept as it is.
+        # A place that contains the repository itself cannot be made read-only.
         below = {path for path in places if path.startswith(workspace + "/")}
         named_places |= {path for path in below if not f"{inside}/".startswith(f"{path}/")}
     hits = {hit for root in roots for _, hit in candidates(root, locked)}
     hits |= {hit for root in inner for _, hit in candidates(root, git)}
     behind = {hit: real for hit in (*hits, *named_places) if (real := os.path.realpath(hit)) != hit}
-    # Where nothing lies, but such a link leads: what comes there counts.
+    # Missing targets of such links: a file that is created there counts.
     named_places |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
     led = {each for hit, real in behind.items() for each in (real, *links_to(hit)) if each.startswith(workspace + "/")}
     fixed = {path for root in roots for path in existing(root, locked, workspace)}
     fixed |= {path for root in inner for path in existing(root, git, workspace)}
-    if git:  # a `.git` that is a file names the folder with the settings: changing it changes them all
+    if git:  # a `.git` file names the folder with the settings: changing the file changes all settings
         fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
         fixed |= {path for root in roots for path in existing(root, POINTERS[1:], workspace) if os.path.isfile(path)}
     targets = {os.path.realpath(path) for path in named_places}
@@ -232,7 +232,7 @@ def scan(
         folders = {*(f"{root}/.git" for root in roots), *(folder for folder, _ in insides), *inner}
         read = {f"{folder}/{name}" for folder in folders for name in _SETTINGS}
         read |= mentioned
-        # Where nothing exists, a new file would change a folder that the tree knows.
+        # A missing file needs no stamp if the tree has its folder: creating the file changes that folder.
         for path in tuple(read):
             above = tree.folders.get(os.path.dirname(path))
             if above is not None and above[4] and not os.path.lexists(path):
@@ -248,7 +248,7 @@ def scan(
     return answer
 
 
-_SETTINGS = ("config", "config.worktree", "commondir")  # of a repository: what is read of it
+_SETTINGS = ("config", "config.worktree", "commondir")  # the files of a repository that a scan reads
 
 
 def _holds(known: _KnownScan, tree: FolderTree, shared: list[tuple[str, int, int, int]]) -> bool:
@@ -260,8 +260,8 @@ def _holds(known: _KnownScan, tree: FolderTree, shared: list[tuple[str, int, int
 
 
 def unchanged(place: ScanPlace, trees: FolderTrees, then: int) -> bool:
-    """Return True if a `scan` of `place` without `count` would find the same as at the moment `then`; False if only a
-    scan can tell.
+    """Return True if a `scan` of `place` without `count` would give the same result as at the moment `then`; False if
+    that is uncertain.
     """
     tree, known = _last_scan(place, trees)
     if not then or tree.version != then or known is None:
@@ -272,8 +272,8 @@ def unchanged(place: ScanPlace, trees: FolderTrees, then: int) -> bool:
 
 
 def moment(place: ScanPlace, trees: FolderTrees) -> int:
-    """Return a version of the last `scan` of `place`: while it is equal, no path came or went that `appearing` finds. 0
-    for unknown.
+    """Return the version of the last `scan` of `place`; 0 if unknown. While the version is equal, no path that
+    `appearing` finds was added or removed.
     """
     tree, known = _last_scan(place, trees)
     return tree.version if known is not None and known.version == tree.version else 0
@@ -293,8 +293,8 @@ def _leads(path: str) -> str:
 
 
 def _certain(tree: FolderTree, protected: Scan, locked: tuple[str, ...]) -> bool:
-    """Return True if the tree has every folder above the locked paths: no link leads there, and none is omitted as
-    secret.
+    """Return True if the tree has every parent folder of the locked paths: none is reached through a link, and none is
+    omitted as secret.
     """
     first = {pattern.partition("/")[0] for pattern in (*locked, *inside_git(locked)) if "/" in pattern}
     if any(c in name for name in first for c in "*?["):
@@ -324,14 +324,14 @@ def _known(tree: FolderTree, path: str) -> bool:
 
 
 def _shared(tree: FolderTree) -> tuple[list[tuple[str, int, int, int]], frozenset[tuple[int, int, int]]]:
-    """Return the marks of files with names elsewhere, as of now, and the device, number and links of each."""
+    """Return the current marks of files with hard links elsewhere, and (device, number, link count) of each."""
     links: dict[tuple[int, int, int], list[str]] = {}
     for path in tree.linked:
         for name, *_ in tree.folders[path][8]:
             try:
                 status = os.lstat(f"{path}/{name}")
             except OSError:
-                continue  # gone meanwhile
+                continue  # removed meanwhile
             links.setdefault((status.st_dev, status.st_ino, status.st_nlink), []).append(f"{path}/{name}")
     odd = {key: paths for key, paths in links.items() if len(paths) < key[2]}
     return [(path, key[0], key[1], 0) for key, paths in odd.items() for path in paths], frozenset(odd)
@@ -344,13 +344,13 @@ def _still_there(known: Iterable[FileMark]) -> frozenset[str]:
 
 
 def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
-    """Return other names of the same files, and of files in the same folders: what holds for one name holds for all."""
+    """Return other hard links to the files at `paths` and below them, which need the same protection."""
     linked = [(f"{path}/{link[0]}", link[1:3]) for path in tree.linked for link in tree.folders[path][8]]
     if not linked:
         return set()
     files = set()
     for path in paths:
-        with contextlib.suppress(OSError):  # gone meanwhile
+        with contextlib.suppress(OSError):  # removed meanwhile
             status = os.lstat(path)
             files.add((status.st_dev, status.st_ino))
     roots = tuple(f"{path}/" for path in paths)
@@ -359,12 +359,12 @@ def _twins(tree: FolderTree, paths: set[str]) -> set[str]:
 
 
 def _insides(root: str, tree: FolderTree) -> Iterator[str]:
-    """Yield Git's folders for the worktree at `root`, from which relative paths in their settings count: for a linked
-    worktree and a submodule those that its `.git` names."""
+    """Yield Git's folders for the worktree at `root`. For a linked worktree or a submodule, its `.git` file names them.
+    Relative paths in their settings are relative to `root`."""
     if not tree.folders[root][7] & GIT_IS_FILE:
         yield f"{root}/.git"
         return
-    with contextlib.suppress(UncertainSettingsError):  # Git may not take it for one either
+    with contextlib.suppress(UncertainSettingsError):  # probably no repository for Git either
         for folder in git_folders(root):
             yield folder.path
             yield folder.common

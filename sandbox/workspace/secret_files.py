@@ -18,10 +18,10 @@ def plain_names(hidden: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=16)
 def secret_names(names: tuple[str, ...], shown: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that tells whether a path ends in the name of a secret file, or of an editor's copy of one.
+    """Return a predicate that is True for paths that end in the name of a secret file or of an editor's copy of one.
 
-    A pattern `FOLDER/NAME` counts in folders of that name. Most names of a large tree are there many times: each is
-    judged once.
+    A pattern `FOLDER/NAME` counts in folders of that name. Results are cached, because most names of a large tree occur
+    many times.
     """
     secret, public = _matcher(tuple(name for name in names if "/" not in name)), _matcher(shown)
     below = {folder: _matcher(patterns) for folder, patterns in paired(tuple(map(str.lower, names))).items()}
@@ -68,7 +68,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
     rest = tuple(pattern for pattern in others if not pattern.isascii() or any(c in pattern for c in "?["))
 
     def matches(name: str) -> bool:
-        if not name.isascii():  # other letters than ours may stand for ours (`re.IGNORECASE`)
+        if not name.isascii():  # some other letters are equal to ASCII letters (`re.IGNORECASE`)
             return expression(patterns)(name)
         name = name.lower()
         if name in whole or name.endswith(last) or name.startswith(first):
@@ -79,7 +79,7 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def _sequence(pattern: str) -> Callable[[str], bool]:
-    """Match a pattern whose only wildcard is `*`."""
+    """Return a predicate for a pattern whose only wildcard is `*`."""
     first, *inner, last = pattern.split("*")
 
     def matches(name: str) -> bool:
@@ -103,7 +103,7 @@ def expression(patterns: tuple[str, ...]) -> Callable[[str], bool]:
 
 
 def login_at(path: str) -> bool:
-    """Return True if the file at `path` is one of settings and holds a login, or cannot be read."""
+    """Return True if `path` is a settings file of a kind that may hold a login, and does or cannot be read."""
     name = path.rpartition("/")[2]
     if not sometimes(name):
         return False

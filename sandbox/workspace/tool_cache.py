@@ -1,8 +1,8 @@
 """The sandbox's own tool caches, one folder for each workspace. The user's caches are never used.
 
 `BASE/workspaces/KEY/` holds the file `path` (the name of the workspace; invisible to commands) and the folder `kept/`,
-which commands with `workspace-write` rights see as `HOME/.cache`. THREAT T62: what a command left in `kept/` is used
-only by commands in the sandbox of the same workspace.
+which commands with `workspace-write` rights see as `HOME/.cache`. THREAT T62: the files that a command left in `kept/`
+are used only by commands in the sandbox of the same workspace.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ SWEEPING = "cache sweep"  # the name of the thread that removes the caches of wo
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceCache:
-    """The cache of one workspace: `size` is what it takes on the disk in bytes; `gone`: the workspace is no more."""
+    """The cache of one workspace. `size`: bytes on the disk; `gone`: the workspace does not exist any more."""
 
     workspace: str
     folder: str
@@ -39,9 +39,9 @@ def place(base: str, workspace: str) -> str:
 
 
 def ready(kept: str, workspace: str) -> None:
-    """Make the folder when it is not there. A new one is the occasion to remove those whose workspace is gone.
+    """Make the folder `kept` if it is missing; in that case also remove the caches of missing workspaces.
 
-    Raises SandboxUnavailable for anything else than a folder of ours by that name."""
+    Raises SandboxUnavailable if `kept` cannot be made, or is no folder of the user."""
     try:
         state = os.lstat(kept)
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def ready(kept: str, workspace: str) -> None:
 
 
 def everything(base: str) -> tuple[WorkspaceCache, ...]:
-    """Return the caches of all workspaces, by workspace."""
+    """Return the caches of all workspaces, sorted by workspace."""
     caches = [
         WorkspaceCache(workspace, f"{folder}/{_KEPT}", _size(f"{folder}/{_KEPT}"), not os.path.lexists(workspace))
         for workspace, folder in _owned(base)
@@ -70,7 +70,7 @@ def sweep(base: str) -> None:
     """Remove the caches whose workspace is gone."""
     for workspace, folder in _owned(base):
         if not os.path.lexists(workspace):
-            safe_rmtree.remove(f"{folder}/{_KEPT}")  # first: who is cut short finds the owner next time
+            safe_rmtree.remove(f"{folder}/{_KEPT}")  # removed first: after an interruption the owner file still exists
             safe_rmtree.remove(folder)
 
 
@@ -100,10 +100,8 @@ def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
 
 
 def _owned(base: str) -> Iterator[tuple[str, str]]:
-    """Yield each workspace that has a folder of caches, with that folder. One that is half made or not ours is left
-    alone.
-    """
-    with contextlib.suppress(OSError):  # there is no cache yet
+    """Yield each workspace that has a folder of caches, with that folder. Incomplete folders are skipped."""
+    with contextlib.suppress(OSError):  # no cache exists yet
         for folder in sorted(f"{base}/{_ALL}/{key}" for key in os.listdir(f"{base}/{_ALL}")):
             with contextlib.suppress(OSError), open(f"{folder}/{_OWNER}", "rb") as file:
                 if workspace := os.fsdecode(file.read(_LONGEST)):
@@ -122,5 +120,5 @@ def _size(folder: str) -> int:
                         if entry.is_dir(follow_symlinks=False):
                             pending.append(entry.path)
         except OSError:
-            continue  # it went away meanwhile, or cannot be read
+            continue  # removed meanwhile, or unreadable
     return total
