@@ -1,4 +1,4 @@
-"""Typer application: help pages, completion, and every command except the fast path of `exec`."""
+"""The typer application: help pages, completion, and every command except the fast path of `exec`."""
 
 import typer
 
@@ -30,7 +30,7 @@ app = typer.Typer(
     name="agent",
     epilog=EPILOG,
     rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,  # a traceback never reaches a user; `main` has the one seam
+    pretty_exceptions_enable=False,  # `main` alone turns exceptions into messages
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=False,
     invoke_without_command=True,
@@ -57,18 +57,18 @@ app.command("demo")(demo)
 
 
 def run_app(words: list[str]) -> int:
-    """Run one command and return its exit code. Mistakes on the command line are raised as usage errors."""
+    """Run one command and return its exit code. Raise a usage error for a mistake on the command line."""
     words = with_run(with_value(words))
     try:
         code = app(args=words, prog_name="agent", standalone_mode=False)
     except typer.TyperException as error:
-        if not error.format_message():  # a group without a command: its help was printed, which says it all
+        if not error.format_message():  # a group without a command, whose help was already printed
             return Exit.USAGE
         raise _usage(error, words) from None
     except typer.Abort:
         raise KeyboardInterrupt from None
     except SystemExit as left:
-        # typer and rich make an exit with 1 of it when nobody reads the output any more; `main` has a code for that
+        # typer and rich exit with 1 if the reader of the output is gone; `main` has a separate exit code for that
         if isinstance(left.__context__, BrokenPipeError):
             raise left.__context__ from None
         raise
@@ -76,7 +76,7 @@ def run_app(words: list[str]) -> int:
 
 
 def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
-    """Return the usage error in our wording; typer's own messages mention Python types."""
+    """Return the usage error in the wording of this program; typer's own messages mention Python types."""
     said = error.format_message()
     what = said.rstrip(".").replace("'", "`").replace("Value error, ", "")
     what = ": ".join(part[:1].lower() + part[1:] for part in what.split(": "))

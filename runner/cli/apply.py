@@ -1,4 +1,4 @@
-"""`agent apply`: look at a patch and put it into the workspace, whole or not at all."""
+"""`agent apply`: show a patch and apply it to the workspace, completely or not at all."""
 
 import os
 import sys
@@ -87,7 +87,7 @@ def apply(
         return Exit.DONE
 
     def refuse(problem: Problem) -> int:
-        """Report a patch that is not applied. For a person, the problem is raised."""
+        """Report a patch that is not applied. Without `--json`, raise the problem."""
         report()
         if not json:
             raise Stopped(problem, Exit.FAILED)

@@ -142,7 +142,7 @@ def show(
 
 
 TOP = Annotated[int, valued("--top", "N", "The N that count most of each.", least=1)]
-_EVERY = 500  # decisions between two looks at the progress
+_EVERY = 500  # decisions between two updates of the progress
 
 
 @filtered
@@ -190,13 +190,13 @@ def _with_progress(log: "AuditLog", query: Query) -> "Iterator[DecisionTrail]":
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("reading", total=newest.id)
         for count, deed in enumerate(deeds(log, query)):
-            if count % _EVERY == 0:  # newest first: what is left is the number of the record
+            if count % _EVERY == 0:  # newest first, so the number of the record is the number of records left
                 progress.update(task, completed=newest.id - deed.record.id)
             yield deed
 
 
 def _known(config: str | None) -> "Known":
-    """Return the rules in effect in this folder, and the packaged ones."""
+    """Return the rules in effect in this folder, and the packaged rules."""
     from runner.audit.reports.stats import Known
     from runner.gate.gate import GateArgs, open_gate
 

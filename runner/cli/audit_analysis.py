@@ -1,4 +1,4 @@
-"""`agent audit export` and `replay`: the recorded decisions as files, and under another policy."""
+"""`agent audit export` and `replay`: write the recorded decisions to files, and judge them by another policy."""
 
 import os
 import sys
@@ -81,7 +81,7 @@ def export(
     if format is Format.SARIF and not questions:
         if query.verdicts == ("allow",):
             raise usage("nothing of that is in SARIF", "it shows what was denied", "add --questions, or take jsonl")
-        query = replace(query, verdicts=("deny",))  # which the store finds without reading the rest
+        query = replace(query, verdicts=("deny",))  # the store filters by verdict without reading other records
     out = None if out == Path("-") else out
     if format is Format.OTLP:
         if out is not None:
@@ -126,7 +126,7 @@ def _lines(
     if format is Format.SARIF:
         from runner.audit.export import sarif
 
-        # One folder asked for is the root of all paths; without, the one we stand in, which is a repository's.
+        # The root of all paths is the only folder of the filter, otherwise the current folder.
         root = query.workspaces[0] if len(query.workspaces) == 1 else os.getcwd()
         exits = {name: code for name, end in _ends(log).items() if isinstance(code := end.get("exit"), int)}
         yield dumps(sarif.document(decisions, root, questions=questions, exits=exits), indent=1)
@@ -164,7 +164,9 @@ def _page(log: "AuditLog", query: Query, limit: int | None) -> Generator[str, No
 
 
 def after(time: str) -> str:
-    """Return the next millisecond, which --until needs to include a record of that time."""
+    """Return `time` plus one millisecond, which --until needs to include a record of that time. A text that is no time
+    is returned unchanged.
+    """
     try:
         moment = datetime.fromisoformat(time) + timedelta(milliseconds=1)
     except (ValueError, OverflowError):
@@ -249,7 +251,7 @@ def replay(
         with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
             cases = Replay(log.facts, look_at if look else None)
             for deed in every:
-                if deed.record.kind == "decided":  # a call that made no sense was never judged
+                if deed.record.kind == "decided":  # a malformed call was never judged
                     judge = policies.of(deed)
                     found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
     above = found.above(worst) if worst is not None else []
@@ -276,7 +278,7 @@ def _tier(name: str) -> "Tier":
 
 
 def _matrix(given: list[str]) -> "Matrix":
-    """Return the matrix with these cells replaced. No cell lifts a floor: `secret` and `denied` stay as they are."""
+    """Return the matrix with these cells replaced. Raise a usage error for a cell that weakens `secret` or `denied`."""
 
     rulings = {ruling.name.lower(): ruling for ruling in Ruling}
     made = {tier: dict(row) for tier, row in STANDING.items()}
@@ -295,7 +297,7 @@ def _matrix(given: list[str]) -> "Matrix":
 
 
 def _cells(text: str) -> list[tuple[str, str]]:
-    """Yield (TIER or TIER/MODE, ruling) as typed, or from a file."""
+    """Return the cells as (TIER or TIER/MODE, ruling): one typed cell, or all cells of a file."""
     cell, sign, wanted = text.partition("=")
     if sign and not Path(text).is_file():
         return [(cell, wanted)]

@@ -1,4 +1,4 @@
-"""Filters of the commands that read the log: `--verdict`, `--since` and the others, and times as users type them."""
+"""The filters of the commands that read the log (`--verdict`, `--since` and others), and the parser of times."""
 
 import inspect
 import os
@@ -24,8 +24,8 @@ from runner.state.paths import PlaceError, private
 VERDICTS = ("allow", "deny")
 TIERS = tuple(tier.label for tier in Tier)
 MODES = tuple(mode.value for mode in Mode)
-_PANEL = "Filters"  # one may be given several times: any of its values does
-_RECENT = 200  # sessions that completion looks at
+_PANEL = "Filters"  # the heading in help pages
+_RECENT = 200  # sessions that completion reads
 
 
 def _tools() -> Iterable[str]:
@@ -35,7 +35,7 @@ def _tools() -> Iterable[str]:
 
 
 def sessions(incomplete: str) -> list[str]:
-    """Return the newest session ids for completion. Never raises: without a readable log there are none."""
+    """Return the newest session ids for completion. Never raises; the list is empty without a readable log."""
 
     try:
         with AuditLog.open_to_read(Path(private(os.environ)[0]) / "audit.db") as log:
@@ -47,7 +47,7 @@ def sessions(incomplete: str) -> list[str]:
 
 FILE = Annotated[str | None, valued("--file", "FILE|URL", "Read this log instead of your own: a file, or a database.")]
 
-# option: its metavar, its help, what completes it
+# option: metavar, help, completion
 # fmt: off
 _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
     "verdict":   ("allow|deny",  "What was decided in the end.", completing(lambda: VERDICTS)),
@@ -81,8 +81,8 @@ FILTERS = tuple(_parameter(name) for name in _TEXTS)
 
 
 def log_path(file: str | None) -> Place:
-    """Return the log to read: `file`, which may be a URL, or this user's own. Raises a usage error if it does not
-    exist.
+    """Return the log to read: `file`, which may be a URL, or this user's own log for None. Raise a usage error if the
+    file does not exist.
     """
     if file is None:
         return own_log_place(os.environ)
@@ -112,9 +112,9 @@ def filtered(command: Callable[..., int], *, mode: str = "") -> Callable[..., in
 
 
 def query_of(*, now: datetime | None = None, **flags: Any) -> Query:
-    """Return the query of these flags, which are named as in `FILTERS`. `now` is the base of durations.
+    """Return the query for the values of the filters in `FILTERS`, by name. Durations are subtracted from `now`.
 
-    Raises a usage error that names the nearest value.
+    Raise a usage error for an invalid value.
     """
     verdicts = _known(flags, "verdict", VERDICTS, "what was a question is listed by --asked")
     if flags.get("denied") and "allow" in verdicts:
@@ -161,7 +161,7 @@ def _absolute(path: str) -> str:
 
 
 def _below(pattern: str) -> tuple[str, ...]:
-    """Return patterns for a path as effects spell it; a path without wildcards also matches everything below it."""
+    """Return absolute patterns for a path; a path without wildcards also matches everything below it."""
     if any(mark in pattern for mark in "*?["):
         return (pattern if pattern.startswith("*") else _absolute(pattern),)
     whole = _absolute(pattern)
@@ -181,9 +181,9 @@ _DURATION = re.compile(r"([0-9]{1,9})\s*([a-z]+)")
 def moment(text: str, option: str, now: datetime) -> str:
     """Return the time as `2026-03-04T05:06:07.089Z`, in UTC.
 
-    A duration counts back from `now`. A day, `today` and `yesterday` stand for their beginning in UTC, as in records. A
-    time with an offset (`+02:00`) is converted. Raises a usage error for other text, and for a time that records cannot
-    have.
+    A duration is subtracted from `now`. A date, `today` and `yesterday` mean the beginning of that day in UTC. A time
+    with an offset (`+02:00`) is converted. Raise a usage error that names `option` for other text, and for a time that
+    records cannot have.
     """
     word = text.strip().lower()
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -62,7 +62,7 @@ def verify(
             why = "a key is 64 hexadecimal digits"
             raise usage(f"`{key}` is no public key", why, "copy what `agent audit key show` printed")
     noted = [ExpectedRecord.head(expect)] if expect else []
-    noted += [_noted(seal, keys)] if seal is not None else []
+    noted += [_read_seal(seal, keys)] if seal is not None else []
     path = log_path(file)
     with AuditLog.open_to_read(path, any_schema=True) as log:
         wanted = Expected(tuple(noted), keys, vouched=seal is not None)
@@ -79,7 +79,7 @@ def verify(
             return Exit.DONE
         print(f"all {result.count} records hold")
         for chain in chains:
-            _tell(chain, named=len(chains) > 1)
+            _print_chain(chain, named=len(chains) > 1)
         if not chains:
             print(f"head {result.head}")
         if seal is not None:
@@ -94,7 +94,7 @@ def verify(
     raise Stopped(Problem(what, result.why, fix), Exit.FAILED)
 
 
-def _noted(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
+def _read_seal(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
     from runner.audit.seal import MOST, read_seal
 
     try:
@@ -106,7 +106,7 @@ def _noted(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
     return read_seal(text, keys)
 
 
-def _tell(chain: "Chain", *, named: bool) -> None:
+def _print_chain(chain: "Chain", *, named: bool) -> None:
     if named:
         print(visible(f"log {chain.log}: {chain.count} records", lines=False))
     if chain.pruned:
@@ -120,7 +120,7 @@ def _tell(chain: "Chain", *, named: bool) -> None:
 
 
 def progress(done: int, total: int) -> None:
-    """Show progress on a terminal. The line is removed before anything else is printed."""
+    """Show progress in records on a terminal. The line is erased when `done` reaches `total`."""
     text = f"verifying {done:,} of {total:,}" if done < total else ""
     sys.stderr.write(f"\r\x1b[K{text}")
     sys.stderr.flush()
@@ -215,7 +215,7 @@ def seal(
     return Exit.DONE
 
 
-SILENT = timedelta(days=7)  # a session that wrote nothing for as long has ended, whatever became of its program
+SILENT = timedelta(days=7)  # a session without a record for this time counts as ended
 
 
 def prune(
@@ -253,7 +253,7 @@ def prune(
         text = f"{extent} would go" if count else "nothing is to go"
         print(dumps(report) if json else text)
         return Exit.DONE
-    if not yes and not _agreed(f"remove {extent} for good?"):
+    if not yes and not _confirm(f"remove {extent} for good?"):
         print("nothing was removed")
         return Exit.FAILED
     size, notice, signs = _size(path), "", stored_signer()
@@ -278,7 +278,7 @@ def _size(place: "Place") -> int:
     return place.stat().st_size if isinstance(place, Path) else 0
 
 
-def _agreed(question: str) -> bool:
+def _confirm(question: str) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
         why = "what is removed is gone for good"
         raise usage("there is no user to agree", why, "add --yes, or look with --dry-run")

@@ -1,4 +1,4 @@
-"""`agent auth`: keep the API keys of providers in the system's keyring, and see which key is used."""
+"""`agent auth`: store the API keys of providers in the system's keyring, and show which key is used."""
 
 import os
 import sys
@@ -83,7 +83,7 @@ def login(
     by_hand = os.isatty(0)
     try:
         kept_in = store.name()
-        listed.read()  # a list that cannot be used is told before a key is stored that nobody would find
+        listed.read()  # fail before a key is stored that no command would find
         if store.holds(provider, name) and not again:
             _ask_to_replace(provider, name, by_hand)
         key = typed_key(provider) if by_hand else piped_key(whole=True)
@@ -92,7 +92,7 @@ def login(
         raise _keyring_failed("the key cannot be stored", error, ways(provider, keyring=False)) from None
     notices = listed.add(provider, name)
     print(f"the key is stored: {provider}, account `{name}`, in the {kept_in}")
-    _tell((*notices, *_before_it(provider), *_beside(listed.read().value.of(provider), provider, name)))
+    _print_notes((*notices, *_key_variable(provider), *_choice(listed.read().value.of(provider), provider, name)))
     return Exit.DONE
 
 
@@ -127,13 +127,13 @@ def status(
     here = folder(cwd)
     settings = load(here, os.environ, config=Path(config) if config else None, unattended=True)
     held = AccountFile(os.environ).read()
-    store, searches = KeyringStore(), []  # one store for all, so that a keyring which hangs is waited for once
+    store, searches = KeyringStore(), []  # one store for all, so that a keyring that hangs is awaited only once
     for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
         said = key_request(settings, name, os.environ, here, KeyFlags(account))
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
     about = [each for each in settings.notices if isinstance(each, SettingNotice)]
     about = [each for each in about if each.ignored and each.ignored.path[:1] == ("auth",)]
-    _tell((*held.notices, *condense_notices(replace(settings, notices=tuple(about)))))
+    _print_notes((*held.notices, *condense_notices(replace(settings, notices=tuple(about)))))
     lent = () if provider else settings.profile.credentials
     if json:
         print(dumps([*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)]))
@@ -165,7 +165,7 @@ def use(provider: PROVIDER, account: Annotated[str, argument("ACCOUNT", "Its nam
             raise _no_account(provider, account, listed.read().value.of(provider))
     except KeyringFailed as error:
         raise _keyring_failed("the account cannot be looked up", error) from None
-    _tell(listed.choose(provider, account))
+    _print_notes(listed.choose(provider, account))
     print(f"{provider}: account `{account}` is used when none is named")
     return Exit.DONE
 
@@ -198,7 +198,7 @@ def logout(
         _check(provider or "", account)
     listed, store = AccountFile(os.environ), KeyringStore()
     held = listed.read()
-    _tell(held.notices)
+    _print_notes(held.notices)
     removed = []
     for each in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
         known = held.value.of(each)
@@ -209,7 +209,7 @@ def logout(
             except KeyringFailed as error:
                 what = f"the key of `{each}`, account `{name}`, is not removed"
                 raise _keyring_failed(what, error) from None
-            _tell(listed.remove(each, name))
+            _print_notes(listed.remove(each, name))
             if was_there:
                 removed.append(name)
                 print(f"the key is removed: {each}, account `{name}`")
@@ -217,7 +217,7 @@ def logout(
                 print(f"{each}, account `{name}`: the key was not in the keyring any more")
             elif not everything:
                 raise _no_account(each, name, known)
-        _tell(_before_it(each))
+        _print_notes(_key_variable(each))
     if not removed and everything:
         print("the keyring holds no key of ours")
     return Exit.DONE
@@ -231,7 +231,7 @@ def _is_local(provider: str, settings: "Settings") -> bool:
 
 
 def _check(provider: str, account: str | None) -> None:
-    """Raise a usage error for a name under which no command would look for a key."""
+    """Raise a usage error for a provider or account under which no command would look for a key."""
     from runner.secrets.accounts import is_account
     from runner.secrets.resolve import VARIABLES
 
@@ -245,7 +245,7 @@ def _check(provider: str, account: str | None) -> None:
 
 
 def _injected_names() -> tuple[str, ...]:
-    """Return the names of injected credentials: `keyring` of each `[[credential]]`."""
+    """Return the keyring names of injected credentials: `keyring` of each `[[credential]]`."""
     from runner.gate.gate import folder
     from runner.secrets.accounts import is_provider
 
@@ -266,7 +266,7 @@ def _ask_to_replace(provider: str, account: str, by_hand: bool) -> None:
 
 
 def _keyring_failed(what: str, error: "KeyringFailed", other: str = "") -> Stopped:
-    """Return the error of the keyring. `other` is a fix that needs no keyring."""
+    """Return the error for a keyring that failed. `other` is a fix that needs no keyring."""
     fix = "; or ".join(each for each in (error.fix, other) if each)
     return Stopped(Problem(what, f"the keyring: {error.why}", fix), Exit.FAILED)
 
@@ -287,8 +287,8 @@ def _only(provider: str, known: "Accounts") -> str:
     return known.names[0] if known.names else DEFAULT
 
 
-def _before_it(provider: str) -> tuple[str, ...]:
-    """Return the sources that take precedence over the keyring."""
+def _key_variable(provider: str) -> tuple[str, ...]:
+    """Return a notice if the provider's variable is set, which takes precedence over the keyring."""
     from runner.secrets.resolve import VARIABLES
 
     variable = VARIABLES.get(provider)
@@ -296,13 +296,13 @@ def _before_it(provider: str) -> tuple[str, ...]:
     return (f"`{variable}` is set, and comes before the keyring",) if there else ()
 
 
-def _beside(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
+def _choice(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
     if known.chosen == account:
         return ()
     return (f"account `{known.chosen}` is used when none is named; `agent auth use {provider} {account}` changes that",)
 
 
-def _tell(notices: Iterable[str]) -> None:
+def _print_notes(notices: Iterable[str]) -> None:
 
     for notice in notices:
         say(f"note: {visible(notice)}")

@@ -1,4 +1,4 @@
-"""`agent batch`: a list of prompts, each on its own copy of the workspace, many at a time."""
+"""`agent batch`: run a list of prompts in parallel, each on its own copy of the workspace."""
 
 from enum import Enum
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Process of one task: `agent` itself, which ends when its parent process ends for any reason."""
+"""The process of one task: `agent` itself, which ends when its parent process ends for any reason."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ def main() -> int:
     if sys.platform == "linux":
         from sandbox.inside import syscalls
 
-        # SIGTERM, which `agent` takes as the wish to end well. It is for the thread that started us, prctl(2).
+        # SIGTERM makes `agent` end in an orderly way. It is sent when the thread that started us ends, prctl(2).
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM, "follow the parent")
     if os.getppid() != int(sys.argv[1]):
-        return 130  # it died before we could follow
+        return 130  # the parent process ended before the signal was requested
     sys.argv = ["agent", *sys.argv[2:]]
     from runner.cli.main import main as agent
 

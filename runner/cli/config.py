@@ -1,4 +1,4 @@
-"""`agent config` and `agent init`: what is set, by whom, whether it can be used, and a file to begin with."""
+"""`agent config` and `agent init`: show, check and change the settings, and write a first configuration file."""
 
 from collections.abc import Iterable
 from typing import Annotated

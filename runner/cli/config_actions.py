@@ -1,4 +1,4 @@
-"""Actions of `agent config` and `agent init` after their arguments were parsed."""
+"""The actions of `agent config` and `agent init` after their arguments were parsed."""
 
 import os
 import sys
@@ -55,7 +55,7 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
 
 
 def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str | None) -> int:
-    """Print every fault and return the exit code."""
+    """Print every fault of one file, or of all layers for None, and return the exit code."""
 
     if file is not None:
         found = check_file(Path(file))
@@ -102,7 +102,7 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     print(visible(f"{_near_path(file, cwd)}:{lines_of(new).get(path, 1)}: {dotted(path)} = {literal}", lines=False))
     try:
         settings = _load(folder(cwd), None)
-    except ConfigError as error:  # it was written, and something else is wrong
+    except ConfigError as error:  # the key was written, but the configuration has another fault
         say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` says all of it")
         return Exit.DONE
     places = origins(settings)[path]
@@ -128,7 +128,7 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
 
 
 def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
-    """Rewrite files of an older format and return the exit code."""
+    """Rewrite one file, or all files for None, in the current format and return the exit code."""
 
     wanted = [(ConfigLayer.NAMED, Path(file))] if file is not None else files(folder(cwd), os.environ)
     for layer, path in wanted:
@@ -149,7 +149,7 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
 
 
 def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
-    """Write a file to begin with and return the exit code."""
+    """Write a first configuration file and return the exit code."""
     from runner.config.json_schema import FILE, shipped_schema
     from runner.config.template import starter
 
@@ -165,13 +165,13 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
 
 
 def _print(text: str) -> None:
-    """Print values with secrets masked: the caller's shell may have replaced a variable by a secret."""
+    """Print `text` with secrets masked: the caller's shell may have replaced a variable by a secret."""
     register_environment(os.environ)
     print(masked(text))
 
 
 def _ignore(folder: Path) -> None:
-    """Keep config.local.toml out of Git."""
+    """Add config.local.toml to the `.gitignore` in `folder`."""
 
     path = folder / ".gitignore"
     text = _text(path, ConfigLayer.PROJECT)
@@ -181,7 +181,7 @@ def _ignore(folder: Path) -> None:
 
 
 def _near(where: Path) -> dict[str, str]:
-    """Return a path with its beginning shortened for a reader."""
+    """Return the beginnings of paths that are shortened for display, with their short forms."""
     return {f"{_workspace(where)}/": "", f"{places.home(os.environ)}/": "~/"}
 
 

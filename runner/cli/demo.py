@@ -1,6 +1,6 @@
-"""`agent demo`: the product at its main job, on a real repository, with a scripted model that tries what it must not.
+"""`agent demo`: a session on a real repository with a scripted model that tries forbidden actions.
 
-Nothing of the user's is used or touched: project, home, state and configuration are fresh, below one temporary folder.
+No file of the user is read or changed: project, home, state and configuration are below one temporary folder.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ TESTS = "python3 -m unittest"
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """Promise of the demo, checked from outside of the sandbox."""
+    """A promise of the demo, and True if it held. Promises are checked from outside of the sandbox."""
 
     promise: str
     held: bool
@@ -56,7 +56,7 @@ def run_demo(*, keep: bool = False) -> int:
 
 
 async def demo(stage: Stage, emit: Emit) -> int:
-    """Run the scripted session on `stage`, list what was denied, and check the promises."""
+    """Run the scripted session on `stage`, list the denied actions, check the promises, and return the exit code."""
     environ = stage.environment(_search_path())
     settings = load(stage.workspace, environ)
     reached: list[str] = []
@@ -109,7 +109,7 @@ def _contained(stage: Stage, history: list[Message], reached: list[str], ending:
 
 
 async def _tests_pass(ctx: RunContext) -> bool:
-    """Run the project's tests once more, through the same gate: the model's code is not run anywhere else."""
+    """Return True if the project's tests pass. They run through the same gate, because the model changed the code."""
     call = ModelCall("check", ToolCall("check", "bash", {"command": TESTS}))
     ended: list[int] = []
 

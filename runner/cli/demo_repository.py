@@ -1,4 +1,4 @@
-"""Repository of the demo: a small real project with decoys around it."""
+"""The repository of the demo: a small real project with decoys around it."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ TOKEN = "decoy-token-that-nobody-must-read"  # noqa: S105  # a decoy: the demo p
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Folders of one demo below one fresh folder."""
+    """The folders of one demo, below the fresh folder `base`."""
 
     base: Path
 
@@ -52,8 +52,8 @@ class Stage:
 
 
 def fresh_folder() -> Path:
-    """Create a private folder, outside of /tmp if possible, since a command has its own /tmp."""
-    usual = "/var/tmp"  # noqa: S108  # mkdtemp below makes a folder that nobody else can enter or guess
+    """Create a private folder and return its path, outside of /tmp if possible, since a command has its own /tmp."""
+    usual = "/var/tmp"  # noqa: S108  # mkdtemp below makes a private folder with a random name
     where = usual if os.access(usual, os.W_OK) else None
     return Path(os.path.realpath(tempfile.mkdtemp(prefix="ringfence-demo-", dir=where)))
 
@@ -80,7 +80,7 @@ def lay_out(base: Path, path: str) -> Stage:
 
 
 def git(stage: Stage, path: str, *words: str) -> str:
-    """Run Git on the project outside of the sandbox, with the demo's environment, and return its output."""
+    """Run Git on the project, not in the sandbox, with the demo's environment. Return its output, or raise Stopped."""
     environment = {**stage.environment(path), "GIT_CONFIG_NOSYSTEM": "1"}
     try:
         with starting_process():

@@ -1,4 +1,4 @@
-"""`agent doctor` and `agent demo`: what this machine offers, and the product at work on it."""
+"""`agent doctor` and `agent demo`: check this machine, and show the product at work."""
 
 import os
 import sys

@@ -1,6 +1,6 @@
-"""The options of `runner/agent/options.py` as typer takes them, and the help pages of `exec`, `why` and `sandbox show`.
+"""The options of `runner/agent/options.py` for typer, and the help pages of `exec`, `why` and `sandbox show`.
 
-The words of these three commands are parsed by `runner/frontends/exec/argv.py`, without typer.
+The command lines of these three commands are parsed by `runner/frontends/exec/argv.py`, without typer.
 """
 
 import inspect
@@ -16,7 +16,7 @@ from runner.problems import Stopped, usage
 from runner.providers.catalog import known_models
 from runner.stderr import say
 
-FLAG = " "  # the place where typer would print `<bool>`, which says nothing to a reader
+FLAG = " "  # the metavar of a switch, in place of typer's `<bool>`
 
 
 Completion = Callable[[str], list[str]]
@@ -65,7 +65,7 @@ def argument(metavar: str, help: str, *, complete: Completion | None = None) -> 
 
 
 def option_before(command: str, why: str = "") -> Stopped:
-    """Return the usage error of an option that stands before the subcommand in `command`."""
+    """Return the usage error for an option before the subcommand of `command`. `why` replaces the usual reason."""
     why = why or f"`agent {command}` takes its options after its name"
     return usage("an option stands before the command", why, f"see `agent {command} --help`")
 
@@ -77,16 +77,16 @@ def print_notices(notices: Iterable[str]) -> None:
 
 
 def option(name: str, command: str = "exec") -> typer.models.OptionInfo:
-    """Return the option of that name, as `command` knows it, for the annotation of a parameter."""
-    return _typed(next(each for each in OPTIONS if each.name == name and command in each.commands))
+    """Return the option `name` of `command` for the annotation of a parameter."""
+    return _typer_option(next(each for each in OPTIONS if each.name == name and command in each.commands))
 
 
-def _typed(each: Option) -> typer.models.OptionInfo:
+def _typer_option(each: Option) -> typer.models.OptionInfo:
     complete = _COMPLETIONS.get(each.complete)
     return valued(each.name, each.metavar or FLAG, each.help, short=each.short, least=each.least, complete=complete)
 
 
-# For commands that share a few of the options.
+# Options that several commands share.
 UNATTENDED = Annotated[bool, option("--unattended")]
 CWD = Annotated[str | None, option("--cwd")]
 CONFIG = Annotated[str | None, option("--config")]
@@ -98,9 +98,9 @@ ACCEPT = Annotated[bool, option("--accept-partial")]
 
 
 def takes_options(name: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Make a typer command of a function with a parameter `given`: one with every option of the command `name`.
+    """Return a decorator that makes a typer command with every option of the command `name`.
 
-    The options stand in the place of `given`, and their values are passed as one `Given`.
+    The options replace the parameter `given` of the function, which receives their values as one `Given`.
     """
     options = [_parameter(each) for each in OPTIONS if name in each.commands]
     return lambda command: with_parameters(command, "given", options, lambda values: Given(values))
@@ -112,9 +112,9 @@ def with_parameters(
     parameters: Sequence[inspect.Parameter],
     combine: Callable[[dict[str, Any]], object],
 ) -> Callable[..., int]:
-    """Return a typer command with `parameters` in the place of the parameter `placeholder` of `command`.
+    """Return a typer command with `parameters` in place of the parameter `placeholder` of `command`.
 
-    `combine` makes the value of `placeholder` from their values by name.
+    `combine` returns the value of `placeholder` for the values of `parameters` by name.
     """
     signature = inspect.signature(command, eval_str=True)
     shown: list[inspect.Parameter] = []
@@ -135,7 +135,7 @@ def _parameter(each: Option) -> inspect.Parameter:
     valued = list[str] if each.many else str if each.least is None else int
     shape = valued | None if each.metavar else bool
     default = None if each.metavar else False
-    annotation = Annotated[shape, _typed(each)]  # type: ignore[valid-type]  # a type made here
+    annotation = Annotated[shape, _typer_option(each)]  # type: ignore[valid-type]  # a type made here
     return inspect.Parameter(each.key, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
@@ -202,7 +202,7 @@ def show_help(given: Given, script: SCRIPT = None) -> NoReturn:
 
 
 def _misplaced(command: str) -> Exception:
-    """Return the error of an option before the command: otherwise `main` parses these commands without typer."""
+    """Return the usage error for an option before the command; otherwise `main` parses these commands without typer."""
     return usage(
         "an option stands before the command",
         f"`{command}` takes its options after its name",

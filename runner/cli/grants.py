@@ -1,4 +1,4 @@
-"""`agent grants`: the answers that were remembered, and taking them back."""
+"""`agent grants`: list, add, show and revoke remembered answers."""
 
 import os
 import time
@@ -41,7 +41,7 @@ grants_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mod
 
 
 def _names(incomplete: str) -> list[str]:
-    """Return the names for completion. Never raises, and changes nothing."""
+    """Return the names of grants for completion. Never raises, and changes nothing."""
     from runner.gate.grants.store import grant_file
     from runner.state.json_file import StateError
 
@@ -83,7 +83,7 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
         agent grants list --json | jq '.[].what.words'
     """
     now = time.time()
-    here = _here(workspace)
+    here = _workspace_path(workspace)
     found = [
         grant
         for grant in _stored()
@@ -167,7 +167,7 @@ def show(name: ID, json: JSON = False) -> int:
         raise _unknown(name)
     now = time.time()
     if json:
-        print(dumps(_object(grant, now)))
+        print(dumps(_grant_json(grant, now)))
         return Exit.DONE
     for label, text in labelled_fields(grant, now):
         print(f"{label:<9} {visible(text, lines=False)}")
@@ -192,7 +192,7 @@ def revoke(
     if bool(names) == everything:
         why = "both were given" if names else "neither a name nor --all was given"
         raise usage("it is not clear what to take back", why, "name some of `agent grants list`, or say --all")
-    here = _here(workspace)
+    here = _workspace_path(workspace)
     wanted = set(names or ())
 
     def drop(stored: tuple[Grant, ...]) -> tuple[tuple[Grant, ...], tuple[Grant, ...]]:
@@ -265,8 +265,8 @@ def _change(edit: GrantEdit) -> tuple[Grant, ...]:
     return answer
 
 
-def _here(workspace: str | None) -> str:
-    """Return the real path, also of a missing folder, whose grants can still be listed."""
+def _workspace_path(workspace: str | None) -> str:
+    """Return the real path of the workspace, by default the current folder. The folder may be missing."""
     return os.path.realpath(os.path.expanduser(workspace)) if workspace is not None else os.path.realpath(os.getcwd())
 
 
@@ -276,12 +276,12 @@ def _unknown(name: str) -> Stopped:
     return not_known(what, why if known else "nothing was remembered", name, known, "see `agent grants list --all`")
 
 
-def _object(grant: Grant, now: float) -> dict[str, object]:
+def _grant_json(grant: Grant, now: float) -> dict[str, object]:
     from runner.gate.grants.codec import to_json
 
     return {**to_json(grant), "holds": not grant.ended(now) and not grant.early(now), "says": about(grant)}
 
 
 def _print_json(grants: Iterable[Grant], now: float) -> int:
-    print(dumps([_object(grant, now) for grant in grants]))
+    print(dumps([_grant_json(grant, now) for grant in grants]))
     return Exit.DONE

@@ -1,11 +1,11 @@
-"""Entry point of the command `agent`. It starts fast: a module is imported only when it is needed."""
+"""The entry point of the command `agent`. For a fast start, a module is imported only when it is needed."""
 
 import io
 import sys
 
 
 def main() -> int:
-    """Run the command line and return its exit code. No traceback leaves this function."""
+    """Run the command line and return its exit code. Every exception becomes a message and an exit code."""
     words = sys.argv[1:]
     _open_standard_streams()
     try:
@@ -15,17 +15,17 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _drop_output()  # nobody reads it any more: end like any filter does, without a word
+        _drop_output()  # the reader of the output is gone: end without a message, like any filter
         return 141
-    except Exception as error:  # the one seam for the command line: whatever nobody planned becomes a Problem here
+    except Exception as error:  # Seam of the command line: an unexpected exception becomes a Problem
         return _failed(error)
 
 
 def _open_standard_streams() -> None:
-    """Make our three streams usable, whatever we were given.
+    """Open the standard streams that are closed, and make them escape characters that they cannot encode.
 
-    SAFETY: a closed descriptor 1 would be the number of the next file opened, and output would land in the audit log. A
-    stream that cannot say a character (an ASCII terminal, a lone surrogate) shows its code instead.
+    SAFETY: if descriptor 1 is closed, the next opened file gets this number, and output could be written to the audit
+    log. A character that a stream cannot encode (an ASCII terminal, a lone surrogate) is shown as its code.
     """
     import os
 
@@ -33,8 +33,8 @@ def _open_standard_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
-            setattr(sys, name, open(null, mode))  # noqa: SIM115  # open as long as the program runs
+            null = os.open(os.devnull, os.O_RDWR)  # opened with the lowest free number, `number`
+            setattr(sys, name, open(null, mode))  # noqa: SIM115  # stays open as long as the program runs
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -52,16 +52,16 @@ def _dispatch(words: list[str]) -> int:
     if words and words[0] in ("exec", "why"):
         import gc
 
-        gc.disable()  # one short command makes no garbage worth a tenth of its start-up time
+        gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
         from runner.frontends.exec.argv import parse_gate, wants_help
 
-        if not wants_help(words[1:]):  # help and completion come from typer; running does not wait for its import
+        if not wants_help(words[1:]):  # typer, which is slow to import, is used for help and completion only
             try:
                 args = parse_gate(words[0], words[1:])
                 if words[0] == "exec":
                     from sandbox.linux.helper_process import SpareHelper
 
-                    # Its interpreter starts on another core while most of this program is still to be imported.
+                    # The interpreter of the helper starts on another core while this program is being imported.
                     with SpareHelper() as spare:
                         from runner.frontends.exec.command import run_exec
 
@@ -70,7 +70,7 @@ def _dispatch(words: list[str]) -> int:
 
                 return run_why(args)
             finally:
-                gc.freeze()  # the same for the last collection, which the interpreter makes on its way out
+                gc.freeze()  # also avoids the collection at the exit of the interpreter
     if words[:2] == ["sandbox", "show"]:
         from runner.frontends.exec.argv import parse_gate, wants_help
 
@@ -89,10 +89,10 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _refuse_foreign_packages() -> None:
-    """Refuse to run with foreign packages.
+    """Exit with code 2 if one of the four packages of this program would be imported from another folder.
 
     THREAT: a folder called `policy` or `sandbox` in a workspace must never be imported in place of our package. Our
-    four packages must lie side by side, and nothing is imported from the current folder unless it contains them.
+    four packages must be in one folder, and nothing is imported from the current folder unless it contains them.
     """
     import os
     from importlib.util import find_spec
@@ -140,7 +140,7 @@ def _failed(error: Exception) -> int:
 
     full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
     if isinstance(error, OSError) and error.errno in full and error.filename is None:
-        _drop_output()  # more than the buffer holds, or no buffer: the write itself failed
+        _drop_output()  # the write itself failed, before the final flush
         print_problem(unwritten(error))
         return Exit.FAILED
     try:

@@ -1,4 +1,4 @@
-"""`agent policy`: the matrix, tables of expected verdicts, and verdicts in bulk."""
+"""`agent policy`: show the permission matrix, test the policy, and judge many scripts."""
 
 import os
 import sys

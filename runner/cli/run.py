@@ -1,4 +1,4 @@
-"""`agent run` and plain `agent`: a model at work behind the gate."""
+"""`agent run`, `agent ci` and plain `agent`: sessions with a model."""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""`agent sandbox show` and `agent sandbox cache`: what commands may do inside, and what is kept between them."""
+"""`agent sandbox show` and `agent sandbox cache`: the rights of commands, and the cache kept between them."""
 
 import os
 from json import dumps

@@ -1,4 +1,4 @@
-"""`agent sessions`: the stored conversations: listed, shown, exported, removed."""
+"""`agent sessions`: list, show, export and remove stored conversations."""
 
 import os
 import re
@@ -33,7 +33,7 @@ class ExportFormat(str, Enum):  # noqa: UP042  # typer shows the values of a pla
 
 
 def _ids(incomplete: str) -> list[str]:
-    """Return the sessions of this workspace for completion."""
+    """Return the ids of the sessions of this workspace for completion."""
     return [each.id[:8] for each in _store(None).list() if each.id.startswith(incomplete)]
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from runner.config.trust.inventory import InventoryEntry
     from runner.config.trust.store import TrustAnswer
 
-# The states of an answered content, and what the list says about them.
+# The state of a content that the user answered about, and its text in the list.
 _STATES = {"same": "", "changed": "  (now something else)", "gone": "  (it is gone)", "closed": "  (it cannot be read)"}
 
 trust_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
@@ -192,7 +192,7 @@ def _workspace(path: str | None, *, gone: bool = False) -> str:
 
 
 def _evaluate(path: str | None) -> "TrustReview":
-    """Return the evaluation of one repository. Configuration that cannot be read is reported, and widens nothing."""
+    """Return the evaluation of one repository and print notices, for example about unreadable configuration."""
 
     from runner.config.trust.session_check import evaluate_files, look_at
     from runner.config.trust.widening import condense_notices
@@ -247,7 +247,7 @@ def _entry(entry: "InventoryEntry") -> Mapping[str, object]:
 
 
 def _state(workspace: str, answer: "TrustAnswer") -> str:
-    """Return the state of the answered content: `same`, `changed`, `gone`, or `closed` to this user."""
+    """Return the state of the content: `same`, `changed`, `gone`, or `closed` if this user cannot read it."""
     from runner.config.trust.session_check import look_at
 
     try:

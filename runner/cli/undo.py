@@ -1,4 +1,4 @@
-"""`agent undo`: bring back the files as they were before the last actions, also those that a command changed."""
+"""`agent undo`: restore files as they were before the last actions, including files that a command changed."""
 
 import os
 from json import dumps
@@ -94,15 +94,15 @@ def undo(
 
 
 def snapshot_scope(cwd: str | None, *, refuses: bool = False) -> "tuple[SnapshotScope, Settings]":
-    """Return the files around `cwd` that are kept for undo, and the settings that hold there.
+    """Return the scope of undo for the workspace of `cwd`, and the settings there.
 
-    With `refuses`, raise Stopped for a folder in which every action would be denied.
+    With `refuses`, raise Stopped for a folder in which every action would be denied. Raise ConfigError or PlaceError.
     """
     from runner.changes.undo.scope import choice_of, scope_of
     from runner.facts.gather import gather
     from runner.gate.gate import folder, refuse_folder
 
-    register_environment(os.environ)  # taking back keeps what it replaces, and no copy of a secret is made
+    register_environment(os.environ)  # undo stores the files that it replaces, but never a secret
     here = folder(cwd)
     settings = load(here, os.environ, unattended=True)
     if refuses:
