@@ -192,5 +192,5 @@ def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversa
     if (counted := before.counted) is not None and all(place <= counted.sent for place, _ in before.folds):
         ctx.gauge.answered(counted.usage, ctx.view.visible(history[: counted.sent]), counted.answer)
         if counted.model != opening.model:
-            ctx.gauge.another()
+            ctx.gauge.model_changed()
     return Conversation(ctx, history, before.marks)

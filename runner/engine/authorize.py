@@ -114,7 +114,7 @@ class Requester(Protocol):
 async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAnswer | None = None) -> Authorization:
     """Decide about an evaluated action.
 
-    Ask if the verdict is a question. Ask again if the evaluation after the answer is another one, or if the user
+    Ask if the verdict is a question. Ask again if the evaluation after the answer is different, or if the user
     replaced the script. `early` is an answer that the user gave before. Raise asyncio.CancelledError if the user stops
     the turn.
     """
@@ -137,7 +137,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
         early = None
         match answer:
             case Halt():
-                raise asyncio.CancelledError  # nothing was decided and nothing ran, and the turn is over
+                raise asyncio.CancelledError  # no decision was made, no action ran, and the turn is over
             case No(feedback, wanted):
                 requester.answered(False, feedback)
                 names = _remember(lookup.context, question.ask, wanted, requester)
@@ -146,7 +146,7 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 return Authorization(evaluation, no, recorded, names, (), proposed)
             case Edited(script):
                 action = evaluation.assessment.action
-                if not isinstance(action, RunScript):  # such an answer was not offered, so the answer is no
+                if not isinstance(action, RunScript):  # `Edited` was not offered for this action, so it is a refusal
                     early = EarlyAnswer(question, No(), seconds)
                     continue
                 proposed = proposed or action
@@ -172,7 +172,7 @@ def _same(question: Question, ask: Ask, evaluation: Evaluation) -> bool:
 def _remember(
     context: EvaluationContext, ask: Ask, wanted: RememberedAnswer | None, requester: Requester
 ) -> tuple[str, ...]:
-    """Remember an answer if the user wants so, and return the names of the new grants for the record."""
+    """Remember the answer that the user `wanted`, if any, and return the names of the new grants for the record."""
     if wanted is None:
         return ()
     names, notice = keep(context, ask, wanted, requester.grants)
@@ -180,11 +180,11 @@ def _remember(
     return names
 
 
-_MOST = 1 << 20  # bytes; no diff of a larger text is shown
+_MOST = 1 << 20  # bytes of a file; no diff of a larger file is shown
 
 
 def text_before(action: Action) -> str | None:
-    """Return the text of the file now, or None if it does not exist, is not plain text, or is larger than 1 MB."""
+    """Return the current text of the file that `action` changes, or None if there is none of at most 1 MB in UTF-8."""
     if not isinstance(action, WriteFile | EditFile):
         return None
     try:

@@ -11,9 +11,9 @@ from runner.problems import Exit
 from runner.providers.catalog import FREE, Price, cost
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
-LEAST_ANSWERED = 16  # SOURCE: the least that OpenAI's API takes; less is no answer
-_BYTES = 8  # of one token at most, on average: four is usual, so this finds only what is beyond doubt
-_BYTES_AT_LEAST = 2  # of one token at least, on average, where a server does not count tokens
+LEAST_ANSWERED = 16  # tokens of one answer. SOURCE: the smallest number that OpenAI's API accepts
+_BYTES = 8  # upper bound of the bytes of one token, on average: four is usual, so only certain excess is found
+_BYTES_AT_LEAST = 2  # lower bound of the bytes of one token, on average, for a server that does not count tokens
 
 
 class Limit(StrEnum):
@@ -58,7 +58,7 @@ class BudgetMeter:
         self._limits = limits
         self._unattended = unattended
         self._row = 0
-        self._sent = 0  # tokens of the last request; the next one says all of it again
+        self._sent = 0  # tokens of the last request, which the next request repeats
 
     def turn(self) -> None:
         """Raise BudgetExceeded if the run may ask for no further answer."""
@@ -92,18 +92,19 @@ class BudgetMeter:
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
         """Count a request with `messages` and its answer against the budgets.
 
-        A server's own count holds unless it is zero (then the tokens are estimated, too many rather than too few) or
-        below what so much text can be (then it is raised to that): a budget must not depend on the server's word alone.
+        The server's own count is used unless it is zero (then the tokens are estimated, too many rather than too few)
+        or below the minimum for the size of the text (then it is raised to that): a budget must not trust the server
+        alone.
         """
         counted = self.aside(usage, messages, answer, self._limits.price)
         self._sent = counted.input + counted.cache_read + counted.cache_write
 
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> Usage:
-        """Charge the run for a request at `price`, and return the tokens that count."""
+        """Charge the run for a request with `sent` at `price` (None if unknown), and return the charged tokens."""
         self.usage = _sum(self.usage, usage)
         if price != FREE and usage == Usage():
             usage = Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
-        elif price != FREE:  # raised where it is less than `sent` and `answer` can be
+        elif price != FREE:  # a count below the minimum for `sent` and `answer` is raised
             missing = _bytes(sent) // _BYTES - (usage.input + usage.cache_read + usage.cache_write)
             output = max(usage.output, _bytes((answer,)) // _BYTES)
             usage = replace(usage, input=usage.input + max(missing, 0), output=output)
@@ -150,7 +151,7 @@ class BudgetMeter:
             self._used_up(f"spending {'an unknown amount' if self.money is None else f'{self.money:.4f}'}", Limit.MONEY)
 
     def priced(self, price: Price | None) -> None:
-        """Continue at the price of another model."""
+        """Continue at the price of another model. With None the cost is unknown from now on."""
         self._limits = replace(self._limits, price=price)
         if price is None:
             self.money = None

@@ -55,9 +55,9 @@ class Completion:
         self._ctx = ctx
         self._messages = messages
         self._spent = spent
-        self._access = ctx.model_access()  # of the request that is being answered
+        self._access = ctx.model_access()  # the model of the request that is being answered
         self._noticed = _identity(self._access)
-        ctx.view.eased()
+        ctx.view.raise_windows()
         self._open = PartialReply()
         self._raised: int | None = None  # the largest number of tokens of an answer, after one was cut
         self._thoughtless = False  # the thoughts of the model were removed because its server refused them
@@ -86,10 +86,10 @@ class Completion:
         self._noticed = _identity(access)
         without_thoughts(self._messages)
         self._spent.priced(access.limits.price)
-        access.gauge.another()
+        access.gauge.model_changed()
 
     def _renew(self) -> None:
-        """Use the model of now for the next request."""
+        """Use the currently chosen model for the next request."""
         self.notice_model_change()
         self._access = self._ctx.model_access()
 
@@ -107,7 +107,7 @@ class Completion:
             sent = (*self._ctx.view.sent(self._messages, self._access.named), *resumed)
             cap = self._most(self._raised)
             most = self._spent.max_answer_tokens(sent, cap)
-            self._spent.turns += requests == 0  # however many requests it takes
+            self._spent.turns += requests == 0  # one answer counts once, even if it takes several requests
             requests += 1
             try:
                 reply = await self._stream(self._request(sent, most), ready)
@@ -115,17 +115,17 @@ class Completion:
                 opened = self._open
                 if opened.begun:
                     self._spent.broken(sent, "".join(opened.said))
-                    error.images = False  # it read them
+                    error.images = False  # the server accepted the images, because it began to answer
                 opened.ended(BROKEN)
                 if opened.calls and error.retryable:
-                    return self._what_is_whole(error)
+                    return self._complete_calls(error)
                 failed[error.failure] += 1
                 await self._recover(error, failed, cap)
                 continue
             self._answered(reply, sent)
             if reply.stop is Stop.LENGTH and most == cap and cuts < self._access.limits.patience.resumes:
                 cuts += 1
-                whole = self._longer(reply, cap)
+                whole = self._reply_after_cut(reply, cap)
                 if whole is None:
                     continue
                 reply = whole
@@ -136,7 +136,7 @@ class Completion:
         """Return the text that was shown of an incomplete answer, and its complete calls."""
         return self._open.text, tuple(self._open.calls)
 
-    # ---- asking
+    # ---- requests
 
     def _most(self, raised: int | None) -> int:
         """Return the largest number of tokens of an answer, before the budget limits that number further.
@@ -192,12 +192,12 @@ class Completion:
                         say(seam.end())
                         opened.calling = False
                         opened.calls.append(call)
-                        if begun <= len(opened.calls):  # else one before it is not whole, and may never be
+                        if begun <= len(opened.calls):  # else an earlier call is incomplete, and may stay so
                             ready(call)
                     case Reply():
                         reply = event
         finally:
-            if isinstance(events, AsyncGenerator):  # also when it was we who failed: the connection is closed
+            if isinstance(events, AsyncGenerator):  # closes the connection, also after an exception in this loop
                 await events.aclose()
         say(seam.end())
         if reply is None:
@@ -206,7 +206,7 @@ class Completion:
             raise ProviderError(problem, failure=Failure.RETRYABLE)
         return reply
 
-    # ---- what came
+    # ---- complete answers
 
     def _answered(self, reply: Reply, sent: Sequence[Message]) -> None:
         ctx = self._ctx
@@ -216,7 +216,7 @@ class Completion:
         window = ctx.view.window(self._access.named)
         ctx.emit(ctx.gauge.used((*sent, reply.message), window, self._spent.money))
 
-    def _what_is_whole(self, error: ProviderError) -> Reply:
+    def _complete_calls(self, error: ProviderError) -> Reply:
         """Return the complete calls of an answer that broke off after them. The model continues from their results."""
         opened = self._open
         count = len(opened.calls)
@@ -224,17 +224,17 @@ class Completion:
         self._ctx.emit(Notice(f"{error.problem.what}: {which} done, and it is asked to go on from there"))
         return Reply(opened.message, Stop.TOOLS, Usage())
 
-    def _longer(self, reply: Reply, cap: int) -> Reply | None:
+    def _reply_after_cut(self, reply: Reply, cap: int) -> Reply | None:
         """Return the reply to use for an answer that was cut, or None if the model has to be asked to continue it."""
         opened, calls = self._open, reply.message.calls
         twice = min((self._raised or MOST_ANSWERED) * 2, facts_of(self._access.named).output or 0) or None
         higher = self._most(twice)
-        grown, cut = higher > cap, bool(calls) and calls[-1].arguments is None
-        if cut and not grown:
-            return reply  # the model is told that its call was cut, and can make it shorter
-        if not cut and (calls or not (opened.text.strip() or grown)):
+        can_grow, cut = higher > cap, bool(calls) and calls[-1].arguments is None
+        if cut and not can_grow:
+            return reply  # the result of the call says that it was cut, so the model can make a shorter call
+        if not cut and (calls or not (opened.text.strip() or can_grow)):
             return reply
-        if grown:
+        if can_grow:
             self._raised = twice
             self._ctx.emit(Notice(f"the answer was cut at {cap} tokens; from here on it may have {higher}"))
         if len(calls) > 1:
@@ -244,10 +244,10 @@ class Completion:
         opened.calling = cut
         return None
 
-    # ---- what failed
+    # ---- failures
 
     async def _recover(self, error: ProviderError, failed: Counter[Failure], cap: int) -> None:
-        """Wait, or change the request, so that asking again may help. Raise `error` if it cannot help.
+        """Wait, or change the request, so that another request may succeed. Raise `error` if none can.
 
         `failed` counts the failures of this answer by their kind; `cap` is the largest number of tokens of the answer.
         """
@@ -269,8 +269,8 @@ class Completion:
             raise error
         few = self._open.kept or self._may_fall_back()
         tries = patience.resumes if few else patience.tries
-        luck = random.random()  # noqa: S311  # spreads waits, guards nothing
-        left = None  # seconds to wait for an answer at most: to the end of the run, and less if a person is waiting
+        luck = random.random()  # noqa: S311  # spreads waits, is no secret
+        left = None  # most seconds to wait: up to the end of the run, and fewer if a user is waiting
         if self.until is not None:
             left = max(self.until - asyncio.get_running_loop().time(), 0.0)
             left = left if ctx.unattended else min(left, patience.longest)
@@ -295,7 +295,7 @@ class Completion:
         """Use the fallback model from the next request on, and say so. A run falls back once: it ends if the second
         model is busy, too.
 
-        Return False if there is none, or if it cannot be opened or paid for.
+        Return False if there is no fallback model, or if it cannot be opened or its price is unknown.
         """
         ctx = self._ctx
         if not self._may_fall_back() or ctx.models is None:
@@ -325,7 +325,7 @@ class Completion:
             return
         ctx.live.use_model(chosen.provider, chosen.model, chosen.limits)
         without_thoughts(self._messages)
-        ctx.gauge.another()
+        ctx.gauge.model_changed()
         ctx.journal.model(chosen.named, chosen.limits.price)
         ctx.emit(Changed("model", by, chosen.named, "the next prompt goes to it again"))
 

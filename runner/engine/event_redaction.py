@@ -41,7 +41,7 @@ class RedactingEmitter:
             self._emit(make(shown))
 
     def _end(self, name: str, keep: int | None = None) -> None:
-        """Show what was held back of everything that belongs to `name`."""
+        """End the streams of `name`, except the one numbered `keep`, and emit the text that they held back."""
         for key in [key for key in self._open if key[0] == name and key[1] != keep]:
             stream, make = self._open.pop(key)
             if shown := stream.end():

@@ -34,8 +34,8 @@ from runner.sessions.entries import EntryBody
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, Violation, interrupted_connections
 
-_LONGEST = 1000  # characters of an action; the message that proposed it holds all of it
-ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if nobody looked
+_LONGEST = 1000  # characters of an action; the message that proposed the action contains all of it
+ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if changes were not searched
 
 
 async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> CallResult:
@@ -171,7 +171,7 @@ async def _run(
 
 # ---- escalation
 
-_MOST_RIGHTS = 4  # rights that one call may be asked for: a registry, and the host of its files
+_MOST_RIGHTS = 4  # additional rights for one call; a download may need a registry and the host of its files
 _LONGEST_REPORT = 300  # characters of the report about what was blocked, in the question
 
 
@@ -212,8 +212,8 @@ async def request_escalation(
 ) -> tuple[ExtraRight, Authorization] | None:
     """Ask the user for the right that `outcome` lacked, and return the right and the decision.
 
-    An Allow runs the action once more.
-    `had` are the terms of the run, and `granted_rights` were added for this call already. Return None if no right was
+    With an Allow the caller runs the action once more. `had` are the terms of the run, and `granted_rights` were
+    added for this call already. Return None if no right was
     missing, or if no user may grant the right. Raise asyncio.CancelledError if the user stops the turn.
     """
     if len(granted_rights) >= _MOST_RIGHTS:
@@ -254,5 +254,5 @@ def _with_right(
 
 def _right(evaluation: Evaluation, had: Terms) -> ExtraRight:
     """Return the right that an approval of the question of `evaluation` adds to `had`."""
-    assert isinstance(evaluation.verdict, Ask)  # `_with_right` makes no other
+    assert isinstance(evaluation.verdict, Ask)  # `_with_right` creates no other verdict
     return added(evaluation.verdict, had)

@@ -29,8 +29,8 @@ from runner.events import MalformedCall, Notice, QuestionAnswered, QuestionAsked
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
 
-_NUMBERS = itertools.count(1)  # of this process, so that a late answer names no other question
-_LONGEST = 200  # characters of the command that the user replaced
+_NUMBERS = itertools.count(1)  # of questions, unique in this process: a late answer cannot match another question
+_LONGEST = 200  # characters of a replaced command in the notice
 
 
 def judge_call(call: ModelCall, ctx: RunContext) -> Judgement | Proposal | CallResult:
@@ -61,7 +61,7 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
 
 def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     """Return the verdict on `action` as of now, with remembered answers applied."""
-    # The one look at the machine, which notes what the verdict depends on.
+    # The state of the machine is read once, with a record of the facts that the verdict depends on.
     noted = FactRecorder(ctx.look(), ctx.profile)
     context = EvaluationContext(
         noted.facts,
@@ -74,7 +74,7 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     )
     assessment, verdict = context.evaluate(action)
     lookup = with_grants(context, assessment, verdict, ctx.grants)
-    noted.parts()  # read now: a question may stand for minutes
+    noted.parts()  # read now: a question may be open for minutes
     return Evaluation(lookup.assessment, lookup.verdict, lookup, noted)
 
 

@@ -1,4 +1,4 @@
-"""The models of a session: those that it opened, and the one that a request is sent to, with its services."""
+"""The open models of a session, and the model of one request with the services of that request."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -47,7 +47,8 @@ class OpenModels:
 
     def limits(self, limits: RunLimits, model: OpenModel) -> RunLimits:
         """Return `limits` with the price of `model`. Raise Stopped if the run has a budget of money and the price is
-        unknown."""
+        unknown.
+        """
         return limits if self._settings is None else priced(limits, model, self._settings)
 
     async def close(self) -> None:

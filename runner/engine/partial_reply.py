@@ -12,8 +12,8 @@ from runner.secrets.redactor import Redactor
 from runner.text.model_text import whole_text
 
 REMEMBERED = 4000  # characters that are searched for a repetition
-_LEAST = 20  # characters that are no coincidence
-_WORDS = 80  # characters, about, that a model is asked to begin with
+_LEAST = 20  # characters; a shorter repetition may be a coincidence
+_WORDS = 80  # approximate characters that a model is asked to begin with
 BROKEN = "Your answer broke off here"
 CUT = "Your answer was cut here, at the most tokens that one may have"
 _GO_ON = """\
@@ -25,7 +25,7 @@ _LOST = " A tool call that was not complete is lost: make it again after the tex
 
 
 def last_words(text: str) -> str:
-    """Return the end of `text`, from the beginning of a word."""
+    """Return up to 80 characters of the end of `text`, from the beginning of a word."""
     end = text[-_WORDS:]
     if len(text) > len(end) and (begin := end.find(" ")) >= 0:
         end = end[begin + 1 :]
@@ -37,7 +37,7 @@ class OverlapFilter:
 
     def __init__(self, before: str) -> None:
         self._tail = before[-REMEMBERED:].rstrip()
-        self._blank = before[len(before.rstrip()) :]  # it was shown as well
+        self._blank = before[len(before.rstrip()) :]  # the trailing space of `before`, which was shown, too
         self._held = ""
         self._open = bool(self._tail)
 

@@ -1,7 +1,7 @@
 """The end of plan mode: the model hands over its plan, and the user decides whether and in which mode work begins.
 
 THREAT T102: a model must not end plan mode by itself. Only an answer of the user ends it: no text of the plan is an
-answer, an unattended session means no, and the next mode is the one that the user picked.
+answer, an unattended session never leaves plan mode, and the next mode is the one that the user chose.
 """
 
 import time
@@ -25,7 +25,7 @@ class Proposal:
 
 
 def proposal(call: ModelCall, ctx: RunContext) -> Proposal | CallResult | None:
-    """Return the plan that `call` hands over, or the result of an unreadable one.
+    """Return the plan that `call` hands over, or the result for an unreadable plan.
 
     Return None for a call of another tool, and if the plan tool is not offered.
     """
@@ -46,7 +46,7 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
 
     Raise AuditError if the answer cannot be recorded.
     """
-    from runner.audit.records import RecordedPlan  # a terminal asks for its first key before any plan
+    from runner.audit.records import RecordedPlan  # imported late: most runs have no plan
 
     ctx.emit(PlanProposed(asked.call.key, asked.plan))
     began = time.monotonic()

@@ -93,7 +93,7 @@ class RunContext:
         session: The id of the session in the audit log.
         cwd: The absolute path that relative paths start at.
         live: The settings that may change while a run is in progress.
-        unattended: True if no person can answer a question.
+        unattended: True if no user can answer a question.
         tools: The tools that the model may call.
         seen: The files that the model has read.
         look: A function that returns the state of the machine as it is now. One call serves one decision.
@@ -157,16 +157,16 @@ class RunContext:
         )
 
     def system_prompt(self) -> str:
-        """Return the system prompt for the settings of now."""
-        return self.context.system(self.cwd, self.live.mode, self._limits_told())
+        """Return the system prompt for the current settings."""
+        return self.context.system(self.cwd, self.live.mode, self._stated_limits())
 
     def tool_specs(self) -> "tuple[ToolSpec, ...]":
-        """Return the descriptions of the tools that the model may call in the mode of now."""
+        """Return the descriptions of the tools that the model may call in the current mode."""
         return tool_specs(self.tools) + plan_tool(self.live.mode, unattended=self.unattended)
 
     def context_parts(self, messages: "Sequence[Message]" = ()) -> "tuple[RequestPart, ...]":
         """Return every part of a request with `messages`, in the order of the request."""
-        return self.context.parts(self.cwd, self.live.mode, self._limits_told(), self.tool_specs(), messages)
+        return self.context.parts(self.cwd, self.live.mode, self._stated_limits(), self.tool_specs(), messages)
 
     def opening(self) -> "SessionStarted":
         """Return the event that describes this session."""
@@ -182,6 +182,6 @@ class RunContext:
             enforcement=self.enforcement,
         )
 
-    def _limits_told(self) -> RunLimits | None:
-        """Return the limits that the model is told of: those of an unattended run."""
+    def _stated_limits(self) -> RunLimits | None:
+        """Return the limits that the model is informed about: those of an unattended run, else None."""
         return self.live.limits if self.unattended else None

@@ -46,7 +46,7 @@ class RunLimits:
     patience: RetryPolicy = field(default_factory=RetryPolicy)
 
 
-# What holds for an unattended pipeline where nobody said anything. The amount of money holds where a price is known.
+# Defaults for an unattended pipeline. The limit of money applies only if the price of the model is known.
 PIPELINE = RunLimits(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 20)
 
 
@@ -94,7 +94,7 @@ def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = Non
         total=_whole(number("denials", usual.total)) or usual.total,
         row=_whole(number("row", usual.row)) or usual.row,
     )
-    if flags.denials is not None:  # that many, whether in a row or not
+    if flags.denials is not None:  # one limit for all denials, consecutive or not
         limits = replace(limits, row=flags.denials)
     return limits
 

@@ -13,7 +13,7 @@ class UserInput:
 
     Attributes:
         text: The text for the model.
-        typed: The text that is shown to users, such as a /command whose text is long. Empty if it is the same.
+        typed: The text that is shown to users, such as a /command whose text is long. Empty if it equals `text`.
     """
 
     text: str
@@ -71,13 +71,13 @@ class Steering:
 
     def injected(self) -> tuple[str, ...]:
         """Remove and return the steering messages that the model is sent between two batches."""
-        return tuple(each.text for each in self._taken(self._steer))
+        return tuple(each.text for each in self._take(self._steer))
 
     def next(self) -> UserInput | None:
         """Remove and return the message that begins the next turn, or None. Undelivered steering comes first."""
         queue = self._steer or self._later
-        return joined(self._taken(queue)) if queue else None
+        return joined(self._take(queue)) if queue else None
 
-    def _taken(self, queue: deque[UserInput]) -> tuple[UserInput, ...]:
+    def _take(self, queue: deque[UserInput]) -> tuple[UserInput, ...]:
         count = min(len(queue), 1) if self.delivery is Delivery.ONE else len(queue)
         return tuple(queue.popleft() for _ in range(count))

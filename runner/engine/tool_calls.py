@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from runner.engine.authorize import EarlyAnswer, Evaluation
 
 _LONGEST_NAME = 200  # characters
-_REFUSED = 1000  # characters of an action that was refused; the event that proposed it holds all of it
+_REFUSED = 1000  # characters of a refused action; the event `ToolProposed` contains the whole action
 
 
 def bounded(name: str) -> str:
@@ -129,7 +129,7 @@ def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> Cal
 def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -> CallResult:
     """Report the outcome of the action. A long output is stored whole, and the model gets what the tool shows of it.
 
-    Neither text contains a live secret: the outcome is masked before it is shortened, so that no part of it stays.
+    Neither text contains a live secret: the outcome is masked before it is shortened, so no part of a secret remains.
     """
     outcome = ctx.redactor.mask(outcome)
     stored: list[str] = []

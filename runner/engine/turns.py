@@ -29,7 +29,7 @@ _MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each wit
 
 
 class TurnLoop:
-    """The turns of one run over a conversation that stays complete whatever ends the run: every call has its result.
+    """The turns of one run over a conversation in which every call has a result, even if an exception ends the run.
 
     Calls that only read are executed while the model still writes, in order, up to the first call that may do more.
     """
@@ -41,13 +41,13 @@ class TurnLoop:
         self.denied: list[Denied] = []
         self._completion = Completion(messages, ctx, self.spent)
         self._slots = asyncio.Semaphore(ctx.live.limits.parallel)
-        self._fresh()
+        self._reset_turn()
 
-    def _fresh(self) -> None:
+    def _reset_turn(self) -> None:
         """Reset the state of a turn."""
-        self._begun: dict[int, ToolCall] = {}  # calls that were started before the reply was complete, by their place
+        self._begun: dict[int, ToolCall] = {}  # calls started before the reply was complete, by place
         self._seen = 0  # complete calls of the reply
-        self._ordered = False  # a call that may do more than read has come: the calls after it wait for it
+        self._ordered = False  # a call that may do more than read was received: later calls wait for it
         self._reading: list[asyncio.Task[None]] = []
         self._results: dict[int, ToolResult] = {}
         self._written = False  # the message of the calls is in the journal
@@ -62,15 +62,15 @@ class TurnLoop:
         completion = self._completion
         completion.until = until
         while True:
-            self._fresh()
+            self._reset_turn()
             try:
                 reply = await completion.next(self._begin)
-                self._agreed(reply)
+                self._require_same_calls(reply)
             except BaseException as end:
                 await self._stop_reading()
                 stopped = isinstance(end, asyncio.CancelledError)
                 why = "stopped by the user" if stopped else "the answer broke off here"
-                self._broken_off(*completion.unfinished, why)
+                self._append_incomplete(*completion.unfinished, why)
                 raise
             if not reply.message.calls:
                 if reply.message.content:
@@ -122,10 +122,10 @@ class TurnLoop:
             self._ctx.journal.awaiting()
             announce(keyed, evaluated, self._ctx)
             self._read(place, evaluated)
-        else:  # it is evaluated again at its turn, as things are then
+        else:  # the call is evaluated again at its turn, in the state of that moment
             self._ordered = True
 
-    def _agreed(self, reply: Reply) -> None:
+    def _require_same_calls(self, reply: Reply) -> None:
         """Raise ProviderError if the reply has other calls than those that were started."""
         calls = reply.message.calls
         for place, call in self._begun.items():
@@ -136,7 +136,7 @@ class TurnLoop:
 
     async def _turn(self, message: AssistantMessage) -> None:
         calls = message.calls
-        # A model can know the key: its server is sent it. It is not said back, and goes to no other server later.
+        # The model may know the key, which its server receives. A masked message carries the key to no other server.
         self.messages.append(self._ctx.redactor.mask(message))
         try:
             self._write(message)
@@ -146,7 +146,7 @@ class TurnLoop:
             await self._stop_reading()
             self._close(calls)
 
-    def _broken_off(self, text: str, calls: tuple[ToolCall, ...], why: str) -> None:
+    def _append_incomplete(self, text: str, calls: tuple[ToolCall, ...], why: str) -> None:
         """Append the received part of an incomplete answer to the conversation, with the results of its calls."""
         calls = calls[:_MOST_KEPT]
         blocks = (TextBlock(f"{text}\n[{why}]"),) if text.strip() else ()
@@ -159,7 +159,7 @@ class TurnLoop:
                 self._close(calls)
 
     def _write(self, message: AssistantMessage) -> None:
-        """Write the message to the journal, and after it the results that are there already."""
+        """Write the message to the journal, followed by the results that are complete already."""
         self._ctx.journal.message(message)
         self._written = True
         for place, result in sorted(self._results.items()):
@@ -220,9 +220,9 @@ class TurnLoop:
             "look at the results that there are, then make the calls that are still needed, a few at a time",
         )
         report = announce(call, problem, self._ctx)
-        assert isinstance(report, CallResult)  # of a Problem
+        assert isinstance(report, CallResult)  # `announce` returns it for a Problem
         self._keep(place, report.result)
-        await asyncio.sleep(0)  # lets the time limit or the user end the run between these
+        await asyncio.sleep(0)  # lets the time limit or the user end the run between two refusals
 
     def _key(self, place: int) -> str:
         """Return the key of the call at `place` of the current answer."""

@@ -71,7 +71,7 @@ class KeyringStore:
                 return value in (None, "")
             return usable(value) or False
 
-        key = self._within(ask)
+        key = self._call_in_time(ask)
         if key is False:
             why = "what it holds has blanks or other characters that a key never has"
             raise KeyringFailed(why, "store the key again")
@@ -79,7 +79,7 @@ class KeyringStore:
 
     def holds(self, provider: str, account: str) -> bool:
         """Return True if an item exists for the account, whether or not it is a valid key. Raise KeyringFailed."""
-        return self._within(lambda: _holds(self._backend(), item(provider, account)))
+        return self._call_in_time(lambda: _holds(self._backend(), item(provider, account)))
 
     def write(self, provider: str, account: str, secret: Secret) -> None:
         """Store the key in place of an earlier one. Raise KeyringFailed, also if the keyring returns another value."""
@@ -89,10 +89,10 @@ class KeyringStore:
             _repeated(self._backend().set_password, SERVICE, name, secret.reveal())
 
         before = self.holds(provider, account)
-        self._within(put)
+        self._call_in_time(put)
         if before:  # what another program keeps under this name is not replaced, but stands beside it
             self.remove(provider, account)  # only now that a key can be stored at all
-            self._within(put)
+            self._call_in_time(put)
         if not self._same(provider, account, secret):
             raise KeyringFailed("it took the key, but gives back another one")
 
@@ -105,7 +105,7 @@ class KeyringStore:
             except UnicodeDecodeError:
                 return False
 
-        return self._within(ask)
+        return self._call_in_time(ask)
 
     def remove(self, provider: str, account: str) -> bool:
         """Delete all items of the account, and return True if there was one. Raise KeyringFailed."""
@@ -119,21 +119,22 @@ class KeyringStore:
                 _repeated(backend.delete_password, SERVICE, name)
             raise KeyringFailed("the key is still there after it was removed")
 
-        return self._within(forget)
+        return self._call_in_time(forget)
 
     def name(self) -> str:
         """Return the name of the keyring. Raise KeyringFailed if there is none that may be used."""
-        return self._within(lambda: _KNOWN[type(self._backend()).__module__])
+        return self._call_in_time(lambda: _KNOWN[type(self._backend()).__module__])
 
     def _backend(self) -> "KeyringBackend":
-        """Return the back end. Call only inside `_within`: the search for back ends uses the message bus, which may
+        """Return the back end. Call only inside `_call_in_time`: the search for back ends uses the message bus, which
+        may
         hang.
         """
         if self._opened is None:
             self._opened = _open()
         return self._opened
 
-    def _within(self, work: Callable[[], _T]) -> _T:
+    def _call_in_time(self, work: Callable[[], _T]) -> _T:
         if self._hung:
             raise KeyringFailed(f"it did not answer within {self._patience:g} seconds before")
         done: list[_T] = []

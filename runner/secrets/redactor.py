@@ -121,7 +121,7 @@ class Redactor:
                         yield starts[at], ends[at + len(form) - 1]
                         at = read.find(form, at + 1)
         if self._shapes:
-            yield from shaped(text, least)
+            yield from key_spans(text, least)
 
     def _held(self, text: str, least: int, whole: bool) -> int:
         """Return the position from `least` on where the end of `text` may begin a secret, or the length of `text`."""
@@ -282,19 +282,19 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def shaped(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
+def key_spans(text: str, least: int = 0) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each string with a known shape in `text`, from `least` on."""
     for begin in SHAPES:
         at = text.find(begin, least)
         while at >= 0:
             match = _whole(begin).match(text, at)
-            last = match.end() if match else _fruitless(begin, text, at)
+            last = match.end() if match else _after_failed_prefix(begin, text, at)
             if match:
                 yield at, last
             at = text.find(begin, last)
 
 
-def _fruitless(begin: str, text: str, at: int) -> int:
+def _after_failed_prefix(begin: str, text: str, at: int) -> int:
     """Return the position to continue at after a prefix at `at` without a match.
 
     If the pattern reads a run of characters to its end, no later position in that run can match: trying each would take
@@ -319,13 +319,13 @@ def unfinished(text: str, least: int = 0) -> int:
                 break
         at = text.find(begin, max(len(text) - _MOST.get(begin, 512), least))
         while 0 <= at < first:
-            if _goes_on(begin, text, at):
+            if _may_continue(begin, text, at):
                 first = at
             at = text.find(begin, at + 1)
     return first
 
 
-def _goes_on(begin: str, text: str, at: int) -> bool:
+def _may_continue(begin: str, text: str, at: int) -> bool:
     """Return True if the string at `at` reaches the end of `text`, so that it may continue."""
     if begin.startswith("-"):
         return re.search(_END, text[at:]) is None

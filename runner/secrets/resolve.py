@@ -126,32 +126,32 @@ def ways(provider: str, *, keyring: bool) -> str:
     return f"{', '.join(steps)}, or pipe it into a run with `--api-key-stdin`"
 
 
-def find(wanted: KeyRequest) -> FoundKey | None:
+def find(request: KeyRequest) -> FoundKey | None:
     """Return the credential, or None for a server on this machine if nothing is configured and no source failed.
 
     Raise SecretError, which names every source that was tried.
     """
-    search = look(wanted)
-    if search.found is None and (not wanted.local or wanted.account or search.broken()):
+    search = look(request)
+    if search.found is None and (not request.local or request.account or search.broken()):
         raise SecretError(search.problem())
     return search.found
 
 
-def look(wanted: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
+def look(request: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
     """Ask one source after the other, and return the results. No exception is raised."""
     tried: list[Tried] = []
     key: FoundKey | None = None
     for source in KeySource:
         if tried and tried[-1].state in (SourceState.USED, SourceState.BROKEN, SourceState.UNASKED):
-            tried.append(Tried(source, SourceState.UNASKED, _name(source, wanted), "not asked"))
+            tried.append(Tried(source, SourceState.UNASKED, _name(source, request), "not asked"))
             continue
-        name, answer = _ask(source, wanted, keyring)
+        name, answer = _ask(source, request, keyring)
         if isinstance(answer, Secret):
             key = FoundKey(answer, name)
             tried.append(Tried(source, SourceState.USED, name, "the key is taken from here"))
         else:
             tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
-    return KeySearch(wanted.provider, tuple(tried), key, wanted.local)
+    return KeySearch(request.provider, tuple(tried), key, request.local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +163,8 @@ class _No:
     fix: str = ""
 
 
-def _name(source: KeySource, wanted: KeyRequest) -> str:
-    variable = VARIABLES.get(wanted.provider)
+def _name(source: KeySource, request: KeyRequest) -> str:
+    variable = VARIABLES.get(request.provider)
     names = {
         KeySource.STDIN: "`--api-key-stdin`",
         KeySource.VARIABLE: f"environment variable `{variable}`" if variable else "environment variable",
@@ -174,56 +174,56 @@ def _name(source: KeySource, wanted: KeyRequest) -> str:
     return names[source]
 
 
-def _ask(source: KeySource, wanted: KeyRequest, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
+def _ask(source: KeySource, request: KeyRequest, keyring: KeyringStore | None) -> tuple[str, Secret | _No]:
     """Return the name of the source, and its answer."""
     match source:
         case KeySource.STDIN:
-            answer = wanted.stdin_key or _No(SourceState.ABSENT, "not given")
+            answer = request.stdin_key or _No(SourceState.ABSENT, "not given")
         case KeySource.VARIABLE:
-            answer = _variable(wanted)
+            answer = _variable(request)
         case KeySource.HELPER:
-            answer = _helper(wanted)
+            answer = _helper(request)
         case KeySource.KEYRING:
-            return _keyring(wanted, keyring or KeyringStore())
+            return _keyring(request, keyring or KeyringStore())
         case never:
             assert_never(never)
-    return _name(source, wanted), answer
+    return _name(source, request), answer
 
 
-def _variable(wanted: KeyRequest) -> Secret | _No:
-    variable = VARIABLES.get(wanted.provider)
+def _variable(request: KeyRequest) -> Secret | _No:
+    variable = VARIABLES.get(request.provider)
     if variable is None:
         return _No(SourceState.ABSENT, "there is none for it")
-    if not wanted.environ.get(variable, "").strip():
+    if not request.environ.get(variable, "").strip():
         return _No(SourceState.ABSENT, "not set")
-    if wanted.account:
+    if request.account:
         return _No(SourceState.SKIPPED, _NAMED)
-    return usable(wanted.environ[variable]) or _No(SourceState.BROKEN, _ODD, f"set `{variable}` again, or unset it")
+    return usable(request.environ[variable]) or _No(SourceState.BROKEN, _ODD, f"set `{variable}` again, or unset it")
 
 
-def _helper(wanted: KeyRequest) -> Secret | _No:
-    if wanted.helper is None:
+def _helper(request: KeyRequest) -> Secret | _No:
+    if request.helper is None:
         return _No(SourceState.ABSENT, "none is set up")
-    if wanted.account:
+    if request.account:
         return _No(SourceState.SKIPPED, _NAMED)
-    if wanted.local:
+    if request.local:
         return _No(SourceState.SKIPPED, _LOCAL)
     try:
-        return ask_helper(wanted.helper, wanted.environ, wanted.workspace)
+        return ask_helper(request.helper, request.environ, request.workspace)
     except HelperFailed as error:
         return _No(SourceState.BROKEN, error.why, error.fix)
 
 
-def _keyring(wanted: KeyRequest, keyring: KeyringStore) -> tuple[str, Secret | _No]:
-    if wanted.local and not wanted.account:
-        return _name(KeySource.KEYRING, wanted), _No(SourceState.SKIPPED, _LOCAL)
-    known, trouble = _accounts(wanted)
-    account = wanted.account or account_of(known, wanted.configured)
-    name = f"keyring item `{SERVICE}` / `{item(wanted.provider, account)}`"
-    if trouble is not None and account != wanted.account:
+def _keyring(request: KeyRequest, keyring: KeyringStore) -> tuple[str, Secret | _No]:
+    if request.local and not request.account:
+        return _name(KeySource.KEYRING, request), _No(SourceState.SKIPPED, _LOCAL)
+    known, trouble = _accounts(request)
+    account = request.account or account_of(known, request.configured)
+    name = f"keyring item `{SERVICE}` / `{item(request.provider, account)}`"
+    if trouble is not None and account != request.account:
         return name, _No(SourceState.BROKEN, f"{trouble.what}: {trouble.why}", trouble.fix)
     try:
-        key = keyring.read(wanted.provider, account)
+        key = keyring.read(request.provider, account)
     except KeyringFailed as error:
         return name, _No(SourceState.MISSING if error.missing else SourceState.BROKEN, error.why, error.fix)
     if key is not None:
@@ -233,8 +233,8 @@ def _keyring(wanted: KeyRequest, keyring: KeyringStore) -> tuple[str, Secret | _
     return name, _No(SourceState.ABSENT, why, "name one of those with `--account`" if others else "")
 
 
-def _accounts(wanted: KeyRequest) -> tuple[Accounts, Problem | None]:
+def _accounts(request: KeyRequest) -> tuple[Accounts, Problem | None]:
     try:
-        return AccountFile(wanted.environ).read().value.of(wanted.provider), None
+        return AccountFile(request.environ).read().value.of(request.provider), None
     except (PlaceError, StateError) as error:
         return Accounts(), error.problem

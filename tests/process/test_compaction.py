@@ -427,7 +427,7 @@ def test_a_refusal_does_not_make_the_window_small_for_ever(
     assert first is not None
     assert first < 20_000
     for _ in range(12):
-        table.view.eased()
+        table.view.raise_windows()
     assert table.view.window(table.ctx.live.named) == most, why
 
 

@@ -105,7 +105,7 @@ def test_another_model_has_not_counted_yet() -> None:
     gauge = ContextMeter()
     history: list[Message] = [said("hello")]
     gauge.answered(Usage(input=900, output=5), history, answer("hi"))
-    gauge.another()
+    gauge.model_changed()
     assert gauge.size([*history, answer("hi")]) == Size(905, exact=False)
     gauge.answered(Usage(input=700, output=5), history, answer("hi"))
     assert gauge.size([*history, answer("hi")]) == Size(705, exact=True)

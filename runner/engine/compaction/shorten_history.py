@@ -72,7 +72,7 @@ def _prompts(old: Sequence[Message], room: int) -> str:
         for message in old
         if isinstance(message, UserMessage)
         and (text := joined_text(message.content).strip())
-        and not text.startswith(OWN)  # what a command of theirs printed
+        and not text.startswith(OWN)  # the output of a command that the user ran
     ]
     room -= len(texts[0]) if texts else 0
     latest: list[str] = []
@@ -87,7 +87,7 @@ def _prompts(old: Sequence[Message], room: int) -> str:
 
 
 def start(messages: Sequence[Message], at: int) -> int:
-    """Return `at`, limited to the range of `messages`, or the start of the group that `at` lies in."""
+    """Return the start of the group that contains `at`, which is limited to the range of `messages`."""
     at = min(max(at, 0), len(messages))
     while 0 < at < len(messages) and isinstance(messages[at], ToolMessage):
         at -= 1
@@ -136,7 +136,7 @@ def capped(message: Message, most: int) -> Message:
 
 def middle_out(text: str, most: int) -> str:
     """Return the beginning and the end of `text` in about `most` characters, with the number of characters left out."""
-    if len(text) <= most + 80:  # the word itself takes room
+    if len(text) <= most + 80:  # the note about the left-out characters also takes space
         return text
     head = most * 2 // 3
     tail = most - head
@@ -162,7 +162,7 @@ def _shorten_block(block: ModelBlock, most: int) -> ModelBlock:
         case ToolCall():
             return replace(block, arguments=_value(block.arguments, most), raw=middle_out(block.raw, most))
         case ThinkingBlock():
-            return block  # its signature is about these very words
+            return block  # its signature is valid for the unchanged text only
 
 
 def _value(value: Any, most: int) -> Any:

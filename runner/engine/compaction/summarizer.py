@@ -1,6 +1,6 @@
 """The summarizer: a small model that writes notes about old messages, on the budget of the run.
 
-If no model can be asked, notes are made without one.
+If no model is available, notes are written without a model.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from runner.engine.model_access import ModelAccess
     from runner.providers.catalog import Price
 
-_MOST = 120_000  # tokens that the model is sent at once; a summary of more is no better
-_UNKNOWN = 24_000  # tokens that the model is sent at once if the size of its context window is unknown
-_LONGEST = 60.0  # seconds that a server may ask us to wait; the conversation waits for it
+_MOST = 120_000  # tokens of one request to the model; a summary of more text is no better
+_UNKNOWN = 24_000  # tokens of one request if the size of the model's context window is unknown
+_LONGEST = 60.0  # seconds of wait that a server may request; the conversation waits as long
 LONGEST = 16_000  # characters of notes
-ANSWER = 8_192  # tokens of the answer, with what some models think before it
+ANSWER = 8_192  # tokens of the answer, including the thinking of some models
 _SAID, _RESULT, _CALL = 4_000, 1_200, 800  # characters of one text, result and call
 
 _SYSTEM = """\
@@ -88,7 +88,7 @@ class Summarizer:
 
         `window` returns the context window of a model. Raise ProviderError.
         """
-        small, price = self._opened(access)
+        small, price = self._small_model(access)
         room = min((window(small.named) or _UNKNOWN) * 3 // 4, _MOST)
         for attempt in count(1):
             asked = request(old, before, focus, small.model, room)
@@ -102,7 +102,7 @@ class Summarizer:
             except ProviderError as error:
                 if error.failure is not Failure.CONTEXT or attempt > access.limits.patience.resumes:
                     raise
-                room //= 2  # nobody had said that so little fits into it
+                room //= 2  # the window is smaller than was known
             else:
                 break
         access.journal.usage(reply.usage, model=small.named, price=price)
@@ -111,7 +111,7 @@ class Summarizer:
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
         return middle_out(access.redactor.text(text).strip(), LONGEST) or None
 
-    def _opened(self, access: "ModelAccess") -> "tuple[OpenModel, Price | None]":
+    def _small_model(self, access: "ModelAccess") -> "tuple[OpenModel, Price | None]":
         """Return the small model and its price.
 
         Return the model of the conversation if there is no other, or if money is counted and the price is unknown.
@@ -141,7 +141,7 @@ async def _reply(small: OpenModel, asked: Request, access: "ModelAccess") -> Rep
         try:
             return await _streamed(small, asked)
         except ProviderError as error:
-            luck = random.random()  # noqa: S311  # spreads waits, guards nothing
+            luck = random.random()  # noqa: S311  # spreads waits, is no secret
             seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=_LONGEST)
             if seconds is None or attempt > patience.resumes:
                 raise
@@ -157,7 +157,7 @@ async def _streamed(small: OpenModel, asked: Request) -> Reply:
             if isinstance(event, Reply):
                 return event
     finally:
-        if isinstance(events, AsyncGenerator):  # the connection is closed, whatever ended it
+        if isinstance(events, AsyncGenerator):  # closes the connection in every case
             await events.aclose()
     why = "the stream ended before the answer did"
     problem = Problem(f"`{small.provider.name}` broke off its notes", why, "nothing is lost: the session holds all")
@@ -250,6 +250,6 @@ def _bounded(lines: list[str], room: float) -> str:
     while last > at and end + sizes[last - 1] <= room:
         end += sizes[last - 1]
         last -= 1
-    if last == len(lines):  # the latest alone is too much
+    if last == len(lines):  # the latest line alone is too long
         last, lines = last - 1, [*lines[:-1], middle_out(lines[-1], int((room - first) * 2))]
     return "\n".join([*lines[:at], f"[{last - at} parts left out to save room]", *lines[last:]])

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from runner.engine.model_access import ModelAccess
 
 _WHOLE = CompactionRecord()
-_LEVELS = tuple(level for level in CompactionLevel if level is not CompactionLevel.ASKED)  # the mildest first
+_LEVELS = tuple(level for level in CompactionLevel if level is not CompactionLevel.ASKED)  # the least loss first
 _RETRIED_LATER = (CompactionLevel.TRIM, CompactionLevel.ONE_LINE, CompactionLevel.SUMMARY)
 REFUSED = TextBlock("[an image was here; the model's server refused the request with it, so it is left out]")
 _ANSWER = 16_384  # tokens of the window that are left for one answer, or a fifth of the window
-_LEAST = 1_024  # tokens of an answer that are asked for even where the window seems full: we may have counted too much
-_UNKNOWN = 64_000  # tokens; what /compact measures by where nobody knows the window
+_LEAST = 1_024  # tokens requested for an answer even if the window seems full: the estimate may be too high
+_UNKNOWN = 64_000  # tokens; the window that /compact assumes if the real one is unknown
 _CAPS = (24_000, 8_000, 2_500, 800, 250)  # characters of one text, tried in turn
-_SHRINKS = (0.6, 0.35, 0.15)  # of what was too long, by the try
-_TOLD = 0.4  # characters of notes for each token of the window, at most: a tenth of it
-_REST = 0.03  # of the window: how much more there must be before what did not help is tried again
+_SHRINKS = (0.6, 0.35, 0.15)  # the fraction of the refused size to shorten to, by attempt
+_TOLD = 0.4  # largest number of characters of notes for each token of the window: a tenth of the window
+_REST = 0.03  # fraction of the window that must be added before a level without effect is tried again
 
 
 class ConversationView:
@@ -51,10 +51,10 @@ class ConversationView:
         # The last fold, the messages that it shortened, and the result.
         self._cache: tuple[CompactionRecord, tuple[Message, ...], tuple[Message, ...]] = (_WHOLE, (), ())
         self._rests: dict[CompactionLevel, float] = {}
-        self._proven: dict[str, int] = {}  # by model: its server found that many tokens too long
-        self._stated: set[str] = set()  # those models whose server named that number
+        self._proven: dict[str, int] = {}  # by model: a number of tokens that its server refused as too long
+        self._stated: set[str] = set()  # the models whose server stated that number
         self._refused: dict[str, dict[int, object]] = {}  # by model, then id(): images that its server refused
-        self._before: dict[str, dict[int, object]] = {}  # the same when the answer was asked for that is awaited
+        self._before: dict[str, dict[int, object]] = {}  # `_refused` at the start of the open request
 
     def window(self, spec: str) -> int | None:
         """Return the tokens that the model `spec` takes, request and answer together, or None if unknown."""
@@ -62,7 +62,7 @@ class ConversationView:
         proven = self._proven.get(spec)
         return min(known, proven) if known and proven else known or proven
 
-    def eased(self) -> None:
+    def raise_windows(self) -> None:
         """Raise context windows learned from refusals by a quarter. Called at the start of a run.
 
         A window inferred too small would never recover, and one too large costs one refusal. A window that the server
@@ -85,7 +85,7 @@ class ConversationView:
 
     def visible(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages to send for the whole history `messages`."""
-        while self._made and not _fits(*self._made[-1], messages):  # the person went back to before it
+        while self._made and not _fits(*self._made[-1], messages):  # the user rewound to a point before the fold
             self._made.pop()
             self._rests.clear()
         fold = self._fold
@@ -203,7 +203,7 @@ class ConversationView:
     ) -> Compacted | None:
         """Replace old messages by notes because the user wants that; `focus` names what the notes are to keep.
 
-        Return None if there is nothing to shorten. Raise ProviderError. Not to be called while a run is in progress.
+        Return None if no message can be shortened. Raise ProviderError. Must not be called while a run is in progress.
         """
         room = self._room(access) or _UNKNOWN
         return await self._reach(CompactionLevel.ASKED, messages, access, spent, room, access.redactor.text(focus))
@@ -223,7 +223,7 @@ class ConversationView:
         room: float,
         focus: str = "",
     ) -> Compacted | None:
-        """Apply `level` if that gains enough."""
+        """Apply `level` if that gains enough, and return its event, else None."""
         before = self._size(messages, access)
         most = before - max(room * GAINS.get(level, 0), 1)
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
@@ -240,10 +240,10 @@ class ConversationView:
                 notes = None
                 if self._gains(fold, messages, access, most):
                     notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
-                # Without notes the fold of before stays, which gains nothing.
+                # Without notes the earlier fold stays, which gains nothing.
                 fold = self._fold if notes is None else replace(fold, notes=notes)
         if not self._gains(fold, messages, access, most):
-            if level in _RETRIED_LATER:  # not with every request
+            if level in _RETRIED_LATER:  # but not with every request
                 self._rests[level] = before + room * _REST
             return None
         self._set(messages, fold)

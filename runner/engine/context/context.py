@@ -1,6 +1,7 @@
-"""The texts that a model is sent beside the conversation: the program's own, with the tool by which a model hands over
-its plan, and those of the user and the repository, as named parts in one order, each with its source. Hints are added
-to the results of calls that are refused again and again.
+"""The texts that a model receives in addition to the conversation, as named parts in a fixed order, each with its
+source:
+texts of the program, of the user and of the repository, and the tool with which a model hands over its plan. Hints are
+added to the results of calls that are refused repeatedly.
 """
 
 import os
@@ -37,7 +38,7 @@ PLAN_SPEC = ToolSpec(
     },
 )
 
-# A SYSTEM.md takes the place of this, and of nothing else.
+# A SYSTEM.md replaces this text only.
 BASE = """\
 You are a software engineer working in a terminal.
 
@@ -49,7 +50,7 @@ avoid `eval`, commands built from variables, and downloads piped into a shell.
 - Finish with a short, plain account of what you did and what you could not do.
 """
 
-# INVARIANT: the last words of every system prompt. No file and no setting removes them or comes after them.
+# INVARIANT: every system prompt ends with this text. No file and no setting removes it or adds text after it.
 _GATE = """\
 Where you are
 - You act through ringfence, which puts every action through one gate. What it enforces does not depend on anything \
@@ -174,7 +175,7 @@ class Context:
     base: SourcedText | None = None
     added: tuple[SourcedText, ...] = ()
     skills: tuple[Skill, ...] = ()
-    commands: tuple[PromptFile, ...] = ()  # of the repository; the model is told nothing of them
+    commands: tuple[PromptFile, ...] = ()
     surroundings: Surroundings = Surroundings()
     instructions: str = ""
     files: tuple[str, ...] = ()
@@ -258,9 +259,9 @@ def _part(name: str, source: str, where: str, text: str) -> RequestPart:
 
 # ---- hints for a model that repeats a refused call
 
-EVERY = 3  # refusals of one kind until the model is told, and again after as many more
+EVERY = 3  # refusals of one kind before each hint
 
-# What a refusal by itself cannot say: it knows one action, this knows the pattern.
+# The hints, which concern repeated refusals of one kind. A refusal itself concerns a single action.
 _WAYS = {
     Tier.READ: "What is hidden stays hidden by any other path or tool.",
     Tier.WRITE: "Nothing can be changed now. Read what you need, and describe the change instead of making it.",
@@ -291,12 +292,12 @@ class Refusals:
         self._counts: Counter[str] = Counter()
 
     def denied(self, tier: Tier) -> str:
-        """Count a refusal and return the hint to append to it, which is mostly empty."""
+        """Count a refusal and return the hint to append, which is empty except at every third refusal of `tier`."""
         return self._counted(tier.label, f"refusal for `{tier.label}`", _WAYS[tier])
 
     def malformed(self, tool: str) -> str:
-        """Count a call that could not become an action and return the hint to append to the refusal, which is mostly
-        empty.
+        """Count a call that could not become an action and return the hint to append, which is empty except at every
+        third call of `tool`.
         """
         way = f"Look at what `{tool}` takes, send that and nothing more, or use another tool."
         return self._counted(f"call of {tool}", f"call of `{tool}` that makes no sense", way)

@@ -7,15 +7,15 @@ from policy.model.frozen import dataclass
 from runner.events import ContextUsed
 from runner.messages import Block, ImageBlock, Message, ThinkingBlock, ToolCall, ToolMessage, ToolSpec, Usage, texts_of
 
-# What one token is, roughly, of text in English and of code; no two models agree.
+# The approximate size of one token, in English text and code. Tokenizers differ between models.
 _ASCII = 4  # characters
 _OTHER = 3  # bytes in UTF-8: a Chinese character, one and a half Cyrillic ones
-_FRAME = 4  # of a message or a result: its role and marks
-_CALL = 12  # of a call: its id, its name's marks
-_IMAGE = 1_600  # SOURCE: the most that Anthropic's models take for one image; what others take is near it or less
-_UNSAID = 4_000  # of the system prompt and the tools, before anybody said what they are
+_FRAME = 4  # tokens of a message or a result in addition to its text: its role and marks
+_CALL = 12  # tokens of a call in addition to its text: its id and marks
+_IMAGE = 1_600  # tokens. SOURCE: the most of Anthropic's models for one image; other models need about as many or fewer
+_UNSAID = 4_000  # tokens of the system prompt and the tools until they are known
 
-# A ratio beyond these is no property of a tokenizer: the server counts something else, or nothing.
+# Bounds of `rate`. Outside of them the server counts something other than tokens, or nothing.
 _LEAST, _MOST = 0.5, 3.0
 
 
@@ -39,11 +39,11 @@ class ContextMeter:
 
     def __init__(self) -> None:
         self._fixed = float(_UNSAID)
-        self._counted: int | None = None  # by the provider: a request with its answer
-        self._weighed = 0.0  # the same by our own scales, without what is fixed
+        self._counted: int | None = None  # tokens of a request with its answer, by the provider
+        self._weighed = 0.0  # the estimate for the same messages, without the fixed parts
         self.rate = 1.0
-        self._ours = True  # the model that counted is the one that will be asked
-        self._known: dict[int, tuple[Message, float]] = {}  # the weights of what was weighed last, by identity
+        self._ours = True  # True if the next request goes to the model that counted
+        self._known: dict[int, tuple[Message, float]] = {}  # the last estimates, by `id()` of the message
 
     def fixed(self, text: str, tools: Sequence[ToolSpec]) -> None:
         """Set the parts of every request beside the messages. They matter until the provider has counted once."""
@@ -61,8 +61,8 @@ class ContextMeter:
         self._weighed = before + weight_of(answer)
         self._ours = True
 
-    def another(self) -> None:
-        """Note that another model answers from now on, for which the last count is an estimate."""
+    def model_changed(self) -> None:
+        """Treat the last count as an estimate, because another model answers from now on."""
         self._ours = False
 
     def size(self, messages: Sequence[Message]) -> Size:
@@ -71,7 +71,7 @@ class ContextMeter:
         if self._counted is None:
             return Size(round((self._fixed + weighed) * self.rate), exact=False)
         more = weighed - self._weighed
-        least = round(weighed * _LEAST)  # shorter messages never make it less than themselves
+        least = round(weighed * _LEAST)  # a lower bound if many messages were removed since the count
         return Size(max(self._counted + round(more * self.rate), least), exact=self._ours and abs(more) < 1)
 
     def used(self, messages: Sequence[Message], window: int | None, cost: float | None) -> ContextUsed:

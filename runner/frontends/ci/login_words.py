@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
-from runner.secrets.redactor import shaped
+from runner.secrets.redactor import key_spans
 from runner.secrets.secret import SHORTEST, names_secret
 
 _NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
@@ -85,7 +85,7 @@ def addresses(text: str) -> Iterator[str]:
     """Yield the logins in addresses, and texts that have the shape of a key."""
     yield from filter(None, map(_password, _LOGIN.finditer(text)))
     yield from _words(text, _PARAMETER, _is_parameter)
-    for start, end in shaped(text):
+    for start, end in key_spans(text):
         yield text[start:end]
 
 
@@ -94,7 +94,7 @@ def without_addresses(text: str) -> str:
     text = _without(text, _LOGIN, lambda match: bool(_password(match)))
     text = _without(text, _PARAMETER, _is_parameter)
     kept, last = [], 0
-    for start, end in sorted(shaped(text)):
+    for start, end in sorted(key_spans(text)):
         kept.append(text[last:start])
         last = max(last, end)
     return "".join((*kept, text[last:]))

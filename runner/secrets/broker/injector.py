@@ -54,22 +54,22 @@ class CredentialInjector:
 
     def lend(self, names: tuple[str, ...]) -> Broker:
         """Return the broker for commands whose terms name these credentials."""
-        given = tuple(each for each in self._credentials if each.name in names)
+        credentials = tuple(each for each in self._credentials if each.name in names)
 
         def secure(host: str, port: int) -> bool:
-            return any(not each.plain and each.names(host, port) for each in given)
+            return any(not each.plain and each.names(host, port) for each in credentials)
 
         async def asks(host: str, port: int, method: str, path: str) -> InjectedHeader | None:
             # TRACE would send it back, and a method that nobody knows might do anything.
             if method not in METHODS:
                 return None
-            for each in given:
+            for each in credentials:
                 if each.meets(host, port, method, path) and each.plain is not secure(host, port):
                     return await self._added(each)
             return None
 
         def opens(host: str, port: int) -> "ssl.SSLContext | None":
-            opened = any(each.intercept and each.names(host, port) for each in given)
+            opened = any(each.intercept and each.names(host, port) for each in credentials)
             return self._authority.serving(host) if opened and self._authority else None
 
         return Broker(secure, asks, opens, self._trusted, self._rejected)
@@ -83,7 +83,7 @@ class CredentialInjector:
                 if problem is not None:
                     raise Failed(f"{problem.what}: {problem.why}", fix=problem.fix)
         secret, _ = self._secrets[credential.name]
-        value, masks = _spelled(credential, secret)
+        value, masks = _header_and_spellings(credential, secret)
         return InjectedHeader(credential.name, credential.header, value, masks)
 
     async def _look_for(self, credential: Credential) -> Problem | None:
@@ -105,16 +105,16 @@ class CredentialInjector:
 
     def _trusted(self) -> "ssl.SSLContext":
         if self._trust is None:
-            from runner.secrets.broker.session_ca import believing
+            from runner.secrets.broker.session_ca import client_context
 
-            self._trust = believing()
+            self._trust = client_context()
         return self._trust
 
 
-def _spelled(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, ...]]:
+def _header_and_spellings(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, ...]]:
     """Return the value of the header, and the spellings in which a server may return the secret."""
     bare = secret.reveal()
-    plain = [bare, _coded(bare)]
+    plain = [bare, _base64(bare)]
     if credential.value:
         value = credential.value.replace("{secret}", bare)
     else:
@@ -122,26 +122,26 @@ def _spelled(credential: Credential, secret: Secret) -> tuple[str, tuple[bytes, 
         value = f"Basic {login}"
         plain.append(login.rstrip("="))
     plain += [each.replace("+", "-").replace("/", "_") for each in plain[1:]]
-    forms = {form for each in plain for form in _written(each) if len(each) >= _SHORTEST}
+    forms = {form for each in plain for form in _spellings(each) if len(each) >= _SHORTEST}
     return value, tuple(form.encode() for form in sorted(forms, key=len, reverse=True))
 
 
-def _coded(text: str) -> str:
+def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode().rstrip("=")
 
 
-def _written(text: str) -> Iterator[str]:
+def _spellings(text: str) -> Iterator[str]:
     """Yield `text` as URLs, JSON and HTML of several languages spell it."""
     yield text
     for safe in ("", "/"):
         address = quote(text, safe=safe)
         yield address
         yield _HEX.sub(lambda found: found[0].lower(), address)
-    told = json.dumps(text)[1:-1]
-    yield from (told, told.replace("/", "\\/"))
+    escaped = json.dumps(text)[1:-1]
+    yield from (escaped, escaped.replace("/", "\\/"))
     for spelled in ("\\u%04x", "\\u%04X"):
         for odd in ("<>&", "<>&'", "<>&'+`"):
-            yield "".join(spelled % ord(char) if char in odd else char for char in told)
+            yield "".join(spelled % ord(char) if char in odd else char for char in escaped)
     page = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     for quotes in (("&quot;", "&#x27;"), ("&quot;", "&#039;"), ("&quot;", "&#39;"), ("&#34;", "&#39;")):
         quoted = page.replace('"', quotes[0]).replace("'", quotes[1])

@@ -131,7 +131,7 @@ def _general(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def believing() -> ssl.SSLContext:
+def client_context() -> ssl.SSLContext:
     """Return the TLS context that verifies servers with the system's store (or `SSL_CERT_FILE`), over HTTP/1.1."""
     context = ssl.create_default_context()
     context.minimum_version = ssl.TLSVersion.TLSv1_2
