@@ -313,7 +313,7 @@ class Notice(_Event, type="notice"):
 
 @dataclass(frozen=True, slots=True)
 class Display(_Event, type="shown"):
-    """The answer to a `/command`, for the user only; it is not in the session file. `kind` is text,
+    """The answer to a `/command`, for the user only: neither for the model nor for the session file. `kind` is text,
     diff, markdown, or draft (a text for the user to change and send)."""
 
     text: str
