@@ -50,7 +50,7 @@ class FactRecorder:
             "about": "machine",
             **{name: getattr(facts, name) for name in ("workspace", "home", "beyond", "cache")},
             **{name: list(getattr(facts, name)) for name in ("path", "system", "private")},
-            "lists": lists(self._profile),
+            "lists": lists_digest(self._profile),
         }
         asked: dict[str, object] = {"about": "asked"}
         remaining, cut = MOST, 0
@@ -66,10 +66,10 @@ class FactRecorder:
                     encoded[words] = value
             if answers or name != "login":  # records of earlier versions have no field for logins
                 asked["logins" if name == "login" else name] = encoded
-        return machine, top(facts), {**asked, "cut": cut}
+        return machine, workspace_entries(facts), {**asked, "cut": cut}
 
 
-def top(facts: Facts) -> dict[str, object]:
+def workspace_entries(facts: Facts) -> dict[str, object]:
     """Return the names in the workspace folder by kind, and links with their targets. The field `whole` is True if no
     name is missing.
     """
@@ -90,7 +90,7 @@ def top(facts: Facts) -> dict[str, object]:
     return {"about": "top", "whole": len(entries) <= ENTRIES, **kinds, "links": links}
 
 
-def lists(profile: Profile) -> str:
+def lists_digest(profile: Profile) -> str:
     """Return a digest of the lists that determine the system folders of `machine`: other lists yield other folders."""
     text = json.dumps([profile.system, profile.etc])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

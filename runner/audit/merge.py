@@ -32,7 +32,7 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
     """Write the file `into`, which must not exist; it appears complete or not at all. Raises AuditError for a log that
     does not verify, and for two logs with the same beginning and different later records."""
     if os.path.lexists(into):
-        raise _there(into)
+        raise _exists_error(into)
     if not into.parent.is_dir():
         why = f"`{into.parent}` is no folder"
         raise AuditError(Problem("the logs were not merged", why, "name a file in a folder that is there"))
@@ -49,13 +49,13 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
         heads = [head for head, _ in owners.values()]
         chosen = [{log for log, (_, owner) in owners.items() if owner == place} for place in range(len(sources))]
         rows = heapq.merge(
-            *(_timed(walk, logs, place) for place, (walk, logs) in enumerate(zip(walks, chosen, strict=True)) if logs)
+            *(_by_time(walk, logs, place) for place, (walk, logs) in enumerate(zip(walks, chosen, strict=True)) if logs)
         )
         try:
             write_merged(beside, heads, (row for _, _, _, row in rows))
             os.link(beside, into)  # link(2) never replaces a file, also not one that was created meanwhile
         except FileExistsError:
-            raise _there(into) from None
+            raise _exists_error(into) from None
         except OSError as error:
             why = f"`{into}`: {(error.strerror or 'the system refused it').lower()}"
             fix = "name a file on another disk, where files can have two names"
@@ -65,7 +65,7 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
     return Merged(tuple((head, sources[place].name) for head, place in owners.values()), tuple(left_out))
 
 
-def _there(into: Path) -> AuditError:
+def _exists_error(into: Path) -> AuditError:
     fix = "name a new file; to add a log, merge it with the file into another"
     return AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
 
@@ -83,14 +83,14 @@ def _owners(sources: Sequence[LogStore], walks: Sequence[Walk]) -> tuple[dict[st
             if before == (head, place):
                 continue
             longer, shorter = sorted((before, (head, place)), key=lambda each: -each[0].number)
-            _same(sources, longer, shorter)
+            _require_beginning(sources, longer, shorter)
             owners[head.log] = longer
             relation = "the beginning of" if longer[0].number > shorter[0].number else "the same log as"
             left_out.append(f"`{sources[shorter[1]].name}` is {relation} `{sources[longer[1]].name}`")
     return owners, left_out
 
 
-def _same(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[Head, int]) -> None:
+def _require_beginning(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[Head, int]) -> None:
     """Raise AuditError unless the shorter chain is the beginning of the longer one."""
     log, last = shorter[0].log, shorter[0].number
     names = [sources[each[1]].name for each in (longer, shorter)]
@@ -108,7 +108,7 @@ def _same(sources: Sequence[LogStore], longer: tuple[Head, int], shorter: tuple[
     raise AuditError(Problem(what, why, "keep both as they are; one of them is not what its head says"))
 
 
-def _timed(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, RecordRow]]:
+def _by_time(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, RecordRow]]:
     """Yield the rows of the chains `logs` with their sort keys. A clock that was set back does not reorder a chain."""
     from json import loads
 

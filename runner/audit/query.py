@@ -41,9 +41,9 @@ class Query:
         folders = tuple(f"{folder.rstrip('/')}/" for folder in self.workspaces)
         hosts = [*_targets(decision, connects=True), *_named(outcome, "host", "connections")]
         return (
-            _one(self.verdicts, str(decision.get("verdict", "")))
-            and _one(self.modes, str(decision.get("mode", "")))
-            and _one(self.tools, str(decision.get("tool", "")))
+            _is_one_of(self.verdicts, str(decision.get("verdict", "")))
+            and _is_one_of(self.modes, str(decision.get("mode", "")))
+            and _is_one_of(self.tools, str(decision.get("tool", "")))
             and (not self.since or time >= self.since)
             and (not self.until or time < self.until)
             and (not self.sessions or _begins(self.sessions, [str(decision.get("session", ""))]))
@@ -62,7 +62,7 @@ def was_question(decision: dict[str, object]) -> bool:
     return bool(decision.get("answer")) or mapping(decision.get("cell")).get("ruling") == "ask"
 
 
-def _one(wanted: tuple[str, ...], value: str) -> bool:
+def _is_one_of(wanted: tuple[str, ...], value: str) -> bool:
     return not wanted or value in wanted
 
 

@@ -31,7 +31,7 @@ class Follower:
     def start(self, count: int) -> list[DecisionTrail]:
         """Return the newest `count` decisions, after which `more` continues. The list is empty while there is no
         log."""
-        self._state = self._look()
+        self._state = self._current_state()
         if self._state is None:
             return []
         with AuditLog.open_to_read(self._path) as log:
@@ -44,7 +44,7 @@ class Follower:
 
     def more(self) -> list[TailEvent]:
         """Return the events since the last call, oldest first. Raises AuditError if the file is not a log."""
-        state = self._look()
+        state = self._current_state()
         events: list[TailEvent] = []
         if state != self._state and state is not None:
             with AuditLog.open_to_read(self._path) as log:
@@ -56,7 +56,7 @@ class Follower:
         newest = next(log.rows(limit=1), None)
         if newest is None:
             return
-        if self._seen is not None and not self._goes_on(log, newest):
+        if self._seen is not None and not self._still_holds(log, newest):
             self._seen, self._running = None, set()
         since = self._seen[0] if self._seen else 0
         fresh = list(log.rows(kind=(*DECISIONS, "finished"), first=newest.id, after=since))
@@ -74,13 +74,13 @@ class Follower:
             self._running.add(record.id)
         self._seen = (newest.id, newest.hash)
 
-    def _goes_on(self, log: AuditLog, newest: Record) -> bool:
+    def _still_holds(self, log: AuditLog, newest: Record) -> bool:
         """Return True if the last record that was read is still in the log, or was pruned from it."""
         number, sealed = self._seen or (0, "")
         record = log.get(number)
         return newest.id >= number and (record is None or record.hash == sealed)
 
-    def _look(self) -> object:
+    def _current_state(self) -> object:
         """Return a value that changes when the log changes: the state of its file and write-ahead file. None without a
         log.
 
@@ -110,12 +110,12 @@ def follow(follower: Follower) -> Iterator[TailEvent]:
             failures += 1
             if failures > _PATIENCE:
                 raise
-        if _unread():
+        if _reader_is_gone():
             raise BrokenPipeError
         time.sleep(POLL)
 
 
-def _unread() -> bool:
+def _reader_is_gone() -> bool:
     """Return True if the reader of standard output is gone.
 
     SOURCE: poll(2): POLLERR is set for the writing end of a pipe whose reading end was closed.

@@ -283,7 +283,7 @@ def test_an_address_that_does_not_do(address: str, said: str, why: str) -> None:
 def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
     import sqlalchemy as sa
 
-    from runner.audit.stores.postgres_server import _here
+    from runner.audit.stores.postgres_server import _is_local
 
     rows = {
         "postgresql://u@db.example/a": False,
@@ -295,7 +295,7 @@ def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
         "postgresql:///a?service=fleet": False,
     }
     rows |= {"postgresql://u@10.0.0.1/a": False, "postgresql://u@[::1]/a": True, "postgresql://u@/a?host=x,/run": False}
-    assert {address: _here(sa.make_url(address), {}) for address in rows} == rows
+    assert {address: _is_local(sa.make_url(address), {}) for address in rows} == rows
     local = sa.make_url("postgresql://u@localhost/a"), sa.make_url("postgresql:///a")
     said: list[tuple[dict[str, str], bool, bool]] = [
         ({"PGHOST": "db.example"}, True, False),  # which counts where the URL names no host
@@ -304,7 +304,7 @@ def test_to_another_machine_only_by_tls_with_its_name_verified() -> None:
         ({"PGSERVICE": "fleet"}, False, False),
     ]
     for environ, *expected in said:
-        assert [_here(each, environ) for each in local] == expected, environ
+        assert [_is_local(each, environ) for each in local] == expected, environ
 
 
 def test_a_server_that_does_not_sync_is_refused(server: Server, url: str) -> None:

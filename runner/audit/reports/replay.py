@@ -19,7 +19,7 @@ from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights
 from policy.rules.rulebook import RuleBook
 from runner.audit.decisions import DecisionTrail
-from runner.audit.fact_recorder import lists
+from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
 from runner.audit.fields import items, number
 from runner.gate.grants.codec import from_json
@@ -118,13 +118,13 @@ def rejudge(
         return error.found
 
 
-def ruled(verdict: Verdict) -> Ruling:
+def ruling_of(verdict: Verdict) -> Ruling:
     if isinstance(verdict, Allow):
         return Ruling.ALLOW
     return Ruling.ASK if isinstance(verdict, Ask) else Ruling.DENY
 
 
-def ruled_then(body: Mapping[str, object]) -> Ruling:
+def recorded_ruling(body: Mapping[str, object]) -> Ruling:
     """Return the recorded ruling before the answer of the user, which is not part of the policy."""
     answer = body.get("answer")
     if isinstance(answer, dict) and not str(answer.get("by", "")).startswith(("grant ", "remembered no ")):
@@ -138,7 +138,7 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
         raise _UnknownError("a call that made no sense", "it never became an action")
     action = _action(body)
     machine, top, asked = _parts(body, facts)
-    if machine.get("lists") != lists(policy.profile):
+    if machine.get("lists") != lists_digest(policy.profile):
         raise _UnknownError("other system folders", "the policy names others, and what lies there is not recorded")
     if deed.session is None:
         raise _UnknownError("no session", "the record of its session is gone")
@@ -166,10 +166,10 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
     without: Ruling | None = None
     if grants:
         settled = resolve(context, assessment, verdict, grants)
-        without, by = ruled(verdict), settled.by
+        without, by = ruling_of(verdict), settled.by
         assessment, verdict = settled.assessment, settled.verdict
     if typed is not None:
-        without = ruled(replace(context, typed=None).evaluate(action)[1])
+        without = ruling_of(replace(context, typed=None).evaluate(action)[1])
     if recorded.missing:
         raise _UnknownError(NOT_ASKED, recorded.missing[0])
     return NewVerdict(assessment, verdict, by, without, tuple(recorded.looked))

@@ -7,7 +7,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, items
-from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, ruled, ruled_then
+from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, recorded_ruling, ruling_of
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
@@ -104,10 +104,10 @@ class Replayed:
 
 def _difference(deed: DecisionTrail, judged: NewVerdict) -> Difference | None:
     tiers = tuple(map(beginning, items(deed.body.get("tiers"))))
-    then = VerdictSummary(ruled_then(deed.body), deed.tier, tiers, deed.rule, deed.why)
+    then = VerdictSummary(recorded_ruling(deed.body), deed.tier, tiers, deed.rule, deed.why)
     verdict, tiers = judged.verdict, tuple(tier.label for tier in judged.assessment.tiers)
     rule, why = str(verdict.reason.rule), verdict.reason.text
-    now = VerdictSummary(ruled(verdict), verdict.cell.tier.label, tiers, rule, why)
+    now = VerdictSummary(ruling_of(verdict), verdict.cell.tier.label, tiers, rule, why)
     if then.ruling is now.ruling and set(then.tiers) == set(now.tiers):
         return None
     change = _CHANGES[now.ruling] if then.ruling is not now.ruling else VerdictChange.TIER

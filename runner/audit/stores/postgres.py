@@ -12,7 +12,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from runner.audit.chain import NAME, Head, RecordRow, Span, Wanted
-from runner.audit.stores.postgres_schema import LOCKS_HEAD, TAKES_HEAD, replaced, too_wide, unlike, uses
+from runner.audit.stores.postgres_schema import (
+    LOCKS_HEAD,
+    TAKES_HEAD,
+    excessive_rights,
+    find_replaced_table,
+    find_schema_fault,
+    function_rights,
+)
 from runner.audit.stores.postgres_server import (
     FENCED,
     LOGS,
@@ -20,11 +27,11 @@ from runner.audit.stores.postgres_server import (
     RECORDS,
     SCHEMA,
     IndexColumns,
+    convert_errors,
     engine_of,
-    holdable,
     index_columns_of,
     prepare,
-    speaking,
+    storable,
     understand,
 )
 
@@ -55,12 +62,12 @@ class PostgresStore:
         takes_head = by_function = False
         try:
             what = "the audit log cannot be opened" if write else "the audit log cannot be read"
-            with speaking(name, what), engine.begin() as connection:
+            with convert_errors(name, what), engine.begin() as connection:
                 if write:
                     prepare(connection)
                 understand(connection)
                 if write:
-                    takes_head, by_function = uses(connection)
+                    takes_head, by_function = function_rights(connection)
         except BaseException:
             engine.dispose()
             raise
@@ -71,7 +78,7 @@ class PostgresStore:
 
     @contextlib.contextmanager
     def writing(self, failure: str) -> Iterator["PostgresWriting"]:
-        with speaking(self.name, failure), self._engine.begin() as connection:
+        with convert_errors(self.name, failure), self._engine.begin() as connection:
             head = Head(*connection.execute(sa.text(self._locks_head)).one())
             self._inside = connection
             try:
@@ -101,7 +108,7 @@ class PostgresStore:
         return self._first(_ROW.where(RECORDS.c.id == cause))
 
     def named(self, kind: str, name: str) -> RecordRow | None:
-        same = RECORDS.c.name == holdable(name)
+        same = RECORDS.c.name == storable(name)
         return self._first(_ROW.where(same, RECORDS.c.kind == kind).order_by(RECORDS.c.id.desc()))
 
     def latest(self, kind: str, log: str = "") -> RecordRow | None:
@@ -116,7 +123,7 @@ class PostgresStore:
         while first <= last:
             end = min(last, first + _WALKED - 1)
             query = sa.select(RECORDS.c.hash).where(RECORDS.c.id.between(first, end)).order_by(RECORDS.c.id)
-            with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
+            with convert_errors(self.name, "the audit log cannot be read"), self._reading() as connection:
                 found = connection.execute(query).scalars().all()
             yield from found
             first = end + 1
@@ -127,7 +134,7 @@ class PostgresStore:
             sa.func.coalesce(sa.func.min(RECORDS.c.id), 1),
             sa.func.coalesce(border.scalar_subquery(), sa.func.max(RECORDS.c.id), 0),
         )
-        with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
+        with convert_errors(self.name, "the audit log cannot be read"), self._reading() as connection:
             first, last = connection.execute(found).one()
         return int(first), int(last)
 
@@ -145,14 +152,14 @@ class PostgresStore:
             .group_by(each.c.owner)
             .having(sa.func.min(each.c.id) <= last)
         )
-        with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
+        with convert_errors(self.name, "the audit log cannot be read"), self._reading() as connection:
             rows = connection.execute(found).all()
         yield from (Span(*row) for row in rows)
 
     @contextlib.contextmanager
     def walking(self) -> Iterator["PostgresWalk"]:
         """Iterate over all records in one snapshot, so that a concurrent writer does not look like tampering."""
-        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+        with convert_errors(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             self._inside = connection
             try:
@@ -162,7 +169,7 @@ class PostgresStore:
 
     def strays(self) -> int | None:
         columns = (RECORDS.c.id, RECORDS.c.body, *(RECORDS.c[name] for name in IndexColumns._fields))
-        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+        with convert_errors(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
             connection.execution_options(yield_per=_WALKED)
             for number, body, *card in connection.execute(sa.select(*columns).order_by(RECORDS.c.id)):
                 if tuple(card) != index_columns_of(body):
@@ -170,32 +177,32 @@ class PostgresStore:
         return None
 
     def unreadable(self) -> str:
-        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
-            return replaced(connection)
+        with convert_errors(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+            return find_replaced_table(connection)
 
     def faults(self) -> str:
-        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
-            return unlike(connection)
+        with convert_errors(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+            return find_schema_fault(connection)
 
     def cautions(self) -> tuple[str, ...]:
-        with speaking(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
-            return too_wide(connection)
+        with convert_errors(self.name, "the audit log cannot be read"), self._engine.connect() as connection:
+            return excessive_rights(connection)
 
     def shrink(self) -> None:
         what = "the room of removed records could not be given back"
-        with speaking(self.name, what), self._engine.connect() as connection:
+        with convert_errors(self.name, what), self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.execute(sa.text("VACUUM ringfence_records"))
 
     def _chain(self) -> str:
-        with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
+        with convert_errors(self.name, "the audit log cannot be read"), self._reading() as connection:
             return str(connection.execute(sa.select(_CHAIN)).scalar_one())
 
     def _first(self, query: "sa.Select[*tuple[Any, ...]]") -> RecordRow | None:
         return next(iter(self._rows(query.limit(1))), None)
 
     def _rows(self, query: "sa.Select[*tuple[Any, ...]]") -> list[RecordRow]:
-        with speaking(self.name, "the audit log cannot be read"), self._reading() as connection:
+        with convert_errors(self.name, "the audit log cannot be read"), self._reading() as connection:
             return [RecordRow(*row) for row in connection.execute(query)]
 
     @contextlib.contextmanager
@@ -268,13 +275,13 @@ def _conditions(wanted: Wanted) -> list[sa.ColumnElement[bool]]:
         where.append(column.verdict == sa.literal_column("'deny'"))  # a constant, for the index of denials
     for name, values in (("verdict", query.verdicts), ("mode", query.modes), ("tool", query.tools)):
         if values:
-            where.append(column[name].in_([holdable(value) for value in values]))
+            where.append(column[name].in_([storable(value) for value in values]))
     if query.tiers:
-        where.append(column.tiers.overlap([holdable(tier) for tier in query.tiers]))
+        where.append(column.tiers.overlap([storable(tier) for tier in query.tiers]))
     if query.sessions:
-        where.append(sa.or_(*(column.session.startswith(holdable(name), autoescape=True) for name in query.sessions)))
+        where.append(sa.or_(*(column.session.startswith(storable(name), autoescape=True) for name in query.sessions)))
     if query.since:
-        where.append(column.time >= holdable(query.since))
+        where.append(column.time >= storable(query.since))
     if query.until:
-        where.append(column.time < holdable(query.until))
+        where.append(column.time < storable(query.until))
     return where

@@ -95,7 +95,7 @@ _ANSWERS = (
 # fmt: on
 
 
-def replaced(connection: sa.Connection) -> str:
+def find_replaced_table(connection: sa.Connection) -> str:
     """Return a description of a view, or another object that is not a plain table, with the name of a table of the log;
     else empty.
     """
@@ -104,7 +104,7 @@ def replaced(connection: sa.Connection) -> str:
     return f"its table `{found}` is none that this program makes" if found else ""
 
 
-def unlike(connection: sa.Connection) -> str:
+def find_schema_fault(connection: sa.Connection) -> str:
     """Return a description of the first object that this program did not create, or of a wrong index; empty if there is
     none.
     """
@@ -116,10 +116,10 @@ def unlike(connection: sa.Connection) -> str:
             return f"its {kind} `{odd[:160].strip()}` is none that this program makes"
         for missing in sorted(_MADE[kind] - found):
             return f"its {kind} `{missing[:160].strip()}` is missing"
-    return _functions(connection, schema) or _answers(connection)
+    return _find_changed_function(connection, schema) or _find_wrong_index(connection)
 
 
-def _functions(connection: sa.Connection, schema: str) -> str:
+def _find_changed_function(connection: sa.Connection, schema: str) -> str:
     """Return a description of a changed function; empty if there is none. A log of an earlier version may lack some."""
     rows = connection.exec_driver_sql(
         "SELECT proname::text, trim(prosrc), prosecdef, coalesce(array_to_string(proconfig, ','), ''),"  # noqa: S608  # constants only
@@ -136,7 +136,7 @@ def _functions(connection: sa.Connection, schema: str) -> str:
     return ""
 
 
-def _answers(connection: sa.Connection) -> str:
+def _find_wrong_index(connection: sa.Connection) -> str:
     """Return a description of an index that differs from its table; empty if there is none."""
     for index, query in _ANSWERS:
         counted = []
@@ -322,7 +322,7 @@ def install(connection: sa.Connection) -> None:
             connection.exec_driver_sql(definition.replace("%", "%%"))
 
 
-def uses(connection: sa.Connection) -> tuple[bool, bool]:
+def function_rights(connection: sa.Connection) -> tuple[bool, bool]:
     """Return two flags: the current role reads the head with `ringfence_head()`, and it appends with
     `ringfence_append()`.
 
@@ -337,7 +337,7 @@ def uses(connection: sa.Connection) -> tuple[bool, bool]:
     return bool(takes), bool(appends)
 
 
-def too_wide(connection: sa.Connection) -> tuple[str, ...]:
+def excessive_rights(connection: sa.Connection) -> tuple[str, ...]:
     """Return a sentence for each right with which a role other than the owner could stop the recording of all
     machines."""
     return tuple(connection.exec_driver_sql(_WIDE).scalars())

@@ -60,20 +60,20 @@ def index_columns_of(text: str) -> IndexColumns:
     return IndexColumns(
         **{name: _column_text(body.get(name)) for name in ("time", "session", "verdict", "mode", "tool")},
         kind=kind,
-        tiers=[holdable(str(tier)) for tier in tiers] if isinstance(tiers, list) else None,
+        tiers=[storable(str(tier)) for tier in tiers] if isinstance(tiers, list) else None,
         rules=_rules(body),
         name=_column_text(body.get("session" if kind in ("session", "ended") else "sha256")),
         decided=decided if isinstance(decided, int) else None,
     )
 
 
-def holdable(text: str) -> str:
+def storable(text: str) -> str:
     """Return the text with NUL and lone surrogates replaced, which a database can neither store nor query."""
     return text.encode("utf-8", "replace").decode().replace("\0", "�")
 
 
 def _column_text(value: object) -> str | None:
-    return holdable(value) if isinstance(value, str) else None
+    return storable(value) if isinstance(value, str) else None
 
 
 def _rules(body: dict[str, object]) -> list[str] | None:
@@ -81,7 +81,7 @@ def _rules(body: dict[str, object]) -> list[str] | None:
     if not isinstance(reasons, list):
         return None
     every = [body.get("because"), *reasons]
-    return list(dict.fromkeys(holdable(str(each.get("rule"))) for each in every if isinstance(each, dict)))
+    return list(dict.fromkeys(storable(str(each.get("rule"))) for each in every if isinstance(each, dict)))
 
 
 _TABLES = sa.MetaData()
@@ -142,12 +142,12 @@ def understand(connection: sa.Connection) -> None:
 
 
 @contextlib.contextmanager
-def speaking(name: str, what: str) -> Iterator[None]:
+def convert_errors(name: str, what: str) -> Iterator[None]:
     """Convert errors of the database at `name`, its URL, and of its driver to AuditError; `what` is the message."""
     try:
         yield
     except (SQLAlchemyError, ValueError) as error:
-        why = _said(error)
+        why = _server_message(error)
         fix = next(fix for words, fix in _FIXES if any(word in why for word in words))
         raise AuditError(Problem(what, f"`{name}`: {why}", fix)) from None
 
@@ -172,7 +172,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
         options["options"] = f"{_OPTIONS} -c default_transaction_read_only=on"
     if given := asked.query.get("options"):
         options["options"] = f"{given} {options['options']}"
-    if "sslmode" not in asked.query and not _here(asked, os.environ):
+    if "sslmode" not in asked.query and not _is_local(asked, os.environ):
         options["sslmode"] = "verify-full"
         if "sslrootcert" not in asked.query:
             options["sslrootcert"] = "system"
@@ -180,7 +180,7 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
     return sa.create_engine(driven, connect_args=options, pool_pre_ping=True), url  # as the user wrote it
 
 
-def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
+def _is_local(url: sa.URL, environ: Mapping[str, str]) -> bool:
     """Return True if the host is a socket in a folder, or an address of this machine.
 
     SOURCE: PostgreSQL's documentation, "Parameter Key Words" and "Environment Variables": `hostaddr` takes precedence
@@ -193,7 +193,7 @@ def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
     named.append(url.query.get("hostaddr") or environ.get("PGHOSTADDR"))
     hosts = [host for each in named if each for host in ((each,) if isinstance(each, str) else each)]
 
-    def here(host: str) -> bool:
+    def local(host: str) -> bool:
         if not host or host.startswith(("/", "@")) or host == "localhost":
             return True
         try:
@@ -201,10 +201,10 @@ def _here(url: sa.URL, environ: Mapping[str, str]) -> bool:
         except ValueError:
             return False
 
-    return all(here(part) for host in hosts for part in host.split(","))
+    return all(local(part) for host in hosts for part in host.split(","))
 
 
-def _said(error: Exception) -> str:
+def _server_message(error: Exception) -> str:
     """Return the server's own message in one line."""
     text = str(getattr(error, "orig", None) or error).strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]

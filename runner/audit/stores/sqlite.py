@@ -20,14 +20,14 @@ from runner.audit.stores.sqlite_file import (
     begin,
     claim,
     connect,
-    damage,
+    convert_errors,
     files,
+    find_damage,
+    find_schema_fault,
     has_heads,
     prepare,
-    speaking,
     statements,
     understand,
-    unlike,
 )
 
 _OWN = 1  # number of the chain that is appended to
@@ -59,14 +59,14 @@ class SqliteStore:
         self._files = files(path)
         self.path = path
         self.name = str(path)
-        with speaking(path, "the audit log cannot be read"):
+        with convert_errors(path, "the audit log cannot be read"):
             self.merged = database.execute("SELECT max(merged) FROM logs").fetchone()[0] == 1 if heads else False
 
     @classmethod
     def open(cls, path: Path) -> "SqliteStore":
         """Open a file for appending. It is created with mode 0600, or converted from an earlier format. Raises
         AuditError."""
-        with speaking(path, "the audit log cannot be opened"):
+        with convert_errors(path, "the audit log cannot be opened"):
             claim(path)
             database = connect(path, "rw")
             try:
@@ -82,7 +82,7 @@ class SqliteStore:
 
         A file whose schema this program did not create is refused, unless `any_schema` is set, to verify the file.
         """
-        with speaking(path, "the audit log cannot be read"):
+        with convert_errors(path, "the audit log cannot be read"):
             if not path.exists():
                 raise FileNotFoundError("there is no such file; it is made by the first `agent exec` or `agent run`")
             # A log whose write-ahead file is gone is complete in one file: SQLite may then skip its side files.
@@ -103,7 +103,7 @@ class SqliteStore:
     @contextlib.contextmanager
     def writing(self, failure: str) -> Iterator["SqliteWriting"]:
         """Open a transaction that excludes other writers. `failure` is the message for an error."""
-        with speaking(self.path, failure):
+        with convert_errors(self.path, failure):
             begin(self._database)
             try:
                 yield SqliteWriting(self._database)
@@ -155,7 +155,7 @@ class SqliteStore:
                 "SELECT records.hash FROM cards CROSS JOIN records ON records.id = cards.id"
                 " WHERE number BETWEEN ? AND ? AND log = (SELECT number FROM logs WHERE name = ?) ORDER BY cards.id"
             )
-        with speaking(self.path, "the audit log cannot be read"):
+        with convert_errors(self.path, "the audit log cannot be read"):
             for (found,) in self._database.execute(query, (first, last, log) if log else (first, last)):
                 yield found
 
@@ -164,7 +164,7 @@ class SqliteStore:
         is none."""
         border = "(SELECT min(id) - 1 FROM cards WHERE time >= ?)"
         query = f"SELECT coalesce(min(id), 1), coalesce({border}, max(id), 0) FROM cards"  # noqa: S608  # constants only
-        with speaking(self.path, "the audit log cannot be read"):
+        with convert_errors(self.path, "the audit log cannot be read"):
             first, last = self._database.execute(query, (before,)).fetchone()
         return first, last
 
@@ -174,7 +174,7 @@ class SqliteStore:
             "session, (SELECT session FROM cards AS cause WHERE cause.id = cards.decided)) AS owner FROM cards)"
             " WHERE owner IS NOT NULL GROUP BY owner HAVING min(id) <= ?"
         )
-        with speaking(self.path, "the audit log cannot be read"):
+        with convert_errors(self.path, "the audit log cannot be read"):
             yield from map(Span._make, self._database.execute(query, (last,)))
 
     @contextlib.contextmanager
@@ -212,22 +212,22 @@ class SqliteStore:
     def faults(self) -> str:
         """Return the first difference from a file that this program creates, in words; empty if there is none."""
         with contextlib.closing(connect(self.path, self._mode)) as other:
-            if found := unlike(other):
+            if found := find_schema_fault(other):
                 return found
             first = other.execute("PRAGMA user_version").fetchone()[0] != SCHEMA
-            return damage(other, "" if first else "logs")
+            return find_damage(other, "" if first else "logs")
 
     def cautions(self) -> tuple[str, ...]:
         return ()  # only a private file is opened for writing
 
     def shrink(self) -> None:
         """Return the space of removed records to the file system. This temporarily needs the same space again."""
-        with speaking(self.path, "the room of the removed records could not be given back"):
+        with convert_errors(self.path, "the room of the removed records could not be given back"):
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _rows(self, query: str, values: tuple[str | int, ...]) -> Iterator[RecordRow]:
-        with speaking(self.path, "the audit log cannot be read"):
+        with convert_errors(self.path, "the audit log cannot be read"):
             yield from map(RecordRow._make, self._database.execute(query, values))
 
 
@@ -273,7 +273,7 @@ class SqliteWalk:
 
 def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[RecordRow]) -> None:
     """Write a new file with these chains and their records, in the order of their new ids. Raises AuditError."""
-    with speaking(path, "the logs were not merged"):
+    with convert_errors(path, "the logs were not merged"):
         claim(path)
         database = connect(path, "rw")
         with contextlib.closing(database):

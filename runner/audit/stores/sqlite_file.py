@@ -5,8 +5,8 @@ a twentieth of the file; they are computed from the bodies by the expressions be
 holds the head of each chain. The triggers that refuse UPDATE and DELETE only prevent accidents.
 
 The schema must be exactly a known one. The owner of the file can add a trigger, replace a table by a view, or change
-the definition of an index: then lists omit records, although every record is valid. `damage` compares the content of
-each index with its table.
+the definition of an index: then lists omit records, although every record is valid. `find_damage` compares the content
+of each index with its table.
 """
 
 import contextlib
@@ -99,9 +99,9 @@ def layouts(version: int) -> tuple[tuple[str, ...], ...]:
     return tuple(first), (*first, _BY_FACTS)
 
 
-def unlike(database: sqlite3.Connection) -> str:
+def find_schema_fault(database: sqlite3.Connection) -> str:
     """Return the first part of the schema that this program did not create, in words; empty if there is none."""
-    found = difference(database, *layouts(_version(database)))
+    found = find_difference(database, *layouts(_version(database)))
     return f"{found}; another program changed the file" if found else ""
 
 
@@ -147,12 +147,12 @@ def begin(database: sqlite3.Connection) -> None:
     """
     database.execute(f"PRAGMA busy_timeout = {_LOOK}")
     try:
-        _insist(database, "BEGIN IMMEDIATE", 0)
+        _retry_locked(database, "BEGIN IMMEDIATE", 0)
     finally:
         database.execute(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
-def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlite3.Cursor:
+def _retry_locked(database: sqlite3.Connection, statement: str, pause: float) -> sqlite3.Cursor:
     """Execute a statement, and repeat it while other processes hold the lock, for at most BUSY_SECONDS."""
     give_up = time.monotonic() + BUSY_SECONDS
     while True:
@@ -167,19 +167,19 @@ def _insist(database: sqlite3.Connection, statement: str, pause: float) -> sqlit
 def prepare(database: sqlite3.Connection) -> None:
     """Check the schema, and create or convert the tables. Raises ValueError for an unknown schema."""
     # Repeated, because two processes may create the file: SQLite does not call its busy handler for this change.
-    (journal,) = _insist(database, "PRAGMA journal_mode = WAL", 0.01).fetchone()
+    (journal,) = _retry_locked(database, "PRAGMA journal_mode = WAL", 0.01).fetchone()
     if journal != "wal":
         raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
     database.execute("PRAGMA synchronous = FULL")
     if _version(database) == SCHEMA:
-        _refuse(unlike(database))
+        _refuse(find_schema_fault(database))
         return
     begin(database)
     try:
         if _version(database) != SCHEMA:  # else another process created the tables in the meantime
             cards = CARDS.format(temp="", where="")
             if _is_old(database):
-                _refuse(unlike(database))
+                _refuse(find_schema_fault(database))
             for statement in statements(cards + _FILL + _OLD if _is_old(database) else RECORDS + cards + FENCE):
                 database.execute(statement)
             database.execute(f"PRAGMA user_version = {SCHEMA}")
@@ -201,8 +201,8 @@ def understand(database: sqlite3.Connection, *, any_schema: bool = False) -> str
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
         raise ValueError(NO_LOG)
     if not any_schema:
-        _refuse(unlike(database))
-    elif found := replaced(database, *layouts(_version(database))):
+        _refuse(find_schema_fault(database))
+    elif found := find_replaced_table(database, *layouts(_version(database))):
         return f"{found}; another program changed the file"
     if _version(database) == SCHEMA:
         return ""
@@ -245,7 +245,7 @@ def statements(script: str) -> list[str]:
 
 
 @contextlib.contextmanager
-def speaking(path: Path, what: str) -> Iterator[None]:
+def convert_errors(path: Path, what: str) -> Iterator[None]:
     """Convert errors of SQLite and of the operating system to AuditError; `what` is the message."""
     try:
         yield
@@ -294,7 +294,7 @@ _BLANKS = re.compile("[ \\t\\n\\r\\f]+")  # exactly the blanks of SQLite's gramm
 _AROUND = re.compile(" ?([(),]) ?")
 
 
-def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
+def find_difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
     """Return the first difference of the schema of `database` from the nearest of `layouts`, in words; empty if the
     schema is one of them.
 
@@ -314,7 +314,7 @@ def difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
     return f"{_shown(kind, name)} is missing"
 
 
-def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
+def find_replaced_table(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
     """Return a description of an object that has the name of a table of `layouts` and is not that table; else empty.
 
     Reading from such an object runs its definition: a view can have an unlimited number of rows.
@@ -327,7 +327,7 @@ def replaced(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> str:
     return ""
 
 
-def damage(database: sqlite3.Connection, logs: str) -> str:
+def find_damage(database: sqlite3.Connection, logs: str) -> str:
     """Return a description of the first damage that this program and SQLite cannot have caused; empty if there is none.
 
     The check covers every page, the order of rows, each index against its table (SOURCE: sqlite.org/pragma.html,
@@ -342,10 +342,10 @@ def damage(database: sqlite3.Connection, logs: str) -> str:
     if found != "ok":
         lines = [line for line in str(found).splitlines() if not line.startswith("*** in database")]
         return f"its pages or indexes do not hold what its tables do: {(lines or ['damaged'])[0].strip().lower()}"
-    return _heads(database, logs) if logs else ""
+    return _find_head_fault(database, logs) if logs else ""
 
 
-def _heads(database: sqlite3.Connection, logs: str) -> str:
+def _find_head_fault(database: sqlite3.Connection, logs: str) -> str:
     """Describe the first fault in the rows of the heads. A log has one row, a merged log has one for each chain."""
     rows = database.execute(f"SELECT number, name, last, hash, merged FROM {logs} ORDER BY number").fetchall()  # noqa: S608  # a constant
     kinds = [tuple(map(type, row)) for row in rows]
