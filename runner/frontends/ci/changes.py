@@ -26,11 +26,12 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The changes of a workspace, sorted by path.
+    """The changes of a workspace.
 
     Attributes:
-        notes: sentences about the parts of the workspace that could not be compared.
-        cut: the time was over before the whole workspace was compared.
+        changed: The changed files, sorted by path.
+        notes: Sentences about the parts of the workspace that could not be compared.
+        cut: True if the time was over before the whole workspace was compared.
     """
 
     changed: tuple[ChangedFile, ...]
@@ -44,7 +45,10 @@ def scan_workspace(workspace: str) -> dict[str, Stamp]:
 
 
 def changes_since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
-    """Return the files that differ from `then`. Comparing ends early when `over()` is true. Raises OSError."""
+    """Return the files that differ from `then`, a result of `scan_workspace`.
+
+    The comparison ends early when `over()` returns True. Raise OSError if the workspace cannot be read.
+    """
     now = tree_diff.scan_tree(workspace, over)
     stamps = {path: stamp(status) for path, status in now.files.items()}
     different = sorted(path for path in {*then, *stamps} if then.get(path) != stamps.get(path))

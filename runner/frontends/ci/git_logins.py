@@ -1,4 +1,4 @@
-"""Logins that a checkout left in Git's files: settings, what settings name, addresses that were fetched, reflogs.
+"""Logins that a checkout left in Git's files: settings, files that settings name, remote addresses, reflogs.
 
 SOURCE: git-config(1), gitcredentials(7), git-credential-store(1), gitrepository-layout(5), gitmodules(5);
 github.com/actions/checkout (a token in `http.*.extraheader` of `.git/config`, unless `persist-credentials: false`).
@@ -35,16 +35,16 @@ _STORE = re.compile(r"--file(?:=|\s+)(?:\"([^\"]+)\"|'([^']+)'|(\S+))")
 _HIDING = re.compile(r"\\(?:\r?\n)?")
 _HEADERS = re.compile(r'(?:[ \t]*\[[A-Za-z0-9.-]+(?:[ \t]+"(?:[^"\\\n]|\\[^\n])*")?\])+')
 _MOST = 1000  # files of settings
-_MOST_LOGINS = 200  # of a file, that are told and masked
+_MOST_LOGINS = 200  # logins of one file that are reported and masked
 _LONGEST_TEXT = 16 << 20  # bytes of any other file
-# Folders of a repository that hold content of files, and no text of Git's.
+# Folders of a repository that contain the content of tracked files, and no text files of Git.
 _NO_TEXT = ("objects", "lfs/objects", "lfs/incomplete", "lfs/tmp", "annex/objects", "annex/tmp")
 _ALTERNATES = ("objects/info/alternates", "objects/info/http-alternates")
 _SECRET_FOLDERS = ("annex/creds", "git-crypt/keys")  # every file is a key as a whole
 _OTHER_FOLDERS = re.compile(r"/(?:\.(?:hg|sl|jj|bzr|pijul|svn)|_darcs|CVS)(?:/|\Z)")
 _PASSED_OVER = re.compile(r"index|sharedindex\..*|COMMIT_EDITMSG|TAG_EDITMSG|.*\.(?:pack|idx|rev|bitmap)")
 _RECORDS = re.compile(r"(?:^|/)(?:logs/.*|rebase-(?:merge|apply)/.*|sequencer/.*|[A-Z_]*(?:HEAD|MSG)|packed-refs)")
-# What other tools for versions keep in a working folder: their settings, and the addresses of repositories.
+# Files of other version control systems in a working folder: their settings, and the addresses of repositories.
 _OTHER_TOOLS = re.compile(
     r"/(?:\.hg/hgrc(?:-not-shared)?|\.sl/(?:config|hgrc)|\.jj/(?:repo/)?config\.toml|\.bzr/branch/(?:branch\.conf|parent)"
     r"|_darcs/prefs/[a-z]+|\.pijul/config|CVS/Root|\.svn/auth/.*)\Z"
@@ -57,10 +57,10 @@ class StoredLogin:
     """A login in a file that every command in the workspace can read.
 
     Attributes:
-        file: the path, below the workspace or absolute.
-        key: what holds it, in a user's words, without the login: mostly a name as `git config --list` prints it.
-        working: whether the file is one of the working files, or lies outside of the workspace, so that a copy of the
-            workspace without the login would differ from it.
+        file: The path, relative to the workspace if it is inside, else absolute.
+        key: The name of the setting as `git config --list` prints it, or a description such as `a comment`.
+        working: True if the file is a working file, or outside of the workspace: then the login cannot be removed
+            from a copy without a visible change.
     """
 
     file: str
@@ -68,12 +68,11 @@ class StoredLogin:
     working: bool
 
 
-Logins = tuple[tuple[str, str], ...]  # what holds each, and its words
+Logins = tuple[tuple[str, str], ...]  # the name of the setting (or a description), and the login
 
 
 def credentials(workspace: str) -> tuple[StoredLogin, ...]:
-    """Return the logins in Git's files that a command in the workspace could read. What they hold is masked from now
-    on."""
+    """Return the logins in Git's files that a command in the workspace could read. From then on they are masked."""
     found = []
     gits = _git_folders(workspace)
     for path, _, logins in _unclean(workspace, gits):
@@ -83,14 +82,14 @@ def credentials(workspace: str) -> tuple[StoredLogin, ...]:
         for key, words in logins:
             found.append(StoredLogin(shown, key, working))
             for part in {words, *words.split()[:_MOST_LOGINS]}:
-                # Of a program that prints one, the first line and the names of files are none.
+                # In a helper program that prints a login, its first line and names of files are not secret.
                 if len(part) >= SHORTEST and not part.startswith("#!") and not os.path.lexists(part):
                     Secret(part)
     return tuple(found)
 
 
 def refuse(kept: tuple[StoredLogin, ...], *, review: bool = False) -> None:
-    """Raise a usage error if there are any. With `review`, only those count that cannot be removed from a copy."""
+    """Raise a usage error if `kept` has a login. With `review`, only those count that cannot be removed from a copy."""
     kept = tuple(each for each in kept if each.working or not review)
     if not kept:
         return
@@ -105,7 +104,7 @@ def refuse(kept: tuple[StoredLogin, ...], *, review: bool = False) -> None:
 
 
 def strip(copy: str) -> None:
-    """Take the logins out of Git's files in a copy of a workspace. Raises OSError."""
+    """Remove the logins from Git's files in a copy of a workspace. Raise OSError if a file cannot be written."""
     for path, cleaned, _ in _unclean(copy, _git_folders(copy)):
         if not inside(path, copy):
             continue
@@ -121,9 +120,9 @@ def strip(copy: str) -> None:
 
 
 def without(content: bytes) -> tuple[bytes, Logins]:
-    """Return settings of Git without logins, and what was taken out: the name of each setting and the login.
+    """Return settings of Git without logins, and the removed logins with the names of their settings.
 
-    Settings that cannot be read with certainty may hold anything: of those nothing is left.
+    If the settings cannot be read with certainty, the returned settings are empty.
     """
     try:
         settings = read_settings(content)
@@ -221,7 +220,10 @@ def _unclean(workspace: str, gits: tuple[str, ...]) -> Iterator[tuple[str, bytes
 
 
 def _without_logins(path: str, content: bytes) -> tuple[bytes, Logins]:
-    """Any other file of Git without logins: what reads as settings is a copy of some."""
+    """Return the content of another file of Git without logins, and the logins.
+
+    A file that can be read as settings is treated as a copy of settings.
+    """
     if any(f"/{each}/" in path for each in _SECRET_FOLDERS):
         return (b"", (("a key", _decoded(content)),)) if content else (content, ())
     if not _OTHER_TOOLS.search(path):
@@ -255,7 +257,7 @@ def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str
             for place in included_by(path, setting, home):
                 yield os.path.realpath(place), ""
         except (UncertainSettingsError, ValueError):
-            continue  # what only Git can find lies elsewhere
+            continue  # a file that only Git can find is outside of the workspace
         value, plain = setting.value or "", f"{setting.section}.{setting.key}"
         places = [value] if plain in _KEY_FILES else []
         if plain == "credential.helper":
@@ -265,16 +267,18 @@ def _named(path: str, content: bytes, workspace: str) -> Iterator[tuple[str, str
         )
         for place in (*places, *(word.strip("!\"';") for word in words)):
             above = os.path.dirname(path)
-            for base in (workspace, above, os.path.dirname(above)):  # where Git starts depends on what it does
+            for base in (workspace, above, os.path.dirname(above)):  # the base depends on Git's working folder
                 real = os.path.realpath(os.path.join(base, os.path.expanduser(place))) if "\0" not in place else "/"
-                # A program of the project may be a helper; what lies among Git's files was put there.
+                # A helper in the working files is a program of the project; a file in Git's folder may hold a login.
                 if place in places or _IN_GIT.search(real):
                     yield real, plain
 
 
 def _files(workspace: str, gits: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The files of settings, `.gitmodules` and `.lfsconfig` of the working files among them, and all others of Git's
-    folders, and of the folders of tools like it, that may hold a text."""
+    """Return the files of settings, with `.gitmodules` and `.lfsconfig`, and the other files to search for logins.
+
+    The others are the text files of Git's folders, and the settings of other version control systems.
+    """
     settings: list[str] = []
     texts: list[str] = []
     skipped: set[str] = set()
@@ -298,8 +302,10 @@ def _files(workspace: str, gits: tuple[str, ...]) -> tuple[list[str], list[str]]
 
 
 def _git_folders(workspace: str) -> tuple[str, ...]:
-    """Git's own folders that a command in the workspace could read: of every repository below it, and that of the
-    workspace where it lies elsewhere. The outermost of each."""
+    """Return the Git folders that a command in the workspace could read, without those inside another one.
+
+    They are the folders of all repositories below the workspace, and of the workspace itself, even if it is outside.
+    """
     found: list[str] = []
     for folder, folders, files in os.walk(workspace, followlinks=False):
         names = {*folders, *files}

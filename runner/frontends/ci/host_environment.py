@@ -14,15 +14,15 @@ from policy.model.profile import Profile
 from policy.model.secret_paths import inside
 from runner.secrets.secret import names_secret, register_environment
 
-# THREAT: whatever the configuration lists, these enter no command. `CI` itself does: programs ask for it.
+# THREAT: no command gets these variables, even if the configuration lists them. `CI` is passed: programs read it.
 NEVER = (
     "GITHUB_*", "ACTIONS_*", "RUNNER_*", "INPUT_*", "CI_*", "GITLAB_*", "FF_*", "BUILDKITE_*", "CIRCLE_*",
     "BITBUCKET_*", "JENKINS_*", "TEAMCITY_*", "SYSTEM_*", "AGENT_*", "BUILD_*", "TRAVIS_*", "DRONE_*", "WOODPECKER_*",
     "VAULT_*",
 )  # fmt: skip
-# By which a step speaks to its job: who may write one sets variables and the PATH of the steps that follow.
+# Files by which a step sends commands to its job. A program that writes one sets variables or PATH of later steps.
 _FILES = ("GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT", "GITHUB_STATE", "GITHUB_STEP_SUMMARY")
-# That name a file or folder of credentials, which a step before may have put into the workspace.
+# Variables that name a file or folder of credentials, which an earlier step may have put into the workspace.
 _POINTING = (
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GHA_CREDS_PATH", "CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE",
     "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AZURE_CONFIG_DIR", "KUBECONFIG",
@@ -30,17 +30,17 @@ _POINTING = (
 )  # fmt: skip
 
 
-# Folders that contain everything. Making them secret would hide all of it.
+# Folders that are too general to be secret: commands could not use anything in them.
 _USUAL = frozenset((
-    "", "/", "/tmp", "/var/tmp", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/dev", "/dev/shm",  # noqa: S108  # names, no files of ours
+    "", "/", "/tmp", "/var/tmp", "/home", "/root", "/usr", "/etc", "/var", "/opt", "/dev", "/dev/shm",  # noqa: S108  # no file is created there
 ))  # fmt: skip
 
 
 def command_environment(environ: Mapping[str, str], *, keep: Collection[str] = ()) -> dict[str, str]:
     """Return the environment that commands may get parts of.
 
-    `keep` are the variables that the user's own `[[credential]]` tables name, for the proxy. The redactor learns every
-    removed value that looks like a secret first.
+    `keep` are the variables that the user's own `[[credential]]` tables name, for the proxy. Values that look like
+    secrets are registered with the redactor first.
     """
     register_environment(environ)
     return {
@@ -51,7 +51,7 @@ def command_environment(environ: Mapping[str, str], *, keep: Collection[str] = (
 
 
 def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
-    """Return `profile` with the job's files and credential files as secrets: no mode may read or write one of them."""
+    """Return `profile` with the job's files and credential files as secrets, which no mode may read or write."""
     found: set[str] = set()
     for name in _FILES:
         path = environ.get(name, "")
@@ -72,7 +72,7 @@ def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str)
                 if not inside(workspace, real) and os.path.lexists(real):
                     found |= {path, real}
     found = {path.rstrip("/") for path in found} - _USUAL
-    # A secret place in the workspace would close all of it; a secret name is masked there.
+    # A secret path inside the workspace would block the whole workspace, so such files are masked by their names.
     names = sorted(os.path.basename(path) for path in found if inside(path, workspace))
     return replace(
         profile,

@@ -11,16 +11,17 @@ from enum import StrEnum
 from runner.secrets.redactor import key_spans
 from runner.secrets.secret import SHORTEST, names_secret
 
-_NO_WORDS = ("x-oauth-basic", "x-token-auth")  # in place of a password, where the name is the token
-_SIGNED = ("SIGNATURE", "SIG", "JWT")  # names of parameters, beside those that a variable could have
+_NO_WORDS = ("x-oauth-basic", "x-token-auth")  # fixed passwords of logins whose user name is the token
+_SIGNED = ("SIGNATURE", "SIG", "JWT")  # ends of secret parameter names that are not secret names of variables
 _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "ntlm", "token", "none"))
-_HARMLESS = ("username", "protocol", "host", "path", "quit")  # git-credential(1), what a helper may print
+# Keys of the output of a credential helper that are not secret. SOURCE: git-credential(1)
+_HARMLESS = ("username", "protocol", "host", "path", "quit")
 
-# Each pattern has a group `word`, the login, and `kept`, what stays before it. Every repetition has a bound or a first
-# character of its own, so that no text takes time that grows with its square.
+# Each pattern has a group `word`, the login, and `kept`, the text before it that is not removed. Every repetition has a
+# bound or a first character of its own, so that the time never grows with the square of the text's length.
 _LOGIN = re.compile(r"(?P<kept>://)(?P<word>[^/\s\"'<>]+)@")
 _PARAMETER = re.compile(r"(?P<kept>[?&#;](?P<name>[\w.-]+)=)(?P<word>[^&#;\s\"'<>]+)")
-# `user:word@host:path`, as ssh and proxies have it: where an address stands, not in the middle of a sentence.
+# `user:word@host:path`, as ssh and proxies write it: only in the position of an address, not within a sentence.
 _HOST = r"(?:\[[0-9A-Fa-f:.]{2,60}\]|[A-Za-z0-9][A-Za-z0-9.-]{0,253})"
 _USER = r"(?:[A-Za-z][A-Za-z0-9+.-]{0,30}::)?[A-Za-z0-9_.+-]{1,100}:"
 _SHORT = re.compile(
@@ -55,7 +56,7 @@ _PAIR = re.compile(
 )
 _SSHPASS = re.compile(r"(?P<kept>\bsshpass\s{1,4}(?:-\w\s{1,4}){0,4}-p\s{0,4}[\"']?)(?P<word>[^\s$`\"']+)")
 _SHORT_FLAG = re.compile(r"(?P<kept>(?<!\S)-p\s{0,4}[\"']?)(?P<word>[^\s$`\"'/.-][^\s$`\"'/]*)")
-# In a command or a header: a password that is written out, and not the name of a variable.
+# In a command or a header: a literal password, not the name of a variable.
 _NAMED = r"(?P<kept>(?:\b|_)(?:password|passwd|token|secret)[\"']?"
 _WRITTEN = re.compile(rf"{_NAMED}\s{{0,4}}[=:]\s{{0,4}}){_VALUE}", re.IGNORECASE)
 _BESIDE = re.compile(rf"{_NAMED}\s{{1,4}}){_VALUE}", re.IGNORECASE)
@@ -71,9 +72,9 @@ class TextKind(StrEnum):
     """The kind of a text. The kind decides which words count as a login.
 
     Attributes:
-        SETTINGS: settings of Git, for what stands in comments.
-        RECORD: what Git notes of addresses beside words that people wrote: a reflog, FETCH_HEAD, a message.
-        OTHER: a script, a log, the settings of another tool.
+        SETTINGS: Settings of Git; their comments are searched.
+        RECORD: A file in which Git writes addresses next to text of users: a reflog, FETCH_HEAD, a message.
+        OTHER: A script, a log, or the settings of another tool.
     """
 
     SETTINGS = "settings"
@@ -90,7 +91,7 @@ def addresses(text: str) -> Iterator[str]:
 
 
 def without_addresses(text: str) -> str:
-    """Return a text without what `addresses` finds."""
+    """Return a text without the logins that `addresses` finds."""
     text = _without(text, _LOGIN, lambda match: bool(_password(match)))
     text = _without(text, _PARAMETER, _is_parameter)
     kept, last = [], 0
@@ -101,7 +102,7 @@ def without_addresses(text: str) -> str:
 
 
 def value(text: str) -> Iterator[str]:
-    """Yield the logins in a text that is an address as a whole, or holds headers: a value of a setting."""
+    """Yield the logins in the value of a setting, which may be an address or contain headers."""
     yield from addresses(text)
     if found := _WHOLE.match(text.strip()):
         yield found["word"]
@@ -109,20 +110,20 @@ def value(text: str) -> Iterator[str]:
 
 
 def command(text: str) -> Iterator[str]:
-    """Yield the logins that a command line holds in clear."""
+    """Yield the literal logins in a command line."""
     text = _LINE_ENDS.sub(" ", text.replace("% ", " "))
     for pattern, accepts in _OF_COMMANDS:
         yield from _words(text, pattern, accepts)
 
 
 def transport(text: str) -> Iterator[str]:
-    """Yield the logins of a command that reaches a server, where `-p` is no number of a port."""
+    """Yield the logins of a command that connects to a server. Its option `-p` may be a password, not only a port."""
     yield from command(text)
     yield from _words(text.replace("% ", " "), _SHORT_FLAG, _is_likely)
 
 
 def printed(text: str) -> Iterator[str]:
-    """Yield what a command prints, but for variables and what is no secret of a helper."""
+    """Yield the literal words that a command prints, except the keys of a helper's output without a secret."""
     for words in _PRINTED.findall(text):
         for word in words.split():
             name, equals, rest = word.strip("\"'").partition("=")
@@ -144,7 +145,7 @@ def logins(text: str, kind: TextKind) -> Iterator[str]:
 
 
 def without(text: str, kind: TextKind) -> str:
-    """Return a text without what `logins` finds in it."""
+    """Return a text without the logins that `logins` finds."""
     text = without_addresses(text)
     for pattern, accepts in _PATTERNS[kind]:
         text = _without(text, pattern, accepts)
@@ -162,7 +163,7 @@ def _words(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> Iterator[s
 
 
 def _password(found: re.Match[str]) -> str:
-    """Return the secret part of the login of an address; empty for a name alone, which an address may have."""
+    """Return the secret part of the login of an address; empty if the login is only a user name."""
     name, _, word = found["word"].partition(":")
     web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
     if not word or word in _NO_WORDS:
@@ -184,12 +185,12 @@ def _any(found: re.Match[str]) -> bool:
 
 
 def _is_key(found: re.Match[str]) -> bool:
-    """Return True unless the word of a header is the name of a method alone."""
+    """Return True unless the word of a header is only the name of an authentication scheme."""
     return found["word"].lower() not in _SCHEMES
 
 
 def _is_likely(found: re.Match[str]) -> bool:
-    """Return True if the word has a digit and something else, as passwords have and names of things seldom do."""
+    """Return True if the word looks like a password: at least six characters, with a digit and a non-digit."""
     word: str = found["word"]
     return len(word) >= 6 and any(map(str.isdigit, word)) and not word.replace(".", "").isdigit()
 
@@ -197,7 +198,7 @@ def _is_likely(found: re.Match[str]) -> bool:
 def _is_set(found: re.Match[str]) -> bool:
     name = found["name"]
     if found["word"].startswith(("/", "~", ".")):
-        return False  # a path says where a login is
+        return False  # a path to a login is not a login
     return (_speaks(name) or name.upper().endswith(("PASS", "PWD", "PW", "PASSWD"))) and _is_likely(found)
 
 

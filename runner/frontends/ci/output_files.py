@@ -1,8 +1,8 @@
 """The output files of a run in a pipeline: opened before the run, and written after it, completely or not at all.
 
-THREAT: what the model's commands may write must not choose what this process writes. A file is named by an open folder
-and one name in it. No link in the workspace is followed, and none of the files lies in the workspace without an option
-that allows it.
+THREAT: commands of the model must not redirect the writes of this process. A file is named by an open folder and one
+name in it. No link in the workspace is followed, and no output file is in the workspace without an option that allows
+it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from runner.frontends.ci.result import OutputContent, Result
 from runner.frontends.ci.summary import Page
 from runner.problems import Exit, Stopped, usage
 
-_EARLIER = 1 << 20  # bytes of a job summary that are kept; SOURCE: GitHub takes no more of one step
+_EARLIER = 1 << 20  # bytes of an existing job summary that are kept; SOURCE: GitHub accepts no more of one step
 
 
 class Outlet:
@@ -36,11 +36,11 @@ class Outlet:
         self._folder = folder
         self._name = name
         self._handle = handle
-        self._temporary = temporary  # empty: it is written in place
+        self._temporary = temporary  # the name of the temporary file; empty if the file is written in place
         self._keep = keep
 
     def write(self, data: bytes) -> None:
-        """Write the whole content under the file's name, on the disk when the method returns. Raise Stopped."""
+        """Write the whole content to the file, durably before return. Raise Stopped if it cannot be written."""
         try:
             if self._temporary:  # with --files-in-workspace, a command may have written to it
                 os.ftruncate(self._handle, 0)
@@ -57,7 +57,7 @@ class Outlet:
             raise Stopped(Problem(what, why, "check the disk and the folder"), Exit.FAILED) from None
 
     def add(self, data: bytes) -> None:
-        """Append to a file that grows. Raise OSError."""
+        """Append to the file. Raise OSError if it cannot be written."""
         view = memoryview(data)
         while view:
             view = view[os.write(self._handle, view) :]
@@ -81,10 +81,10 @@ class Outlets:
     def opened(
         cls, asked: Mapping[str, str | None], workspace: str, environ: Mapping[str, str], *, inside_too: bool
     ) -> "Outlets":
-        """Open the files of `asked`, which maps options to paths. Raise a usage error; then no file is open.
+        """Open the files of `asked`, which maps options to paths. Raise a usage error if one cannot be opened.
 
-        `inside_too`: the files may lie in the workspace. `--events` is written in place as events come, so that a
-        killed run leaves the events so far.
+        `inside_too` is True if the files may be in the workspace. `--events` is written in place as events arrive, so
+        that a killed run leaves the events so far.
         """
         made = cls()
         with contextlib.ExitStack() as undo:
@@ -156,12 +156,12 @@ def _handle(folder: int, name: str, path: str, environ: Mapping[str, str], grows
         return os.open(name, flags, dir_fd=folder), "", b""  # a pipe, /dev/null
     mode = 0o666 if there is None else stat.S_IMODE(there.st_mode)
     if grows:
-        if there is not None:  # a file with a second name elsewhere must not change there
+        if there is not None:  # not written in place: the file may have another hard link
             os.unlink(name, dir_fd=folder)
         return os.open(name, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder), "", b""
     keep = b""
     summary = environ.get("GITHUB_STEP_SUMMARY")
-    if there is not None and summary and os.path.realpath(summary) == path:  # what earlier commands of the step wrote
+    if there is not None and summary and os.path.realpath(summary) == path:  # has text of earlier commands
         with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder), "rb") as file:
             keep = file.read(_EARLIER)
         keep += b"\n" if keep and not keep.endswith(b"\n") else b""
@@ -170,10 +170,10 @@ def _handle(folder: int, name: str, path: str, environ: Mapping[str, str], grows
 
 
 def no_link(option: str, path: str, workspace: str) -> None:
-    """Raise a usage error if a link in the workspace lies on the way to `path`, which is absolute.
+    """Raise a usage error if `path`, which is absolute, leads through a symbolic link in the workspace.
 
-    THREAT: this process may read and write what no command may. A branch could turn a prompt into a file of the job's
-    secrets.
+    THREAT: this process may access files that no command may. A branch could replace the prompt file by a link to a
+    secret of the job.
     """
     at = ""
     for part in path.split("/")[1:]:
@@ -187,7 +187,7 @@ def no_link(option: str, path: str, workspace: str) -> None:
 
 
 def write_outputs(result: Result, content: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
-    """Write every file that was asked for; the result says, and `shown` is told, what could not be written."""
+    """Write every requested file. Call `shown` with the Problem of each failure, and return the updated result."""
 
     failed: list[Problem] = []
 
@@ -213,7 +213,7 @@ def write_outputs(result: Result, content: OutputContent, outlets: Outlets, show
     result = _failed(result, failed, shown)
     events = outlets.get("--events")
     if events is not None:
-        with contextlib.suppress(OSError):  # its own last line; what it had is there
+        with contextlib.suppress(OSError):  # earlier events are in the file already
             events.add(f"{result.line()}\n".encode())
     failed.clear()
     write("--result", lambda: f"{result.line()}\n".encode())
@@ -221,7 +221,7 @@ def write_outputs(result: Result, content: OutputContent, outlets: Outlets, show
 
 
 def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], None]) -> Result:
-    """Return the result with the files that could not be written, which are shown: a successful run fails by that."""
+    """Show the files that could not be written, and return the result, as failed if the run was successful so far."""
     for each in failed:
         shown(each)
     if failed and result.exit in (Exit.DONE, Exit.DENIED):
@@ -230,7 +230,7 @@ def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], No
 
 
 def _seal(content: OutputContent) -> dict[str, object]:
-    """Return the seal of the log as it is now. Raise AuditError."""
+    """Return the seal of the log as it is now. Raise AuditError if the log cannot be read."""
     from runner.audit.seal import create_seal
     from runner.audit.signing import stored_signer
 

@@ -18,9 +18,7 @@ _LONGEST = 2000  # characters of an action; the log has all of it
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """The record of one session. `deeds` are ordered oldest first; `head` is the value for `agent audit verify
-    --expect`.
-    """
+    """The record of one session: its decisions, oldest first, and the value for `agent audit verify --expect`."""
 
     deeds: tuple[DecisionTrail, ...] = ()
     head: str | None = None
@@ -40,7 +38,7 @@ class DenialRecord:
 
 
 def read_session_record(log_place: Place, session: str) -> SessionRecord:
-    """Return the record of a session, which is the last one in the log or nearly so. Raise AuditError."""
+    """Return the record of a session near the end of the log. Raise AuditError if the log cannot be read."""
     with AuditLog.open_to_read(log_place) as log:
         head: str | None = None
         found: list[Record] = []
@@ -63,7 +61,7 @@ def read_session_record(log_place: Place, session: str) -> SessionRecord:
 
 
 def refusals(story: SessionRecord, *, done: bool) -> tuple[DenialRecord, ...]:
-    """Return every denial by policy or a user. With `done`, the run ended because the model said that it was ready.
+    """Return every denial by the policy or a user. `done` is True if the model ended the run, and not a limit or error.
 
     A denial did not matter if the same action was allowed later and succeeded. In a run that is done, it also did not
     matter if a later action with the same tool succeeded at everything that the denied action was for: the same effects
@@ -156,7 +154,7 @@ class Result:
 def inert(line: str) -> str:
     """Return an equivalent line of JSON without the marks of job commands (`##[`, `##vso[`, `##teamcity[`).
 
-    The line begins with `{`, so it cannot be a command that must stand first (`::`).
+    A line that begins with `{` cannot be a command that must start a line (`::`).
     """
     return line.replace("##", "#\\u0023")
 

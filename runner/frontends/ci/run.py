@@ -42,7 +42,7 @@ OUTPUTS = ("--events", "--summary", "--sarif", "--patch", "--seal", "--result") 
 
 
 class Run:
-    """The state of one run, however it ends.
+    """The state of one run.
 
     `workspace` is the workspace around the folder of `args`. With `review`, the run works in a copy and leaves a patch;
     with `ignored`, the copy contains the files that Git ignores too.
@@ -64,12 +64,13 @@ class Run:
         self._changed: tuple[changes.ChangedFile, ...] = ()
         self._seconds = 0.0
         self._began = time.monotonic()
-        self._deadline: Deadline | None = None  # of the look at what changed, once it began
-        self._cut = False  # that look was ended by its deadline
+        self._deadline: Deadline | None = None  # of the search for changes, once it has begun
+        self._cut = False  # True if that search was ended by its deadline
 
     def work(self, prompt: str | None, prompt_file: Path | None) -> int:
-        """Do the run, up to the last line of stdout, and return the exit code. The files are written however the run
-        ends.
+        """Do the run, print the result as the last line of stdout, and return the exit code.
+
+        The output files are written even if the run fails. Raise BrokenPipeError if the result cannot be printed.
         """
         problem: Problem | None = None
         code = Exit.DONE
@@ -80,12 +81,12 @@ class Run:
             self._session(prompt_text(prompt, prompt_file))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code, problem = Exit.INTERRUPTED, Problem("stopped from outside", "the job was cancelled", "")
-        except BrokenPipeError as error:  # nobody reads the log any more; the files are still wanted
+        except BrokenPipeError as error:  # the reader of the log is gone; the files are still written
             code, problem = Exit.BROKEN_PIPE, Problem("nobody reads the output any more", str(error).lower(), "")
-        except Exception as error:  # the seam of a pipeline: what was asked for is written, whatever went wrong
+        except Exception as error:  # the seam of a pipeline: the output files are written after any error
             problem, code = known_problem(error) or (unexpected(error), Exit.FAILED)
         self._seconds = time.monotonic() - self._began
-        # The rest takes a moment, and is all that is left of the run. SIGKILL remains for a caller that cannot wait.
+        # Signals are ignored while the results are written, which is short. A caller can still use SIGKILL.
         for number in (signal.SIGINT, *ending_signals()):
             signal.signal(number, signal.SIG_IGN)
         if problem is not None and code not in (Exit.INTERRUPTED, Exit.BROKEN_PIPE):
@@ -98,12 +99,12 @@ class Run:
         finally:
             if self._log is not None:
                 self._log.end()
-        print(result.line(), flush=True)  # raises BrokenPipeError where that is why it ended
+        print(result.line(), flush=True)  # raises BrokenPipeError if the reader is gone
         return result.exit
 
     def _session(self, prompt: str) -> None:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
-        refuse_folder(self._workspace, os.environ, shipped().profile)  # before all of it is looked through
+        refuse_folder(self._workspace, os.environ, shipped().profile)  # before the whole folder is searched
         git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))
         options, settings = prepare_options(args, True, repository=args.trust_config is not None, usual=PIPELINE)
         self._content.place = log_place(settings, os.environ)
@@ -159,7 +160,7 @@ class Run:
                 self._content.notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
 
     def _taken(self, review: "Review") -> None:
-        """Return the patch of the changes in the copy."""
+        """Store the patch, the changed files and the notes of the copy."""
         deadline = self._looking()
         patch = review.patch(ignored=self._with_ignored, over=deadline.over)
         self._content.patch, self._cut = patch.text, patch.cut
@@ -173,15 +174,17 @@ class Run:
         self._content.notes += patch.notes
 
     def _looking(self) -> Deadline:
-        """Begin the look at what changed, which ends with the time of the run, and by SIGINT or SIGTERM. Either way the
-        files that were asked for are written, with what was seen."""
+        """Set and return the deadline of the search for changes: the end of the run's time.
+
+        SIGINT and SIGTERM also end the search. The output files then contain the changes that were found.
+        """
         self._deadline = deadline = Deadline.of_run(self._began, self._content.bounds.seconds)
         for number in (signal.SIGINT, *ending_signals()):
             signal.signal(number, lambda *_: deadline.ask())
         return deadline
 
     def _left_out(self, args: RunArgs) -> Iterator[str]:
-        """Return the settings and files of the repository that do not count."""
+        """Yield a notice with the settings and files of the repository that are ignored, if there are any."""
         if args.trust_config is not None:
             return
         from runner.config.trust.discover import INSTRUCTIONS, PROMPTS, SKILLS
@@ -202,7 +205,7 @@ class Run:
                 fix = "check the disk and the folder"
                 raise Stopped(Problem(f"`{events.path}` (--events) takes no more", why, fix), Exit.FAILED) from None
         if isinstance(event, ModelText) and not self._words and self._log is not None:
-            self._log.ungroup()  # what the model says stands between the groups of its turns
+            self._log.ungroup()  # the model's text is shown between the groups of its turns
         self._show(event)
         match event:
             case SessionStarted():
@@ -225,7 +228,7 @@ class Run:
         print(inert(event.line()), flush=True)
 
     def _show_problem(self, problem: Problem) -> None:
-        """Print a problem on stderr, which goes to the same log, after the output so far."""
+        """Print a problem on stderr after flushing stdout, since both go to the same log."""
         sys.stdout.flush()
         print_problem(problem)
 
@@ -280,10 +283,10 @@ def start_ci(
     ignored: bool,
     inside_too: bool,
 ) -> int:
-    """Do one unattended run and return the exit code. `files` are the output files by option.
+    """Do one unattended run and return the exit code. Raise Stopped if options or output files cannot be used.
 
-    Once the output files are open, they are written however the run ends: also if it cannot begin, is cancelled or
-    fails.
+    `files` maps options to output files. Once these are open, they are written even if the run cannot begin, is
+    cancelled or fails.
     """
     if ignored and not review:
         raise usage("`--patch-ignored` stands without `--review`", "without a copy there is no patch", "add --review")
@@ -308,7 +311,7 @@ def start_ci(
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-    """SIGTERM, with which a job is cancelled, and other signals that end a program are Ctrl-C."""
+    """Raise KeyboardInterrupt for SIGTERM, with which a job is cancelled, and other signals that end a program."""
 
     def stop(number: int, frame: object) -> None:
         raise KeyboardInterrupt

@@ -1,7 +1,7 @@
-"""A run as Markdown, for the summary of a job: what was done, what was denied and whether it mattered, what it cost.
+"""The summary page of a run for a job, as Markdown: actions, denials, changed files, limits and cost.
 
-THREAT: nearly every word in it was written by a model or a repository. Each stands in `<code>` or `<pre>`, and every
-sign that means something to Markdown or HTML is spelled as an entity: no link, image, mention, heading, cell or tag.
+THREAT: nearly every word of the page was written by a model or a repository. Such text is inside `<code>` or `<pre>`,
+and characters with a meaning in Markdown or HTML become entities: no link, image, mention, heading, cell or tag.
 """
 
 import html
@@ -15,10 +15,10 @@ from runner.frontends.ci.result import OutputContent, Result
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
-LONGEST = 900_000  # bytes; SOURCE: GitHub takes 1 MiB of one step
-_ROWS = 100
-_CELL = 300
-_MESSAGE = 20_000
+LONGEST = 900_000  # bytes of a page; SOURCE: GitHub accepts 1 MiB of one step
+_ROWS = 100  # rows of a table
+_CELL = 300  # characters of a table cell
+_MESSAGE = 20_000  # characters of the model's last message
 _SIGN = re.compile(r"[^A-Za-z0-9 \u00a0-\U0010ffff]")
 
 _ENDS = {
@@ -135,7 +135,7 @@ class Page:
 
 
 def code(text: str) -> str:
-    """Return untrusted text on one line, as code in a cell of a table."""
+    """Return untrusted text as one line of code for a table cell, cut to `_CELL` characters."""
     shown = one_line(text, _CELL)
     return f"<code>{_SIGN.sub(lambda found: f'&#{ord(found[0])};', shown)}</code>"
 

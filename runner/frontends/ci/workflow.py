@@ -1,8 +1,8 @@
 """The output in the log of a job, where lines of a certain form are commands to the runner of the job.
 
-THREAT: the model and the output of its commands must not give such commands. On GitHub, everything except the groups of
-this program stands between `stop-commands` and an unguessable word; everywhere, a possible command is broken by a
-zero-width space.
+THREAT: the model and the output of its commands must not give such commands. On GitHub, all output except the group
+commands of this program is between `stop-commands` and an unguessable word. In every job log, a possible command is
+broken by a zero-width space.
 
 SOURCE: docs.github.com, "Workflow commands for GitHub Actions" (`::`, and the older `##[`); learn.microsoft.com,
 "Logging commands" (`##vso[`, `##[`); GitLab's sections need an escape character, which is shown.
@@ -38,7 +38,7 @@ class JobLog(io.TextIOBase):
         return False
 
     def fileno(self) -> int:
-        raise OSError(os.strerror(9))  # what is written to it must pass `write`
+        raise OSError(os.strerror(9))  # all output must pass through `write`
 
     def write(self, text: str) -> int:
         *lines, self._line = (self._line + text).split("\n")
@@ -62,7 +62,7 @@ class JobLog(io.TextIOBase):
             self._grouped = False
 
     def end(self) -> None:
-        """End the untrusted text."""
+        """Complete the last line, close the open group, and enable workflow commands again."""
         if self._line:
             self.write("\n")
         self.ungroup()
