@@ -33,15 +33,15 @@ from runner.frontends.tui.theme import Shades
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
-    from runner.frontends.tui.screen import Screen  # what draws need not be loaded to take keys
+    from runner.frontends.tui.screen import Screen  # slow to import, and not needed to accept keys
 
 T = TypeVar("T")
 
-FRAME = 1 / 30  # seconds between two drawings that no key asked for
+FRAME = 1 / 30  # seconds between two drawings that no key caused
 _BEAT = 0.12  # seconds between two frames of the spinner
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-_SMALL = 10  # rows of a terminal without one to spare
-_ROWS_BELOW = 6  # rows which a panel leaves free: what is live, and the status
+_SMALL = 10  # rows of a terminal that is too low for an empty row
+_ROWS_BELOW = 6  # rows that a panel leaves free for the live rows and the status line
 
 
 class Host(Protocol):
@@ -54,11 +54,11 @@ class Host(Protocol):
     def waiting(self) -> Sequence[str]: ...
 
     def submit(self, text: str, *, later: bool = False) -> None:
-        """Send a whole input; with `later`, behind the turn in progress."""
+        """Send a complete input; with `later`, after the turn in progress."""
         ...
 
     def interrupt(self) -> bool:
-        """Stop what is on its way; whether there was something that was not stopping already."""
+        """Stop the current work. Return True if there was work that was not being stopped already."""
         ...
 
     def take_back(self) -> Sequence[str]: ...
@@ -67,7 +67,7 @@ class Host(Protocol):
 
 
 class App:
-    """The terminal application. `run` draws until `leave`; the other methods may be called before and meanwhile.
+    """The terminal application. `run` draws until `leave`; the other methods may be called before and during `run`.
 
     `first` is the query that is sent to the terminal at the start.
     """
@@ -93,16 +93,16 @@ class App:
         self.panel: Panel[Any] | None = None
         self.bell = Bell(self._write_code)
         self.quitting = False  # the next Ctrl+C leaves
-        self.stopping = False  # since the last key, which was Ctrl+C
+        self.stopping = False  # the last key was Ctrl+C, and it stopped a turn
         self._cycling = False
-        self._cycled: Changed | None = None  # the modes that were gone through, until something else is shown
-        self._label = ""  # above the input, where a panel has text changed
+        self._cycled: Changed | None = None  # the sum of the mode switches since another event was shown
+        self._label = ""  # shown above the input while the user changes a text for a panel
         self._draft: Draft | None = None
         self._questions: deque[tuple[Panel[Any], asyncio.Future[Any]]] = deque()
         self._due: asyncio.TimerHandle | None = None
         self._beating: asyncio.TimerHandle | None = None
         self._beat = 0
-        self._up = ""  # what goes up with the next drawing
+        self._up = ""  # finished rows for the scrollback, written with the next drawing
         self.frame = Frame(
             self.editor.buffer, lambda: self.panel is not None and not self._label, lambda: self._size()[1]
         )
@@ -120,19 +120,21 @@ class App:
             include_default_pygments_style=False,
             before_render=lambda _: self._compose(),
         )
-        self.application.ttimeoutlen = 0.05  # an escape key: what belongs to it came with it
+        self.application.ttimeoutlen = (
+            0.05  # seconds after an escape character; the rest of a key's sequence arrives with it
+        )
         self.application.timeoutlen = 0.3
         self.application.key_processor.before_key_press += lambda _: self.bell.typed()
         self.painter = Painter(self.application.renderer.style, output, self._taken_up, environ)
         self.application.renderer = self.painter
 
-    # what others use
+    # public methods
 
     async def run(self) -> int:
         """Draw and take keys until `leave`, and return the exit code. Raise EOFError if the terminal is gone."""
         self._output.write_raw(self._keyboard.on + self._first)
         try:
-            # prompt_toolkit's own handler would show what went wrong and wait for Enter; here it ends the program.
+            # prompt_toolkit's own handler would show an error and wait for Enter; here an error ends the program.
             return await self.application.run_async(set_exception_handler=False)
         finally:
             for timer in (self._due, self._beating):
@@ -144,13 +146,13 @@ class App:
             self._output.flush()
 
     def leave(self, code: int = 0) -> None:
-        if self.own_editor.open:  # nothing is drawn, and nothing ends, while another program has the terminal
+        if self.own_editor.open:  # the application cannot end while the editor has the terminal
             self.own_editor.end()
         if self.application.is_running and not self.application.is_done:
             self.application.exit(result=code)
 
     def emit(self, event: Event) -> None:
-        """Show what happened, with the next frame."""
+        """Show `event` with the next frame."""
         self.status.take(event)
         self._wait.take(event, time.monotonic())
         self.soon()
@@ -175,7 +177,10 @@ class App:
             self._cycling = False
 
     async def ask(self, panel: Panel[T]) -> T:
-        """Show the panel in place of the input, after those that came before; its value. Cancelled, it goes away."""
+        """Show the panel instead of the input, after earlier panels, and return its value.
+
+        The panel is closed if the call is cancelled. Raise CancelledError if Ctrl+C closed the panel.
+        """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._questions.append((panel, answer))
         self.soon()
@@ -187,15 +192,15 @@ class App:
                 self._close_panel()
 
     async def pick(self, title: str, rows: Sequence[Row], *, query: str = "") -> str | None:
-        """Return the value of the row that the user picked; None if the user left."""
+        """Return the value of the row that the user picked; None if the user picked nothing."""
         return await self.ask(Picker(title, rows, query=query))
 
     def copy(self, text: str) -> None:
-        """Ask the terminal to put it into the clipboard (OSC 52); it may not know how, or not be allowed to."""
+        """Ask the terminal to put `text` into the clipboard (OSC 52). The terminal may not support or permit that."""
         self._write_code(f"\x1b]52;c;{binascii.b2a_base64(text.encode('utf-8', 'replace'), newline=False).decode()}\a")
 
     def tell(self, text: str) -> None:
-        """Say something in the line of status, until the next key."""
+        """Show `text` in the status line until the next key."""
         self.status.notice = text
         self.soon()
 
@@ -232,7 +237,7 @@ class App:
             self.host.submit(self.editor.taken(), later=later)
 
     def give_up(self) -> bool:
-        """Leave the text that a panel had changed; whether there was one."""
+        """Cancel the change of a text for a panel. Return True if there was one."""
         if not self._label:
             return False
         self._return(None)
@@ -249,7 +254,7 @@ class App:
 
     async def write_elsewhere(self) -> None:
         """Let the user write the input in an editor of their own."""
-        self.editor.put(self.editor.text)  # all of what was pasted
+        self.editor.put(self.editor.text)  # with pasted texts in full
         self.lend_keyboard(lent=True)
         self.own_editor.open = True
         try:
@@ -274,7 +279,7 @@ class App:
 
     def _frame(self) -> None:
         self._due = None
-        if self.stopping and not self.host.busy:  # what waited is in the input again: that is not left by one key
+        if self.stopping and not self.host.busy:  # queued texts may be in the input again: then one key does not leave
             self.stopping, self.quitting = False, self.editor.empty
             self.status.notice = "stopped; Ctrl+C again leaves" if self.quitting else ""
         self.application.invalidate()
@@ -289,10 +294,10 @@ class App:
         self._frame()
 
     def _compose(self) -> None:
-        """Before each drawing. A question takes the keys from here on; what was typed before went into the input."""
+        """Compute the rows before each drawing. From then on, keys go to an open question instead of the input."""
         if self.panel is None and not self._label and self._questions:
             self.panel = self._questions[0][0]
-            if not isinstance(self.panel, Picker):  # that was opened by a key
+            if not isinstance(self.panel, Picker):  # the user opened a Picker with a key
                 self.bell.asked()
             self.menu.close("")
             self.application.layout.focus(self.frame.question)
@@ -305,7 +310,7 @@ class App:
     def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
         if self._unicode:
             return rows
-        from runner.frontends.tui.rows import clip_rows, encode_rows  # not before the first key
+        from runner.frontends.tui.rows import clip_rows, encode_rows  # not needed before the first key
 
         return clip_rows(encode_rows(rows, self._output.encoding()), self._size()[0])
 
@@ -329,7 +334,7 @@ class App:
         self.application.invalidate()
 
     def _return(self, text: str | None) -> None:
-        """Give a panel the text that it had changed."""
+        """Pass the changed text to the panel that asked for it; None if the user cancelled."""
         panel, draft = self.panel, self._draft
         self._label, self._draft = "", None
         if draft is not None:
@@ -350,7 +355,7 @@ class App:
 
     def _size(self) -> tuple[int, int]:
         size = self._output.get_size()
-        return max(size.columns - 1, 1), size.rows  # never a whole row: a narrower window would wrap it
+        return max(size.columns - 1, 1), size.rows  # not the last column: a narrower window would wrap the row
 
     def _top(self) -> list[Fragments]:
         width, rows = self._size()

@@ -1,8 +1,8 @@
 """The questions of a turn on the screen, in place of the input: one card at a time, and the keys that answer it.
 
-THREAT: a key that was meant for something else must not approve. No answer counts before the card has been on the
-screen for a moment with no key pressed, nor before the end of the command was on the screen; Enter never approves; a
-key that is held down answers one card at most.
+THREAT: a key that was meant for another input must not approve. Answers are ignored until the card has been on the
+screen for a moment without a key press, and approvals until the end of the command was on the screen. Enter never
+approves, and a key that is held down answers at most one card.
 """
 
 import time
@@ -20,14 +20,11 @@ from runner.text.sanitize import one_line, visible
 _LISTED = 4  # other questions named below a card
 _ENDS = {"line": "what it does", "command": "the command", "change": "the change", "paths": "the list of paths",
          "rights": "the rights"}  # fmt: skip
-_LEAST = 3  # rows of the card that scroll, whatever else there is
+_LEAST = 3  # minimum number of scrolling rows of the card
 
 
 class ApprovalPanel(Panel[tuple[Answer, ...]]):
-    """A Panel whose value is the answer to each of `questions`, in their order.
-
-    `clock` answers seconds that only grow. `alone`: a key that others follow at once is no answer.
-    """
+    """A Panel whose value is the answer to each of `questions`, in their order. `clock` returns monotonic seconds."""
 
     alone = True
 
@@ -41,10 +38,10 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         self._at = 0
         self._top = 0
         self._page = _LEAST
-        self._seen: dict[int, set[str]] = {}  # of each question, the ends that were on the screen
+        self._seen: dict[int, set[str]] = {}  # for each question, the ends that were on the screen
         self._drawn: dict[tuple[int, int], Content] = {}
         self._width = 0
-        self._view = ""  # "", "x" (explained), or the key of a choice that is shown whole
+        self._view = ""  # "" (the card), "x" (its explanation), or the key of a choice that is shown in full
         self._editing = ""
         self._hint = ""
         self._cut: set[str] = set()  # keys of choices whose words did not fit on their row
@@ -53,7 +50,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
         """Return the card, in at most `rows` rows. Drawn rows count as seen."""
-        width = max(width - 1, 4)  # a row that touches the edge is broken in two when the window shrinks
+        width = max(width - 1, 4)  # a row that reaches the edge is wrapped when the window gets narrower
         self._width = width
         self._guard.drawn()
         top = self._head(width)
@@ -62,7 +59,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             foot = self._foot(width, low=True)
         room = max(rows - len(top) - len(foot), _LEAST)
         while foot and len(top) + len(foot) + room > rows:
-            foot = foot[1:]  # the keys stand last
+            foot = foot[1:]  # the keys are in the last rows
             self._cut_all()
         room = max(min(room, rows - len(top) - len(foot)), 1)
         body = self._body(width)
@@ -70,7 +67,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         self._top = max(min(self._top, len(body.rows) - room), 0)
         visible_rows = list(body.rows[self._top : self._top + room])
         below = len(body.rows) - self._top - room
-        counted = below > 0 and room > 2  # the last row gives way to the count, where there are some
+        counted = below > 0 and room > 2  # the count replaces the last row
         if not self._view:
             seen = self._seen.setdefault(self._at, set())
             seen.update(name for name, end in body.ends if self._top <= end < self._top + room - counted)
@@ -84,7 +81,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         count = f" {self._at + 1} of {len(self._questions)} " if len(self._questions) > 1 else ""
         rows = wrapped(self._theme.strong, card.line, max(width - len(badge) - len(count) - 1, 8))
         first = [(self._theme.badge(card.tier), badge), (self._theme.dim, count), ("", " "), *rows[0]]
-        if len(rows) > 2:  # the whole of it stands first in what scrolls
+        if len(rows) > 2:  # the full text is the first scrolling row
             rows = [rows[0], fit([*rows[1], ("", " …")], width - 2)]
         return [first, *([("", "  "), *row] for row in rows[1:])]
 
@@ -143,7 +140,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return rows
 
     def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
-        """Return a row for each answer; all of them in the shorter words if one would not fit otherwise."""
+        """Return a row for each answer that can be remembered, in shorter words if one of them would not fit."""
         strong = self._theme.strong
         for short in (False, True):
             rows = [[("", "  "), (strong, f"{'/'.join(each.keys):<3}"), ("", f" {_pick_words(each, short)}")]
@@ -155,7 +152,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return [fit(row, width) for row in rows]
 
     def _cut_all(self) -> None:
-        """Mark every remembered answer as cut. A cut answer is shown whole before it counts."""
+        """Mark every answer that can be remembered as cut. A cut answer is shown in full before it counts."""
         self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
 
     def _row(self, place: int) -> Fragments:
@@ -192,7 +189,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         steps = {"up": -1, "down": 1, "pageup": -self._page, "pagedown": self._page, "home": -far, "end": far}
         if key not in steps and key != " ":
             return False
-        if key == " ":  # a part of a sentence, too
+        if key == " ":  # may also be part of a sentence that is being typed
             self._guard.pressed()
         self._top = max(self._top + steps.get(key, self._page), 0)
         return True
@@ -221,7 +218,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             case "A" if self._like:
                 if self._unseen(self._at):
                     return self._agreed(Yes())
-                for place in (self._at, *self._like):  # the rows below show the similar ones completely
+                for place in (self._at, *self._like):  # their rows show them completely
                     self._answers[place] = Yes()
                 return self._next()
             case "N" if self._open_others:
@@ -247,7 +244,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))
 
     def _agreed(self, answer: Yes) -> PanelStep[tuple[Answer, ...]]:
-        """Accept an approval only after the end of all that it covers has been on the screen."""
+        """Accept an approval only if the ends of all parts of the card were on the screen; else scroll there."""
         if self._unseen(self._at):
             self._look("")
             body = self._drawn.get((self._at, self._width), Content(()))
@@ -259,18 +256,20 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return self._set(answer)
 
     def _unseen(self, place: int) -> bool:
-        """Return True if the end of the content was not on the screen yet. At another width, it may be another row."""
+        """Return True if an end of the card, drawn at the current width, was not on the screen yet."""
         body = self._drawn.get((place, self._width))
         return body is None or any(name not in self._seen.get(place, set()) for name, _ in body.ends)
 
     @property
     def _like(self) -> list[int]:
-        """The other questions that one yes may answer with this one."""
+        """Return the places of the other questions that the same approval may answer."""
         own, listed = self._question.card, self._open_others[:_LISTED]
         return [place for place in listed if alike(own, self._questions[place].card) and self._is_complete(place)]
 
     def _is_complete(self, place: int) -> bool:
-        """Return True if a row shows a whole question: its whole command, and the rights of the card that was read."""
+        """Return True if a row shows a question completely: its command is whole, and its rights are those of the
+        current card.
+        """
         other, row = self._questions[place], self._row(place)
         card = other.card
         plain = card.change is None and len(card.paths) < 2 and not card.letters and not other.again
@@ -288,7 +287,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return Unanswered()
 
     def _turn(self, step: int) -> None:
-        """Turn to the next card without an answer."""
+        """Show the next card without an answer, in the direction of `step`."""
         count = len(self._questions)
         order = ((self._at + step * away) % count for away in range(1, count + 1))
         self._at = next((place for place in order if place not in self._answers), self._at)
@@ -300,7 +299,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         self._guard.hidden()
 
     def edited(self, text: str | None) -> PanelStep[tuple[Answer, ...]]:
-        """Take the written text: the reason of a no, or another command."""
+        """Use the text that the user wrote: the reason of a refusal, or another command. None if it was cancelled."""
         kind, self._editing = self._editing, ""
         self._guard.hidden()
         if text is None:

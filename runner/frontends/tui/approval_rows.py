@@ -8,22 +8,27 @@ from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
 
 _INDENT = "  "
-_GOES_ON = "↳ "  # where a line was broken for the screen: a real newline looks otherwise
-_BLANK = 3  # empty lines in a row that are shown as they are
+_GOES_ON = "↳ "  # marks a row that continues a line, unlike a real newline
+_BLANK = 3  # successive empty lines that are shown; more are replaced by their count
 _LABEL = 8  # columns
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The rows of a card that scroll. `ends` are the rows that must have been on the screen before an approval counts:
-    the ends of the line, the command, the change, the paths and the rights. Their names are the same at any width."""
+    """The scrolling rows of a card.
+
+    `ends` are the names and indices of the rows that must have been on the screen before an approval counts: the ends
+    of the line, the command, the change, the paths and the rights. Their names are the same at any width.
+    """
 
     rows: tuple[Fragments, ...]
     ends: tuple[tuple[str, int], ...] = ()
 
 
 def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
-    """Return the card without badge and answers, in `width` columns; with `first`, the consequence is the first row."""
+    """Return the card without badge and answers, in `width` columns. With `first`, begin with its consequence; `again`
+    is a text above the card, or empty.
+    """
     rows: list[Fragments] = []
     ends: dict[str, int] = {}
     if again:
@@ -52,7 +57,7 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
 
 
 def detail_rows(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
-    """Return the rows behind a card: the other reasons, and `lines`, which are safe to show."""
+    """Return the rows of the explanation: the other reasons of the card, and `lines`, which are safe to show."""
     rows: list[Fragments] = []
     for line in (card.question, "", *card.more, "", *lines):
         rows += _text_rows(theme.strong if line == card.question else "", line, width)
@@ -96,7 +101,7 @@ def _lines(fragments: list[tuple[str, str]]) -> list[Fragments]:
 
 
 def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> list[Fragments]:
-    """Break one line into as many rows as it needs, with every character of it. Linear in its length."""
+    """Break one line into as many rows as it needs, without losing a character. Takes time linear in its length."""
     room = max(width - len(_INDENT), 2)
     rows: list[Fragments] = [[(theme.dim, lead)]]
     free = room

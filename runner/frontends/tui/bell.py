@@ -1,24 +1,24 @@
-"""The bell that calls a user who looks elsewhere, because a question waits or the turn is over.
+"""The bell that notifies an absent user because a question waits or the turn is over.
 
-No part of the output is untrusted text. A user who typed a moment ago is not called.
+The output contains no untrusted text. A user who pressed a key in the last seconds is not notified.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 
-AWAY = 20.0  # seconds without a key
+AWAY = 20.0  # seconds without a key after which a user is absent
 _HOW = {
     "bell": "\a",
-    "osc9": "\x1b]9;ringfence: {}\a",  # iTerm2's notification; others know it too
+    "osc9": "\x1b]9;ringfence: {}\a",  # a notification of iTerm2 and other terminals
     "none": "",
 }
 
 
 class Bell:
-    """The bell that calls the user back. It belongs to the event loop.
+    """The bell of one terminal, used in the thread of the event loop.
 
-    `how` is the setting `notify`. `write` writes to the terminal.
+    `how` is the setting `notify`: bell, osc9 or none. `write` writes to the terminal.
     """
 
     def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,20 +34,20 @@ class Bell:
         self.answered()
 
     def asked(self) -> None:
-        """Call the user for a question: now if the user is away, else after the same time without an answer."""
+        """Notify the user of a question: now if the user is absent, else after `AWAY` seconds without an answer."""
         if self._away:
             self._ring("a question waits")
         elif self._waits is None:
             self._waits = asyncio.get_running_loop().call_later(AWAY, self._ring, "a question waits")
 
     def answered(self) -> None:
-        """Cancel the call: the question was answered."""
+        """Cancel a planned notification, because the question was answered."""
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None
 
     def over(self) -> None:
-        """Call the user because the turn is over, if the user is away."""
+        """Notify an absent user that the turn is over."""
         if self._away:
             self._ring("the turn is over")
 

@@ -1,7 +1,7 @@
-"""The blocks of a Markdown text that is still being written: which are whole, and what is open.
+"""The blocks of a Markdown text that is still being written: complete blocks, and the open one.
 
-Only what decides where a block ends is read here (CommonMark 0.31, sections 4 and 5); what a block shows is
-`markdown.py`'s. Each piece of text is looked at once, so a text costs what its length costs.
+Only the syntax that ends a block is read here (CommonMark 0.31, sections 4 and 5); `markdown.py` renders a block. Each
+piece of text is read once, so the time is linear in the length of the text.
 """
 
 import re
@@ -13,21 +13,21 @@ _ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _HEADING = re.compile(r" {0,3}#{1,6}(?:[ \t]|$)")
 _RULE = re.compile(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$")
 
-LONGEST = 8_000  # characters of one block that is read as Markdown; a longer one goes up in pieces
-CODE_LINES = 40  # of an open fence that wait; what is before them goes up
+LONGEST = 8_000  # characters of one block that is read as Markdown; a longer block is returned in pieces
+CODE_LINES = 40  # lines of an open code fence that are kept; earlier lines are returned
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """Markdown: a paragraph, a heading, an item of a list with all that is in it, a table, a quote."""
+    """A block of Markdown: a paragraph, a heading, an item of a list with its content, a table, a quote."""
 
     text: str
-    tight: bool = False  # no empty line before it: an item after another, or more of what was too long
+    tight: bool = False  # no empty line before it: a further item of a list, or a further piece of a long block
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Lines of one fence, and what it says about them: mostly a language. `before`: lines above them, already shown."""
+    """Lines of one code fence. `info` is the text after the fence, mostly a language; `before` are earlier lines."""
 
     info: str
     lines: tuple[str, ...]
@@ -41,18 +41,18 @@ class Blocks:
     """A splitter that takes Markdown in pieces and returns each block once."""
 
     def __init__(self) -> None:
-        self._pieces: list[str] = []  # of the line that is being written
-        self._length = 0
-        self._lines: list[str] = []  # of the open block
-        self._size = 0
+        self._pieces: list[str] = []  # the pieces of the line that is being written
+        self._length = 0  # characters of that line
+        self._lines: list[str] = []  # the complete lines of the open block
+        self._size = 0  # characters of these lines
         self._fence: tuple[str, int, str] | None = None  # the closing fence, its indentation, its info
         self._before: tuple[str, ...] = ()
-        self._blank = False  # an empty line came in a list: the next line says whether it goes on
+        self._blank = False  # the last line of a list was empty: the next line decides if the item continues
         self._tight = False
-        self._item: int | None = None  # how far the open item of a list is set in
+        self._item: int | None = None  # the indentation of the open list item, or None
 
     def feed(self, text: str) -> list[Block]:
-        """Take text and return the blocks that are complete now."""
+        """Add text and return the blocks that it completes."""
         done: list[Block] = []
         first, *rest = text.split("\n")
         self._write(first, done)
@@ -63,19 +63,19 @@ class Blocks:
         return done
 
     def end(self) -> list[Block]:
-        """End the text and return the open block, which is complete now."""
+        """End the text, return the blocks that are left, and become ready for another text."""
         done: list[Block] = []
         if self._pieces:
             self._line("".join(self._pieces), done)
         if self._fence is not None:
             self._code(done, all_of_it=True)
         self._close(done)
-        self.__init__()  # type: ignore[misc]  # as new
+        self.__init__()  # type: ignore[misc]  # reset every field
         return done
 
     @property
     def open(self) -> Block | None:
-        """Return the block that is being written, as far as it is known."""
+        """Return the part of the incomplete block that was written so far, or None."""
         line = "".join(self._pieces)
         if self._fence is not None:
             return Code(self._fence[2], (*self._lines, *([line] if line else [])), self._before)
@@ -83,7 +83,7 @@ class Blocks:
         return Prose(text, self._tight) if text.strip() else None
 
     def _write(self, text: str, done: list[Block]) -> None:
-        """Add to the line that is being written; one without an end goes up in pieces."""
+        """Add text to the incomplete line. A line longer than LONGEST is handled in pieces."""
         while text:
             room = LONGEST - self._length
             piece, text = text[:room], text[room:]
@@ -99,7 +99,7 @@ class Blocks:
                     self._close(done, goes_on=True)
 
     def _line(self, line: str, done: list[Block]) -> None:
-        """Take one whole line."""
+        """Add one complete line, and append the blocks that it completes to `done`."""
         if self._fence is not None:
             mark, indent, _ = self._fence
             stripped = line.strip()

@@ -1,4 +1,4 @@
-"""The card of one call: badge and command, what it prints while it runs, and how it ended."""
+"""The card of one call on the screen: badge and command, the output while it runs, and the end."""
 
 from policy.model import action as actions
 from policy.model.tier import Ruling, Tier
@@ -15,8 +15,8 @@ from runner.text.sanitize import one_line, visible
 _BAR, _END = " │ ", " └ "
 DIFF_FOLD = (100, 20)
 _TAIL = 4000  # characters of a running command's output that are kept
-_ROOM = 12  # cells beside a badge, at least
-# The results of these are for the model.
+_ROOM = 12  # minimum number of cells beside a badge
+# Reads, whose results are shown to the model only.
 _QUIET = (actions.ReadFile, actions.ListFolder, actions.GlobFiles, actions.GrepFiles)
 
 
@@ -29,10 +29,10 @@ class CallCard:
         self.action = action
         self.verdict: VerdictReached | None = None
         self.answer: QuestionAnswered | None = None
-        self.beyond: QuestionAnswered | None = None  # to the question about one right more, after it had run
+        self.beyond: QuestionAnswered | None = None  # the answer to an escalation after the first run
         self.asked = False
         self.tier: Tier | None = None  # the tier of the question about the call
-        self.began: float | None = None  # when it was allowed to run
+        self.began: float | None = None  # the time at which the call was allowed, or None
         self._cwd = cwd
         self._printed = ""
         self._lines = 0
@@ -43,7 +43,7 @@ class CallCard:
         self._printed = (self._printed + text)[-_TAIL:]
 
     def running(self, width: int, rows: int, now: float, theme: Theme) -> list[Fragments]:
-        """While it runs: at most `rows` rows, two at least when there is something to say."""
+        """Return the card of a running call in at most `rows` rows. `now` is the current time of the clock."""
         head, *more = self.head(width, theme)
         if more:
             head = fit([*head, (theme.dim, " …")], width)
@@ -61,7 +61,7 @@ class CallCard:
         return [head, *lines, [(theme.dim, _END), (theme.dim, state)]]
 
     def head(self, width: int, theme: Theme) -> list[Fragments]:
-        """Badge and command; further rows of a long command stand below it, set in."""
+        """Return the badge and the command. Further rows of a long command are indented."""
         lines = wording.command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
         tier = self.verdict.cell.tier if self.verdict is not None else self.tier
         style, label = (theme.badge_odd, "call") if tier is None else (theme.badge(tier), tier.label)
@@ -76,7 +76,7 @@ class CallCard:
         lines = wording.output_lines(event, None if whole else self.action)
         count = ""
         if isinstance(self.action, actions.EditFile | actions.WriteFile) and good:
-            # The two lines that name the file say it again.
+            # Drop the two lines that repeat the name of the file.
             lines = [line for at, line in enumerate(lines) if at > 2 or not line.startswith(("--- ", "+++ "))]
             body += diff_rows(lines, width - 3, theme, None if whole else DIFF_FOLD)
         elif isinstance(self.action, _QUIET) and good and not whole:
@@ -123,7 +123,7 @@ class CallCard:
         """Return True if `finished` leaves lines out."""
         lines = wording.output_lines(event, self.action)
         if isinstance(self.action, actions.RunScript | actions.RunArgv) and "\r" in event.text.replace("\r\n", "\n"):
-            return True  # what was written over
+            return True  # overwritten text is left out
         if isinstance(self.action, _QUIET) and wording.went_well(event):
             return len(lines) > 0
         edit = isinstance(self.action, actions.EditFile | actions.WriteFile)
@@ -168,7 +168,7 @@ def title_rows(style: str, label: str, words: str, width: int, theme: Theme) -> 
     badge: Fragments = [(style, f" {label} "), ("", "  ")]
     first, *rest = words.split("\n")
     room = width - len(plain(badge))
-    if room < _ROOM:  # the badge stands alone
+    if room < _ROOM:  # the badge gets a row of its own
         rows, rest = [badge], [first, *rest]
     else:
         wrapped = wrap([(theme.strong, first)], room)
@@ -184,7 +184,7 @@ def _ended(row: Fragments, words: str, width: int, theme: Theme) -> Fragments:
 
 
 def _last_lines(text: str, count: int) -> list[str]:
-    """Return the last non-empty lines of `text`; of a line that was rewritten (progress), the newest state."""
+    """Return the non-empty lines among the last `count` of `text`, without overwritten text (progress)."""
     if count <= 0:
         return []
     lines = wording.overwritten_text(text).rstrip("\n").split("\n")[-count:]

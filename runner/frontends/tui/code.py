@@ -1,4 +1,4 @@
-"""Source code and changes of files as rows: in colours for the languages that are known here, and with line numbers."""
+"""The rows of source code, coloured for known languages, and of changes of files, with line numbers."""
 
 import re
 import time
@@ -13,7 +13,7 @@ from runner.frontends.tui.rows import Fragments, chop, hang, safe, wrap
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
 
-# Names that a fence may give. A fixed list: a name that is not here would be looked for in every installed package.
+# Languages that get colours. A fixed list, because Pygments searches every installed package for an unknown name.
 # fmt: off
 _LANGUAGES = frozenset({
     "bash", "c", "c++", "cpp", "csharp", "cs", "css", "dart", "diff", "docker", "dockerfile", "elixir", "erlang", "go",
@@ -26,15 +26,15 @@ _LANGUAGES = frozenset({
 _PROSE = frozenset({"console", "none", "output", "plain", "plaintext", "text", "txt"})
 _SAME = {"jsx": "js", "shell": "bash", "golang": "go", "terraform": "hcl", "svelte": "html", "vue": "html"}
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
-_LONGEST = 300  # characters of a line: a longer one has no colours, so that no lexer's worst case is met
-_SLOW = 0.25  # seconds of processor for some lines: a language that took them has no colours any more
+_LONGEST = 300  # characters of a line: a longer line gets no colours, which avoids the worst case of a lexer
+_SLOW = 0.25  # seconds of processor time for one call; a language that takes longer gets no colours from then on
 
 
 def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before: Sequence[str] = ()) -> list[Fragments]:
-    """Return `lines` indented by two cells, broken where they are too long.
+    """Return `lines` as rows of at most `width` cells, indented by two cells.
 
-    `before` are lines above, used only for the colours. `info` is the text after the fence; if it is more than a
-    language, it is shown above.
+    `before` are the lines above, used only for the colours. `info` is the text after the fence; if it is more than a
+    known language, it is shown above the code.
     """
     language, _, more = info.strip().partition(" ")
     rows: list[Fragments] = []
@@ -46,7 +46,7 @@ def code_rows(info: str, lines: Sequence[str], width: int, theme: Theme, before:
 
 
 def coloured(language: str, lines: Sequence[str], theme: Theme, before: Sequence[str] = ()) -> list[Fragments]:
-    """Return each of `lines` in its colours."""
+    """Return each of `lines` coloured for `language`; `before` are the lines above, used only for the colours."""
     if language.lower() == "diff":
         return [[(diff_style(line, theme), visible(line))] for line in lines]
     texts = [visible(line) for line in (*before, *lines)]
@@ -111,7 +111,7 @@ def diff_rows(lines: Sequence[str], width: int, theme: Theme, fold: tuple[int, i
     size = max((len(str(int(hunk[at]) + int(hunk[at + 1] or 1))) for hunk in hunks for at in (1, 3)), default=1) + 1
     rows: list[Fragments] = []
     old = new = 0
-    rest = (0, 0)  # lines of the hunk that are still to come: what follows the last of them begins another file
+    rest = (0, 0)  # the old and the new number after the last line of the hunk; then another file begins
     inside = False
     for place, line in enumerate(lines):
         number = ""

@@ -19,7 +19,7 @@ from runner.problems import Exit
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
 
-_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; the others are said by name
+_MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; /mode sets the others
 
 
 class TerminalController(CommandHost):
@@ -43,7 +43,7 @@ class TerminalController(CommandHost):
             self.submit(text)
 
     async def part(self) -> None:
-        """Stop what is on its way, and wait until it is over."""
+        """Release the session, stop the current work, and wait until it has ended."""
         agent, self._agent = self._agent, None
         for task in tuple(self._tasks):
             task.cancel()
@@ -57,7 +57,7 @@ class TerminalController(CommandHost):
         """Return True if a session is open."""
         return self._agent is not None
 
-    # what the App asks
+    # methods for the App
 
     @property
     def busy(self) -> bool:
@@ -75,7 +75,7 @@ class TerminalController(CommandHost):
             self.app.tell(SHELL)
             self.app.edit("!")
         elif text.startswith("!"):
-            if self.busy:  # it cannot wait: what it does depends on when
+            if self.busy:  # not queued, since its effect may depend on the time: back to the input
                 self.app.editor.add(text)
             self._begin(self._shell(text[1:].strip()))
         elif is_command(text):
@@ -102,9 +102,9 @@ class TerminalController(CommandHost):
             self.conversation.set_mode(_MODES[at % len(_MODES)])
 
     def proposals(self, before: str) -> Proposals | None:
-        """Return the names of commands, or their first arguments, for a first line of the input that begins with `/`.
+        """Return the names of commands, or their first arguments, if the input is one line that begins with `/`.
 
-        Fits `ProposalSource`.
+        A `ProposalSource`: `before` is the text before the cursor.
         """
         if not before.startswith("/") or "\n" in before:
             return None
@@ -124,7 +124,7 @@ class TerminalController(CommandHost):
             return None
         return Proposals(len(before) - len(rest), [MenuEntry(word, ready=True) for word in words])
 
-    # what a `/command` asks
+    # methods for a `/command`
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         return await self.app.pick(title, rows)
@@ -145,10 +145,10 @@ class TerminalController(CommandHost):
     def leave(self) -> None:
         self.app.leave(Exit.DONE)
 
-    # inside
+    # private methods
 
     async def _prompt(self, text: str, typed: str = "") -> None:
-        """Prompt. Who stops it gets back what waits."""
+        """Send a prompt. If the user stops the run, put the queued texts back into the input."""
         conversation = self.conversation
         ending = await conversation.prompt(text, typed)
         if ending.exit is Exit.INTERRUPTED and (texts := conversation.take_back()):
@@ -156,13 +156,13 @@ class TerminalController(CommandHost):
 
     async def _shell(self, script: str) -> None:
         await self.conversation.shell(script)
-        if self.app.screen is not None:  # no end of a turn says of it that it was stopped
+        if self.app.screen is not None:  # there is no RunEnded event that ends a stopped command
             self.app.screen.halt()
 
     async def _command(self, line: str) -> None:
         command = find(line.split(maxsplit=1)[0], self.commands)
         if command is None or not command.sends:
-            self.conversation.ctx.emit(Display(f"> {line}", "text"))  # an answer stands below its question
+            self.conversation.ctx.emit(Display(f"> {line}", "text"))  # show the command above its answer
         await run_line(line, self)
         self._next()
 
@@ -172,7 +172,7 @@ class TerminalController(CommandHost):
             self._begin(self._prompt(more.text, more.typed))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
-        """Do it as the one thing that is on its way; one after the other."""
+        """Start `work` as the only current work. If there is other work, tell the user and drop `work`."""
         if self.busy:
             work.close()
             self.app.tell("one thing at a time: Ctrl+C stops what runs")
@@ -187,7 +187,7 @@ class TerminalController(CommandHost):
         self._work.add_done_callback(over)
 
     def _beside(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do it; what goes wrong unplanned ends the program."""
+        """Start `work` beside other work. An unexpected exception ends the program."""
 
         def over(task: asyncio.Task[None]) -> None:
             self._tasks.discard(task)

@@ -1,4 +1,4 @@
-"""The input: some lines of text, in which a long paste stands as one word until it is sent."""
+"""The input: lines of text in which a placeholder represents a long paste until the text is sent."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,15 +11,13 @@ from policy.model.frozen import dataclass
 from runner.frontends.tui.history import LONGEST
 from runner.text.phrases import many
 
-_LINES, _CHARACTERS = 8, 2000  # what is pasted and longer than that stands as one word
+_LINES, _CHARACTERS = 8, 2000  # a longer paste is represented by a placeholder
 _PLACE = re.compile(r"\[pasted [^\]\n]{1,40} #([0-9]{1,6})\]")
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A text that was being written, to be restored later. `pastes` are the pasted texts that its placeholders stand
-    for.
-    """
+    """An unfinished text, to be restored later. `pastes` are the pasted texts by the numbers of the placeholders."""
 
     text: str
     cursor: int
@@ -58,7 +56,7 @@ class Editor:
         self.buffer.insert_text(f"[pasted {size} #{self._count}]")
 
     def rub_out(self) -> None:
-        """Take away what stands before the cursor: a character, or a whole paste."""
+        """Delete the character or the whole placeholder before the cursor."""
         before = self.buffer.document.text_before_cursor
         for placeholder in _PLACE.finditer(before):
             if placeholder.end() == len(before):
@@ -67,11 +65,11 @@ class Editor:
         self.buffer.delete_before_cursor()
 
     def put(self, text: str) -> None:
-        """Replace all of it; the cursor goes to its end."""
+        """Replace the whole text, and set the cursor to its end."""
         self.buffer.set_document(Document(text, len(text)), bypass_readonly=True)
 
     def add(self, text: str) -> None:
-        """Put `text` before what is there, as lines of its own."""
+        """Insert `text` before the current text, as separate lines."""
         self.put(f"{text}\n{self.buffer.text}" if self.buffer.text else text)
 
     def taken(self) -> str:
@@ -86,10 +84,10 @@ class Editor:
     def clear(self) -> None:
         self.buffer.reset()
         self._pastes.clear()
-        self._changed()  # a buffer does not tell that it was reset
+        self._changed()  # a reset buffer does not call it
 
     def recall(self) -> None:
-        """Use the history that has been loaded meanwhile."""
+        """Make the buffer use a history that was loaded after its creation."""
         draft = self.draft()
         self.buffer.reset()
         self.restore(draft)
@@ -100,7 +98,7 @@ class Editor:
     def lend(self, text: str) -> Draft:
         """Let the user change `text`, which may be untrusted. Return the draft, for `restore`.
 
-        THREAT: a command that quotes the word of a paste would carry away what was pasted for something else.
+        THREAT: a command that contains a placeholder would get the text of a paste that was meant for a prompt.
         """
         draft = self.draft()
         self._pastes.clear()

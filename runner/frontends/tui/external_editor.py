@@ -1,4 +1,4 @@
-"""The user's own editor (`VISUAL`, `EDITOR`): the input is written in it, and the terminal is its meanwhile."""
+"""The user's own editor (`VISUAL`, `EDITOR`) for the input. The editor has the terminal while it runs."""
 
 import asyncio
 import contextlib
@@ -13,8 +13,8 @@ from pathlib import Path
 from sandbox.inside.descendants import descendants
 
 _USUAL = ("/usr/bin/editor", "/usr/bin/nano", "/usr/bin/pico", "/usr/bin/vi", "/usr/bin/emacs")
-_PATIENCE = 2.0  # seconds in which an editor keeps what was written and gives the terminal back
-# What an editor left that could not give the terminal back: its screen of its own, and a cursor that is hidden.
+_PATIENCE = 2.0  # seconds for an editor to save its text and restore the terminal after SIGTERM
+# Leaves the alternate screen and shows the cursor, for a killed editor that did not restore the terminal.
 _LEFT = "\x1b[?1049l\x1b[?25h"
 
 
@@ -29,7 +29,7 @@ class OwnEditor:
         self.open = False
 
     def write(self, text: str) -> str | None:
-        """Let the user write on from `text`, and wait for it. None where no editor could be started, or it failed."""
+        """Let the user edit `text`, wait for the end of the editor, and return the new text; None if that failed."""
         with tempfile.TemporaryDirectory(prefix="ringfence-") as folder:
             path = Path(folder, "input.md")
             path.write_text(text, encoding="utf-8", errors="replace")
@@ -42,7 +42,7 @@ class OwnEditor:
         return None
 
     def end(self) -> None:
-        """Ask the editor to go, so that it keeps what was written; end it if it does not. From the loop's thread."""
+        """Send SIGTERM to the editor, and SIGKILL after `_PATIENCE` seconds. Call it in the event loop's thread."""
         self._over = True
         self._send(signal.SIGTERM, signal.SIGCONT)  # it may be stopped
         asyncio.get_running_loop().call_later(_PATIENCE, self._send, signal.SIGKILL)
@@ -51,7 +51,7 @@ class OwnEditor:
         for program in filter(None, (self._environ.get("VISUAL"), self._environ.get("EDITOR"), *_USUAL)):
             try:
                 self._process = subprocess.Popen([*shlex.split(program), path])
-            except (OSError, ValueError):  # there is none of that name: the next
+            except (OSError, ValueError):  # this program does not exist: try the next one
                 continue
             try:
                 if self._over:
@@ -62,12 +62,12 @@ class OwnEditor:
         return 1
 
     def _send(self, *signals: signal.Signals) -> None:
-        """Send a signal to the editor and to its children: a script that calls an editor does not pass signals on."""
+        """Send signals to the editor and its children, because a script that calls an editor does not forward them."""
         if (process := self._process) is None:
             return
         below = descendants(process.pid)
         for number in signals:
-            process.send_signal(number)  # knows when it has ended, and its number is another's
+            process.send_signal(number)  # safe after its end, when another process may have its id
             for pid in below:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)

@@ -1,4 +1,4 @@
-"""The shortest way from `agent` to a terminal that takes keys: without typer, and before anything heavy is imported."""
+"""The fast start of plain `agent`: keys are accepted before slow imports, and options are parsed without typer."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ def fits(words: list[str]) -> bool:
         name, sign, _ = word.partition("=")
         if takes:
             if takes == "--resume" and not (4 <= len(word) <= 16 and set(word) <= set("0123456789abcdef")):
-                return False  # no id, as with_value of sessions.flags has it: another mistake, or another command
+                return False  # not the id of a session: leave it to typer
             takes = ""
         elif name not in known or (sign and not known[name].metavar):
             return False
@@ -37,11 +37,11 @@ def fits(words: list[str]) -> bool:
 
 
 def start(words: list[str]) -> int:
-    """Plain `agent` with these options; answers the exit code."""
+    """Run plain `agent` with these options, and return the exit code."""
     import gc
 
     with hushed() as early:
-        gc.disable()  # what is imported stays, and none of it is garbage
+        gc.disable()  # imports create no garbage
         from runner.frontends.tui.start import start_terminal
 
         return start_terminal(lambda: _parsed(words), early)
@@ -49,9 +49,9 @@ def start(words: list[str]) -> int:
 
 @contextlib.contextmanager
 def hushed() -> Iterator[str]:
-    """Switch the terminal's echo off, keep typed text as it is for its first reader, and yield earlier typed text.
+    """Switch the terminal's echo and line editing off, and yield the text that was typed before.
 
-    The terminal has already shown that text; it is erased.
+    The terminal has already shown that text, so it is erased there. The terminal's settings are restored at the end.
     """
     import termios
 
@@ -59,9 +59,9 @@ def hushed() -> Iterator[str]:
     quiet = termios.tcgetattr(0)
     quiet[0] &= ~termios.ICRNL
     quiet[3] &= ~(termios.ECHO | termios.ICANON)
-    quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 0, 0  # a look, and no wait for a key
+    quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 0, 0  # read without waiting for a key
 
-    def leave(number: int, frame: object) -> "NoReturn":  # no event loop is there to take the signal
+    def leave(number: int, frame: object) -> "NoReturn":  # there is no event loop yet that could handle the signal
         raise SystemExit(128 + number)
 
     taken = {number: signal.signal(number, leave) for number in ending_signals()}
@@ -72,11 +72,11 @@ def hushed() -> Iterator[str]:
         termios.tcsetattr(0, termios.TCSANOW, quiet)
         if early and before[3] & termios.ECHO:
             os.write(1, b"\r\x1b[2K" + b"\x1b[A\x1b[2K" * early.count(b"\n"))
-        if before[0] & termios.ICRNL:  # what came as Enter
+        if before[0] & termios.ICRNL:  # the terminal had converted Enter to a newline
             early = early.replace(b"\n", b"\r")
         yield early.decode("utf-8", "replace")
     finally:
-        with contextlib.suppress(termios.error):  # it is gone
+        with contextlib.suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(0, termios.TCSADRAIN, before)
         for number, handler in taken.items():
             signal.signal(number, handler)

@@ -13,17 +13,20 @@ from runner.frontends.tui.menu import MenuEntry, Proposals, best
 from sandbox.inside.regular_file import read_start
 
 _TOKEN = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]*)|([^\s"]*))$')
-_FRESH = 10.0  # seconds that a list is good for
-_MOST, _DEEPEST = 20_000, 12
-_SHOWN = 50
-_LONGEST = 4.0  # seconds for a list: what is not found by then is not proposed
-_LIST, _LINES = 1 << 16, 1000  # bytes and lines that are read of one list of what Git ignores
+_FRESH = 10.0  # seconds until a list is read again
+_MOST, _DEEPEST = 20_000, 12  # names of a list, and levels of folders
+_SHOWN = 50  # proposals
+_LONGEST = 4.0  # seconds to read a list: files that are not found in this time are not proposed
+_LIST, _LINES = 1 << 16, 1000  # bytes and lines that are read of one ignore list of Git
 _HEAVY = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})  # many generated files
 
 
 class FileProposals:
-    """A Source. The list is read in a thread; `ready` is called from there once it is new. Nothing is proposed until
-    `root` is a folder; `secret` says of a path whether it is one."""
+    """A ProposalSource of file names.
+
+    The list is read in a thread, which calls `ready` after each reading. Nothing is proposed while `root` is empty.
+    `secret` is a function that returns True for the path of a secret file.
+    """
 
     def __init__(self, ready: Callable[[], object]) -> None:
         self.root = ""
@@ -66,7 +69,7 @@ def listed(root: str, secret: Callable[[str], bool]) -> list[str]:
                 with os.scandir(os.path.join(root, folder)) as entries:
                     rows = sorted(entries, key=lambda entry: entry.name)
             except OSError:
-                continue  # not ours to read, or gone
+                continue  # not readable, or removed
             for entry in rows:
                 path = f"{folder}{entry.name}"
                 if entry.name.startswith(".") or not path.isprintable() or '"' in path or entry.is_symlink():

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
-_KEPT = 1000
-LONGEST = 4000  # characters; what is longer was pasted, and is in the session
-_LARGEST = 8 << 20  # bytes
+_KEPT = 1000  # entries
+LONGEST = 4000  # characters of an entry; a longer text was pasted, and is in the session
+_LARGEST = 8 << 20  # bytes of the file
 
 
 class Remembered(History):
-    """The typed lines of this conversation and, from `keep` on, of later ones.
+    """The typed lines of this conversation and, after a call of `keep`, of earlier ones.
 
     A file that is not private, or not a file at all, is ignored: nothing is read from it or written to it.
     """
@@ -26,10 +26,10 @@ class Remembered(History):
         super().__init__()
         self.path: Path | None = None
         self._clean: Callable[[str], str] = str
-        self._loaded = True  # there is nothing to load, and what is added is in the list
+        self._loaded = True  # prompt_toolkit has nothing to load: `keep` fills the list
 
     def keep(self, path: Path, clean: Callable[[str], str]) -> None:
-        """Keep the history at `path`, which lies in the state folder; `clean` masks secrets in a text."""
+        """Load the history from `path`, and store lines there from then on. `clean` masks secrets in a text."""
         self.path, self._clean = path, clean
         early = self._loaded_strings
         self._loaded_strings = [*early, *reversed(self._read())]
@@ -45,7 +45,7 @@ class Remembered(History):
         line = json.dumps(self._clean(string)).encode() + b"\n"
         if (handle := _opened(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)) is None:
             return
-        # A full disk takes no history; what was typed was sent.
+        # Ignore a full disk: only the history is incomplete.
         with contextlib.suppress(OSError), open(handle, "wb", buffering=0) as file:
             if os.fstat(handle).st_size + len(line) <= _LARGEST:
                 file.write(line)
@@ -71,14 +71,17 @@ class Remembered(History):
             try:
                 row = json.loads(line)
             except ValueError:
-                continue  # cut off where a machine stopped; the other lines are whole
+                continue  # an incomplete line of a crash; the other lines are complete
             if isinstance(row, str) and row:
                 rows.append(row)
         return rows
 
 
 def _opened(path: Path, flags: int) -> int | None:
-    """Open the history file. THREAT: a link or a file of others could redirect the writes, or propose others' words."""
+    """Open a private regular file, or return None.
+
+    THREAT: a link, or a file of another user, could redirect the writes or propose that user's text.
+    """
     try:
         handle = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError:

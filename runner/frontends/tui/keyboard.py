@@ -1,8 +1,8 @@
-"""Keys that a plain terminal cannot tell apart, where it can be asked to: Shift+Enter, Ctrl+I and their like.
+"""The keyboard protocols with which a terminal distinguishes more keys, such as Shift+Enter and Ctrl+I.
 
-Two ways are asked for: kitty's keyboard protocol, flag 1 ("disambiguate escape codes",
+Two protocols are requested: kitty's keyboard protocol, flag 1 ("disambiguate escape codes",
 https://sw.kovidgoyal.net/kitty/keyboard-protocol/), and xterm's modifyOtherKeys 1 (XTerm Control Sequences, "CSI > Pp ;
-Pv m"). A terminal that knows neither ignores both; Apple's takes the second for underlining.
+Pv m"). A terminal that knows neither ignores both; Apple's interprets the second as underlining.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ from prompt_toolkit.keys import Keys
 from policy.model.frozen import dataclass
 
 KeyCode = Keys | tuple[Keys | str, ...]
-_LOCKS = (0, 64, 128, 192)  # caps lock and num lock, which count for nothing here
+_LOCKS = (0, 64, 128, 192)  # bits of caps lock and num lock, which are ignored
 _SHIFT, _ALT, _CONTROL = 1, 2, 4
 
 
 @dataclass(frozen=True, slots=True)
 class Keyboard:
-    """The escape sequences to write at the beginning and at the end."""
+    """The escape sequences that switch the protocols on and off."""
 
     on: str
     off: str
 
 
 def keyboard(environ: Mapping[str, str]) -> Keyboard:
-    """Teach prompt_toolkit the codes, and return the sequences that ask the terminal for them."""
+    """Register the codes with prompt_toolkit, and return the sequences that make the terminal send them."""
     known: dict[str, KeyCode] = ansi_escape_sequences.ANSI_SEQUENCES  # type: ignore[assignment]  # it takes text as well
     for code, modifiers, keys in _codes():
         for locks in _LOCKS:
@@ -42,7 +42,7 @@ def keyboard(environ: Mapping[str, str]) -> Keyboard:
 
 
 def _codes() -> list[tuple[int, int, KeyCode]]:
-    """Return the code sequences as (code point, modifiers held, the key it stands for)."""
+    """Return tuples of a code point, the held modifiers, and the key of prompt_toolkit that they mean."""
     newline = (Keys.Escape, Keys.ControlM)
     codes: list[tuple[int, int, KeyCode]] = [
         (27, 0, Keys.Escape),

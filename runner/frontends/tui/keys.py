@@ -168,7 +168,7 @@ def _bind_commands(keys: KeyBindings, app: App, typing: Filter) -> None:
     def top(event: KeyPressEvent) -> None:
         output = app.application.output
         app.painter.erase()
-        output.write_raw("\n" * output.get_size().rows)  # what is on the screen goes up into the scrollback, and stays
+        output.write_raw("\n" * output.get_size().rows)  # moves the rows of the screen into the scrollback
         output.cursor_goto(0, 0)
 
     @keys.add("c-o")

@@ -1,8 +1,8 @@
 """The rendering of one block of Markdown as rows.
 
-THREAT T105: the model chooses every byte. Markup is read, HTML is not. A link shows its target and is never one that
-the terminal follows. An image is shown as its words. Depth and the cost of one block are bounded. Every text passes
-`visible` after the markup was read, so the characters of an entity are spelled out too.
+THREAT T105: the model chooses every byte. Markup is read, HTML is not. A link shows its target and is never a link of
+the terminal. An image is shown as its description. The depth and cost of one block are limited. Every text passes
+`visible` after the markup was read, so control characters from entities are made visible too.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from runner.frontends.tui.rows import Fragments, cut, hang, row_cells, safe, wra
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import visible
 
-_DEEPEST = 20
+_DEEPEST = 20  # levels of nested blocks
 _MARKS = 400  # characters that open markup, in one block; a block with more is shown as source text
-_COLUMNS = 12  # of a table; a wider one stays source text
+_COLUMNS = 12  # columns of a table; a wider table is shown as one record after another
 
 
 @cache
 def _parser() -> MarkdownIt:
-    # Definitions of references are no text, and would hide what they hold.
+    # Definitions of link references are not rendered, so their content would be invisible.
     options = {"html": False, "maxNesting": _DEEPEST}
     return MarkdownIt("commonmark", options).enable(["table", "strikethrough"]).disable("reference")
 
@@ -37,14 +37,14 @@ def markdown_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
     if len(text) <= LONGEST + 1000 and sum(map(text.count, "[]*_`~!<|>&")) <= _MARKS:
         with contextlib.suppress(Exception):  # foreign code reads untrusted text: on failure, it is shown as source
             tokens = _parser().parse(text)
-    # What is deeper than the parser goes is not among the tokens: such text stays as it is.
+    # The parser drops deeper levels, so text with too many levels is shown as source.
     if not tokens or max(token.level for token in tokens) >= _DEEPEST - 1:
         return wrap(safe(text, prose=True), width)
     return _Rows(theme).blocks(tokens, width)
 
 
 class _Rows:
-    """Walks the tokens of one block."""
+    """A converter of the tokens of one block to rows."""
 
     def __init__(self, theme: Theme) -> None:
         self._theme = theme
@@ -60,7 +60,7 @@ class _Rows:
             if rows and block and not (token.hidden or tight):
                 rows.append([])
             rows += block
-            tight = token.hidden  # the words of an item of a tight list
+            tight = token.hidden  # a paragraph of a tight list
             place = end + 1
         return rows
 
@@ -120,7 +120,7 @@ class _Rows:
         if not columns:
             return []
         room = width - 3 * (columns - 1)
-        if columns > _COLUMNS or room < columns * 4:  # too narrow to stand side by side: one below the other
+        if columns > _COLUMNS or room < columns * 4:  # too narrow for columns: records below each other
             return self._records(lines, width)
         for line in lines:
             line += [[] for _ in range(columns - len(line))]
@@ -187,7 +187,7 @@ class _Rows:
         return row
 
     def _target(self, row: Fragments, target: str, start: int) -> None:
-        """Return the target of a link, unless the words of the link are the target."""
+        """Append the target of a link to `row`, unless the text since `start` is the target itself."""
         address = visible(target, lines=False)
         words = "".join(text for _, text in row[start:])
         if address and words not in (address, address.removeprefix("mailto:")):

@@ -1,6 +1,4 @@
-"""The completion menu for the word at the cursor: /commands and @files, in a list below the input, and the search by a
-few letters.
-"""
+"""The completion menu below the input, for a /command or an @file at the cursor, and the search by a few letters."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
@@ -11,8 +9,8 @@ from runner.text.sanitize import one_line
 
 T = TypeVar("T")
 
-_BREAKS = "/._- :"  # a character behind one of these begins a word
-_MOST = 8
+_BREAKS = "/._- :"  # a character after one of these begins a word
+_MOST = 8  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +41,13 @@ ProposalSource = Callable[[str], Proposals | None]  # given the text before the 
 
 
 class Menu:
-    """Follows what is typed, and nothing else. After Escape it is closed until the text changes."""
+    """The menu of proposals for the text before the cursor. Escape closes the menu until the text changes."""
 
     def __init__(self, sources: Sequence[ProposalSource]) -> None:
         self._sources = tuple(sources)
         self._proposals: Proposals | None = None
         self._at = 0
-        self._moved = False  # by the user
+        self._moved = False  # True if the user moved the selection
         self._for = ""  # the text that the proposals are for
         self._closed_for: str | None = None
 
@@ -67,7 +65,7 @@ class Menu:
         self._for, self._closed_for, self._at, self._moved = before, None, 0, False
 
     def leave(self, before: str) -> None:
-        """Close the menu, because the text or the cursor changed otherwise."""
+        """Close the menu if `before` is not the text that its proposals are for."""
         if before != self._for:
             self._proposals = None
 
@@ -75,7 +73,7 @@ class Menu:
         self._proposals, self._closed_for = None, before
 
     def reopen(self) -> None:
-        """Propose again what was closed."""
+        """Allow proposals again for the text for which the menu was closed."""
         self._closed_for = None
 
     def move(self, by: int) -> None:
@@ -113,9 +111,9 @@ class Menu:
 
 
 def score(query: str, text: str) -> int | None:
-    """Return how well `text` matches `query`, more is better; None if letters are missing. Case is ignored.
+    """Return the quality of the match of `text` with `query` (more is better), None if letters are missing.
 
-    Every word of the query must occur in order, and what fits closest is worth most.
+    Case is ignored. The letters of each word of the query must occur in order.
     """
     lower, total = text.lower(), 0
     for word in query.lower().split():
@@ -135,8 +133,8 @@ def best(query: str, rows: Iterable[T], text: Callable[[T], str], most: int | No
 
 
 def _word_score(word: str, text: str) -> int | None:
-    """Return the score of one word. Whole in the text beats scattered; at the beginning of a word beats inside; near
-    the end of a path beats far.
+    """Return the score of one word. A contiguous match scores more than scattered letters, the beginning of a word more
+    than its middle, and a place near the end of a path more than one far from it.
     """
     at = text.rfind(word)
     if at >= 0:

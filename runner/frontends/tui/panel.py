@@ -11,7 +11,7 @@ from runner.frontends.tui.rows import Fragments
 
 T_co = TypeVar("T_co", covariant=True)
 
-GUARD, CAREFUL = 0.5, 1.0  # seconds without a key before a key answers; CAREFUL: where an approval cannot be undone
+GUARD, CAREFUL = 0.5, 1.0  # seconds without a key before a key answers; CAREFUL if an approval cannot be undone
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ PanelStep = Unanswered | Done[T_co] | Edit
 
 
 class Panel(Protocol[T_co]):
-    """A question, a list or a form. A panel sanitizes untrusted text (`runner.text.sanitize`) before it shows it.
+    """A question, a list or a form. A panel sanitizes untrusted text (`runner.text.sanitize`) before showing it.
 
-    `alone`: a key that others follow at once is no answer.
+    `alone` is True if a key that other keys follow at once must not count as an answer.
     """
 
     alone: ClassVar[bool] = False
@@ -52,7 +52,7 @@ class Panel(Protocol[T_co]):
     def key(self, key: str) -> PanelStep[T_co]:
         """Handle a key: a character, or prompt_toolkit's name of a key (`enter`, `escape`, `up`, `c-c`, `tab`).
 
-        `c-c` answered with Unanswered stops the turn that asks, and with it the question.
+        If the step for `c-c` is Unanswered, the turn that asked the question is stopped.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""A list to choose from: type a few letters, go up and down, Enter takes it, Escape takes nothing."""
+"""The panel with a list to choose from: letters search, Enter takes the selected row, Escape closes the list."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from runner.frontends.tui.panel import Done, Panel, PanelStep, Unanswered
 from runner.frontends.tui.rows import Fragments, fit
 from runner.text.sanitize import one_line
 
-_LONGEST = 300
-_MOST = 15  # rows of the list; a user types a letter rather than scroll further
+_LONGEST = 300  # characters of a text
+_MOST = 15  # rows of the list that are shown
 
 
 class Picker(Panel[str | None]):

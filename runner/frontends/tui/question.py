@@ -40,7 +40,7 @@ class Panels:
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
         """Ask every question in one panel."""
-        theme = getattr(self._app.screen, "theme", DARK)  # no screen yet: no session, and so no question
+        theme = getattr(self._app.screen, "theme", DARK)  # without a screen there is no session yet
         return await self._app.ask(ApprovalPanel(questions, theme=theme))
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
@@ -48,7 +48,7 @@ class Panels:
 
 
 async def trusted(app: App, brought: TrustReview) -> TrustReply:
-    """Ask if the repository's content may be used, exactly as it is now."""
+    """Ask if the repository's content may be used, exactly as it is now, and return the user's answer."""
     head = "this repository contains files that count only when you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
     answers = {
@@ -64,14 +64,14 @@ async def trusted(app: App, brought: TrustReview) -> TrustReply:
 
 
 def asker(app: App, loop: asyncio.AbstractEventLoop, brought: TrustReview) -> TrustReply:
-    """Ask as `trusted` does, from another thread."""
+    """Call `trusted` in the event loop from another thread, and return the user's answer."""
     return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()
 
 
 class ChoicePanel(Panel[TrustReply | None]):
     """A Panel whose answer is the value of one of `answers` (key: words and value), or `escaped` for Escape.
 
-    Enter answers nothing. A key that is pressed before the question can have been read answers nothing either.
+    Enter answers nothing. Keys are ignored until the question has been shown for a moment (`Guard`).
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class ChoicePanel(Panel[TrustReply | None]):
 class PlanQuestion(Panel[PlanAnswer]):
     """The question at the end of plan mode, under the plan: begin or not, and in which mode.
 
-    Enter alone begins nothing: the row that is selected first is the no.
+    Enter alone does not begin the plan, because the refusal is selected first.
     """
 
     alone = True

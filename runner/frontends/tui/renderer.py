@@ -1,6 +1,6 @@
-"""The drawing below the scrollback: finished rows go up for good, and live rows are drawn again below, in one write.
+"""The renderer below the scrollback: in one write, finished rows are added to it and live rows are drawn again.
 
-The terminal's own history is never cleared, and no scroll region is set: on every terminal, finished rows stay.
+The terminal's own history is never cleared, and no scroll region is set, so finished rows stay on every terminal.
 """
 
 import contextlib
@@ -29,14 +29,14 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 
 
 class Canvas(Vt100_Output):
-    """A terminal that takes a frame in one write. `gone` is what ended it, if something did."""
+    """A terminal output that writes a frame at once. `gone` is the error if the terminal is gone, else None."""
 
     gone: OSError | None = None
     _holding = False
 
     @property
     def responds_to_cpr(self) -> bool:
-        return False  # we draw below what is there; where that is, is nothing we have to ask for
+        return False  # the position of the cursor is not needed: rows are drawn from where it is
 
     @contextlib.contextmanager
     def frame(self) -> Iterator[None]:
@@ -66,13 +66,14 @@ class Painter(Renderer):
     def __init__(self, style: Any, output: Output, above: Callable[[], str], environ: Mapping[str, str]) -> None:
         self._above = above
         term = environ.get("TERM", "")
-        # The consoles of systems cut rows where others wrap them anew. xterm and mosh do, too, and say who they are.
+        # When a window gets narrower, most terminals wrap rows again; the Linux console cuts them. xterm and mosh cut
+        # them too, and are recognized by their replies (`TerminalProbe`).
         self.wraps = term != "linux"
-        # rxvt-unicode wraps them from when rows have left its screen, and cuts before (urxvt(1), "rewrapMode").
+        # rxvt-unicode cuts rows until some have scrolled off its screen, then wraps them (urxvt(1), "rewrapMode").
         self._wraps_late = term.startswith("rxvt")
-        self._went_up = 0  # rows
-        # tmux takes what was erased at the end of a row for a part of it when it wraps (seen in 3.3a); others do not,
-        # and GNU screen is one of them, by the same name.
+        self._went_up = 0  # rows that were added to the scrollback
+        # When tmux wraps a row, erased cells at its end count as part of it (seen in 3.3a). GNU screen may have
+        # the same TERM, and does not do so.
         self._keeps = term.startswith(("tmux", "screen")) and "STY" not in environ
         self._longest: dict[int, int] = {}  # the last column of each row that was painted since the last erase
         super().__init__(style, output)
@@ -93,14 +94,16 @@ class Painter(Renderer):
                     self._longest[place] = max(self._longest.get(place, 0), self._end(screen.data_buffer[place]))
 
     def erase(self, leave_alternate_screen: bool = True) -> None:
-        """Row by row, and no further: tmux takes an "erase below" at the top of its screen for a clear, and keeps what
-        it showed as history."""
+        """Erase the drawn rows one by one.
+
+        An "erase below" at the top of the screen would be a clear for tmux, which adds the erased rows to its history.
+        """
         where, height = self._where()
         output = self.output
         output.cursor_backward(self._cursor_pos.x)
         output.cursor_up(where)
-        # The place is kept, and not counted back to: a window made lower cuts rows off below, where down does not move.
-        # From the left and not with "erase the line", after which VTE counts a row as full of blanks, to be wrapped.
+        # Save and restore the cursor instead of moving up again: in a window made lower, "down" may not have moved it.
+        # Erase from the left, not with "erase line": VTE would then treat the row as full of blanks and wrap it.
         output.write_raw("\r\x1b7" + "\x1b[B".join(["\x1b[K"] * height) + "\x1b8")
         output.reset_attributes()
         output.enable_autowrap()
@@ -138,7 +141,7 @@ class Painter(Renderer):
 
 
 def _rows(chars: list[str], width: int) -> int:
-    """Return the number of rows that these take in a terminal of that width."""
+    """Return the number of rows that the characters take in a terminal of that width."""
     rows, column = 1, 0
     for char in chars:
         size = get_cwidth(char)
@@ -191,7 +194,7 @@ class Frame:
             ConditionalContainer(self.question, Condition(asking)),
             ConditionalContainer(self.input, ~Condition(asking)),
             below,
-            Window(),  # what is left when the rows above become fewer
+            Window(),  # fills the free rows
         )
         self.layout = Layout(HSplit(parts), self.input)
 

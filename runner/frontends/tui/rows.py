@@ -1,7 +1,7 @@
-"""Rows of styled text: measured in cells, wrapped, cut, and written as a terminal reads them.
+"""Rows of styled text: functions to measure, wrap and cut them, and to write them as ANSI text.
 
-A style is a string of prompt_toolkit's words ("bold ansired", "bg:ansiblue"), so that the same row can be live below
-and finished above. Only the sixteen colours that every terminal's user has chosen are known here.
+A style is a string in the format of prompt_toolkit ("bold ansired", "bg:ansiblue"), so that a row can be live first
+and finished later. Only the sixteen standard colours are supported, which users choose in their terminals.
 """
 
 import re
@@ -16,7 +16,7 @@ Fragment = tuple[str, str]  # style, text
 Fragments = list[Fragment]
 
 WIDEST = 120  # long lines are hard to read on a wide screen
-NARROWEST = 10
+NARROWEST = 10  # cells
 
 _PIECES = re.compile(r"\n| +|[^ \n]+")
 _ATTRIBUTES = {"bold": 1, "dim": 2, "italic": 3, "underline": 4, "reverse": 7, "strike": 9}
@@ -122,14 +122,14 @@ def _breakable(word: Fragments) -> bool:
 
 
 def chop(row: Iterable[Fragment], width: int) -> list[Fragments]:
-    """Break `row` at exactly `width` cells and keep every blank. For code, in which each blank counts."""
+    """Break `row` at exactly `width` cells and keep every blank, as code needs it."""
     out: list[Fragments] = [[]]
     _fill(out, row, 0, width)
     return out
 
 
 def _fill(out: list[Fragments], row: Iterable[Fragment], used: int, width: int) -> int:
-    """Put `row` behind the `used` cells of the last of `out`, and into new ones; the cells used of the last one."""
+    """Append `row` to `out`, whose last row has `used` cells, and return the used cells of the new last row."""
     for style, text in row:
         start, ascii_only = 0, text.isascii()
         while start < len(text):
@@ -173,7 +173,7 @@ def plain(row: Fragments) -> str:
 
 
 def ansi(rows: Iterable[Fragments]) -> str:
-    """Return `rows` as ANSI text, each row ended, without blanks at the end of a row.
+    """Return `rows` as ANSI text, each row with a newline and without blanks at its end.
 
     INVARIANT: except for newlines and the colours made here, the text contains no control character.
     """
@@ -191,9 +191,7 @@ _PLAINER = str.maketrans({"│": "|", "└": "`", "─": "-", "┼": "+", "•":
 
 
 def encode_rows(rows: list[Fragments], encoding: str) -> list[Fragments]:
-    """Return `rows` for a terminal of this encoding: other characters are spelled out, and drawn lines are plain
-    ASCII.
-    """
+    """Return `rows` for a terminal of this encoding, with other characters as escapes and line drawing as ASCII."""
     if encoding.lower().replace("-", "").startswith("utf"):
         return rows
 
@@ -231,7 +229,7 @@ def row_cells(fragments: Iterable[tuple[str, str]]) -> int:
 
 
 def fit(fragments: Fragments, width: int) -> Fragments:
-    """Return the row in at most `width` columns; `…` stands for the part that did not fit."""
+    """Return the row in at most `width` columns; `…` replaces the part that does not fit."""
     if row_cells(fragments) <= width:
         return fragments
     room = max(width - 1, 0)

@@ -48,12 +48,12 @@ class Screen:
         self._cwd = ""
         self._cards: dict[str, CallCard] = {}
         self._writing = Writing(self._put, lambda: self.theme, thinking=thinking)
-        self._noted = False  # the last that went up was a note
-        self._brief = False  # or a read of one row
+        self._noted = False  # True if the last finished rows were a note
+        self._brief = False  # True if they were the one row of a read
         self._folded: Draw | None = None
 
     def take(self, event: events.Event) -> None:
-        """Take an event. Fits `Emit`; nothing is drawn yet."""
+        """Store the rows of an event, which `done` and `live` return later."""
         if not isinstance(event, _LIVE):
             self._writing.end()
         theme = self.theme
@@ -149,7 +149,7 @@ class Screen:
         return clip_rows(encode_rows(drawn, self._encoding), width)[-room:]
 
     def expand(self) -> bool:
-        """Show the last folded output whole; whether there was one. `done` has it."""
+        """Add the last folded output in full to the rows of `done`. Return False if there is none."""
         if self._folded is None:
             return False
         self._up.append((self._folded, False))
@@ -176,11 +176,11 @@ class Screen:
     def _settled(self, event: events.VerdictReached | events.QuestionAsked | events.QuestionAnswered) -> None:
         card = self._cards.get(event.call)
         if card is None and isinstance(event, events.QuestionAsked) and event.card is not None:
-            # One of a list, before its turn. Where that is stopped, this is the only trace of it.
+            # A question of a list whose call was not proposed yet. If the run is stopped, only this card shows it.
             title = f"{'$ ' if event.card.editable else ''}{event.card.command}"
             card = self._cards[event.call] = CallCard(event.call, title, None, self._cwd)
         if card is None:
-            # An answer to a plan, which has no card: the user's words would leave the screen.
+            # A plan has no card, so the user's words would not be shown otherwise.
             if isinstance(event, events.QuestionAnswered):
                 self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
             return
@@ -192,7 +192,7 @@ class Screen:
             case events.QuestionAsked():
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None
             case events.QuestionAnswered():
-                if card.began is not None:  # it ran, and what the sandbox stopped it from was asked about
+                if card.began is not None:  # the call ran, so the question was an escalation
                     card.beyond = event
                 else:
                     card.answer = event
@@ -202,8 +202,8 @@ class Screen:
                 assert_never(never)
 
 
-_PROMPT_FOLD = (8, 3)  # lines of a long prompt that are shown again
-_LINE = 4000  # characters of one of them
+_PROMPT_FOLD = (8, 3)  # first and last lines of a long prompt that are shown
+_LINE = 4000  # characters of one such line
 _LEAD = 11  # cells of a label
 
 

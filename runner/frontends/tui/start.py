@@ -1,4 +1,4 @@
-"""Plain `agent` at a terminal: keys are taken from the first moment, and the session opens behind them."""
+"""The start of plain `agent` at a terminal: keys are accepted at once, while the session is being opened."""
 
 import asyncio
 import contextlib
@@ -133,7 +133,7 @@ class _Terminal:
                 self._resumable = agent.conversation.ctx.journal.kept
 
     async def _picked(self, args: "RunArgs") -> "RunArgs | None":
-        """Return the session that the user picks for `--resume` without a name; None if the user leaves the list."""
+        """Return `args` with the session that the user picks for `--resume` without a name; None if none is picked."""
         from runner.frontends.slash.command import Row
         from runner.gate.gate import folder
         from runner.problems import usage
@@ -152,7 +152,7 @@ class _Terminal:
         return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
     def _colour(self) -> None:
-        """Use the colours that the setting or the terminal determined, from the next drawing on."""
+        """Apply the theme and the facts about the terminal that are known now, from the next drawing on."""
         from runner.frontends.tui.theme import theme_for
 
         painter, screen = self._app.painter, self._app.screen
@@ -167,7 +167,7 @@ class _Terminal:
             self._app.leave(Exit.FAILED)
 
     def _over(self, session: "asyncio.Task[None]") -> None:
-        if session.cancelled():  # the user stopped a question of the beginning
+        if session.cancelled():  # the user stopped a question before the session was open
             self._app.leave(Exit.INTERRUPTED)
         elif (error := session.exception()) is not None:
             self._fail(error)
@@ -176,7 +176,7 @@ class _Terminal:
 
 
 def _unless_left(start: "Callable[[], SessionStart]") -> "SessionStart | None":
-    """Run without an interrupt in the thread, which would break the event loop."""
+    """Return the result of `start`, or None after KeyboardInterrupt, which must not reach the event loop."""
     try:
         return start()
     except KeyboardInterrupt:
@@ -185,7 +185,7 @@ def _unless_left(start: "Callable[[], SessionStart]") -> "SessionStart | None":
 
 def _load() -> None:
     """Load the modules of a session, in a thread, while keys are accepted."""
-    import tools  # noqa: F401  # loaded is what it shall be
+    import tools  # noqa: F401  # imported for its side effect of loading
 
     gc.freeze()
     gc.enable()

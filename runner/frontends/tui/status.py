@@ -1,4 +1,4 @@
-"""The line at the bottom: mode, model, how full it is, cost, sandbox, network; or what is said for a moment."""
+"""The status line: mode, model, fill of its context window, cost, sandbox and network, or a short notice."""
 
 import math
 
@@ -8,7 +8,7 @@ from runner.frontends.tui.rows import Fragments, fit, row_cells
 from runner.frontends.wording import wait_words
 from runner.text.sanitize import one_line
 
-_MODE = {  # the more goes without a question, the louder
+_MODE = {  # modes with fewer questions have more striking colours
     Mode.PLAN: "ansicyan",
     Mode.DEFAULT: "ansigreen",
     Mode.ACCEPT_EDITS: "ansigreen",
@@ -24,7 +24,7 @@ class StatusLine:
     """The status line. Its values come from events, except `notice`, which is set."""
 
     def __init__(self) -> None:
-        self.notice = ""  # instead of all else, until the next key
+        self.notice = ""  # shown instead of the values until the next key
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -89,7 +89,7 @@ def _count(tokens: int) -> str:
 
 
 class Wait:
-    """Counts down from the last failure. `now` is a clock in seconds."""
+    """The wait before the next attempt of a failed request. `now` is the time of a clock in seconds."""
 
     def __init__(self) -> None:
         self._until = -math.inf

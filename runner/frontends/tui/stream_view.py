@@ -14,10 +14,10 @@ from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import one_line
 
 _OPEN_MOST = 2000  # characters of an open block that are drawn as Markdown each time
-_CONTEXT = 12  # lines above the ones of an open fence that are read for their colours
-_THOUGHT = 400  # characters of a thought that is only hinted at
+_CONTEXT = 12  # lines above the shown lines of an open fence that are read to determine colours
+_THOUGHT = 400  # characters that are kept of reasoning of which only the end is shown
 
-Draw = Callable[[int], list[Fragments]]  # for a width
+Draw = Callable[[int], list[Fragments]]  # returns rows for a width in cells
 
 
 class Put(Protocol):
@@ -37,8 +37,8 @@ class Writing:
         self._thinking = thinking
         self._blocks = Blocks()
         self._thought = ""
-        self._tool = ""  # of the call that is being written
-        self._kind = ""  # of what is being written: text, thought, or nothing
+        self._tool = ""  # the tool of the call that is being written
+        self._kind = ""  # the kind of text that is being written: text, thought, or empty
 
     def said(self, text: str) -> None:
         """Add a piece of the model's text."""
@@ -74,7 +74,9 @@ class Writing:
                     rows = code_rows(block.info, lines, width, theme, before)
                     return (rows if block.before else [[], *rows])[-room:]
                 case _ if len(block.text) > _OPEN_MOST:
-                    whole = (len(block.text) - width * room) // 1000 * 1000  # so that the rows stand still for a while
+                    whole = (
+                        (len(block.text) - width * room) // 1000 * 1000
+                    )  # in steps, so that the rows do not move with every piece
                     start = max(block.text.find(" ", whole, whole + 200), whole, 0)
                     return wrap(safe(block.text[start:], prose=True), width)[-room:]
                 case _:
@@ -100,7 +102,7 @@ class Writing:
 
 
 def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) -> None:
-    """Put `block` up. `style` applies to prose that is not read as Markdown."""
+    """Pass the rows of `block` to `put`. With `style`, prose is shown in that style and not read as Markdown."""
     match block:
         case Code():
             put(lambda width: code_rows(block.info, block.lines, width, theme, block.before), close=bool(block.before))
@@ -111,7 +113,7 @@ def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) ->
 
 
 def put_markdown(text: str, put: Put, theme: Theme) -> None:
-    """Put a whole text up, block by block."""
+    """Pass the rows of a complete text to `put`, block by block."""
     blocks = Blocks()
     for block in (*blocks.feed(text), *blocks.end()):
         put_block(block, put, theme)

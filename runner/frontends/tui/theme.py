@@ -1,7 +1,7 @@
-"""Colours by what they mean, for dark and light terminals and for none.
+"""The themes: colours by their meaning, for dark and light terminals and for terminals without colours.
 
-Only the sixteen colours of the terminal, which its user has chosen so that they can be read; no background but behind a
-badge's word. What is said by a colour is always said by a word, a sign or its place too.
+Only the sixteen colours of the terminal are used, because users choose them to be readable; only badges have a
+background. Every fact that a colour shows is also shown by a word, a sign or a position.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -73,11 +73,11 @@ def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: boo
     return LIGHT if light else DARK
 
 
-_ON_LIGHT = {"ansicyan": "ansiblue", "ansiyellow": "ansimagenta"}  # neither can be read on white
+_ON_LIGHT = {"ansicyan": "ansiblue", "ansiyellow": "ansimagenta"}  # cyan and yellow are unreadable on white
 
 
 class Shades(StyleTransformation):
-    """The colours for the theme that `theme` returns at each drawing."""
+    """The transformation of styles for the theme that `theme` returns at each drawing."""
 
     def __init__(self, theme: Callable[[], Theme | None]) -> None:
         self._theme = theme
