@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
 
 _LONGEST = 1 << 17  # bytes of one word: MAX_ARG_STRLEN, execve(2)
-LOCAL = ("T1", "T2", "T3")  # where file actions run, best first
+LOCAL = ("T1", "T2", "T3")  # tiers for file actions, best first
 
-# What a container does not do that T1 does, in words; `agent doctor` and every record of it list them.
+# The restrictions of T1 that a container does not enforce, in words, for `agent doctor` and the audit log.
 LACKS = (
     "Landlock is not used: the mounts alone say what may be written",
     "the daemon and its runtime are trusted, and they are root outside (unless it is rootless)",
@@ -66,8 +66,8 @@ class Container:
         lend: "InjectorFactory | None" = None,
     ) -> None:
         self.name = "container"
-        self.resolver = resolver  # names to addresses for the egress proxy; None: as this machine does it
-        self.lend = lend  # what credentials are added by, for terms that name some
+        self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
+        self.lend = lend  # factory of the credential injector, for terms with credentials
         self.choice, self.cache, self.aside = choice, cache, aside
         self.pool: HelperPool[Box] = HelperPool(self._launch, self._prove, self._still_true)
         self.session = secrets.token_hex(8)
@@ -82,7 +82,7 @@ class Container:
     # ---- the Backend protocol
 
     async def probe(self, terms: Terms | None = None) -> Enforcement:
-        """Make one container (for `terms`, or for reading the current folder) and report what its canary saw."""
+        """Create one container (for `terms`, or for reading the current folder), and return its canary's result."""
         terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent")
         await self._open()
         box = await self.pool.take(terms)
@@ -90,7 +90,7 @@ class Container:
         return box.enforcement
 
     async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
-        """Execute the permit. Raises SandboxUnavailable when the boundary cannot be built: then nothing ran."""
+        """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
         if not isinstance(permit.action, RunScript | RunArgv):
@@ -103,7 +103,7 @@ class Container:
         try:
             work = _converse(box, permit, stdin, listen, watch.live)
             outcome = await (work if box.egress is None else box.egress.around(work))
-        except SandboxUnavailable as error:  # it may have begun: no promise that nothing ran
+        except SandboxUnavailable as error:  # an outcome instead of the error, because the command may have started
             connections = interrupted_connections(error)
             outcome = Outcome(125, ended_by="container", problem=error.problem, connections=connections)
         except BaseException:
@@ -112,10 +112,10 @@ class Container:
             raise
         finally:
             watch.close()
-        self.pool.give_back(terms, box)  # which ends it when it is of no more use
+        self.pool.give_back(terms, box)  # ends the container if it is not usable any more
         violations, enforcement = watch.completed(outcome.violations, box.enforcement)
         if outcome.status != 0:
-            from sandbox.linux.limits import reached  # their patterns are for commands that failed
+            from sandbox.linux.limits import reached  # imported only for failed commands, to save time
             from sandbox.linux.violations import explain
 
             held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
@@ -129,7 +129,7 @@ class Container:
         if self.daemon is not None:
             self.daemon.close()
         if self.local is not None:
-            self.local.scratch = None  # it is ours, and removed below
+            self.local.scratch = None  # shared with this backend, and removed below
             await self.local.close()
             self.local = None
         if self.scratch is not None:
@@ -158,7 +158,7 @@ class Container:
     # ---- containers
 
     async def _open(self) -> None:
-        """Find the daemon and the image, once, and remove what killed sessions left."""
+        """Find the daemon and the image, once, and remove containers of killed sessions."""
         async with self._opening:
             if self.image is not None:
                 return
@@ -186,9 +186,7 @@ class Container:
         return Box(self.daemon, name, terms, f"{status.st_uid}:{status.st_gid}", self._do_later)
 
     async def _prove(self, box: Box, terms: Terms) -> None:
-        """Start the container. Raises SandboxUnavailable unless it runs as requested and its canary failed to get
-        out.
-        """
+        """Start the container. Raises SandboxUnavailable unless it runs as requested and its canary cannot escape."""
         assert self.daemon is not None
         sockets = (self.daemon.socket, *usual(os.environ))
         plan_builder.refuse_hosts(terms, self.name)
@@ -255,7 +253,7 @@ class Container:
         return str(path)
 
     def _still_true(self, box: Box, terms: Terms) -> bool:
-        """Return True if the mounts of `box` still cover all that must be covered."""
+        """Return True if the mounts of `box` still cover all paths that must be protected."""
         return survey(terms, self.scratch.path if self.scratch else "", self.cache) == box.scan
 
     def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -277,7 +275,7 @@ async def _converse(
     ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output, alarm=alarm)
     seconds = time.monotonic() - started
     if failure := _start_failure(ended):
-        box.refused = 0  # what was refused was the runtime's
+        box.refused = 0  # the refused processes were those of the runtime
         missing = any(words in failure for words in ("not found", "no such file or directory"))
         denied = "permission denied" if "denied" in failure else failure.strip()
         reason = "no such file or directory" if missing else denied

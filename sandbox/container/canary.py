@@ -1,4 +1,4 @@
-"""The attempts of a first command in a new container, which needs only bash, and the conclusions from them.
+"""The canary of a new container: a script that needs only bash and tries to escape, and the evaluation of its output.
 
 A check holds if the attempt fails. Mounts, limits and variables as the kernel reports them are compared with the
 request. The comparison finds a daemon that ignores a setting, and a path that was swapped during the creation.
@@ -98,7 +98,7 @@ def judge(
     checks["user"] = status.get("Uid", "").split() == [uid] * 4 and status.get("Gid", "").split() == [gid] * 4
     checks["variables"] = {rest for name, _, rest in lines if name == "set"} <= {*variables, "PWD", "HOME"}
     table = _mounts(rest for name, _, rest in lines if name == "mount")
-    ended = any(name == "over" for name, _, _ in lines)  # else nothing is proven
+    ended = any(name == "over" for name, _, _ in lines)  # without this line the script did not finish
     checks["mounted"] = ended and _as_asked(table, host)
     reported = {rest.partition(" ")[0]: rest.partition(" ")[2] for name, _, rest in lines if name == "most"}
     wanted = {"pids": host["PidsLimit"], "memory": limits.memory, "open-files": limits.open_files, "cpu": limits.cpu}

@@ -1,4 +1,4 @@
-"""One running container: made for one set of Terms, asked for one command at a time, ended with all that is in it."""
+"""One running container for one set of Terms, which runs one command at a time."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,11 @@ from sandbox.linux.canary_probe import laid_out
 from sandbox.workspace.protected_paths import Scan
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
-LOOKS = 0.2  # seconds between two looks at memory, and at a command that has closed its output
-EARLY = 0.05  # seconds after which a command is worth watching: most are over by then
-_GREETING = 64  # bytes that its first process says; one word is wanted
-_WORDS = 500  # characters of what a daemon says
-DRAIN = 1.0  # seconds the streams may stay open after all that could hold them was killed
+LOOKS = 0.2  # seconds between two checks of memory, and of a command that has closed its output
+EARLY = 0.05  # seconds until the first check: most commands have ended by then
+_GREETING = 64  # bytes of the output of the first process that are read
+_WORDS = 500  # characters of a daemon's error text
+DRAIN = 1.0  # seconds that streams may stay open after all processes that could hold them were killed
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sandbox.egress.proxy import Egress
     from sandbox.workspace.autorun_watch import Live
 
-# The container's own /dev/null. What it starts has bash's `SHLVL` besides its variables.
+# A command with the container's own /dev/null as input. It gets bash's `SHLVL` in addition to its variables.
 _OWN_INPUT = ("/bin/bash", "--norc", "--noprofile", "-c", 'exec "$@" < /dev/null', "bash")
 _CANARY = ("/bin/bash", "--norc", "--noprofile", "-c", canary.SCRIPT, "canary")
 
@@ -46,24 +46,22 @@ class Box:
     def __init__(
         self, daemon: Daemon, name: str, terms: Terms, user: str, later: Callable[[Coroutine[Any, Any, None]], None]
     ) -> None:
-        """Prepare the container. `later` schedules work that nothing waits for now; it is done before the session
-        ends.
-        """
+        """Prepare the container. `later` schedules work in the background that is done before the session ends."""
         self.daemon, self.name, self.terms, self.user = daemon, name, terms, user
         self.scan = Scan()
-        self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as the host names them
+        self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as paths of the host
         self.enforcement = Enforcement(Level.NONE, "container")
-        self.egress: Egress | None = None  # the way out, where its terms name hosts
+        self.egress: Egress | None = None  # the proxy, if the terms name hosts
         self.refused = 0  # processes that the kernel did not start for the last command
         self.environment = dict(terms.env)
         if terms.hosts:
             from sandbox.egress.variables import variables  # only for the few commands that reach a host
 
             self.environment |= variables(self.environment, terms.hosts)
-        self.pid = 0  # of the first process, as the daemon numbers it
+        self.pid = 0  # number of the first process, from the daemon
         self._later = later
         self._tree: Processes | None = None
-        self._keepers = 0  # processes that are not a command's, where we do not see them ourselves
+        self._keepers = 0  # processes that belong to no command, if processes are visible to the daemon only
         self._wire: Wire | None = None  # its end ends the container
         self._making: asyncio.Future[Any] | None = None
         self._dead = False
@@ -73,9 +71,9 @@ class Box:
         return self._tree is not None and not self._dead and (not self._tree.seen or self._tree.alive)
 
     async def start(self, body: create_body.CreateBody) -> None:
-        """Make it and wait until it runs. Raises SandboxUnavailable; the caller kills the container then."""
+        """Create the container and wait until it runs. Raises SandboxUnavailable; then the caller calls `kill`."""
         try:
-            # Shielded: a container that is being made when we are cancelled must be there before it can be removed.
+            # Shielded from cancellation, because a container can be removed only after its creation is complete.
             self._making = asyncio.ensure_future(
                 self.daemon.call(lambda client: client.create_container_from_config(body, name=self.name))
             )
@@ -86,10 +84,10 @@ class Box:
             greeting = bytearray()
 
             def take(_: int, piece: bytes) -> bool:
-                greeting.extend(piece[:_GREETING])  # what it says is the image's: it may be without end
+                greeting.extend(piece[:_GREETING])  # a program of the image writes it, possibly without end
                 return b"\n" not in greeting and len(greeting) < _GREETING
 
-            # Not asyncio.wait_for: in Python 3.11 it drops a cancellation that comes together with the result.
+            # In Python 3.11 asyncio.wait_for would drop a cancellation that comes together with the result.
             async with asyncio.timeout(30):
                 await self._wire.read(take)
             state = await self.daemon.call(lambda client: client.inspect_container(self.name))
@@ -107,7 +105,7 @@ class Box:
             self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
 
     def open_egress(self, resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
-        """Have the runner's proxy accept on a listener inside. Raises SandboxUnavailable where none can be made."""
+        """Start the runner's proxy on a listener inside. Raises SandboxUnavailable if there can be no listener."""
         from sandbox.egress.dialer import resolve
         from sandbox.egress.proxy import Egress
         from sandbox.egress.variables import PORT
@@ -119,7 +117,7 @@ class Box:
             listener = listen_inside(self.pid, PORT)
         except OSError as error:
             if not self.terms.open_hosts:
-                return  # nothing was to be open: only nobody will tell whom it asked for
+                return  # no host is allowed, so only the record of refused hosts is missing
             what = f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}"
             why = f"its network cannot be entered ({(error.strerror or '').lower()}): only root may enter it, and "
             why += "this program never opens the whole network for one host"
@@ -127,7 +125,8 @@ class Box:
         self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
 
     async def prove(self, scratch: str, body: create_body.CreateBody, sockets: tuple[str, ...]) -> dict[str, bool]:
-        """Let a canary try what must not work, and set `enforcement`. Answers each check by name."""
+        """Run a canary and set `enforcement`. Return each check by name, True if the boundary held. Raises
+        SandboxUnavailable."""
         terms = self.terms
         with contextlib.ExitStack() as stack:
             decoys = stack.enter_context(laid_out(terms, everybody=True))
@@ -172,7 +171,7 @@ class Box:
             self.kill()
             raise _gone() from None
         except BaseException:
-            self.kill()  # SAFETY: nothing of a command that nobody waits for goes on
+            self.kill()  # SAFETY: no process of an interrupted command continues
             raise
         finally:
             running.close()
@@ -186,7 +185,7 @@ class Box:
         usage = ContainerUsage(self.terms.limits, tree, self.disks)
         variables = {**self.environment, "PWD": cwd}
         if not stdin and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
-            # THREAT T05: without input the runtime gives the machine's own /dev/null, which uid 0 could close to all.
+            # THREAT T05: without input the runtime uses the machine's /dev/null, whose mode uid 0 could change.
             argv = (*_OWN_INPUT, *argv)
         try:
             options = {"stdin": bool(stdin), "user": self.user, "environment": variables, "workdir": cwd}
@@ -203,13 +202,13 @@ class Box:
         why = await self._wait(running, tree, usage, str(made["Id"]), until, alarm) or usage.excess()
         late: int | None = None
         if not await self._clear(tree):
-            if why is None:  # the daemon may know the status by now: one look, because descendants still run
+            if why is None:  # asked only once, because descendants still run; the daemon may know the status now
                 with contextlib.suppress(DaemonRefused, TimeoutError):
                     async with asyncio.timeout(DRAIN):
                         late = _code(await self.daemon.call(lambda client: client.exec_inspect(made["Id"])))
             self.kill()
         await running.settle(GRACE if why else DRAIN)
-        if running.over:  # by what came while something else was looked at, or after its end
+        if running.over:  # output that arrived during other checks, or after the end
             why, late = why or "output", None
         if why or self._dead:
             status = 137 if late is None else late
@@ -244,7 +243,7 @@ class Box:
             if not watched:
                 report = await self.daemon.call(lambda client: client.exec_inspect(number))
                 if _code(report) is not None:
-                    break  # what it left behind holds its output open
+                    break  # the command has ended, but its descendants hold its output open
                 if tree.seen and report["Pid"]:
                     running.watch(int(report["Pid"]))
                     watched = True
@@ -261,11 +260,11 @@ class Box:
         raise _gone()
 
     async def _clear(self, tree: Processes) -> bool:
-        """Kill what the command left behind; False when that is not certain."""
+        """Kill all remaining processes of the command. Return False if some may be left."""
         if tree.seen:
             cleared = await tree.clear()
             if cleared and self.terms.rights is Rights.READ_ONLY and os.geteuid() == 0:
-                safe_rmtree.empty(f"/proc/{self.pid}/root{READ_ONLY_TMP}")  # others may not look in there from outside
+                safe_rmtree.empty(f"/proc/{self.pid}/root{READ_ONLY_TMP}")  # only root can access it from outside
             return cleared
         listing = await self.daemon.call(lambda client: client.top(self.name))
         return len(listing["Processes"]) <= self._keepers
@@ -278,7 +277,7 @@ class Box:
         return bool(state["State"]["Running"])
 
     def kill(self) -> None:
-        """End it and everything in it: at once where we see its processes, else as soon as the daemon does it."""
+        """End the container and all its processes: at once if they are visible here, else through the daemon."""
         if self._dead:
             return
         self._dead = True
@@ -294,10 +293,10 @@ class Box:
     async def _remove(self) -> None:
         assert self._making is not None
         await asyncio.wait({self._making})
-        self._making.exception()  # `start` has raised the error; here the call only must be over
+        self._making.exception()  # `start` has already raised the error
         if self._tree is not None and self._tree.seen:
             await self._tree.clear()
-        with contextlib.suppress(DaemonRefused, SandboxUnavailable):  # it is gone, or the next start finds it
+        with contextlib.suppress(DaemonRefused, SandboxUnavailable):  # it is gone, or `sweep` removes it
             await self.daemon.call(lambda client: client.remove_container(self.name, force=True))
 
 
@@ -332,7 +331,7 @@ def listen_inside(pid: int, port: int) -> socket.socket:
     """Return a TCP listener on the loopback of process `pid`, which stays in that network. Raises OSError if the
     network cannot be entered (setns(2)).
 
-    SAFETY: setns moves the calling thread alone. That thread is made for this, and ends here.
+    SAFETY: setns moves only the calling thread, which is started for this purpose and ends here.
     """
     made: list[socket.socket | OSError] = []
 

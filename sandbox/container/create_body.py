@@ -1,5 +1,4 @@
 """The compilation of Terms to the body of `POST /containers/create`: every mount, limit and namespace, as plain data.
-Pure.
 
 The mounts are those of T1 (`sandbox.linux.plan_builder`), except the programs, which come from the image. Source: the
 Docker Engine API, version 1.41.
@@ -15,14 +14,14 @@ from sandbox.workspace.protected_paths import Scan
 CreateBody = dict[str, object]
 
 READY = "ready"
-# It waits for the end of its input, which the daemon closes when we are gone (`StdinOnce`): then the container ends.
+# The first process waits for the end of its input. The daemon closes it when the runner ends (`StdinOnce`).
 _KEEP = ("/bin/bash", "--norc", "--noprofile", "-c", f"echo {READY}; read -r _")
-_NOBODYS = (65532, 65531)
-_EXTRA = 8  # processes that are not the command's: the one that keeps the container, and what the runtime adds
+_NOBODYS = (65532, 65531)  # unused user numbers
+_EXTRA = 8  # processes that belong to no command: the one that keeps the container, and those of the runtime
 
-# Docker's own lists, said so that no daemon's configuration can shorten them, and what else T1 does not show of the
-# machine (`sandbox.linux.plan_builder`). Names, since the machine of the daemon may have another kernel; what is
-# missing is skipped.
+# Docker's own list, repeated here so that no configuration of a daemon can shorten it, and the other paths that T1 does
+# not show (`sandbox.linux.plan_builder`). The list is fixed, because the daemon's machine may have another kernel;
+# missing paths are skipped.
 MASKED = (
     *("/proc/acpi", "/proc/asound", "/proc/bootconfig", "/proc/buddyinfo", "/proc/bus", "/proc/cmdline"),
     *("/proc/config.gz", "/proc/consoles", "/proc/diskstats", "/proc/dma", "/proc/driver"),
@@ -40,7 +39,7 @@ READ_ONLY = ("/proc/sys",)
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """The properties of this machine, this daemon and this session that are added to the Terms. Paths are those of the
+    """The properties of the machine, the daemon and the session that are added to the Terms. Paths are paths of the
     host.
 
     Attributes:
@@ -66,7 +65,7 @@ class ContainerSettings:
     labels: tuple[tuple[str, str], ...] = ()
     unset: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
-    owned: bool = True  # whether the daemon gives file systems in memory an owner (Podman does not)
+    owned: bool = True  # True if the daemon sets the owner of file systems in memory (Podman does not)
 
 
 def keeper(user: str) -> str:
@@ -76,7 +75,7 @@ def keeper(user: str) -> str:
 
 
 def body(terms: Terms, protected: Scan, place: ContainerSettings, look: Look) -> CreateBody:
-    """Return the container for `terms`, whose workspace has the `protected` paths."""
+    """Return the body that creates the container for `terms`, whose workspace has the `protected` paths."""
     limits = terms.limits
     binds, filesystems = _mounted(terms, protected, place, look)
     # fmt: off
@@ -90,7 +89,7 @@ def body(terms: Terms, protected: Scan, place: ContainerSettings, look: Look) ->
         "CgroupnsMode": "private",
         "Init": True,
         "IpcMode": "private",
-        "LogConfig": {"Type": "none"},  # or the output of every command would lie in the daemon's folder
+        "LogConfig": {"Type": "none"},  # otherwise the daemon would store the output of every command
         "MaskedPaths": list(MASKED),
         "Memory": limits.memory,
         "MemorySwap": limits.memory,
@@ -118,8 +117,8 @@ def body(terms: Terms, protected: Scan, place: ContainerSettings, look: Look) ->
         "AttachStderr": False,
         "Cmd": [],
         "Entrypoint": list(_KEEP),
-        "Env": sorted(place.unset),  # a name without a value takes the variable away
-        "Healthcheck": {"Test": ["NONE"]},  # the image's would run beside the commands
+        "Env": sorted(place.unset),  # a name without a value removes the variable
+        "Healthcheck": {"Test": ["NONE"]},  # the image's health check would run at the same time as commands
         "HostConfig": host,
         "Hostname": "sandbox",
         "Image": place.image,
@@ -150,9 +149,9 @@ def _mounted(
     filesystems = dict.fromkeys(place.volumes, "ro,nosuid,nodev,noexec,size=4k,mode=0755")
     for kind, source, target in mounts(replace(terms, system=()), protected, look, place.scratch):
         if target.startswith("/proc/"):
-            continue  # the runtime has its own list of what it covers there
+            continue  # the runtime masks paths there itself (`MaskedPaths`)
         if target.startswith("/dev/") and kind in ("ro", "rw"):
-            continue  # the runtime makes a /dev of its own, with the same few devices
+            continue  # the runtime makes a separate /dev with the same devices
         if kind in ("ro", "rw", "mask"):
             if kind == "mask":
                 source = place.empty_folder if source == "dir" else place.empty_file
@@ -160,7 +159,7 @@ def _mounted(
             options = {"Propagation": "rprivate", "NonRecursive": True}
             bind = {"Type": "bind", "Source": source, "Target": target, "ReadOnly": kind != "rw"}
             binds.append({**bind, "BindOptions": options})
-        else:  # of the sandbox's own: empty, and under `read-only` not writable
+        else:  # an own folder of the sandbox: empty, and under `read-only` not writable
             mode = "1777" if target == "/dev/shm" or not place.owned else "0700"
             owner = f",uid={uid},gid={gid}" if place.owned else ""
             writable = "rw,exec" if kind == "tmpfs" else "ro,noexec"

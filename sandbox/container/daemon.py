@@ -1,4 +1,4 @@
-"""The container daemon: its socket, its images and calls in threads, and containers that killed sessions left."""
+"""The container daemon: its socket, its images, calls in threads, and the removal of killed sessions' containers."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ from sandbox.linux.session_tmp import FOLDER
 if TYPE_CHECKING:
     import docker
 
-# Labels of a container, by which those of sessions that were killed are found at the next start.
+# Labels of a container, by which the next start finds the containers of killed sessions.
 LABEL = "io.ringfence.session"
 _PLACE, _LOCK = "io.ringfence.place", "io.ringfence.lock"
-SECONDS = 60  # until a call is given up
+SECONDS = 60  # time limit of one call
 _FIX = "install one (`sudo apt-get install docker.io`) and start it (`sudo systemctl start docker`)"
 
 
@@ -37,17 +37,18 @@ class Image:
 
 
 class Daemon:
-    """A container daemon. Calls go through the `docker` package, in threads: each thread has a client of its own."""
+    """A container daemon. Calls use the `docker` package, in threads with one client each."""
 
     def __init__(self, socket: str) -> None:
         self.socket = socket
         self.version = ""
-        self.podman = False  # which is nearly the same
+        self.podman = False  # True if the daemon is Podman, which differs in a few options
         self._local = threading.local()
         self._clients: list[docker.APIClient] = []
 
     async def call(self, what: Callable[["docker.APIClient"], Any]) -> Any:
-        """Return the result of `what`. Raises Refused, or SandboxUnavailable if the daemon cannot be reached."""
+        """Call `what` in a thread, and return its result. Raises DaemonRefused, or SandboxUnavailable if the daemon
+        cannot be reached."""
         return await asyncio.to_thread(self.ask, what)
 
     def ask(self, what: Callable[["docker.APIClient"], Any]) -> Any:
@@ -91,9 +92,9 @@ class NoDaemon(SandboxUnavailable):
 
 
 def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
-    """Return the path of the daemon's socket: configured, DOCKER_HOST, the context in use, or where one usually lies.
+    """Return the path of the daemon's socket: the configured one, DOCKER_HOST, the context in use, or a usual path.
 
-    Raises NoDaemon when there is none, SandboxUnavailable when it is on another machine.
+    Raises NoDaemon if there is none, SandboxUnavailable if it is on another machine.
     """
     named = chosen or environ.get("DOCKER_HOST", "") or _context(environ)
     if named:
@@ -114,7 +115,7 @@ def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
 
 
 def usual(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sockets of Docker and Podman, of the system and of the user."""
+    """Return the usual paths of the sockets of Docker and Podman, of the system and of the user."""
     own = environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     return "/var/run/docker.sock", f"{own}/docker.sock", "/run/podman/podman.sock", f"{own}/podman/podman.sock"
 
@@ -192,7 +193,7 @@ async def find_image(daemon: Daemon, name: str) -> Image:
         raise SandboxUnavailable.of(f"the image `{name}` is for another machine", why, f"use one for {ours}")
     config = details.get("Config") or {}
     variables = tuple(str(item).partition("=")[0] for item in config.get("Env") or ())
-    # In the one spelling that the daemon and the kernel use: `/data/` and `//data` are `/data`.
+    # Normalized as by the daemon and the kernel: `/data/` and `//data` are `/data`.
     volumes = tuple(sorted({os.path.normpath(f"/{path.lstrip('/')}") for path in config.get("Volumes") or ()}))
     return Image(str(details["Id"]), variables, volumes)
 
@@ -212,7 +213,7 @@ def labels(session: str, lock: str) -> tuple[tuple[str, str], ...]:
 
 
 def machine_place() -> str:
-    """Return an identifier of the boot, the mount namespace and the user in which our paths are valid.
+    """Return an identifier of the boot, the mount namespace and the user, in which the paths of labels are valid.
 
     A daemon may be shared with other machines, containers and users, whose sessions are not visible here.
     """

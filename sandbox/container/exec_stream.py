@@ -17,7 +17,7 @@ from sandbox.container.daemon import DaemonRefused, unreachable
 if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
 
-_CHUNK = 1 << 16
+_CHUNK = 1 << 16  # bytes
 
 
 class Wire:
@@ -27,7 +27,7 @@ class Wire:
         self._reader, self._writer = reader, writer
 
     async def feed(self, data: bytes) -> None:
-        """Give `data` and the end of input; a process that went away is no error."""
+        """Send `data` and the end of input. A process that has ended is no error."""
         with contextlib.suppress(OSError):
             for start in range(0, len(data), _CHUNK):
                 self._writer.write(data[start : start + _CHUNK])
@@ -55,7 +55,7 @@ class Wire:
 
 
 async def open_wire(socket: str, path: str, body: dict[str, object] | None = None) -> Wire:
-    """Send a POST to `path` and keep the connection. Raises Refused, or SandboxUnavailable."""
+    """Send a POST to `path` and keep the connection. Raises DaemonRefused, or SandboxUnavailable."""
     try:
         reader, writer = await asyncio.open_unix_connection(socket)
     except OSError as error:
@@ -140,7 +140,7 @@ class Running(OutputBuffer):
         self._check()
 
     async def settle(self, seconds: float) -> None:
-        """Give the streams a moment to end."""
+        """Wait at most `seconds` for the end of the streams. Raises the error of the listener."""
         if self._tasks:
             await asyncio.wait(self._tasks[:1], timeout=seconds)
             self._check()

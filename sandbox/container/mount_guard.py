@@ -8,7 +8,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Terms
 from sandbox.backend import SandboxUnavailable
 
-MOST = 1_000_000  # entries looked at for a hard link
+MOST = 1_000_000  # entries that are examined for a hard link
 
 
 def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
@@ -44,7 +44,7 @@ def _elsewhere(root: str, socket: os.stat_result) -> str:
         if inside(mounted, root) and os.path.samestat(_stat(mounted), socket):
             return mounted
     if socket.st_nlink < 2 or _stat(root).st_dev != socket.st_dev:
-        return ""  # there is only one name of it, or none can be there
+        return ""  # the socket has only one name, or is on another file system
     seen = 0
     for folder, _, names in os.walk(root):
         for name in names:

@@ -1,4 +1,4 @@
-"""The processes of one container, observed and ended from outside: nothing inside is trusted to count or end them.
+"""The processes of one container, counted and ended from outside, because no program inside is trusted.
 
 Source: cgroups(7), `memory.events` and `memory.oom_control` of the kernel's cgroup documentation.
 """
@@ -13,14 +13,14 @@ from policy.model.verdict import Limits
 from sandbox.inside.disk_space import Space
 from sandbox.inside.safe_rmtree import closing
 
-ROUNDS = 40
+ROUNDS = 40  # attempts to kill or signal all processes
 PAUSE = 0.002  # seconds between two rounds
 
 
 class Processes:
-    """The control group of a container whose first process is `pid`. `seen`: whether we share the daemon's view.
+    """The control group of a container whose first process is `pid`. `seen` is True if its processes are visible here.
 
-    A daemon in a virtual machine or in another PID namespace has process numbers that mean nothing here.
+    The process numbers of a daemon in a virtual machine or in another PID namespace are not valid here.
     """
 
     def __init__(self, container: str, pid: int) -> None:
@@ -44,7 +44,7 @@ class Processes:
         return [pid for pid in self._all() if pid not in self._kept]
 
     async def clear(self) -> bool:
-        """Kill all that commands started. True when certainly nothing of it is left."""
+        """Kill all processes of commands. Return True if certainly none is left."""
         for _ in range(ROUNDS):
             if not self.strike():
                 return True
@@ -62,7 +62,7 @@ class Processes:
         return bool(pids)
 
     def send_all(self, number: signal.Signals) -> None:
-        """Send a signal to all that commands started, until there is nobody new (`ROUNDS` times at most)."""
+        """Send a signal to all processes of commands, until there are no new ones (at most `ROUNDS` times)."""
         signalled: set[int] = set()
         for _ in range(ROUNDS):
             new = set(self.left()) - signalled
@@ -73,14 +73,14 @@ class Processes:
             signalled |= new
 
     def _send(self, pid: int, number: signal.Signals) -> None:
-        # A process that ended meanwhile, or is not ours to signal, is no error: the caller looks again.
+        # A process that ended meanwhile, or may not be signalled, is no error: the caller checks again.
         with contextlib.suppress(OSError), closing(os.pidfd_open(pid)) as handle:
-            # SAFETY: the number may be another process's by now; the handle is what was in the container.
+            # SAFETY: the number may be reused, so the process of the descriptor must be in the container's group.
             if self._container in _read(f"/proc/{pid}/cgroup"):
                 signal.pidfd_send_signal(handle, number)
 
     def memory_kills(self) -> int:
-        """Return how many processes the kernel has ended for lack of memory."""
+        """Return the number of processes that the kernel has ended for lack of memory."""
         return max(_number(self._memory, name, "oom_kill") for name in ("memory.events", "memory.oom_control"))
 
     def cpu(self) -> float:
@@ -90,7 +90,7 @@ class Processes:
         return _number(self._cpu, "cpu.stat", "usage_usec") / 1e6
 
     def refused(self) -> int:
-        """Return how many processes the kernel did not start since the last call, because of their limit."""
+        """Return the number of processes that the kernel did not start since the last call, because of the limit."""
         before, self._refused = self._refused, _number(self._folder, "pids.events", "max")
         return self._refused - before
 
@@ -117,7 +117,7 @@ def _folders(container: str, pid: int) -> dict[str, str]:
 
 
 def _number(folder: str, name: str, field: str) -> int:
-    """Return the number behind `field` in a file of lines `FIELD NUMBER`; 0 if there is none."""
+    """Return the number after `field` in a file of lines `FIELD NUMBER`; 0 if there is none."""
     match = re.search(rf"^{field} (\d+)$", _read(os.path.join(folder, name)), re.MULTILINE)
     return int(match[1]) if match else 0
 
@@ -132,7 +132,7 @@ class ContainerUsage:
     """The counter of one command: created at its start, checked every `pause` seconds, and once after its end."""
 
     def __init__(self, limits: Limits, processes: Processes, folders: tuple[str, ...]) -> None:
-        """Start counting. `folders` are those on a disk to which the command may write, as the host names them."""
+        """Start counting. `folders` are the folders on a disk that the command may write to, as paths of the host."""
         self._limits = limits
         self._processes = processes
         self._cpu, self._kills = processes.cpu(), processes.memory_kills()
@@ -145,7 +145,7 @@ class ContainerUsage:
         return self._space.pause
 
     def excess(self) -> str | None:
-        """Return the name of the limit that the whole tree has passed, from the counters that are cheap to read."""
+        """Return the name of the limit (memory or cpu) that the container has passed, or None."""
         if self._processes.memory_kills() > self._kills:
             return "memory"
         if self._limits.cpu and self._processes.cpu() - self._cpu >= self._limits.cpu:
@@ -153,7 +153,7 @@ class ContainerUsage:
         return None
 
     async def filled(self) -> bool:
-        """Return True when the command wrote more than it may. It is stopped while its files are counted."""
+        """Return True if the command wrote more than its limit. It is stopped while its files are counted."""
         space = self._space
         space.look()
         if not space.suspect or space.far:

@@ -29,8 +29,8 @@ MACHINES = {
     "x86_64":  "SCMP_ARCH_X86_64",   # and neither SCMP_ARCH_X86 nor _X32: another architecture kills the thread
     "aarch64": "SCMP_ARCH_AARCH64",
 }
-# They carry their flags in memory, where no filter can see them. Said by name too, for daemons that do not know
-# `defaultErrnoRet`: libc then uses the older calls instead of failing.
+# The flags of these calls are in memory, where no filter can read them. Both are refused by name as well, for daemons
+# that do not know `defaultErrnoRet`: libc then uses the older calls instead of failing.
 _UNSEEN = ("clone3", "openat2")
 # fmt: on
 
@@ -66,7 +66,7 @@ def allowed(entries: Iterable[SyscallRule]) -> Iterator[list[SyscallRule]]:
     whole: list[dict[int, Cube]] = [{}]
     for entry in entries:
         ways = [{entry["arg"]: cube} for cube in _kept(entry)]
-        if other := entry.get("only_with"):  # where that does not hold, nothing is refused
+        if other := entry.get("only_with"):  # if that condition does not hold, the entry refuses nothing
             held = (other["mask"], other["value"])
             ways = [{**way, other["arg"]: held} for way in ways]
             ways += [{other["arg"]: cube} for cube in _outside((held,))]
@@ -96,7 +96,7 @@ def _kept(entry: SyscallRule) -> Set:
         if entry["greater"]:
             raise ValueError("only `greater = 0` has a complement that is one value")
         return ((_ALL, 0),)
-    # The whole word: a garbage upper half is no family, as in T1.
+    # The whole word is compared: as in T1, a value with a garbage upper half is not allowed.
     return tuple((_ALL, value) for value in entry["not_in"])
 
 

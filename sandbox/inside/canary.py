@@ -30,7 +30,7 @@ WORDS = {
 
 
 def attempt(decoys: dict[str, object]) -> dict[str, bool]:
-    """Run every check; True means the boundary held."""
+    """Run every check, and return the results by name; True means that the boundary held."""
     # fmt: off
     checks: dict[str, Callable[[], object]] = {
         "hidden":     lambda: open(str(decoys["secret"]), "rb").close(),
@@ -57,7 +57,7 @@ def attempt(decoys: dict[str, object]) -> dict[str, bool]:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as file:
             pairs = (line.split(":", 1) for line in file)
             status = {name: value.strip() for name, value in pairs}
-    except OSError:  # /proc is withheld (T3): the kernel's own answers instead
+    except OSError:  # /proc is not readable (T3): the kernel is asked by system calls
         held["privileges"] = ctypes.CDLL(None).prctl(39, 0, 0, 0, 0) == 1  # PR_GET_NO_NEW_PRIVS
         held["seccomp"] = ctypes.CDLL(None).prctl(21, 0, 0, 0, 0) == 2  # PR_GET_SECCOMP
         held["capabilities"] = _no_capabilities()
@@ -78,7 +78,7 @@ def _see_outside(pid: int) -> None:
     """Send signal 0 to a process of the host, and count the visible processes. Raises OSError if none outside are
     visible.
 
-    In a PID namespace of its own the helper is process 1 and sees few processes.
+    In a separate PID namespace the helper is process 1 and sees few processes.
     """
     os.kill(pid, 0)
     if os.path.exists("/proc/1/stat") and len([name for name in os.listdir("/proc") if name.isdigit()]) <= 4:

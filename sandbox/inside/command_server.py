@@ -1,7 +1,7 @@
-"""The confined process: locks itself in by the plan it is sent, then only starts commands and ends what they leave.
+"""The confined process: it confines itself by the plan that it receives, then starts commands and ends their processes.
 
-Started by `helper.py`. Standard library only. Requests come as marshalled builtins from the runner,
-which we trust; what goes back is short text, because the runner does not trust this side.
+Started by `helper.py`. Standard library only. Requests are marshalled builtins from the runner, which is trusted;
+answers are short texts, because the runner does not trust this process.
 """
 
 import marshal
@@ -18,13 +18,13 @@ from sandbox.inside import canary, confine, mount_check, safe_rmtree, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.inside.watchdog import WALL, Watchdog, send_signal
 
-# All of them: glibc asks about each one that is not named here before it resets that one as well.
+# All signals are named, because glibc needs an additional system call for each one that is not.
 RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 PROCESSORS = len(os.sched_getaffinity(0))
 PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits three times as long for the answer
-AWAKE = 0.0005  # seconds: a look at a workspace of usual size takes less
-TAKEN = 0.0001  # seconds: who gives way and is away for so long is not the only one who wants this processor
-ROOM = socket.CMSG_LEN(12)  # for three descriptors
+AWAKE = 0.0005  # seconds of polling after a wake: the runner's scan of a workspace of usual size takes less
+TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
+ROOM = socket.CMSG_LEN(12)  # bytes for three descriptors
 
 
 class CommandServer:
@@ -53,7 +53,7 @@ class CommandServer:
                 continue
             try:
                 if request["op"] == "stop":
-                    continue  # it came when the command had ended by itself
+                    continue  # the command had already ended by itself
                 self.answer(request, handles)
             finally:
                 for handle in handles:
@@ -67,7 +67,7 @@ class CommandServer:
         while not self.poll.poll(0):
             before, now = now, time.monotonic()
             if now >= until or now - before > TAKEN or PROCESSORS == 1:
-                self.watchdog.end()  # what it saw will be old
+                self.watchdog.end()  # its first measurement would be too old for the next request
                 return
             os.sched_yield()
 
@@ -90,7 +90,7 @@ class CommandServer:
             if self.vanishing:
                 safe_rmtree.empty(self.vanishing)
             self.say(f"exit {status} {ended or '-'} {used}")
-        finally:  # ours alone, so nobody has to wait for it
+        finally:  # after the answer, so that the runner need not wait for it
             self.poll.unregister(watched)
             os.close(watched)
             self.watchdog.end()
@@ -112,16 +112,16 @@ class CommandServer:
         argv: list[str] = request["argv"]  # type: ignore[assignment]  # the wire is untyped
         os.chdir(str(request["cwd"]))
         path = find(argv[0], self.environment.get("PATH", ""))
-        # Without a descriptor for it, 0 stays what ours is: /dev/null.
+        # Without a descriptor for standard input, the command inherits this process's /dev/null.
         actions = [(os.POSIX_SPAWN_DUP2, handle, 3 - len(handles) + n) for n, handle in enumerate(handles)]
         variables = {**self.environment, "PWD": str(request["cwd"])}
         return os.posix_spawn(path, argv, variables, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[])
 
     def watch(self, pid: int, watched: int) -> tuple[int, str | None, str]:
-        """Wait for `pid` (`watched`: by its descriptor), and end everything when told to or when a limit is passed.
+        """Wait for the command `pid` with the descriptor `watched`. End it on request or when a limit is passed.
 
-        The last value is what it and all that it waited for used: milliseconds of processor time, and KiB of the
-        largest of them (wait4(2), getrusage(2)).
+        Return its exit status, the limit that ended it (or None), and the resources of it and all processes that it
+        waited for: milliseconds of processor time, and KiB of the largest process (wait4(2), getrusage(2)).
         """
         ended: str | None = None
         while True:
@@ -134,9 +134,9 @@ class CommandServer:
             if ready and ended is None:
                 request, _handles = receive(self.control)
                 if request is None:
-                    os._exit(0)  # the runner is gone: the namespace goes with us, or our other half ends what is left
+                    os._exit(0)  # the runner is gone; the namespace or the other half of the helper ends the rest
                 ended = str(request["why"])
-                if ended == "watch":  # Git removes its locks at SIGTERM; who ignores it has that long to plant more
+                if ended == "watch":  # at SIGTERM Git removes its locks; others get only PARTING seconds more
                     self.signal_all(pid, signal.SIGTERM)
                     time.sleep(PARTING)
             elif ended is None:
@@ -146,7 +146,7 @@ class CommandServer:
                 self.end_leftovers(pid, reap=False)
 
     def end_leftovers(self, pid: int, *, reap: bool = True) -> None:
-        """Kill all that a command left behind. As PID 1, -1 is the whole namespace but us (kill(2))."""
+        """Kill all processes that a command left behind. For PID 1, -1 means all other processes of the namespace."""
         if reap and nobody_left():
             return
         self.signal_all(pid, signal.SIGKILL)
@@ -154,12 +154,12 @@ class CommandServer:
         while reap:
             try:
                 if os.waitpid(-1, WALL | (0 if certain else os.WNOHANG))[0] == 0:
-                    return  # something left the process group; `missing` says that this tier cannot find it
+                    return  # a process left the process group; `T3_LACKS` states that T3 cannot find it
             except ChildProcessError:
                 return
 
     def signal_all(self, pid: int, number: signal.Signals) -> None:
-        """Send a signal to all that the command `pid` started, or where that cannot be told, to its process group."""
+        """Send a signal to all processes of the command `pid`, or, if they cannot be found, to its process group."""
         # SAFETY: outside a PID namespace, -1 is only reached when Landlock scopes our signals to our own children.
         send_signal(-1 if self.alone or SCOPED else -pid, number)
 
@@ -213,7 +213,7 @@ def reap_others(*waited_for: int) -> None:
         except ChildProcessError:
             return
         if ended is None or ended.si_pid in (0, *waited_for):
-            return  # the rest is buried when that one is
+            return  # the others are reaped after that process
         os.waitpid(ended.si_pid, 0)
 
 
@@ -237,7 +237,7 @@ def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]
 
     A request without bytes announces that another one will come at once.
     """
-    # THREAT T09: closed on exec, or a command would inherit the originals beside its 0, 1 and 2.
+    # THREAT T09: the descriptors are closed on exec, or a command would inherit them in addition to 0, 1 and 2.
     head, parts, _, _ = control.recvmsg(8, ROOM, socket.MSG_CMSG_CLOEXEC)
     handles = [handle for _, _, part in parts for handle in memoryview(part[: len(part) & ~3]).cast("i")]
     while 0 < len(head) < 8:
@@ -256,7 +256,7 @@ def receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]
         if not chunk:
             return None, handles
         body += chunk
-    return marshal.loads(bytes(body)), handles  # noqa: S302  # from the runner, which made us
+    return marshal.loads(bytes(body)), handles  # noqa: S302  # from the trusted runner
 
 
 def warm() -> None:
@@ -290,7 +290,7 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
         mount_check.check(plan.expected, plan.real)
         confine.seal_devices()
         confine.bound_numbers(plan)
-        os.dup2(0, 2)  # bubblewrap was heard there, and nobody listens any more
+        os.dup2(0, 2)  # only bubblewrap's errors are read from it
     else:
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
     listener = confine.listen(plan.egress) if plan.egress else None
@@ -298,7 +298,7 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
         if mapper is not None:
             with mapper:
                 confine.bound_watches(settings, shares, mapper)
-            confine.follow_parent()  # new credentials may have ended that (prctl(2))
+            confine.follow_parent()  # again, because new credentials may clear the setting (prctl(2))
         if settings >= 0:
             os.close(settings)
     helper = CommandServer(control, plan)
@@ -307,7 +307,7 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
     if plan.tier == "T3":
         SCOPED = signals_are_scoped(plan.outside)
     if listener is not None:
-        with listener:  # THREAT T52: who holds it could answer commands in the proxy's place
+        with listener:  # THREAT T52: a process with this socket could answer commands instead of the proxy
             socket.send_fds(control, [b"ready\n"], [listener.fileno()])
     else:
         helper.say("ready")
@@ -326,10 +326,10 @@ def signals_are_scoped(outside: int) -> bool:
 
 def main() -> None:
     os.umask(0o022)
-    # PID 1 only hears signals that it handles (pid_namespaces(7)), and Python handles this one: a command could end us.
+    # PID 1 receives only signals that it handles (pid_namespaces(7)). Python handles SIGINT: a command could end PID 1.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     control = socket.socket(fileno=int(sys.argv[1]))
-    # THREAT T09: we inherited it, and a command must not: over it commands are ordered and answered for.
+    # THREAT T09: a command must not inherit this socket, which carries requests and answers.
     control.set_inheritable(False)
     values, _ = receive(control)
     if values is None:
@@ -344,9 +344,9 @@ def main() -> None:
             confine.follow_parent()
         plan.outside = os.getppid()
         if plan.tier == "T2":
-            confined(control, plan)  # bubblewrap made us process 1 of the namespaces that it made
+            confined(control, plan)  # this is process 1 of bubblewrap's namespaces
         mappers = socket.socketpair() if plan.tier == "T1" and confine.may_map_all() else None
-        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)  # the other half will put another one in its place
+        proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)  # the other half mounts another /proc over it
         if plan.tier == "T1":
             confine.enter_namespaces()
         child = os.fork()
@@ -359,7 +359,7 @@ def main() -> None:
             mappers[1].close()
             confine.map_ids(mappers[0], proc, child)
         os.close(proc)
-    except Exception as error:  # the seam of a process that nobody watches: say it, then end
+    except Exception as error:  # the seam of the helper process: report every error to the runner, then end
         reason = f"0 {type(error).__name__}: {error}"
         if isinstance(error, OSError):
             step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
@@ -367,10 +367,10 @@ def main() -> None:
         control.sendall(f"failed {reason}\n".encode("ascii", "replace"))
         os._exit(1)
     if plan.tier == "T3":
-        from sandbox.inside.descendants import outlive  # the other tiers have no use for it, and start the faster
+        from sandbox.inside.descendants import outlive  # needed by T3 only
 
         outlive(control, child)
     control.close()
-    # This half only holds the namespace's parent end: it follows the runner into death, and the child follows it.
+    # This half only waits: it ends when the runner ends, and the child ends with it.
     os.waitpid(child, 0)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""The steps that lock a process in, in the one order that works. Runs inside the helper, standard library only.
+"""The steps that confine a process, in the only order that works. Runs inside the helper, standard library only.
 
 Order (user_namespaces(7), pid_namespaces(7), pivot_root(2), landlock(7)): user namespace and its maps, the other
 namespaces, fork to become PID 1, private mounts, private root, /proc, limits, no_new_privs, Landlock, capabilities,
@@ -21,10 +21,10 @@ from sandbox.inside.safe_rmtree import closing
 # Kernel objects that are counted by user and that no rlimit bounds: the setting of a user namespace (namespaces(7),
 # /proc/sys/user), and that of the whole machine. A count goes up through all user namespaces above.
 SHARED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
-SHARE = 4  # a command may take one part in so many of what its user may have
+SHARE = 4  # a command may use one fourth of its user's limit
 TERMINALS = 1_024  # pseudo-terminals of a command; the machine has 4,096 (/proc/sys/kernel/pty/max)
-_SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP: who has them may map all ids (user_namespaces(7))
-STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # any folder will do: it is covered, then left behind
+_SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP, which allow to map all ids (user_namespaces(7))
+STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # candidates for the folder on which the root is built
 
 
 def enter_namespaces() -> None:
@@ -49,7 +49,7 @@ def enter_namespaces() -> None:
 
 
 def watch_shares() -> tuple[tuple[str, int], ...]:
-    """Return what a command may take of each of `SHARED`; of one that the kernel does not tell of, nothing is said."""
+    """Return (name, limit of a command) for each of `SHARED` whose limit the kernel shows."""
     shares = []
     for name, machine in SHARED:
         values = [_told(f"/proc/sys/user/{name}"), _told(f"/proc/sys/fs/inotify/{machine}")]
@@ -66,7 +66,7 @@ def _told(path: str) -> int | None:
 
 
 def may_map_all() -> bool:
-    """Return True when this process may give a user namespace all its own ids, and /proc shows it by its number."""
+    """Return True if this process may map all its ids into a user namespace, and /proc shows its own number."""
     if os.geteuid() != 0 or not os.path.isdir("/proc/sys/user"):
         return False
     return os.readlink("/proc/self") == str(os.getpid()) and all(syscalls.capable(capability) for capability in _SETID)
@@ -85,8 +85,8 @@ def _write(handle: int, data: bytes) -> None:
 def map_ids(asked: socket.socket, proc: int, child: int) -> None:
     """Map every existing id to itself in the user namespace that `child` creates, so that files keep their owners.
 
-    This is done on request; a child that creates none closes its end. `proc` is the /proc in which `child` has that
-    number. Raises OSError.
+    The maps are written when the child requests them; a child without a user namespace closes its end. `proc` is the
+    /proc in which `child` has that number. Raises OSError.
     """
     with asked:
         if not asked.recv(3):
@@ -102,8 +102,8 @@ def map_ids(asked: socket.socket, proc: int, child: int) -> None:
 def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: socket.socket) -> None:
     """Enter, as root, a user namespace in which all ids stay the same, in order to apply its limits.
 
-    Without permission for user namespaces the process continues, and nothing limits watches. Raises OSError if the maps
-    could not be written, because nothing may run as the user nobody.
+    Without permission for user namespaces the process continues, and watches are not limited. Raises OSError if the
+    maps could not be written, because no command may run as the user `nobody`.
 
     Args:
         settings: Folder that is a writable /proc/sys/user.
@@ -121,25 +121,25 @@ def bound_watches(settings: int, shares: tuple[tuple[str, int], ...], mapper: so
 
 
 def build_root(plan: Plan) -> int:
-    """Mount everything the plan names under a staging folder, move there, and let go of the host's tree.
+    """Mount all files of the plan in a staging folder, make it the root, and detach the host's tree. Raises OSError.
 
-    Return a folder that is /proc/sys/user and stays writable; the caller closes it. -1: the kernel has none.
+    Return a descriptor of a writable /proc/sys/user, which the caller closes; -1 if the kernel has none.
     """
     syscalls.mount("none", "/", None, syscalls.MS_REC | syscalls.MS_PRIVATE)
     steps = plan.mounts
-    # Every mount is held open until it is in place; the command's own limit is set later.
+    # Every mount is held open until it is attached; the command's own limit is set later.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     guarded = syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV
-    # Every source is taken hold of first, while the host's tree is still whole: nothing below can cover one.
+    # All sources are opened first, before any mount below can cover one of them.
     trees: dict[int, int] = {}
     for index, (kind, source, _) in enumerate(steps):
         if kind in ("ro", "rw"):
             device = source.startswith("/dev/")
             attributes = syscalls.ATTR_NOSUID | syscalls.ATTR_NOEXEC if device else guarded
-            # A device is the machine's own: read-only it is written to as ever, but keeps its mode, owner and times.
+            # A read-only mount of a device allows writing to the device, but not changing its mode, owner or times.
             attributes |= syscalls.ATTR_RDONLY if kind == "ro" or device else 0
-            # THREAT T18: another command may be swapping what lies there for a link to the host while we look.
+            # THREAT T18: another command may replace the source by a link to the host at the same time.
             trees[index] = syscalls.clone_tree(source, attributes, links=not syscalls.within(source, plan.real))
     stage = next(folder for folder in STAGES if os.path.isdir(folder))
     limit = f"mode=0755,size={plan.tmpfs},nr_inodes=200000"
@@ -152,11 +152,11 @@ def build_root(plan: Plan) -> int:
     os.close(os.open(empty_file, os.O_CREAT | os.O_WRONLY, 0))
     os.mkdir(empty_folder, 0)
     root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
-    put: dict[str, str] = {}  # what stands where so far
+    put: dict[str, str] = {}  # target -> kind of the mounts so far
     for index, (kind, source, target) in enumerate(steps):
         place, links = stage + target, not syscalls.within(target, plan.real)
-        # THREAT T18: what is of the host is never changed, and a command may be changing it: its mount points are there
-        # already, or this ends here. Only in what was made a moment ago, which nobody else sees, are they made.
+        # THREAT T18: folders of the host are never changed, because a command may change them at the same time: their
+        # mount points must exist, or this step fails. Mount points are made only in the new, private file systems.
         ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw")
         put[target] = kind
         if kind == "link":
@@ -214,7 +214,7 @@ def _mount_proc(stage: str, plan: Plan) -> int:
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC
     syscalls.mount("proc", stage + "/proc", "proc", flags)
     _bound_numbers(stage + "/proc", plan)
-    # Memory files that are not executable unless asked for (since Linux 6.3); seccomp refuses the asking.
+    # Memory files are not executable unless requested (since Linux 6.3); seccomp refuses the request.
     _set(stage + "/proc/sys/vm/memfd_noexec", 1)
     settings = syscalls.clone_tree(stage + "/proc/sys/user", 0) if os.path.isdir(stage + "/proc/sys/user") else -1
     _set_attributes(stage + "/proc", syscalls.ATTR_RDONLY)
@@ -225,8 +225,8 @@ def bound_numbers(plan: Plan) -> None:
     """Limit process numbers under T2, as `_mount_proc` does for T1: bubblewrap's /proc is read-only, and may not be
     opened.
 
-    RLIMIT_NPROC does not hold for root (setrlimit(2)): between two looks of the watchdog a fork bomb starts thousands.
-    A user who may not mount a /proc for that moment is not root of the machine, and RLIMIT_NPROC holds for such a user.
+    RLIMIT_NPROC does not hold for root (setrlimit(2)): between two checks of the watchdog a fork bomb starts thousands.
+    A user who may not mount /proc is not root of the machine, so RLIMIT_NPROC holds for that user.
     """
     try:
         syscalls.mount("proc", "/dev/shm", "proc", syscalls.MS_NOSUID | syscalls.MS_NODEV | syscalls.MS_NOEXEC)
@@ -239,13 +239,13 @@ def bound_numbers(plan: Plan) -> None:
 
 
 def _bound_numbers(proc: str, plan: Plan) -> None:
-    # pid_max belongs to the PID namespace since Linux 6.14. Before that it is the whole machine's: leave it alone.
+    # pid_max belongs to the PID namespace since Linux 6.14. Before, it holds for the whole machine and is not changed.
     if tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2]) >= (6, 14):
-        _set(proc + "/sys/kernel/pid_max", plan.pid_max)  # a coarse end; others count more exactly
+        _set(proc + "/sys/kernel/pid_max", plan.pid_max)  # a coarse limit; other limits are exact
 
 
 def _set(path: str, value: int, folder: int | None = None) -> None:
-    """Write a setting of this namespace. Older kernels lack or withhold it; then the other measures remain.
+    """Write a setting of this namespace. Errors are ignored, because older kernels lack or withhold the setting.
 
     `folder` is the parent of a relative `path`.
     """
@@ -262,7 +262,7 @@ def loopback_up() -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """Return a socket of this network namespace that a process outside will accept on (network_namespaces(7))."""
+    """Return a listening socket of this network namespace, for a process outside of it (network_namespaces(7))."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.bind(("127.0.0.1", port))
     listener.listen(128)
@@ -298,9 +298,9 @@ def _may_change(path: str, mode: int) -> bool:
 
 
 def own_input() -> None:
-    """Make /dev/null of the private root the standard input, which commands without input of their own inherit.
+    """Make /dev/null of the private root the standard input, which commands without input inherit.
 
-    THREAT T05: through a descriptor of the host's mount, uid 0 could close the machine's /dev/null to all users.
+    THREAT T05: through a descriptor of the host's mount, uid 0 could change the mode of the machine's /dev/null.
     """
     with closing(os.open("/dev/null", os.O_RDONLY)) as null:
         os.dup2(null, 0)
@@ -313,7 +313,7 @@ def lock_in(plan: Plan) -> None:
     for number, value in plan.rlimits:
         _, hard = resource.getrlimit(number)
         ceiling = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        # At the soft limit a process gets SIGXCPU, which tells what it was; at the hard one SIGKILL (getrlimit(2)).
+        # At the soft limit a process gets SIGXCPU, which identifies the limit; at the hard one SIGKILL (getrlimit(2)).
         above = ceiling + 1 if number == resource.RLIMIT_CPU else ceiling
         resource.setrlimit(number, (ceiling, above if hard == resource.RLIM_INFINITY else min(above, hard)))
     syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1, "no new privileges")

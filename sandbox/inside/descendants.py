@@ -1,6 +1,6 @@
-"""The end of all descendants of a helper, where no PID namespace ends them. Standard library only.
+"""The end of all descendants of a helper without a PID namespace, which would end them. Standard library only.
 
-The code runs in the unconfined half of the helper, which commands cannot reach where Landlock scopes signals.
+The code runs in the unconfined half of the helper, which commands cannot signal if Landlock scopes signals.
 """
 
 import os
@@ -29,15 +29,15 @@ def outlive(control: socket.socket, child: int) -> None:
 def end_descendants() -> None:
     """Kill every process that descends from this one, and wait for it.
 
-    None gets away by a session or a parent of its own: orphans come to a child subreaper (prctl(2)). All are stopped
-    first, round by round, so that nothing is forked meanwhile.
+    A process cannot escape by a new session or the end of its parent: a child subreaper adopts orphans (prctl(2)). All
+    are stopped first, round by round, so that no process forks meanwhile.
     """
     stopped: set[int] = set()
     while new := descendants(os.getpid()) - stopped:
         for pid in new:
             send_signal(pid, signal.SIGSTOP)
         stopped |= new
-    # Asked again: the number of a process that ended before it was stopped may be in use again.
+    # The list is read again, because the number of a process that ended before it was stopped may be in use again.
     for pid in descendants(os.getpid()):
         send_signal(pid, signal.SIGKILL)
     try:
@@ -48,7 +48,7 @@ def end_descendants() -> None:
 
 
 def descendants(top: int) -> set[int]:
-    """Return the children of the process `top`, their children and so on, as /proc tells of them now."""
+    """Return the process numbers of all current descendants of the process `top`, from /proc."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and len(fields := status(name)) > 1:

@@ -8,21 +8,21 @@ import os
 import stat
 import time
 
-OFTEN = 0.005  # seconds between two looks, at least
-SELDOM = 0.2  # seconds between two looks, at most
-# No look comes later than the limit at these rates: bytes written to the page cache, and files made, per second.
+OFTEN = 0.005  # the shortest time between two checks in seconds
+SELDOM = 0.2  # the longest time between two checks in seconds
+# The largest rates of a command, from which the time of the next check follows: bytes and new files per second.
 _FASTEST, _MAKES = 16 << 30, 1_000_000
-# Bytes of a disk for each file that it can hold: an empty one takes no space (mke2fs(8), inode_ratio).
+# Bytes that count for each new file, because an empty file takes no space (mke2fs(8), inode_ratio).
 _A_FILE = 16 << 10
-_CLOCK = 2.0  # seconds by which a file system's clock may be behind ours
+_CLOCK = 2.0  # seconds by which a file system's clock may be slow
 
 
 class Space:
-    """The room below some folders, from `begin` on.
+    """The free space below some folders, from `begin` on.
 
     Attributes:
-        lost: bytes for which there was less room at the last `look` than at the start.
-        cleared: bytes of loss that are not the command's, or are within its limit.
+        lost: bytes by which the free space was smaller at the last `look` than at the start.
+        cleared: bytes of loss that other programs caused, or that are within the limit of the command.
     """
 
     def __init__(self, folders: tuple[str, ...], limit: int) -> None:
@@ -46,7 +46,7 @@ class Space:
         self.lost = self._files = 0
 
     def look(self) -> None:
-        """Ask for the room that is left."""
+        """Read the free space, and update `lost`."""
         self.lost = self._files = 0
         for path, before in self._free.items():
             now = _free(path) or before
@@ -59,17 +59,17 @@ class Space:
 
     @property
     def far(self) -> bool:
-        """Return True if so much space is gone that the command ends without counting whose files took it."""
+        """Return True if so much space is lost that the command must end without counting its files."""
         return self.watched and (self.lost > 2 * self.limit or self._files > 2 * self.limit // _A_FILE)
 
     @property
     def suspect(self) -> bool:
-        """Return True if so much space is gone that the command's own files have to be counted."""
+        """Return True if so much space is lost that the command's own files must be counted."""
         return self.watched and self.lost > self.cleared
 
     @property
     def pause(self) -> float:
-        """Return the seconds until the next look: at most what the fastest writers need for the rest of the limit."""
+        """Return the seconds until the next check: at most the time in which the fastest writer reaches the limit."""
         if not self.watched:
             return SELDOM
         bytes_last, files_last = self.cleared - self.lost, 2 * self.limit // _A_FILE - self._files
@@ -78,8 +78,8 @@ class Space:
     def written(self) -> int:
         """Return the bytes on the disk of files, folders and links below that were changed since `begin`.
 
-        Each is counted once, whatever its names; what cannot be looked at counts nothing. Where the loss becomes `far`
-        meanwhile (a write that has begun is not stopped), what is lost is returned at once.
+        A file with several names is counted once; unreadable files are not counted. If the loss becomes `far` meanwhile
+        (a write that has begun is not stopped), the loss is returned at once.
         """
         total, seen, pending, since = 0, set(), list(self.folders), self._since - _CLOCK
         while pending:
@@ -95,7 +95,7 @@ class Space:
                     try:
                         status = entry.stat(follow_symlinks=False)
                     except OSError:
-                        continue  # it went meanwhile
+                        continue  # removed meanwhile
                     if stat.S_ISDIR(status.st_mode):
                         pending.append(entry.path)
                     if status.st_ctime >= since and (status.st_dev, status.st_ino) not in seen:

@@ -29,12 +29,12 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
             os.close(_open(put[below][1] + target[len(below) :], plan.real))
         put[target] = (kind, source)
         if kind in ("ro", "rw", "mask"):
-            steps[target] = (kind, source)  # the last one at a place lies on top
+            steps[target] = (kind, source)  # the last mount at a target is visible
     masked = tuple(target + "/" for target, (kind, source) in steps.items() if kind == "mask" and source == "dir")
     expected = []
     for target, (kind, source) in steps.items():
         if target.startswith(("/dev/", *masked)):
-            continue  # brought along by the builder, or covered: nobody gets there
+            continue  # made by the builder itself, or covered and so unreachable
         if kind == "mask":
             status = os.stat(empty["dir" if source == "dir" else "file"])
         else:
@@ -45,7 +45,7 @@ def expect(plan: Plan, empty: dict[str, str]) -> tuple[ExpectedMount, ...]:
 
 
 def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:
-    """Raise KernelError, naming the place, unless each of them is a mount of its own that shows that very file."""
+    """Raise KernelError with the target unless each target is a separate mount that shows the expected file."""
     mounts: set[str] = set()
     for target, device, inode, read_only in expected:
         step = f"mount {target}: something else was put there meanwhile"
@@ -60,7 +60,7 @@ def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:
 
 
 def nearest(path: str, put: Mapping[str, object]) -> str:
-    """Return the innermost place of `put` that `path` lies below; "/" for none."""
+    """Return the innermost folder in `put` that contains `path`; "/" if there is none."""
     while path != "/":
         path = os.path.dirname(path)
         if path in put:

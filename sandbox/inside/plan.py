@@ -1,4 +1,4 @@
-"""The plan as both sides see it: the runner fills it in, the helper obeys it. No imports: a helper starts fast."""
+"""The plan that the runner sends to a helper. The module imports nothing, so that a helper starts fast."""
 
 
 class Plan:
@@ -24,7 +24,7 @@ class Plan:
         environment: NAME=VALUE.
         warm: True if file actions will be requested.
         expected: The file that each mount must show, if another program built them (`mount_check.py`).
-        outside: A process that must be out of reach, set by the helper.
+        outside: A process outside of the sandbox that commands must not be able to signal, set by the helper.
     """
 
     tier: str

@@ -18,7 +18,7 @@ class NotRegularError(OSError):
     """The path names something other than a regular file.
 
     Attributes:
-        mode: `st_mode` of what the path names.
+        mode: `st_mode` of the file that the path names.
     """
 
     def __init__(self, mode: int) -> None:
@@ -38,7 +38,7 @@ def open_regular(
     The kind is checked before the file is opened, because opening a device can act, and after, because names move.
 
     Args:
-        path: the file; a relative path counts from `dir_fd`, or from the working directory.
+        path: the file; a relative path is relative to `dir_fd`, or to the working directory.
         follow: False to refuse a symbolic link at the end of the path, with the error ELOOP.
         dir_fd: descriptor of a folder.
 
@@ -56,7 +56,7 @@ def open_regular(
 
 
 def read_start(path: str | os.PathLike[str], most: int, *, follow: bool) -> bytes:
-    """Return the first `most` bytes of a regular file; nothing if there is no regular file that can be read."""
+    """Return the first `most` bytes of a regular file; empty if there is no regular file that can be read."""
     try:
         with open(open_regular(path, follow=follow)[0], "rb", buffering=0) as file:
             return read_descriptor(file.fileno(), most)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 def remove(path: str) -> None:
-    """Remove the folder at `path` with all that is in it. What is not ours to remove stays; nothing is raised."""
+    """Remove the folder at `path` with its content. Files that this user may not remove stay. Never raises OSError."""
     with contextlib.suppress(OSError):
         with _opened(path, None) as handle:
             _empty(handle)
@@ -19,7 +19,7 @@ def remove(path: str) -> None:
 
 
 def empty(path: str) -> None:
-    """Remove all that is in the folder at `path`. What is not ours to remove stays; nothing is raised."""
+    """Remove the content of the folder at `path`. Files that this user may not remove stay. Never raises OSError."""
     with contextlib.suppress(OSError):
         with os.scandir(path) as entries:
             if next(entries, None) is None:
@@ -29,7 +29,7 @@ def empty(path: str) -> None:
 
 
 def regain(path: str) -> None:
-    """Give us back all rights to the folder at `path` when it is ours. Raises OSError for a link or anything else."""
+    """Restore this user's rights to the folder at `path` if the user owns it. Raises OSError for a non-folder."""
     if not hasattr(os, "O_PATH"):  # not Linux: no descriptor without the right to read
         os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | 0o700, follow_symlinks=False)
         return
@@ -49,7 +49,7 @@ def _empty(top: int) -> None:
                 os.unlink(name, dir_fd=top)
                 continue
             except (IsADirectoryError, PermissionError):
-                pass  # a folder (unlink(2) of one is EISDIR or EPERM), or not ours: the next step tells
+                pass  # a folder (unlink(2) gives EISDIR or EPERM), or a file that this user may not remove
             except OSError:
                 continue
             with contextlib.suppress(OSError):
@@ -61,7 +61,7 @@ def _empty(top: int) -> None:
 
 
 def _hoist(inner: int, top: int, token: str, number: int) -> int:
-    """Unlink the files of one folder and move its folders to `top`; answers the next free number."""
+    """Unlink the files of one folder and move its folders to `top`. Return the next free number."""
     for name in os.listdir(inner):
         try:
             os.unlink(name, dir_fd=inner)
@@ -92,7 +92,7 @@ def _opened(name: str, parent: int | None) -> Iterator[int]:
         if not stat.S_ISDIR(state.st_mode):
             raise NotADirectoryError(20, "not a folder", name)
         if state.st_mode & 0o700 != 0o700:
-            with contextlib.suppress(OSError):  # another user's: then opening it says so
+            with contextlib.suppress(OSError):  # a folder of another user: opening it below raises the error
                 os.chmod(f"/proc/self/fd/{place}", 0o700)  # the way to a descriptor's own inode (proc(5))
         handle = os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     with closing(handle):

@@ -1,4 +1,4 @@
-"""The system calls of confinement, and nothing else: thin, checked, standard library only.
+"""Thin wrappers of the system calls for confinement that raise KernelError. Standard library only.
 
 Numbers and constants come from the kernel's headers (`asm/unistd.h`, `linux/mount.h`, `linux/landlock.h`,
 `linux/prctl.h`); semantics from mount_setattr(2), open_tree(2), pivot_root(2), landlock(7), seccomp(2),
@@ -60,7 +60,7 @@ def _checked(step: str, result: int) -> int:
 
 
 def _syscall(step: str, number: int, *args: object) -> int:
-    # SAFETY: every integer goes in as a full machine word, or the upper half would be garbage.
+    # SAFETY: every integer is passed as a full machine word, or the upper half would be garbage.
     words = [ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args]
     return _checked(step, int(_libc.syscall(ctypes.c_long(number), *words)))
 
@@ -83,7 +83,7 @@ def is_admin() -> bool:
 
 
 def capable(capability: int) -> bool:
-    """Return True when this process has the capability now (capabilities(7), the effective set)."""
+    """Return True if the effective set of this process has the capability (capabilities(7))."""
     with open("/proc/self/status", "rb") as file:  # the codec of a text file costs a millisecond at a helper's start
         powers = next((line.split()[1] for line in file if line.startswith(b"CapEff:")), b"0")
     return bool(int(powers, 16) >> capability & 1)
@@ -105,7 +105,7 @@ def unmount(target: str) -> None:
 
 
 def detach_root() -> None:
-    """Make the current folder the root and let go of the old one (pivot_root(2), the `.` `.` form)."""
+    """Make the current folder the root and detach the old root (pivot_root(2), the `.` `.` form)."""
     _syscall("pivot_root", _number("pivot_root"), b".", b".")
     _checked("let go of the old root", int(_libc.umount2(b".", MNT_DETACH)))
     os.chdir("/")
@@ -120,9 +120,9 @@ def open_path(path: str, resolve: int, root: int = AT_FDCWD) -> int:
 
 
 def clone_tree(path: str, attributes: int, *, links: bool = True) -> int:
-    """Return a detached copy of the mount at `path` with `attributes` (ATTR_*) set on it and everything below.
+    """Return a descriptor of a detached copy of the mount at `path`, with `attributes` (ATTR_*) set recursively.
 
-    Without `links`, nothing on the way to it may be a link, and the last name neither.
+    Without `links`, no part of `path` may be a link. Raises KernelError.
     """
     with closing(open_path(path, 0 if links else RESOLVE_NO_SYMLINKS)) as place:
         flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_EMPTY_PATH
@@ -149,7 +149,8 @@ def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
 
 
 def attach_tree(tree: int, root: int, path: str, *, links: bool = True) -> None:
-    """Put `tree` at `path` below the folder `root`, which no link leads out of. Without `links`, there may be none."""
+    """Mount `tree` at `path` below the folder `root`, and close it. Links are resolved inside `root`; without `links`,
+    no part of `path` may be a link."""
     with closing(open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
         flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
         _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
@@ -166,7 +167,7 @@ def set_hostname(name: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Empty every capability set, the bounding set included: nothing can be gained back by exec (capabilities(7))."""
+    """Empty every capability set, the bounding set included, so that exec restores none (capabilities(7))."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, "clear ambient capabilities")
     for capability in range(64):
         try:
@@ -181,7 +182,7 @@ def drop_capabilities() -> None:
 
 
 def landlock_abi() -> int:
-    """Return the Landlock ABI of the running kernel; 0 where Landlock is missing or disabled at boot."""
+    """Return the Landlock ABI of the running kernel; 0 if Landlock is missing or disabled at boot."""
     try:
         return _syscall("ask for Landlock", LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
     except KernelError:

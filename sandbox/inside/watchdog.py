@@ -51,13 +51,13 @@ class Watchdog:
         self._shared = self._dirtied = 0
 
     def pause(self) -> float:
-        """Return the seconds until `excess` has to be asked again."""
+        """Return the seconds until `excess` must be called again."""
         return self.space.pause
 
     def excess(self, halt: SignalAll) -> str | None:
-        """Return the name of the limit that the whole tree has passed, None when it has passed none.
+        """Return the name of the limit that the whole tree has passed, or None.
 
-        `halt` sends SIGSTOP or SIGCONT to all that the command started: nothing is written while its files are counted.
+        `halt` sends a signal to all processes of the command, which are stopped while its files are counted.
         """
         now = time.monotonic()
         if now >= self._next:
@@ -76,10 +76,10 @@ class Watchdog:
         return "disk" if space.far else None
 
     def last(self) -> str | None:
-        """Return `disk` when a command whose processes have all ended wrote more than its limit, else None.
+        """Return `disk` if a command whose processes have all ended wrote more than its limit, else None.
 
-        Some file systems account for space when it is written back (btrfs, ZFS, network file systems): so the bytes
-        that its processes made dirty are asked for as well (getrusage(2), ru_oublock: blocks of 512 bytes).
+        Some file systems account for space only when it is written back (btrfs, ZFS, network file systems), so the
+        bytes written by its processes are checked too (getrusage(2), ru_oublock: blocks of 512 bytes).
         """
         space = self.space
         if not space.watched:
@@ -96,7 +96,7 @@ class Watchdog:
     # ---- processes, memory, processor time
 
     def _tree(self) -> str | None:
-        # So many processors for so long: before that nobody can have used up the time.
+        # True once all processors together could have used up the processor time.
         hot = self.cpu and (time.monotonic() - self._clock) * (os.cpu_count() or 1) >= self.cpu
         if not self.sees or not (self.pids or self.memory or hot):
             return None
@@ -108,13 +108,13 @@ class Watchdog:
         return "cpu" if hot and self._too_long(processes) else None
 
     def _too_large(self, processes: list[str]) -> bool:
-        # Resident sizes count shared pages once for everyone: when that is too much, ask for the exact shares.
+        # Resident sizes count shared pages once per process. If the sum is too large, the exact shares are read.
         sizes = (_read(f"/proc/{process}/statm").split()[1:2] for process in processes)
         resident = sum(int(pages) * PAGE for size in sizes for pages in size)
         unmapped = 0
         if _shmem() - self._shared > self.memory // 2:
-            # Files in memory that nobody has mapped are in no resident size; nor is System V shared memory of this
-            # namespace (proc(5), /proc/sysvipc).
+            # Resident sizes contain neither unmapped files in memory nor System V shared memory of this namespace
+            # (proc(5), /proc/sysvipc).
             segments = [line.split() for line in _read("/proc/sysvipc/shm").splitlines()[1:]]
             unmapped = sum(int(fields[14]) for fields in segments if len(fields) > 14)
             unmapped += sum(map(_used, self.private)) + _held_open(processes, memory=True)
@@ -151,7 +151,7 @@ def _held_open(processes: list[str], *, memory: bool) -> int:
         try:
             handles = os.listdir(f"/proc/{name}/fd")
         except OSError:
-            continue  # it ended meanwhile, or hides itself
+            continue  # the process ended meanwhile, or is not readable
         for handle in handles:
             try:
                 status = os.stat(f"/proc/{name}/fd/{handle}")
@@ -185,7 +185,7 @@ def _shmem() -> int:
 
 
 def status(process: str) -> list[bytes]:
-    """Return the fields of proc_pidstatus(5) from the state on. The name before may contain spaces and brackets."""
+    """Return the fields of proc_pid_stat(5) after the name, which may contain spaces and brackets."""
     return _read(f"/proc/{process}/stat").rpartition(b")")[2].split()
 
 

@@ -6,8 +6,8 @@ import stat
 
 from sandbox.inside import regular_file
 
-CAP = 10 << 20  # bytes of one file that are ever held: more is said, never read
-SNIFF = 8192  # a NUL in this many first bytes makes a file binary
+CAP = 10 << 20  # bytes of one file that are read at most
+SNIFF = 8192  # bytes at the start of a file; a NUL among them makes the file binary
 
 TYPE_CHECKING = False  # the name is what type checkers know; typing itself would double the import
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _KINDS: tuple[tuple["Callable[[int], bool]", str], ...] = (
 
 
 class Refused(Exception):
-    """The operation ends here, with this Problem. `perform` turns it into an answer; it never leaves this package."""
+    """The error that ends an operation with a Problem. `perform` turns it into an answer and never raises it."""
 
     def __init__(self, what: str, why: str, fix: str) -> None:
         super().__init__(what)
@@ -59,7 +59,7 @@ class Refused(Exception):
 
 
 def refusal(error: OSError, what: str) -> Refused:
-    """Return the Problem for the kernel's refusal. `what` names the attempt: "cannot read `/a/b`"."""
+    """Return the error for a refusal by the kernel. `what` names the attempt: "cannot read `/a/b`"."""
     number = error.errno or 0
     why, fix = _WORDS.get(number, (os.strerror(number).lower() if number else "the system refused", "try another way"))
     return Refused(what, why, fix)
@@ -123,7 +123,7 @@ def digest(content: bytes) -> str:
 
 
 def missing(path: str, what: str) -> Refused:
-    """Return the Problem of a path that is not there, with what lies nearest to it."""
+    """Return the error for a missing path, with the most similar names in its folder."""
     folder, name = os.path.split(path)
     while not os.path.isdir(folder) and folder not in ("/", ""):
         folder, name = os.path.split(folder)
@@ -141,7 +141,7 @@ def nearest(folder: str, name: str) -> list[str]:
         with os.scandir(folder) as entries:
             names = [entry.name for entry, _ in zip(entries, range(1000), strict=False)]
     except OSError:
-        return []  # the folder cannot be listed: then there is no hint, and the caller's Problem stands without one
+        return []  # the folder cannot be listed, so there is no hint
     by_fold = {item.casefold(): item for item in sorted(names, reverse=True)}
     close = difflib.get_close_matches(name.casefold()[:255], by_fold, n=3, cutoff=0.6)
     return [os.path.join(folder, by_fold[item]) for item in close]

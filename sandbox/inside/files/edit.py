@@ -14,10 +14,10 @@ _CLOSE = 2000  # lines among which the closest one is looked for
 
 
 def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None) -> dict[str, object]:
-    """Replace `old` by `new` in `path`: the one place where it is, or with `replace_all` every place.
+    """Replace `old` by `new` in `path`: its only occurrence, or with `replace_all` all occurrences. Raises Refused.
 
-    Line ends and a byte order mark stay as they are: in a file whose lines all end in CR LF, newlines in `old` and
-    `new` stand for that. Bytes that are not UTF-8 outlive an edit elsewhere in the file.
+    `seen` is the digest of the file when it was last read, or None. Line ends and a byte order mark are kept: in a file
+    whose lines all end in CR LF, newlines in `old` and `new` mean CR LF. Bytes that are not UTF-8 are kept too.
     """
     what = f"cannot edit `{show(path)}`"
     if not old:

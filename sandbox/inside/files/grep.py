@@ -41,14 +41,14 @@ class SearchResult:
 
     def __init__(self) -> None:
         self.files: list[tuple[str, list[tuple[int, bool, str]]]] = []
-        self.count = 0  # matching lines; files when only these were asked for
+        self.count = 0  # matching lines; files if only files were requested
         self.unread = 0  # files and folders that could not be read
-        self.limited = False  # there are more matches than were asked for
-        self.late = False  # the time was up
+        self.limited = False  # True if there are more matches than requested
+        self.late = False  # True if the time was up
         self._room = TEXT_CAP
 
     def line(self, path: str, number: int, matches: bool, text: str) -> bool:
-        """Take one line; False when the answer is full."""
+        """Add one line. Return False if the answer is full."""
         if len(text) > LINE_CAP:
             text = f"{text[:LINE_CAP]} [...]"
         self._room -= len(text) + 8
@@ -62,13 +62,11 @@ class SearchResult:
 
 
 class Late(Exception):
-    """The time is up."""
+    """The error for a search whose time is up."""
 
 
 class TimeLimit:
-    """A time limit: `with Alarm(seconds):` raises Late at the limit, even inside one regular expression that never
-    ends.
-    """
+    """A time limit: `with TimeLimit(seconds):` raises Late at the limit, even inside an endless regular expression."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -80,7 +78,7 @@ class TimeLimit:
         try:
             self._before = signal.signal(signal.SIGALRM, _ring)
         except ValueError:
-            return  # only a main thread may: elsewhere the wall limit of the caller is the one that holds
+            return  # signals need the main thread; in other threads only the wall limit of the caller holds
         self._set = True
         signal.setitimer(signal.ITIMER_REAL, self._seconds)
 
@@ -112,7 +110,7 @@ def compiled(query: SearchQuery) -> "re.Pattern[str] | str":
 
 
 def search(query: SearchQuery, regex: "re.Pattern[str]", paths: list[str] | None = None) -> SearchResult:
-    """Search by Python's own regular expressions: `paths`, or every file but binary ones and those below `.git`."""
+    """Search with Python's regular expressions in `paths`, or in all files but binary ones and those below `.git`."""
     result = SearchResult()
     try:
         with TimeLimit(query.seconds):
@@ -141,7 +139,7 @@ def _files(query: SearchQuery, result: SearchResult) -> "Iterator[str]":
                     listed = [entry for entry in entries if entry.name != SKIPPED]
                     below = [f"{relative}{entry.name}{'/' * entry.is_dir(follow_symlinks=False)}" for entry in listed]
             except OSError:
-                result.unread += 1  # protected, or it vanished: the answer says how many
+                result.unread += 1  # the folder is protected, or was removed
                 continue
             if negated and glob:
                 below = [name for name in below if not glob.matches(name.rstrip("/"))]
@@ -158,7 +156,7 @@ def filter_of(glob: str) -> Pattern:
 
 
 def _search_one(path: str, label: str, regex: "re.Pattern[str]", query: SearchQuery, result: SearchResult) -> bool:
-    """Search one file; False when the answer is full."""
+    """Search one file. Return False if the answer is full."""
     try:
         if not stat.S_ISREG(os.stat(path, follow_symlinks=path == query.root).st_mode):
             return True
@@ -171,7 +169,7 @@ def _search_one(path: str, label: str, regex: "re.Pattern[str]", query: SearchQu
     lines = content.decode("utf-8", "replace").split("\n")
     if lines[-1] == "":
         lines.pop()
-    printed = 0  # lines of this file that are in the answer already, by number
+    printed = 0  # number of the last line of this file that is in the answer already
     for index, line in enumerate(lines):
         if not regex.search(line.removesuffix("\r")):
             continue
@@ -185,7 +183,7 @@ def _search_one(path: str, label: str, regex: "re.Pattern[str]", query: SearchQu
         for near in range(max(printed, index - query.context), min(len(lines), index + query.context + 1)):
             matches = near == index or (near > index and regex.search(lines[near].removesuffix("\r")) is not None)
             if matches and near > index:
-                break  # it is counted, and shown, in its own turn
+                break  # the next match is counted and added in its own turn
             if not result.line(label, near + 1, matches, lines[near].removesuffix("\r")):
                 return False
             printed = near + 1

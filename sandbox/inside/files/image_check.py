@@ -1,7 +1,7 @@
-"""A check of a file's structure: is it a whole image that a model can take? Standard library only: it runs confined.
+"""The check whether a file is a complete image that a model accepts. Standard library only, because it runs confined.
 
-A server refuses the entire conversation for one image that it cannot read, so what only begins like an image is none.
-Pixels are not decoded.
+A server refuses the entire conversation for one image that it cannot read, so the whole structure is checked and not
+only the beginning. Pixels are not decoded.
 SOURCE: PNG (W3C, third edition) 5; ITU-T T.81 (JPEG) B.1; GIF89a specification; RFC 9649 (WebP) 2.
 """
 
@@ -18,11 +18,11 @@ _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # JPEG's markers th
 
 
 def picture(content: bytes) -> ImageKind | None:
-    """Return the kind of the image that `content` is; None for what is none, is damaged or cut, or has no pixels."""
+    """Return the kind of the image in `content`; None if it is no image, is damaged or incomplete, or has no pixels."""
     for read in (_png, _jpeg, _gif, _webp):
         try:
             image = read(content)
-        except IndexError:  # it ends inside a field
+        except IndexError:  # the content ends inside a field
             continue
         if image is not None and image[1] > 0 and image[2] > 0:
             return image

@@ -8,9 +8,9 @@ from sandbox.inside.files.access import Refused, kind, missing, refusal, show
 from sandbox.inside.files.match import Pattern
 
 LIST_CAP = 1000  # entries of one answer
-_NAMES_CAP = 200_000  # names of one folder that are sorted at all
+_NAMES_CAP = 200_000  # names of one folder that are read and sorted
 
-SKIPPED = ".git"  # Git's own files are not what anybody searches for, and they are many
+SKIPPED = ".git"  # Git's own files are numerous and of no use in a search
 
 
 def list_folder(path: str) -> dict[str, object]:
@@ -38,7 +38,7 @@ def _entry(path: str, name: str) -> list[object]:
     try:
         state = os.lstat(path)
         target = show(os.readlink(path)) if stat.S_ISLNK(state.st_mode) else None
-    except OSError:  # it vanished since its folder was read, or may not be looked at: the name is what we know
+    except OSError:  # the file was removed since its folder was read, or is not readable: only its name is known
         return [show(name), "unknown", None, None]
     return [show(name), kind(state.st_mode), state.st_size if stat.S_ISREG(state.st_mode) else None, target]
 
@@ -79,7 +79,7 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
         except OSError as error:
             if not folder:
                 raise refusal(error, what) from None
-            unread += 1  # counted in the answer: a part of the tree is protected, or vanished
+            unread += 1  # the folder is protected, or was removed
         if len(matches) > 20 * LIST_CAP:
             matches = sorted(matches)[:LIST_CAP]
     names = [show(name) for _, name in sorted(matches)[:LIST_CAP]]
@@ -89,5 +89,5 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
 def _changed(entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat(follow_symlinks=False).st_mtime_ns
-    except OSError:  # it vanished: it sorts last
+    except OSError:  # the file was removed, and is sorted last
         return 0

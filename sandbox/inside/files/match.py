@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # the name is what type checkers know; typing itself woul
 if TYPE_CHECKING:
     import re
 
-_ALTERNATIVES = 256  # what the braces of one pattern may multiply to
+_ALTERNATIVES = 256  # patterns to which the braces of one pattern may expand
 
 # One place in one alternative of a pattern: (alternative, part).
 Places = frozenset[tuple[int, int]]
@@ -15,8 +15,8 @@ Places = frozenset[tuple[int, int]]
 class Pattern:
     """A glob pattern: `*`, `?`, `[a-z]`, `[!a]` within a name, `**` across folders, `{a,b}` anywhere, `\\` quotes.
 
-    A matcher walks down with it: start from `start`, `step` into each name. So a folder in which nothing can match
-    is known before it is opened. A dot at the start of a name is nothing special.
+    A walk begins at `start` and calls `step` for each name, so a folder in which nothing can match need not be opened.
+    A dot at the start of a name has no special meaning.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -60,7 +60,8 @@ class Pattern:
 
 
 def expand(pattern: str) -> list[str]:
-    """Return the patterns that `{a,b}` stands for, nested ones too. A brace that does not close stands for itself."""
+    """Return the patterns to which `{a,b}` expands, nested ones too. A brace without an end is an ordinary character.
+    Raises Refused for too many patterns."""
     done: list[str] = []
     todo = [pattern]
     while todo:

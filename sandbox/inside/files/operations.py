@@ -1,7 +1,7 @@
-"""The file actions, carried out: one request in, one JSON-able answer out. Stdlib only: this runs confined.
+"""The file actions: one request in, one answer of JSON values out. Standard library only, because it runs confined.
 
-Nothing here decides what may be touched. It runs in a process that is already confined, so it only has to survive
-what it finds there: pipes and devices in place of files, full disks, protected and vanishing paths, any name.
+This module does not decide which files may be used: the process is already confined. It must handle everything that can
+exist there: pipes and devices instead of files, full disks, protected and vanishing paths, any name.
 """
 
 import os
@@ -14,11 +14,11 @@ from sandbox.inside.files.listing import glob_files, list_folder
 from sandbox.inside.files.read import read_file
 from sandbox.inside.files.write import write_file
 
-SECONDS = 20.0  # a search that takes longer ends with what it has
+SECONDS = 20.0  # seconds after which a search ends with its results so far
 
 
 def warm() -> None:
-    """Load everything that an operation may need. Call it before confinement: the library may be out of reach after."""
+    """Load all modules that an operation may need. Call this before confinement, which may hide the library."""
     import difflib
     import hashlib
     import re
@@ -35,8 +35,8 @@ def warm() -> None:
 def perform(request: dict[str, object]) -> dict[str, object]:
     """Carry out one file action: `{"op": "ReadFile", **fields}`. A failure is `{"problem": {what, why, fix}}`.
 
-    `seconds` limits the time of a search. Total: whatever the disk holds, the answer is a dict of JSON values without
-    lone surrogates.
+    `seconds` limits the time of a search. The function never raises for any content of the disk; the answer is a dict
+    of JSON values without lone surrogates.
     """
     fields = _Request(request)
     try:
@@ -78,7 +78,7 @@ def perform(request: dict[str, object]) -> dict[str, object]:
 
 
 def _grep(query: SearchQuery) -> dict[str, object]:
-    """Search with ripgrep if it is there and can, else by hand; the answer says which."""
+    """Search with ripgrep if it exists and supports the pattern, else in Python; `engine` of the answer tells which."""
     from sandbox.inside.files import ripgrep
 
     what = f"cannot search `{show(query.root)}`"
@@ -98,7 +98,7 @@ def _grep(query: SearchQuery) -> dict[str, object]:
         why = f"it is not a regular expression: {complaint or regex}"
         fix = "correct it; to find the text itself, put a backslash before each of `\\ . + * ? ( ) | [ ] { } ^ $`"
         raise Refused(f"cannot search for `{query.pattern[:200]}`", why, fix)
-    # Ripgrep may have no look-around, yet it still knows what .gitignore leaves out.
+    # Ripgrep may refuse the pattern (look-around), but can still list the files that .gitignore does not exclude.
     paths = ripgrep.files(query, program) if program and complaint else None
     return _found(search_by_hand(query, regex, paths), query, "python")
 
@@ -114,7 +114,7 @@ def _found(result: SearchResult, query: SearchQuery, engine: str) -> dict[str, o
 
 
 class _Request:
-    """The fields of a request, each asked for by its type."""
+    """The fields of a request, read and checked by type."""
 
     def __init__(self, fields: dict[str, object]) -> None:
         self._fields = fields

@@ -7,7 +7,7 @@ from sandbox.inside.files.access import Refused, digest, is_binary, read_capped,
 from sandbox.inside.files.image_check import SIDE_CAP, picture
 
 LINE_CAP = 2000  # characters of one line
-TEXT_CAP = 200_000  # characters of one answer; the next read goes on from there
+TEXT_CAP = 200_000  # characters of one answer; the next read continues after them
 IMAGE_CAP = 3_932_160  # bytes: 5 MB as base64, the most that model vendors take
 
 _BOM = b"\xef\xbb\xbf"
@@ -76,7 +76,7 @@ def page(content: bytes, more: bool, offset: int, limit: int) -> dict[str, objec
     bom = content.startswith(_BOM)
     pieces = content.removeprefix(_BOM).split(b"\n")
     if pieces[-1] == b"" or (more and len(pieces) > 1):
-        pieces.pop()  # no line after the last newline; at the cap, half a line is no line
+        pieces.pop()  # the empty text after the last newline, or an incomplete line at the cap
     ends = content.count(b"\r\n")
     lines: list[str] = []
     room = TEXT_CAP

@@ -38,7 +38,7 @@ def program() -> str | None:
 
 
 def search(query: SearchQuery, path: str) -> SearchResult:
-    """Search by running ripgrep (at `path`). Raises Unusable when it cannot do it."""
+    """Search by running ripgrep (at `path`). Raises Unusable if ripgrep cannot do the search."""
     words = ["--files-with-matches"] if query.files_only else [*_LINES, f"--context={query.context}"]
     words += ["--ignore-case"] if query.ignore_case else []
     output, errors, late, full = _run(query, path, [*words, "--regexp", query.pattern])
@@ -90,7 +90,8 @@ def _path_of(query: SearchQuery, name: bytes) -> str:
 
 
 def _take_lines(output: bytes, query: SearchQuery, result: SearchResult) -> None:
-    """Read `path NUL number (: or -) text` lines. A path may hold a newline, and remarks come in between."""
+    """Add the lines `path NUL number (: or -) text` of `output` to `result`. A path may contain a newline, and remarks
+    of ripgrep may be between the lines."""
     at = 0
     while (nul := output.find(b"\0", at)) >= 0:
         name = output[at:nul]
@@ -101,7 +102,7 @@ def _take_lines(output: bytes, query: SearchQuery, result: SearchResult) -> None
         at = end + 1 if end >= 0 else len(output)
         digits = len(rest) - len(rest.lstrip(b"0123456789"))
         if not digits:
-            continue  # the output was cut right here
+            continue  # the output ends inside this line
         matches = rest[digits : digits + 1] == b":"
         if matches and result.count == query.limit:
             result.limited = True
@@ -113,7 +114,8 @@ def _take_lines(output: bytes, query: SearchQuery, result: SearchResult) -> None
 
 
 def start(words: list[str], folder: str) -> tuple[int, int, int]:
-    """Start a program in `folder` with nothing to read: its process, and the ends of its output and its errors."""
+    """Start a program in `folder` with empty input. Return its process number, and descriptors to read its standard
+    output and standard error. Raises Unusable."""
     out, out_end = os.pipe2(os.O_CLOEXEC)
     err, err_end = os.pipe2(os.O_CLOEXEC)
     nothing, nothing_end = os.pipe2(os.O_CLOEXEC)
@@ -134,7 +136,8 @@ def start(words: list[str], folder: str) -> tuple[int, int, int]:
 
 
 def run(words: list[str], folder: str, seconds: float) -> tuple[bytes, bytes, bool, bool]:
-    """Run a program in `folder`: its output, its errors, whether the time was up, whether the output was cut."""
+    """Run a program in `folder`, and return (output, error output, True if the time was up, True if the output was
+    cut). Raises Unusable."""
     child, out, err = start(words, folder)
     held: dict[int, list[bytes]] = {out: [], err: []}
     ends, size, late = time.monotonic() + seconds, 0, False

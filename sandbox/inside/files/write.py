@@ -7,12 +7,12 @@ import stat
 from sandbox.inside.files.access import digest, is_binary, read_capped, refusal, regular, show
 from sandbox.inside.files.diff import unified
 
-# A single file that was granted (a bind mount, or a kernel rule on the file itself) lies in a folder that was not.
+# Errors for a new file in the folder of a single granted file (a bind mount, or a kernel rule on the file itself).
 _FOLDER_LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
 
 
 def write_file(path: str, content: str) -> dict[str, object]:
-    """Make `content` the whole of `path`, parent folders included; a link is written through, never replaced."""
+    """Write `content` to `path`, and make missing parents. Links are followed, never replaced. Raises Refused."""
     what = f"cannot write `{show(path)}`"
     new = content.encode()
     real = os.path.realpath(path)
@@ -34,13 +34,13 @@ def write_file(path: str, content: str) -> dict[str, object]:
 
 
 def put(real: str, new: bytes, state: os.stat_result | None, old: bytes | None, what: str) -> list[str]:
-    """Replace `real` by `new` in one step, through a file beside it. Answers what the user should know, in words.
+    """Replace the content of `real` by `new` in one step, by renaming a temporary file. Return notes for the user.
 
-    `state` is the file that is replaced, None for a new one; its mode is kept, its owner when the kernel lets us.
-    `old` is its content, to be put back if the file can only be written in place and that fails halfway.
+    `state` is the state of the replaced file, None for a new file; its mode is kept, and its owner if the kernel allows
+    it. `old` is its content, which is restored if the file can only be written in place and that fails. Raises Refused.
     """
     if state is not None and not os.access(real, os.W_OK):
-        # A rename would get around write protection, and nobody asked for that.
+        # A rename would bypass the write protection of the file, so opening it here raises the error.
         os.close(_open_for_writing(real, what))
     beside = os.path.join(os.path.dirname(real), f".ringfence-{os.urandom(6).hex()}.tmp")
     made = False
@@ -70,7 +70,7 @@ def _open_for_writing(real: str, what: str) -> int:
 
 
 def put_in_place(real: str, new: bytes, old: bytes | None, what: str) -> list[str]:
-    """Overwrite the file itself: what remains when its folder is locked. Puts `old` back when the disk gives out."""
+    """Overwrite the file itself, because its folder is locked. Restore `old` if writing fails. Raises Refused."""
     with open(_open_for_writing(real, what), "wb", buffering=0) as file:
         try:
             overwrite(file.fileno(), new)
@@ -89,7 +89,7 @@ def put_in_place(real: str, new: bytes, old: bytes | None, what: str) -> list[st
 
 
 def overwrite(descriptor: int, content: bytes) -> None:
-    """Make `content` the whole of an open file."""
+    """Replace the content of an open file by `content`."""
     os.lseek(descriptor, 0, os.SEEK_SET)
     write_all(descriptor, content)
     os.ftruncate(descriptor, len(content))
@@ -102,7 +102,7 @@ def write_all(descriptor: int, content: bytes) -> None:
 
 
 def keep_owner_and_mode(descriptor: int, state: os.stat_result) -> list[str]:
-    """Give the new file the old one's owner and permission bits (never setuid); says so when the owner changes."""
+    """Give the new file the old one's owner and permission bits (never setuid). Return a note if the owner changed."""
     mine = os.fstat(descriptor)
     notes: list[str] = []
     if (mine.st_uid, mine.st_gid) != (state.st_uid, state.st_gid):
@@ -115,7 +115,7 @@ def keep_owner_and_mode(descriptor: int, state: os.stat_result) -> list[str]:
 
 
 def make_parents(real: str, what: str) -> int:
-    """Make the folders above `real` that are missing; answers how many were made."""
+    """Make the missing parent folders of `real`, and return their number. Raises Refused."""
     lacking: list[str] = []
     folder = os.path.dirname(real)
     while folder != "/" and not os.path.lexists(folder):
@@ -125,7 +125,7 @@ def make_parents(real: str, what: str) -> int:
         try:
             os.mkdir(one, 0o755)
         except FileExistsError:
-            continue  # another process made it at the same moment, which is as good
+            continue  # another process made the folder meanwhile
         except OSError as error:
             raise refusal(error, what) from None
     return len(lacking)
