@@ -66,7 +66,7 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
     try:
         tree = _interpret(action, interpreter)
         if interpreter.findings.worst > Tier.READ:
-            for again in interpreter.findings.unless_read:
+            for again in interpreter.findings.deferred_checks:
                 again()
     except TooMuchError:
         interpreter.classifier.budget.left = MOST_WORK_AFTER
@@ -77,7 +77,7 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
         else:
             interpreter.findings.unknown(_TOO_MUCH, Check.TIME_LIMIT, None)
     findings = interpreter.findings
-    plain = findings.worst is Tier.WRITE and not findings.unplain
+    plain = findings.worst is Tier.WRITE and not findings.beyond_plain_edits
     return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
 
 

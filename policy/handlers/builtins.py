@@ -22,11 +22,11 @@ def cd(call: Call) -> None:
     shape = call.parse()
     if shape.trouble or len(shape.operands) > 1:
         call.unknown(shape.trouble or "`cd` with more than one folder", shape.where)
-        call.after = ExitStates.same(call.state.moved(None))
+        call.after = ExitStates.same(call.state.with_cwds(None))
         return
     call.add_rule_fact(Tier.READ)
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
-    call.shell.traps.wandered = True
+    call.shell.traps.folder_changed = True
     call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
 
 
@@ -35,15 +35,15 @@ def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> Exi
     if word is None:
         word = literal(call.facts.home)
     if word.text == "-":
-        return ExitStates(state.moved(state.previous), state)
+        return ExitStates(state.with_cwds(state.previous), state)
     call.access_path(Role.NAMES, word)
     if physical:
         return ExitStates(enter(call, word), state)
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
-        return ExitStates(state.moved(None), state)
+        return ExitStates(state.with_cwds(None), state)
     classifier = call.findings.classifier
     logical = [classifier.logical(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)]
-    moved = state.moved(tuple(dict.fromkeys(logical)))
+    moved = state.with_cwds(tuple(dict.fromkeys(logical)))
     # A folder of the workspace that is there, in a script that has deleted nothing: `cd` into it works.
     sure = not call.findings.deleted and len(logical) == 1 and classifier.surely_folder(logical[0])
     return ExitStates(moved, moved if sure else state)
@@ -54,10 +54,10 @@ def push(call: Call) -> None:
     words = [word for word in call.words if word.text != "--"]
     if len(words) != 1 or words[0].text is None or words[0].text[:1] in ("-", "+"):
         call.unknown(f"`{call.label}` other than with one folder")
-        call.after = ExitStates.same(replace(call.state.moved(None), stack=None))
+        call.after = ExitStates.same(replace(call.state.with_cwds(None), stack=None))
         return
     call.add_rule_fact(Tier.READ)
-    call.shell.traps.wandered = True
+    call.shell.traps.folder_changed = True
     ok, fail = _go(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
     call.after = ExitStates(replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack))
@@ -65,15 +65,15 @@ def push(call: Call) -> None:
 
 def popd(call: Call) -> None:
     """Judge `popd` without arguments."""
-    call.shell.traps.wandered = True
+    call.shell.traps.folder_changed = True
     if call.words:
         call.unknown(f"`{call.label}` with arguments")
     call.add_rule_fact(Tier.READ)
     stack = call.state.stack
     if stack is None:
-        call.after = ExitStates(call.state.moved(None), call.state)
+        call.after = ExitStates(call.state.with_cwds(None), call.state)
     elif stack:
-        call.after = ExitStates(replace(call.state.moved(stack[-1]), stack=stack[:-1]), call.state)
+        call.after = ExitStates(replace(call.state.with_cwds(stack[-1]), stack=stack[:-1]), call.state)
 
 
 def set_options(call: Call) -> None:
@@ -162,7 +162,7 @@ def umask(call: Call) -> None:
     call.add_rule_fact(Tier.READ)
     if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
         call.add_reason(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
-        call.changes(Tier.WRITE)
+        call.add_writes(Tier.WRITE)
 
 
 def _keeps_others_out(mode: str) -> bool:
@@ -213,7 +213,7 @@ def source(call: Call) -> None:
 def _lost(call: Call) -> State:
     """Return the state after shell text that was not read: any folder, any value."""
     state = call.state
-    call.shell.traps.wandered = True
+    call.shell.traps.folder_changed = True
     for name in state.variables:
         call.shell.traps.note_value(name, ANYTHING)
     return replace(state, cwds=None, variables={}, stack=None, previous=None, arguments=None)

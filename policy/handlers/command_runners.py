@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.handlers.wrappers import with_data
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.judge_command import judge
-from policy.interpreter.name_filters import chosen_by_fd
+from policy.interpreter.name_filters import paths_from_fd
 from policy.interpreter.operand_roles import apply
 from policy.model.abstract_word import ANYTHING, LIMIT, AbstractWord, literal, tokens
 from policy.model.tier import Tier
@@ -125,7 +125,7 @@ def fd(call: Call) -> None:
     if not inner or any(word.text is None or word.text == ";" for word in inner):
         call.unknown(f"`{call.label}` runs a command known only when it runs")
         return
-    found = replace(chosen_by_fd(call, shape), may_split=several)
+    found = replace(paths_from_fd(call, shape), may_split=several)
     line = " ".join(str(word.text) for word in inner)
     markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
     for marker in markers:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from policy.handlers.wrappers import with_data
 from policy.interpreter.command_call import Call
-from policy.interpreter.name_filters import found_by, spelled_out
+from policy.interpreter.name_filters import name_of_regex, names_for_patterns
 from policy.model.abstract_word import AbstractWord, below, literal
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -121,8 +121,8 @@ def _named(
     if choice and not all(call.findings.classifier.secret_parts(text) for test, text in tests if test in _BY_NAME):
         return ()
     patterns = [text for test, text in tests if test in _BY_NAME]
-    patterns += [spelled_out(text) for test, text in tests if test in _BY_EXPRESSION]
-    return found_by(call, patterns, [text for start in starts for text in start.texts])
+    patterns += [name_of_regex(text) for test, text in tests if test in _BY_EXPRESSION]
+    return names_for_patterns(call, patterns, [text for start in starts for text in start.texts])
 
 
 _OR_ALONE = frozenset(["-o", "-or"])

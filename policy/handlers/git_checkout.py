@@ -60,7 +60,7 @@ def brought(call: Call) -> None:
             elif found := [name for name in names if from_git or label == "worktree add" or missing(name)]:
                 asked(call, f"restores files that Git keeps, and {named(found)} may be among them")
 
-    call.findings.unless_read.append(judged)
+    call.findings.deferred_checks.append(judged)
 
 
 def _is_git(step: Step, names: frozenset[str]) -> bool:

@@ -67,7 +67,7 @@ def kept(call: Call, before: AbstractSet[str]) -> None:
             call.findings.step = step
             _look(call, shape, where, narrowed=narrowed)
 
-        call.findings.unless_read.append(again)
+        call.findings.deferred_checks.append(again)
 
 
 def _look(call: Call, shape: ParsedOptions, where: GitSources, *, narrowed: bool) -> None:

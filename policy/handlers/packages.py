@@ -100,7 +100,7 @@ def _clean(call: Call) -> bool:
     from sys import stdlib_module_names
 
     names = call.facts.names
-    call.findings.unplain = True  # what the script itself puts there is not looked at
+    call.findings.beyond_plain_edits = True  # what the script itself puts there is not looked at
     for cwd in call.state.cwds or ("",):
         entries = names(cwd) if cwd else None
         if entries is None:
@@ -115,7 +115,7 @@ def _clean(call: Call) -> bool:
 def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     """Report `files` that the program obeys. THREAT: the project's own program prints even a list or a version."""
     look, workspace = call.facts.look, call.facts.workspace
-    call.findings.unplain = True  # what the script itself puts there is not looked at
+    call.findings.beyond_plain_edits = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
         call.runs("in a folder known only when it runs", program=program, consequence=None)
     for cwd in call.state.cwds or ():

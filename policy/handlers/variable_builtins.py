@@ -53,7 +53,7 @@ def assign(call: Call) -> None:
             if array:
                 variables.arrays.add(name)
             if own or array:
-                state = variables.hidden(state, name, span, array=array)
+                state = variables.declare_unset(state, name, span, array=array)
             if own:
                 state = state.own(name, ANYTHING)
                 call.shell.traps.note_value(name, ANYTHING)
@@ -72,7 +72,7 @@ def assign(call: Call) -> None:
         elif call.label == "local":
             value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
         elif state.locals is not None and call.label in ("declare", "typeset"):
-            value = variables.beneath(state, name, value)
+            value = variables.join_outer_value(state, name, value)
         if name in variables.arrays and not _surely_no_array(value):
             call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
         state = (variables.export if exports else variables.assign)(state, name, value, span)

@@ -8,44 +8,44 @@ from typing import assert_never
 from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output, walk
 from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord, is_number
 
-_BIGGEST = 1 << 62  # bash wraps at 64 bits; nothing near that is taken as known
+_BIGGEST = 1 << 62  # bash wraps at 64 bits; results near that bound count as unknown
 _MOST_SHIFTED = 62
 
-Values = tuple[int, ...] | None  # all it may be, or None: some number
+Values = tuple[int, ...] | None  # all possible values, or None for an unknown number
 
 
-def names(expression: Expression) -> Iterator[str]:
-    """Yield the names whose values are evaluated. A plain `=` reads nothing."""
+def evaluated_names(expression: Expression) -> Iterator[str]:
+    """Yield the names whose values bash evaluates. A plain `=` reads no value."""
     for node in walk(expression):
         if isinstance(node, Name) or (isinstance(node, ArithmeticAssignment) and node.operator != "="):
             yield node.name
 
 
-def pasted(expression: Expression) -> Iterator[str]:
+def inserted_names(expression: Expression) -> Iterator[str]:
     """Return the names whose values become part of the text before bash reads the expression."""
     return (node.name for node in walk(expression) if isinstance(node, Name) and node.dollar)
 
 
-def changes(expression: Expression) -> Iterator[tuple[ArithmeticAssignment, bool]]:
-    """Yield the assignments in order, each with True if it certainly happens before everything that follows."""
+def ordered_changes(expression: Expression) -> Iterator[tuple[ArithmeticAssignment, bool]]:
+    """Yield the assignments in order, each with True if it certainly happens before all later evaluation."""
     match expression:
         case ArithmeticAssignment(operand=operand):
             if operand is not None:
-                yield from ((change, False) for change, _ in changes(operand))
-            yield expression, operand is None or not any(changes(operand))
+                yield from ((change, False) for change, _ in ordered_changes(operand))
+            yield expression, operand is None or not any(ordered_changes(operand))
         case Operation(operator=operator, operands=operands):
             for operand in operands:
-                yield from ((change, sure and operator == ",") for change, sure in changes(operand))
+                yield from ((change, sure and operator == ",") for change, sure in ordered_changes(operand))
 
 
 def evaluate(expression: Expression, value: Callable[[str], AbstractWord]) -> AbstractWord:
-    """Return the value of the expression, as the text that `$((..))` becomes."""
+    """Return the text of `$((expression))`. `value` returns the value of a name."""
     found = _values(expression, value)
     return NUMBER if found is None else AbstractWord(texts=tuple(str(number) for number in found))
 
 
-def changed(change: ArithmeticAssignment, value: Callable[[str], AbstractWord]) -> AbstractWord:
-    """Return the value of the name after the change."""
+def value_after(change: ArithmeticAssignment, value: Callable[[str], AbstractWord]) -> AbstractWord:
+    """Return the value of the assigned name after `change`. `value` returns the value of a name before it."""
     if change.operator in ("++", "--"):
         one = Operation(change.operator[0], (Name(change.name, False), Number(1)))
         return evaluate(one, value)
@@ -65,7 +65,7 @@ def _values(expression: Expression, value: Callable[[str], AbstractWord]) -> Val
             sense = value(name)
             if sense.number or not is_number(sense):
                 return None
-            # `2-$x` is put together as text first: with a sign in the value it may read differently.
+            # bash inserts `$x` into `2-$x` as text, so a sign in the value may change the expression.
             return None if dollar and any(text[0] == "-" for text in sense.texts) else tuple(map(int, sense.texts))
         case Operation(operator=operator, operands=operands):
             known = [_values(operand, value) for operand in operands]

@@ -5,33 +5,33 @@ from dataclasses import replace
 from functools import partial
 
 from policy.bash.ast import ASSIGNS, ArrayAssignment, Assignment, Expansion, Expression, Text, Word
-from policy.interpreter.arithmetic import changed, changes
+from policy.interpreter.arithmetic import ordered_changes, value_after
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import ExecutionFrame, State
 from policy.interpreter.traps import TrapTable
-from policy.interpreter.variable_rules import Standing, standing
+from policy.interpreter.variable_rules import VariableReach, variable_reach
 from policy.model import abstract_word
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, concatenate, join, literal
 from policy.model.assessment import Check
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
-_MOVING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
-# What an unset variable of these does to the shell: bash splits as usual, and counts from the start.
+_SELF_CHANGING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
+# The values that bash uses while these variables are unset.
 _UNSET = {"IFS": literal(" \t\n"), "OPTIND": literal("1"), "SECONDS": literal("0")}
 _DECLARERS = frozenset(["export", "declare", "typeset", "local", "readonly"])
 
 
-Assigned = list[tuple[Assignment | ArrayAssignment, AbstractWord]]  # the value of each assignment
+AssignedValues = list[tuple[Assignment | ArrayAssignment, AbstractWord]]  # the value of each assignment
 
 
 class Variables:
     """The assignments of a script: the values of its variables, and the variables that bash or programs obey.
 
     Attributes:
-        arrays: names that may be arrays by now.
-        integers: names whose values bash may evaluate by now (`declare -i`).
-        revealed: names that a function has unset or changed below its own variable of that name.
+        arrays: names that may be arrays at this point of the script.
+        integers: names whose values bash may evaluate at this point (`declare -i`).
+        revealed: names whose outer value a function may have changed while it has a local variable of that name.
     """
 
     def __init__(self, findings: Findings, expander: Expander, traps: TrapTable) -> None:
@@ -43,10 +43,10 @@ class Variables:
         self._traps = traps
 
     def marks(self) -> int:
-        """Return how many names are arrays or evaluated. The number only grows."""
+        """Return the number of names that are arrays or evaluated. It never decreases."""
         return len(self.arrays) + len(self.integers)
 
-    def filled(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> State:
+    def assign_defaults(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> State:
         """Return the state after the assignments inside `words` (`: "${x:=..}"`)."""
         for part in (part for word in words for part in word.parts):
             if isinstance(part, Expansion) and part.operator in ASSIGNS:
@@ -73,11 +73,11 @@ class Variables:
         value = replace(value, may_split=False, globbed=value.globbed and not value.may_split)
         return [replace(concatenate([literal(match[0]), value], frame.place(word.span)), value=value)]
 
-    def assigned(
+    def expand_assignments(
         self, items: tuple[Assignment | ArrayAssignment, ...], state: State, frame: ExecutionFrame
-    ) -> tuple[Assigned, State]:
-        """Return what each item assigns, and the state after all. A later item sees the values of earlier items."""
-        values: Assigned = []
+    ) -> tuple[AssignedValues, State]:
+        """Return the value of each assignment, and the state after all. Later items see the values of earlier items."""
+        values: AssignedValues = []
         for item in items:
             values.append((item, self._value(item, state, frame)))
             state = state.assign(item.name, values[-1][1])
@@ -119,36 +119,39 @@ class Variables:
         """Return the state after `local name=(..)`."""
         if own:
             return self.assign(state.own(name, ANYTHING), name, value, span)
-        return self.assign(state, name, self.beneath(state, name, value), span)
+        return self.assign(state, name, self.join_outer_value(state, name, value), span)
 
-    def beneath(self, state: State, name: str, value: AbstractWord) -> AbstractWord:
-        """Return the value of a name after `declare -g`. A function's own variable hides the one that changes."""
+    def join_outer_value(self, state: State, name: str, value: AbstractWord) -> AbstractWord:
+        """Return the value of a name after `declare -g`, which may change a variable hidden by a local variable."""
         if state.locals is None:
             return value
         self.revealed.add(name)
         return join(state.variables.get(name, ANYTHING), value)
 
     def assign(self, state: State, name: str, value: AbstractWord, span: SourceSpan | None) -> State:
-        """Assign without exporting. A name that is in the environment already reaches later programs all the same."""
+        """Return the state after an assignment without `export`. A variable that is in the environment from the start
+        still
+        reaches later programs.
+        """
         own = self.may_assign(name, value, span, exported=False)
         if not own:
-            state = self._passed(state, name, value)
-        value = value if own and name not in _MOVING else ANYTHING
+            state = self._note_export(state, name, value)
+        value = value if own and name not in _SELF_CHANGING else ANYTHING
         self._traps.note_value(name, value)
         return state.assign(name, value)
 
-    def hidden(self, state: State, name: str, span: SourceSpan | None, *, array: bool) -> State:
-        """Judge a declaration without a value, which hides the value from the shell, and an array's from programs too.
+    def declare_unset(self, state: State, name: str, span: SourceSpan | None, *, array: bool) -> State:
+        """Judge a declaration without a value: the shell no longer sees the old value, and of an array no program does.
 
         A local variable is unset at first, so that bash finds no `PATH` in it. Arrays are never exported (bash(1)).
         """
-        if self.standing(name, _UNSET.get(name, ANYTHING), exported=False) is Standing.SHELL:
-            self.obeyed(name, span)
-        return self._passed(state, name, ANYTHING) if array else state
+        if self.reach(name, _UNSET.get(name, ANYTHING), exported=False) is VariableReach.SHELL:
+            self.report_obeyed(name, span)
+        return self._note_export(state, name, ANYTHING) if array else state
 
-    def _passed(self, state: State, name: str, value: AbstractWord) -> State:
-        """Note that later programs see the change of a variable that was exported from the start."""
-        if self.standing(name, value, exported=False) is Standing.PASSED:
+    def _note_export(self, state: State, name: str, value: AbstractWord) -> State:
+        """Return the state after a change that later programs see, if the variable was exported from the start."""
+        if self.reach(name, value, exported=False) is VariableReach.PASSED:
             state = replace(state, exports=tuple(dict.fromkeys((*state.exports, name))))
             self._traps.note_state(state)
         return state
@@ -157,15 +160,15 @@ class Variables:
         """Return True if setting a variable changes no program. Report a variable that the shell itself obeys."""
         if name in self.integers:
             self.number(name, value, span)
-        verdict = self.standing(name, value, exported=exported)
-        if verdict is Standing.SHELL:
-            self.obeyed(name, span)
-        return verdict is Standing.OWN
+        verdict = self.reach(name, value, exported=exported)
+        if verdict is VariableReach.SHELL:
+            self.report_obeyed(name, span)
+        return verdict is VariableReach.OWN
 
-    def standing(self, name: str, value: AbstractWord, *, exported: bool) -> Standing:
-        """Return the reach of setting `name` to any of the texts of `value`: the farthest of them."""
+    def reach(self, name: str, value: AbstractWord, *, exported: bool) -> VariableReach:
+        """Return the widest reach of setting `name` to one of the texts of `value`."""
         inherited = self._findings.classifier.profile.environment
-        return max(standing(name, text, inherited, exported=exported) for text in value.texts or (None,))
+        return max(variable_reach(name, text, inherited, exported=exported) for text in value.texts or (None,))
 
     def number(self, name: str, value: AbstractWord, span: SourceSpan | None) -> None:
         """Report a value of a `declare -i` variable that may not be a number, because bash evaluates it."""
@@ -174,12 +177,14 @@ class Variables:
             text = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
             self._findings.unknown(text, Check.INTEGER_VARIABLE, span)
 
-    def obeyed(self, name: str, span: SourceSpan | None) -> None:
+    def report_obeyed(self, name: str, span: SourceSpan | None) -> None:
         """Report that the script sets a variable that the shell or programs obey."""
         self._findings.unknown(f"sets {name}, which the shell or other programs obey", Check.SPECIAL_VARIABLE, span)
 
     def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
-        """Return the state after a variable was exported to every later program."""
+        """Return the state after a variable was exported to every later program. With `value` None, it keeps its
+        value.
+        """
         known = value if value is not None else state.variables.get(name, ANYTHING)
         if not self.may_assign(name, known, span, exported=True):
             state = replace(state, exports=(*state.exports, name))
@@ -193,10 +198,10 @@ class Variables:
         """Return the state after `((..))`."""
         if expression is None:
             return state
-        self._expander.evaluate(expression, state, frame, span, fails=any(changes(expression)))
-        for change, certain in changes(expression):
+        self._expander.evaluate(expression, state, frame, span, fails=any(ordered_changes(expression)))
+        for change, certain in ordered_changes(expression):
             before = partial(self._expander.value, state=state)
-            known = changed(change, before)
+            known = value_after(change, before)
             if not certain:
                 known = join(before(change.name), NUMBER)
             state = self.assign(state, change.name, known, frame.place(span))

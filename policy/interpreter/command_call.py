@@ -39,7 +39,9 @@ class CommandInterpreter(Protocol):
 
 @dataclass(slots=True)
 class ParsedOptions:
-    """Options and operands of one command. `trouble` is the reason why they could not be told apart."""
+    """Options and operands of one command. `trouble` is the reason why they could not be separated, and `where` the
+    word that is the cause.
+    """
 
     flags: list[tuple[Flag, AbstractWord | None]] = field(default_factory=list)
     operands: list[AbstractWord] = field(default_factory=list)
@@ -58,7 +60,7 @@ class Call:
         frame: the input of the command and the place of its text.
         hosts: number of hosts that were found so far.
         port: the port to which a bare host name is connected.
-        quiet: the command only prints a text about itself, whatever its rule says.
+        quiet: the command only prints a text about itself, so its rule does not apply.
         after: the states after the command, if they differ from `state`.
         prints: a bound on the text that the command prints, if one is known.
         lists: the words that the command prints, with a NUL after each, if they are known.
@@ -95,7 +97,7 @@ class Call:
         return self.interpreter.shell
 
     def parse(self) -> ParsedOptions:
-        """Tell the flags of the command from its operands."""
+        """Separate the flags of the command from its operands."""
         return parse_options(self.rule, self.label, self.words)
 
     def _span(self, word: AbstractWord | None) -> SourceSpan | None:
@@ -132,7 +134,7 @@ class Call:
     def add_sentence(
         self, tier: Tier, text: str, predicate: str, word: AbstractWord | None, consequence: Consequence | None
     ) -> None:
-        """Add a fact about the command whose text is not the label with `predicate`."""
+        """Add a fact about the command with a text of its own; `predicate` is the short form for the summary."""
         span, command = self._span(word), self.label
         self.findings.add(Reason(tier, text, self.rule.ref, span, None, None, consequence, command, predicate))
 
@@ -161,7 +163,7 @@ class Call:
             self.suspect(word)
 
     def suspect(self, word: AbstractWord) -> None:
-        """Report a word of unknown role and uncertain text that may name a secret."""
+        """Report the secrets that a word of unknown role may name, if its text is uncertain."""
         if word.content:
             word = replace(word, texts=(), hints=(*word.hints, *tokens(word.content)))
         if not word.texts:
@@ -174,19 +176,20 @@ class Call:
         self.findings.connects(host, self.rule.ref, self._span(word), scope, exact=not self.rule.unreached)
 
     def access_path(self, role: Role, word: AbstractWord) -> None:
+        """Record the effects of `role` on the path that `word` names."""
         if word.depends_on_substitution and role in (Role.DELETE, Role.MOVE) and (word.tail or word.may_split):
-            # `rm -rf "$d"/*` is `rm -rf /*` when the command that was to print `$d` failed.
+            # `rm -rf "$d"/*` becomes `rm -rf /*` if the command that should print `$d` fails.
             text = "deletes another path when the command that names it fails"
             self.unknown(text, word, Consequence.DELETES_PATH)
         self.findings.access_path(role, word, self.state.cwds, self.rule.ref, self._span(word))
 
-    def named(self) -> None:
-        """Record for the users' rules which words are the program and its subcommands."""
+    def record_name(self) -> None:
+        """Record which words are the program and its subcommands, for the rules of users."""
         name, also = self.label.split(), tuple(self.rule.name.split())
         self.findings.step.update(named=(*map(literal, name), *self.words), name=len(name), also=also)
 
-    def changes(self, tier: Tier) -> None:
-        """Add the effect of a tier that no operand explains. The sandbox grants exactly the effects."""
+    def add_writes(self, tier: Tier) -> None:
+        """Add the writes of `tier` that no operand names, because the sandbox grants exactly the effects."""
         place = self.rule.changes or ("." if tier is Tier.WRITE and not self.rule.operands.writes else "")
         if place and tier is not Tier.READ:
             workspace = self.facts.workspace
@@ -199,7 +202,7 @@ class Call:
         return self.interpreter.simple(command).states
 
     def accept(self, state: State) -> None:
-        """Judge this builtin as one that only reads, and after which `state` holds."""
+        """Judge this builtin as a read that leaves the shell in `state`."""
         self.add_rule_fact(Tier.READ)
         self.after = ExitStates.same(state)
 
@@ -208,18 +211,23 @@ class Call:
         self.shell.run_script_text(script, state, self.frame, span or self.span, self.rule.ref)
 
     def find_secrets(self, text: str) -> None:
-        """Report the secrets that a text of an unknown language names in plain sight."""
+        """Report the secrets that a text of an unknown language names literally."""
         from policy.interpreter.unread_script import find_secrets  # only where a script is not understood
 
         find_secrets(self.findings, text, self.state, self.rule.ref, self.span)
 
 
 def parse_options(rule: CommandRule, label: str, words: list[AbstractWord]) -> ParsedOptions:
-    """Tell flags from operands as getopt does. Stop at the first operand if the rest is another command."""
+    """Separate flags and operands as getopt does. Stop at the first operand if the rest is another command.
+
+    `label` is the command as a user names it, for the text of a trouble.
+    """
     return _Parser(rule, label, words).run()
 
 
 class _Parser:
+    """The parser of the options of one command."""
+
     def __init__(self, rule: CommandRule, label: str, words: list[AbstractWord]) -> None:
         self.rule, self.label, self.words = rule, label, words
         self.position = 0  # of the next word

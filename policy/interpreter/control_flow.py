@@ -23,7 +23,7 @@ from policy.rules.rule import Role
 
 MOST_DEEP = 8  # calls of functions within calls
 MOST_CALLS = 100  # in one script: a body is interpreted anew for each of them
-MOST_ROUNDS = 4  # of a loop body, until another round changes nothing
+MOST_ROUNDS = 4  # interpretations of a loop body, the last one with unknown variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +36,13 @@ class ControlFlow:
     traps: TrapTable
     redirections: Redirections
     run_command: Callable[[Command, State, ExecutionFrame], CommandResult]
-    _running: list[shell_state.Defined] = field(default_factory=list, init=False)
+    _running: list[shell_state.Definition] = field(default_factory=list, init=False)
     _calls: Iterator[int] = field(default_factory=lambda: count(1), init=False)
-    _definitions: dict[int, tuple[ast.Function, shell_state.Defined]] = field(default_factory=dict, init=False)
+    _definitions: dict[int, tuple[ast.Function, shell_state.Definition]] = field(default_factory=dict, init=False)
 
     def script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
-        """Interpret the items of a script in order. The result holds what the last one prints."""
-        outer, self.findings.step = self.findings.step, self.findings.ground
+        """Interpret the items of a script in order. The result contains the output of the last item."""
+        outer, self.findings.step = self.findings.step, self.findings.shell_step
         try:
             return self._items(script, state, frame)
         finally:
@@ -73,14 +73,14 @@ class ControlFlow:
         redirects = () if isinstance(node, (ast.Pipeline, ast.Function)) else node.redirects
         if all(each.op in _FILES and each.target.literal == "/dev/null" for each in redirects):
             return result
-        # When a file cannot be opened, bash does not even begin.
+        # If a file cannot be opened, bash does not start the command.
         success, failure = result.states
         return result._replace(states=ExitStates(success, join_states(failure, state)))
 
     def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
         if not isinstance(
             node, Command | ast.Pipeline | ast.Function | ast.For | ast.Loop
-        ):  # these have none, or begin without them
+        ):  # these apply their redirections later, or have none
             frame = self.redirections.apply(node.redirects, state, frame)
         match node:
             case Command():
@@ -122,7 +122,7 @@ class ControlFlow:
         stage, output = frame, frame.output
         words: tuple[AbstractWord, ...] = ()
         for command in node.commands:
-            lone = not node.merged and _lone(command, state)
+            lone = not node.merged and _is_plain_stage(command, state)
             output = []
             result = self.node(command, state, replace(stage, output=output, stdin_words=words if lone else ()))
             words = result.words if lone else ()
@@ -232,7 +232,7 @@ class ControlFlow:
             merged = join_states(known, end)
             if merged == known and self.variables.marks() == marks:
                 return known
-            known = shell_state.counting(known, merged)
+            known = shell_state.widen_counters(known, merged)
             if attempt == MOST_ROUNDS - 2:
                 names = dict.fromkeys(known.variables, ANYTHING)
                 names.update([fixed] if fixed else [])
@@ -245,16 +245,16 @@ class ControlFlow:
         """Return the state after the definition of a function."""
         text = f"defines the function `{node.name}`"
         self.findings.add_reason(Tier.READ, text, Check.FUNCTION_DEFINITION, frame.place(node.span))
-        # The same object for the same text, so that a loop that defines a function comes to an end.
-        _, defined = self._definitions.setdefault(id(node), (node, shell_state.Defined(node.body, frame.anchor)))
+        # One object for each definition, so that the interpretation of a loop that defines a function ends.
+        _, defined = self._definitions.setdefault(id(node), (node, shell_state.Definition(node.body, frame.anchor)))
         self.traps.note_function(node.name, (defined,))
         return state.define(node.name, (defined,))
 
-    def call(self, name: str, meaning: shell_state.Defined, command: shell_state.ExpandedCommand) -> ExitStates:
+    def call(self, name: str, meaning: shell_state.Definition, command: shell_state.ExpandedCommand) -> ExitStates:
         """Interpret a call of the function `name`, which may be `meaning` now."""
         state, frame, span = command.state, command.frame, command.span
-        # The words of the call are those of no program, so no rule about words may cover what the function does.
-        outer, self.findings.step = self.findings.step, self.findings.ground
+        # A call is not the start of a program, so no rule about words may cover the effects of the function.
+        outer, self.findings.step = self.findings.step, self.findings.shell_step
         calls = next(self._calls)
         try:
             if meaning in self._running:
@@ -281,7 +281,7 @@ class ControlFlow:
             self.findings.step = outer
 
     def _after_call(self, after: State, before: State) -> State:
-        """Return the caller's state, given the state `after` in which the body ends."""
+        """Return the state of the caller after a body that ends in the state `after`."""
         if not after.locals:
             return replace(after, arguments=before.arguments, locals=before.locals)
         revealed = self.variables.revealed
@@ -291,7 +291,7 @@ class ControlFlow:
         variables = {**after.variables, **old}
         for name, value in old.items():
             if value is ANYTHING and name not in before.variables:
-                del variables[name]  # as unknown as it was
+                del variables[name]  # it was unknown before the call, too
         return replace(after, variables=variables, arguments=before.arguments, locals=before.locals)
 
     def _give_up(self, why: str, state: State, span: SourceSpan | None) -> ExitStates:
@@ -299,8 +299,8 @@ class ControlFlow:
         return ExitStates.same(replace(state, cwds=None, variables={}, stack=None, previous=None))
 
 
-def _lone(node: Node, state: State) -> bool:
-    """Return True if a part of a pipeline is one program that alone reads and writes the pipes around it."""
+def _is_plain_stage(node: Node, state: State) -> bool:
+    """Return True if the stage of a pipeline is one program and nothing else uses the pipes around it."""
     if not isinstance(node, Command) or node.assignments or not node.words:
         return False
     quiet = all(each.fd == 2 and each.target.literal == "/dev/null" for each in node.redirects)

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from policy.bash import ast
 from policy.bash.ast import Expansion, Parameter, Script, Text, Word
-from policy.interpreter.arithmetic import evaluate, names, pasted
+from policy.interpreter.arithmetic import evaluate, evaluated_names, inserted_names
 from policy.interpreter.findings import Findings
 from policy.interpreter.path_classifier import SCRATCH
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, State
@@ -22,11 +22,11 @@ from policy.rules.rule import Role
 
 _LIVE = frozenset("*?[]\\")
 _ENDING = re.compile(r"\.[A-Za-z0-9]+\Z")
-_FLAG_SIGNS = ("-", "+", "@")  # some programs take words that begin like these for more than names
+_FLAG_SIGNS = ("-", "+", "@")  # some programs give words with these first characters a special meaning
 _BLANKS = frozenset(" \t")
 
 MOST_WORDS = 400  # of one command, after expansion
-_ABSENT = frozenset([":-", "-", ":+", "+"])
+_FOR_UNSET = frozenset([":-", "-", ":+", "+"])
 _COUNTS = frozenset(["?", "#", "$"])
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
 
@@ -74,10 +74,10 @@ class Expander:
     def expand(self, word: Word, state: State, frame: ExecutionFrame) -> list[AbstractWord]:
         """Return the words that `word` becomes: several if an unquoted known value is certainly split."""
         whole = self.expand_single(word, state, frame)
-        if whole.pattern:  # bash itself lists the folder, whatever the words are for
+        if whole.pattern:  # bash itself lists the folder for every command
             self.findings.suspect(Role.NAMES, whole, state.cwds, Check.PATTERN_LISTING, whole.span)
         if isinstance(word.parts[0], ast.Glob) and not whole.never_an_option:
-            # A bare `*` stays unknown: a later reader of the line cannot see that the folder contained no flag.
+            # A bare `*` stays unknown, because the line alone does not show that the folder contained no flag.
             only = (
                 all(isinstance(part, (ast.Glob, Text)) for part in word.parts)
                 and _ENDING.search(whole.tail) is not None
@@ -103,7 +103,9 @@ class Expander:
         return [whole]
 
     def _no_dashes(self, state: State) -> bool:
-        """Return True if no name that `*` may become looks like a flag: no file is so named, nothing was changed."""
+        """Return True if no match of `*` looks like a flag: no file has such a name, and no command changed files
+        before.
+        """
         facts, findings = self.facts, self.findings
         if state.cwds is None or findings.worst > Tier.READ:
             return False
@@ -121,7 +123,7 @@ class Expander:
                 if user:
                     what = f"`~{user}` is a home folder that is not known"
                     self.findings.unknown(what, Check.UNKNOWN_HOME, frame.place(span))
-                    # Where homes usually are: what would happen there counts, too.
+                    # The effects in the usual home folders are judged, too.
                     beside = self.facts.home.rpartition("/")[0]
                     likely = ("/root",) if user == "root" else (f"{beside}/{user}", f"/home/{user}")
                     return AbstractWord(never_an_option=True, likely_texts=likely)
@@ -144,15 +146,16 @@ class Expander:
     ) -> AbstractWord:
         """Return the value of an arithmetic expression, and report names that may hold something other than a number.
 
-        `fails` is true where a missing number makes bash give up the rest of the line."""
-        for name in names(expression):
+        `fails` is true where a missing number makes bash skip the rest of the line.
+        """
+        for name in evaluated_names(expression):
             if name not in _NUMBERS and not abstract_word.is_number(self.value(name, state)):
                 self.require_number(f"arithmetic on `{name}`", frame.place(span))
         for part in ast.find_outputs(expression):
             printed = self._substitution(part.body, part.kind, True, state, frame)
             if not abstract_word.is_number(printed) or (fails and printed.empty):
                 self.require_number("arithmetic on what a command prints", frame.place(span))
-        for name in pasted(expression):
+        for name in inserted_names(expression):
             if fails and self.value(name, state).empty:
                 self.require_number(f"arithmetic on `${name}`", frame.place(span))
         return evaluate(expression, lambda name: self.value(name, state))
@@ -164,7 +167,7 @@ class Expander:
 
     def _parameter(self, part: Parameter, state: State, frame: ExecutionFrame) -> AbstractWord:
         name = part.name
-        self._from_the_end(part, state, frame)
+        self._report_missing_element(part, state, frame)
         if part.length or name in _COUNTS:
             return abstract_word.COUNT
         if name in _NUMBERS:
@@ -183,7 +186,7 @@ class Expander:
         return _placed(self.value(name, state, part.subscript), part.quoted)
 
     def value(self, name: str, state: State, subscript: str = "", *, whole: bool = False) -> AbstractWord:
-        """Return the value of a variable, of one element of an array, or with `whole` of the array."""
+        """Return the value of a variable, of one element of an array or, with `whole`, of the array."""
         value = state.variables.get(name)
         if whole:
             return value or ANYTHING
@@ -202,12 +205,12 @@ class Expander:
         if name == "HOME":
             return literal(self.facts.home)
         if name == "TMPDIR":
-            return literal(SCRATCH)  # the environment of every command says so
+            return literal(SCRATCH)  # set in the environment of every command
         if name == "PWD" and state.cwds is not None:
             return AbstractWord(texts=state.cwds)
         return ANYTHING
 
-    def _from_the_end(self, part: Parameter | Expansion, state: State, frame: ExecutionFrame) -> None:
+    def _report_missing_element(self, part: Parameter | Expansion, state: State, frame: ExecutionFrame) -> None:
         """Report `${x[-1]}` of an array that may have no such element: bash then skips the rest of the line."""
         if not part.subscript.startswith("-"):
             return
@@ -223,36 +226,36 @@ class Expander:
         value = self.value(part.name, state, part.subscript)
         if isinstance(part, Parameter):
             return None if part.length else value
-        from policy.interpreter.parameter_ops import computed  # only where a script uses `${..}`
+        from policy.interpreter.parameter_ops import apply_operation  # only where a script uses `${..}`
 
-        return computed(part, value)
+        return apply_operation(part, value)
 
     def _expansion(self, part: Expansion, state: State, frame: ExecutionFrame) -> AbstractWord:
-        self._from_the_end(part, state, frame)
-        inner = [self._inside(word, state, frame) for word in part.words]  # walked, whether bash gets to it or not
+        self._report_missing_element(part, state, frame)
+        inner = [self._inside(word, state, frame) for word in part.words]  # interpreted even if bash may skip it
         if part.name in ("@", "*") or part.subscript in ("@", "*"):
             return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else AbstractWord()
         value = self.value(part.name, state, part.subscript)
         if part.operator in ast.ASSIGNS:
             part = replace(part, operator=":-" if part.operator == ":=" else "-")
-        here = _placed(value, part.quoted)
+        current = _placed(value, part.quoted)
         if part.name.isdigit() and state.arguments is not None and int(part.name) > 0:
             unset = int(part.name) > len(state.arguments) and not any(word.may_split for word in state.arguments)
-            if unset and part.operator in _ABSENT:
+            if unset and part.operator in _FOR_UNSET:
                 return inner[0] if part.operator in (":-", "-") else _placed(NOTHING, part.quoted)
             texts = value.texts
         else:
-            # Only what the script itself has set is set for certain.
+            # Only the variables that the script has set are certainly set.
             texts = value.texts if part.name in state.variables else ()
         full = tuple(text for text in texts if text)
         filled = _placed(replace(value, texts=full), part.quoted) if full else None
         match part.operator:
             case ":-" | "-" if not texts:
-                return join(here, inner[0])
+                return join(current, inner[0])
             case ":-" if filled is None or len(full) < len(texts):
                 return inner[0] if filled is None else join(filled, inner[0])
             case ":-" | "-":
-                return here
+                return current
             case ":+" if texts and filled is None:
                 return _placed(NOTHING, part.quoted)
             case ":+" | "+" if not texts or (part.operator == ":+" and len(full) < len(texts)):
@@ -260,10 +263,10 @@ class Expander:
             case ":+" | "+":
                 return inner[0]
             case ":?" | "?":
-                return here if filled is None or part.operator == "?" else filled  # without a value the script ends
-        from policy.interpreter.parameter_ops import computed  # as above
+                return current if filled is None or part.operator == "?" else filled  # without a value the script ends
+        from policy.interpreter.parameter_ops import apply_operation  # only where a script uses `${..}`
 
-        known = computed(part, value)
+        known = apply_operation(part, value)
         return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
 
     def _inside(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:

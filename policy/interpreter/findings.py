@@ -13,7 +13,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
-_SECRETLY = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
+_SECRET_VERBS = {Role.READ: "reads", Role.REVISION: "reads", Role.DELETE: "deletes", Role.MOVE: "moves"}
 _Origin = tuple[RuleRef, SourceSpan | None]  # of a finding
 _TO_PATHS = {EffectKind.WRITES: Consequence.WRITES_PATH, EffectKind.DELETES: Consequence.DELETES_PATH}
 
@@ -44,14 +44,14 @@ class Findings:
         self._reasons: dict[Reason, None] = {}
         self.worst = Tier.READ
         # The step of findings that belong to no command: redirections, assignments, the shell's own words.
-        self.ground = StepBuilder()
-        self.step = self.ground  # what the findings belong to now
+        self.shell_step = StepBuilder()
+        self.step = self.shell_step  # the step that gets new findings
         self._steps = [self.step]
         self.connected = 0  # number of connections to a network
-        self.deleted = False  # whether a folder may be gone by now
-        self.loops = 0  # how many loops are around what is looked at now
-        self.unless_read: list[Callable[[], None]] = []  # to be judged at the end, unless all of it only reads
-        self.unplain = False  # whether something other than a plain file command changes files
+        self.deleted = False  # a folder may have been deleted
+        self.loops = 0  # number of loops around the current command
+        self.deferred_checks: list[Callable[[], None]] = []  # called at the end, unless the action only reads
+        self.beyond_plain_edits = False  # more than plain file commands may change files
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -70,7 +70,7 @@ class Findings:
         return tuple(step.step() for step in self._steps)
 
     def begin(self, step: Step) -> None:
-        """Make `step` the step of all later findings, until the caller restores the `step` of before."""
+        """Make `step` the step of all later findings, until the caller restores the previous `step`."""
         self.step = StepBuilder(step)
         self._steps.append(self.step)
 
@@ -123,12 +123,12 @@ class Findings:
     def unknown(
         self, text: str, rule: RuleRef, span: SourceSpan | None, consequence: Consequence | None = None
     ) -> None:
-        """Report something that cannot be judged."""
+        """Report a use that cannot be judged, for the reason `text`."""
         self.add_effect(EffectKind.UNKNOWN, text)
         self.add_reason(Tier.UNKNOWN, text, rule, span, consequence=consequence)
 
     def runs(self, what: str, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
-        """Report code that is run without being read."""
+        """Report code that runs without being read: `what` is its path or name, `text` the reason for the user."""
         self.add_effect(EffectKind.RUNS, what)
         self.add_reason(Tier.EXECUTE, text, rule, span)
 
@@ -146,7 +146,9 @@ class Findings:
     def access_path(
         self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
     ) -> None:
-        """Record what `role` does to the path that `word` means, in every folder that may be the current one."""
+        """Record the effects of `role` on the path that `word` names, for every folder that may be the current
+        folder.
+        """
         at = (rule, span)
         self.classifier.budget.spend(12)
         if not word.texts or cwds is None:
@@ -157,7 +159,7 @@ class Findings:
                 if text.startswith("/"):
                     paths.append(self.classifier.place(text, "/"))
                 elif cwds is None:
-                    self._somewhere(role, f"`{text}` below a folder known only when it runs", at)
+                    self._unknown_path(role, f"`{text}` below a folder known only when it runs", at)
                     return
                 else:
                     paths += [self.classifier.place(text, cwd) for cwd in cwds]
@@ -168,14 +170,14 @@ class Findings:
                 folder += "/.."  # older bash lets `.*` match the parent folder too
             paths += [self.classifier.place(folder, cwd, bound=True) for cwd in cwds or ("/",)]
             if role not in (Role.NAMES, Role.TREE) and any(
-                self.classifier.aimed(word.head, word.tail, cwd) for cwd in cwds or ("/",)
+                self.classifier.finds_secrets(word.head, word.tail, cwd) for cwd in cwds or ("/",)
             ):
-                text = f"{_SECRETLY.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
+                text = f"{_SECRET_VERBS.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
                 self.add_reason(Tier.SECRET, text, rule, span, consequence=_to_paths(role))
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
-                paths += self._reached(word, folder, start, cwds or ("/",), at)
+                paths += self._locked_matches(word, folder, start, cwds or ("/",), at)
         else:
-            self._somewhere(role, "a path known only when it runs", at)
+            self._unknown_path(role, "a path known only when it runs", at)
             return
         whole = word.globbed and not word.subset and not word.tail.strip("/") and word.head[-1:] in ("", "/")
         self.classifier.budget.spend(8 * len(paths))
@@ -185,18 +187,18 @@ class Findings:
     def suspect(
         self, role: Role, word: AbstractWord, cwds: tuple[str, ...] | None, rule: RuleRef, span: SourceSpan | None
     ) -> None:
-        """Refuse an uncertain word that may name a secret: by known data, its beginning, its end, or its matches."""
+        """Report the secrets that an uncertain word may name: by known data, its beginning, its end, or its matches."""
         from policy.interpreter.uncertain_paths import secrets_of  # only where a word is uncertain
 
         content = role not in (Role.NAMES, Role.TREE)
-        verb = _SECRETLY.get(role, "changes" if content else "lists")
+        verb = _SECRET_VERBS.get(role, "changes" if content else "lists")
         for secret in secrets_of(self.classifier, word, cwds, content=content):
             if isinstance(secret, ResolvedPath):
                 self._path(role, secret, (rule, span), whole=False)
             else:
                 self.add_reason(Tier.SECRET, f"{verb} {secret}", rule, span, consequence=_to_paths(role))
 
-    def _reached(
+    def _locked_matches(
         self, word: AbstractWord, folder: str, start: str, cwds: tuple[str, ...], at: _Origin
     ) -> list[ResolvedPath]:
         """Return the paths run by other programs that a pattern may match: `.gi*` also matches `.git`."""
@@ -208,7 +210,7 @@ class Findings:
             self.add_reason(Tier.DANGEROUS, text, *at, consequence=Consequence.WRITES_PATH)
         return [place for place in places if place.kind is not Kind.MISSING]
 
-    def _somewhere(self, role: Role, what: str, at: _Origin) -> None:
+    def _unknown_path(self, role: Role, what: str, at: _Origin) -> None:
         if role in (Role.READ, Role.NAMES, Role.TREE, Role.REVISION):
             # Harmless to allow: a permit that only reads shows the workspace and system files, and nothing else.
             self.add_effect(EffectKind.READS, what, Scope.NONE)
@@ -249,7 +251,7 @@ class Findings:
         if place.scope is Scope.SECRET and place.bound and self.classifier.named_secret(place.path):
             return  # a folder whose name looks secret: the sandbox masks what is in it
         if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
-            # Nothing would be granted for it, so there is nothing to ask: the command sees that it is not there.
+            # A missing file needs no right and no question: the command sees that the file is missing.
             self.add_effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
             return
         effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
@@ -258,7 +260,7 @@ class Findings:
             self._secret("reads", place, at)
         elif place.scope is Scope.OUTSIDE:
             self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", *at, effect)
-        elif place.scope is Scope.WORKSPACE and (names := self.classifier.kept(place.path)) != ():
+        elif place.scope is Scope.WORKSPACE and (names := self.classifier.git_secrets(place.path)) != ():
             among = f"may have `{plain(names[0])}`" if names else "may have secret files, which is not known"
             self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", *at, effect)
 

@@ -23,9 +23,9 @@ from policy.rules.rulebook import RuleBook
 if TYPE_CHECKING:
     from policy.interpreter.shell_interpreter import ShellInterpreter
 
-MOST_LIKELY = 40  # readings of one command
+MOST_LIKELY = 40  # variants of one command with likely texts
 
-_UNTOLD = AbstractWord()  # one word, known only when it runs
+_UNKNOWN_WORD = AbstractWord()  # one word, known only when it runs
 
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 
@@ -33,7 +33,7 @@ _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/
 class Interpreter:
     """The abstract interpreter of one action: judges each command by its expanded words.
 
-    A State goes in, and the states after success and failure come out.
+    Each method takes the state of the shell and returns the states after success and after failure.
 
     Attributes:
         findings: the effects and reasons that were found.
@@ -86,7 +86,7 @@ class Interpreter:
         return _joined([*(self._by_name(text, command) for text in first.texts), *map(self.simple, likely)])
 
     def _by_name(self, name: str, command: ExpandedCommand) -> CommandResult:
-        """Interpret a command by its name. In a shell, functions come before programs."""
+        """Interpret a command by its name. In a shell, functions have precedence over programs."""
         if command.assignments is None:
             return self.program(name, command)
         results = []
@@ -102,19 +102,19 @@ class Interpreter:
             self.findings.begin(_step([literal(name, first.span), *words], state))
         known = self._program(name, state, first.span or span)
         if known is None:
-            self.findings.unplain = True
+            self.findings.beyond_plain_edits = True
             return CommandResult(ExitStates.same(state))
         rule = self.rules.find(known)
         if rule is not None and rule.builtin and not command.frame.in_shell and self.facts.which(known) is None:
-            rule = None  # a word of the shell, and no shell here
+            rule = None  # a builtin, but no shell runs the command
         if rule is None:
-            self.findings.unplain = True
+            self.findings.beyond_plain_edits = True
             self.findings.step.update(stranger=True)
             text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
             self.findings.unknown(text, Check.UNLISTED_PROGRAM, first.span or span)
             return CommandResult(ExitStates.same(state))
         call = Call(self, rule, known, words, state, span, command.frame)
-        call.named()
+        call.record_name()
         return self._judge(call)
 
     def _judge(self, call: Call) -> CommandResult:
@@ -130,14 +130,14 @@ class Interpreter:
             rule = call.rule
         else:
             judge(call)
-        if call.label in _LEAVES:
+        if call.label in _LOOP_EXITS:
             frame.loop_exits.append(begin)
         if call.label == "return":
             frame.returns.append(begin)
         ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
         opaque = rule.tier is Tier.EXECUTE and not call.quiet and ran
         if begin.exports and not rule.builtin and not opaque:
-            # Opaque code is judged and confined as code that may do anything, so a variable cannot add to that. The
+            # Code that is not read is judged and confined as if it did anything, so a variable cannot add effects. The
             # tier of this call decides, because a program may do less with these arguments.
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
             self.findings.unknown(text, rule.ref, call.span)
@@ -146,15 +146,15 @@ class Interpreter:
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         call.note_download(rule.interpreter and not call.quiet and from_network)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
-            self._asks(call, registry, rule)
+            self._add_default_hosts(call, registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
-            self.findings.unplain = True
+            self.findings.beyond_plain_edits = True
         note_output(call, rule, begin)
         printed = call.prints or (AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None)
         words = () if call.lists and self.shell.traps.pending else call.lists  # a trap may print between the words
         return CommandResult(call.after or ExitStates.same(begin), printed, words)
 
-    def _asks(self, call: Call, registry: str, rule: CommandRule) -> None:
+    def _add_default_hosts(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Report the hosts of a command that names none: the registries in the settings, or an unknown host."""
         folders = (call.state.cwds or ()) if registry else ()
         for host, scope in dict.fromkeys(one for cwd in folders for one in self.facts.registries(registry, cwd)):
@@ -164,7 +164,7 @@ class Interpreter:
             self.findings.add_effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
 
     def _program(self, name: str, state: State, span: SourceSpan | None) -> str | None:
-        """Return the bare name of a program that its rule has to judge, or None after judging the program itself."""
+        """Return the bare name of a program that has to be judged by its rule, or None if it was judged here."""
         workspace = self.facts.workspace
         if "/" not in name:
             found = self.facts.which(name) if name else None
@@ -195,13 +195,13 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
     """Return the reason if one simple command is on the denied list. Call it for every command of a script.
 
     `words` are decoded; None is a word known only when the command runs. The words are matched like those of a
-    `[[rule]]` that denies (`command_pattern.broad`); a last `*` is any rest. When in doubt it matches.
+    `[[rule]]` that denies (`command_pattern.broad`); a last `*` matches any further words. An uncertain word matches.
     """
     if not profile.denied or not words or words[0] is None:
         return None
     from policy.model.command_pattern import broad
 
-    senses = [literal(word) if word is not None else _UNTOLD for word in words]
+    senses = [literal(word) if word is not None else _UNKNOWN_WORD for word in words]
     for pattern in profile.denied:
         wanted = pattern[:-1] if len(pattern) > 1 and pattern[-1] == "*" else pattern
         if broad(senses, tuple((word,) for word in wanted)):
@@ -211,7 +211,7 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
 
 
 def _joined(results: list[CommandResult]) -> CommandResult:
-    """Return the result of a command that may do any of several things. `results` is not empty."""
+    """Return the result of a command that has one of `results`, which is not empty."""
     successes, failures = zip(*(result.states for result in results), strict=True)
     joined = CommandResult(ExitStates(reduce(join_states, successes), reduce(join_states, failures)))
     return results[0] if len(results) == 1 else joined
@@ -237,4 +237,4 @@ def _runs_input(words: list[AbstractWord]) -> bool:
 
 
 _UNRULED = CommandRule("", Check.UNLISTED_PROGRAM, "")
-_LEAVES = frozenset(["break", "continue"])
+_LOOP_EXITS = frozenset(["break", "continue"])

@@ -26,7 +26,7 @@ _VERBS = {
 }
 
 
-_RUNNING = frozenset(["packages", "network-code", "npx"])  # grammars of what runs the code that it fetched
+_RUNNING = frozenset(["packages", "network-code", "npx"])  # handlers of programs that run the code that they fetched
 
 
 _SEARCHES = re.compile(r"(?:e|f|z|ze|zf|xz|xze|xzf|bz|bze|bzf|pdf)?grep|rg|ag|ack")
@@ -36,11 +36,11 @@ _LISTS = frozenset(["-T", "-a", "--arg-file", "-i", "--input-file", "file -f"])
 
 
 def judge(call: Call) -> None:
-    """Judge a command by its table alone."""
+    """Judge a command by its rule alone."""
     rule = call.rule
     if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
-        if (heeded := _heeded(call)) is not None:
-            call.runs(f"obeys {heeded}, which may run a program of the workspace", consequence=None)
+        if (obeyed := _obeyed_file(call)) is not None:
+            call.runs(f"obeys {obeyed}, which may run a program of the workspace", consequence=None)
             return
         call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
@@ -62,7 +62,7 @@ def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
     call.flags = {flag.name: value for flag, value in shape.flags}
     call.port = port_of(rule, shape.flags) or call.port
     if looks_only(rule, given) or (given & rule.lists and not given & rule.unless):
-        call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_looking(rule.operands))
+        call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_read_only_operands(rule.operands))
     if rule.listing and operands and not given & rule.listing:
         shape.trouble = f"`{call.label}` with operands"
         return None
@@ -70,7 +70,7 @@ def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
     if roles is None:
         shape.trouble, shape.where = f"`{call.label}` takes fewer operands than that", operands[-1]
     elif _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
-        # Which position a word takes is only certain while the words before it are single words.
+        # The position of a word is only certain if the words before it are single words.
         shape.trouble = f"a word known only when it runs may shift the operands of `{call.label}`"
         return None
     return roles
@@ -85,11 +85,11 @@ def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> N
     for role, word in zip(roles, operands, strict=True):
         if role is Role.PORT:
             call.port = _port(word)
-    _say(call)
+    _add_rule_effects(call)
     if _SEARCHES.fullmatch(call.label):
-        from policy.interpreter.name_filters import aims  # only where there is a search
+        from policy.interpreter.name_filters import report_secret_search  # only where there is a search
 
-        aims(call, shape)
+        report_secret_search(call, shape)
     edits = any(flag.edits for flag, _ in shape.flags)
     for flag, value in shape.flags:
         _apply_flag(call, flag, value)
@@ -102,7 +102,7 @@ def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> N
             scan(call, operands[index + 1 :], Tier.EXECUTE)
             break
         if role is Role.AWAY:
-            break  # what runs elsewhere is not judged as if it ran here; the tier of the rule stands for it
+            break  # a command for another machine is not judged here; the tier of the rule covers it
         apply(call, role, word)
         if edits and role is Role.READ:
             call.access_path(Role.WRITE, word)
@@ -130,7 +130,7 @@ def descend(call: Call) -> Call:
     name = shape.operands[0].text or ""
     label = f"{call.label} {name}"
     sub = Call(call.interpreter, found, label, shape.operands[1:], call.state, call.span, call.frame, call.hosts)
-    sub.named()
+    sub.record_name()
     return descend(sub)
 
 
@@ -151,13 +151,13 @@ def looks_only(rule: CommandRule, given: AbstractSet[str]) -> bool:
     return any(given >= {*flags.split("+")} for flags in rule.looks)
 
 
-def _looking(operands: Operands) -> Operands:
+def _read_only_operands(operands: Operands) -> Operands:
     """Return the operands of a command that reads what it would otherwise change."""
-    head, tail = (tuple(map(_look, roles)) for roles in (operands.head, operands.tail))
-    return Operands(head, operands.rest and _look(operands.rest), tail)
+    head, tail = (tuple(map(_read_only_role, roles)) for roles in (operands.head, operands.tail))
+    return Operands(head, operands.rest and _read_only_role(operands.rest), tail)
 
 
-def _look(role: Role) -> Role:
+def _read_only_role(role: Role) -> Role:
     return Role.READ if role in (Role.WRITE, Role.OUT, Role.MOVE, Role.DELETE) else role
 
 
@@ -167,7 +167,7 @@ def _shifts(rule: CommandRule, given: AbstractSet[str], operands: list[AbstractW
         if not word.may_split:
             continue
         if not word.globbed and len(set(roles)) > 1:
-            return True  # it may also become nothing
+            return True  # it may also become no word
         if rule.operands.runs:
             continue
         longer = _roles(rule, given, len(operands) + 1)
@@ -186,10 +186,10 @@ def _port(word: AbstractWord) -> str:
     return word.text if word.text is not None and word.text.isascii() and word.text.isdigit() else "*"
 
 
-def _say(call: Call) -> None:
+def _add_rule_effects(call: Call) -> None:
     rule = call.rule
     call.add_rule_fact(rule.tier)
-    call.changes(rule.tier)
+    call.add_writes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
         # An approval of the host is no approval of changes to files.
         text = f"writes files in the workspace, as `{call.label}` does"
@@ -215,13 +215,13 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
             predicate, consequence = CONSEQUENCE_TEXTS[loss], loss
         call.add_fact(flag.tier, predicate, value, flag=name, consequence=consequence)
         if flag.role is None:
-            call.changes(flag.tier)
+            call.add_writes(flag.tier)
     if flag.edits:
         call.add_fact(Tier.WRITE, "changes files in place", value, flag=name)
     if flag.role is not None and flag.role is not Role.FOLDER and value is not None:
         apply(call, flag.role, value)
         if flag.role is Role.READ and ("files" in name or not _LISTS.isdisjoint((name, f"{call.label} {name}"))):
-            # A list of paths: known when the data is (`<(echo x)`, or the standard input as `-`).
+            # A list of paths: known if its text is known (`<(echo x)`, or the standard input as `-`).
             listed = value.content or (call.frame.stdin_texts if value.text == "-" else ())
             call.access_path(Role.READ, AbstractWord(may_split=True, hints=tokens(listed)))
         elif flag.role is Role.DATA and len(name) > 2:
@@ -232,12 +232,12 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
         apply(call, Role.REVISION, AbstractWord(may_split=True, hints=tokens(call.frame.stdin_texts)))
 
 
-def _heeded(call: Call) -> str | None:
+def _obeyed_file(call: Call) -> str | None:
     """Return the project file in the current folder or above that the program obeys at its start, or None."""
     if not call.rule.heeds:
         return None
-    # What the script itself puts there is not looked at, so with a change in it, it is more than plain edits.
-    call.findings.unplain = True
+    # A file that the script itself creates there is not seen, so no change of the action counts as a plain edit.
+    call.findings.beyond_plain_edits = True
     if call.state.cwds is None:
         return "the settings of a folder known only when it runs"
     facts = call.facts
@@ -264,21 +264,21 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
             call.suspect(word)
         return
     if rule.open:
-        _say(call)
+        _add_rule_effects(call)
     else:
         call.add_undescribed_use(tier, shape.where)
-        if rule.tier > tier:  # what every use of it does, this one does too
+        if rule.tier > tier:  # the effects of every use of the command
             call.add_rule_fact(rule.tier)
-        call.changes(tier)
+        call.add_writes(tier)
         if tier is Tier.EXECUTE:
             call.findings.add_effect(EffectKind.RUNS, call.label)
     scan(call, call.words, tier)
 
 
-# These print what they read.
+# These print their input.
 _PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
 _CUTTING = frozenset(["cut", "tr", "awk"])
-# These print the names that are their operands.
+# These print the names among their operands.
 _NAMING = frozenset(
     ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname", "git ls-files", "git check-ignore"]
 )
@@ -295,16 +295,16 @@ def note_output(call: Call, rule: CommandRule, begin: State) -> None:
     if rule.name in _PRINTING:
         texts += _likely_texts([word for word in call.words if word.pattern], call, begin)
     if call.label in ("grep", "egrep", "fgrep"):
-        from policy.interpreter.name_filters import picked  # only where there is a search
+        from policy.interpreter.name_filters import names_from_grep  # only where there is a search
 
-        texts += picked(parse_options(rule, call.label, call.words))
+        texts += names_from_grep(parse_options(rule, call.label, call.words))
     elif rule.name in _CUTTING and frame.stdin_texts:
-        from policy.interpreter.name_filters import cut_out  # only where its input is known
+        from policy.interpreter.name_filters import split_output  # only where its input is known
 
-        texts = cut_out(rule.name, call.words, frame.stdin_texts)
+        texts = split_output(rule.name, call.words, frame.stdin_texts)
     if rule.name in _NAMING:
         texts = tuple(text for text in _likely_texts(call.words, call, begin) if text[:1] != "-")
-    if rule.name in _PACKING:  # the names of files may come by their input
+    if rule.name in _PACKING:  # the names of files may be in their input
         names = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
         call.findings.suspect(Role.READ, AbstractWord(hints=names), begin.cwds, rule.ref, call.span)
     known = frame.output

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
 LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
-# Roles whose words mean something else in another spelling. Texts: `re` compiles them at their first use.
-_SPELLED = {
+# The spelling that each role requires; other words may have another meaning. Texts: `re` compiles them at their first
+# use.
+_REQUIRED = {
     Role.FORMAT: r"[A-Za-z0-9_+-]+",
     Role.KEY: r"[A-Za-z0-9_.*/:-]+",
     Role.FILE: r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*",
@@ -39,8 +40,8 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
         _program(call, role, word)
     elif role is Role.HOST:
         connect(call, word)
-    elif role in _SPELLED:
-        if word.text is None or not re.fullmatch(_SPELLED[role], word.text):
+    elif role in _REQUIRED:
+        if word.text is None or not re.fullmatch(_REQUIRED[role], word.text):
             _other_spelling(call, word)
         elif role in (Role.FILE, Role.PICTURE):
             call.access_path(Role.READ, word)
@@ -87,16 +88,16 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
     elif role in (Role.READ, Role.TREE) and word.text is not None and _FETCHED.match(word.text):
         connect(call, word)  # some programs download a URL that they are given to read
     elif role in (Role.READ, Role.TREE) and word.text is not None and LOCAL_URL.match(word.text):
-        # Some know files by their addresses.
+        # Some programs accept the URL of a local file.
         call.access_path(role, literal(LOCAL_URL.sub("", word.text), word.span))
     elif role not in (Role.DATA, Role.PORT):
         call.access_path(role, word)
-        if word.text is not None and word.text[:1] == "@":  # some take their words from a file that is named like this
+        if word.text is not None and word.text[:1] == "@":  # some programs read their arguments from such a file
             call.access_path(role, AbstractWord(hints=(word.text[1:],), span=word.span))
 
 
 def _mount(call: Call, word: AbstractWord) -> None:
-    """Report a path that a container gets to use. The container may also write it, unless the word says otherwise."""
+    """Report a path that is mounted into a container, which may also write it unless the word is marked read-only."""
     if word.text is None:
         call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
         return
@@ -114,7 +115,7 @@ def _other_spelling(call: Call, word: AbstractWord) -> None:
         call.unknown(f"a word that may mean something else to `{call.label}`", word)
     else:
         call.add_undescribed_use(tier, word)
-        call.changes(tier)
+        call.add_writes(tier)
 
 
 def _program(call: Call, role: Role, word: AbstractWord) -> None:
@@ -161,11 +162,11 @@ def connect(call: Call, word: AbstractWord) -> None:
         return
     text = word.text
     if text is None and WHOLE_HOST.match(word.head):
-        text = word.head  # only the end of the address is open: `https://host/path?query` is a glob to bash
+        text = word.head  # only the end of the address is uncertain: `https://host/path?query` is a glob to bash
     call.hosts += 1
     host = endpoint(text, call.port) if text is not None else ""
     if host is None and text is not None:
-        # A local path where a host could stand; `file://` may name this machine before it.
+        # A local path in place of a host; `file://` may name this machine before it.
         local = unquote(LOCAL_URL.sub("", text)) if LOCAL_URL.match(text) else text
         call.access_path(Role.READ, word if local == text else literal(local, word.span))
     else:
@@ -178,25 +179,27 @@ def _revision(call: Call, word: AbstractWord) -> None:
         call.suspect(word)
     for text in word.texts or word.hints:
         if _LEFT_OUT.match(text):
-            continue  # a path that is not looked at
+            continue  # an excluded path
         path = text.rpartition(":")[2] if ":" in text else text
         if text.startswith(("/", "~", "..")) or "/../" in text:
             call.access_path(Role.READ, literal(text, word.span))
         elif call.findings.classifier.secret_parts(path):
-            target = f"{call.facts.workspace}/{path}"  # of the past, maybe; its name says what is in it
+            target = f"{call.facts.workspace}/{path}"  # it may exist only in the history; the name tells its content
             call.findings.add_effect(EffectKind.READS, target, Scope.SECRET)
             call.add_reason(Tier.SECRET, f"reads {path}, {secret_kind(path)}", word)
         elif ":" in text and sometimes(path.rpartition("/")[2]):
-            _kept_login(call, text, path, word)
+            _stored_login(call, text, path, word)
 
 
-def _kept_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
-    """Refuse settings as Git keeps them (`REV:PATH`) when that version, or one that may be meant, holds a login."""
+def _stored_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
+    """Report a stored version of settings (`REV:PATH`) as secret if it, or another possible version, contains a
+    login.
+    """
     facts, revision = call.facts, text.partition(":")[0]
     kept = facts.tracked(f"tree of {revision}" if revision else "index")
-    here = path[:1] == "." and path.startswith(("./", "../"))  # relative to a folder that may be any
+    relative = path[:1] == "." and path.startswith(("./", "../"))  # relative to a folder that may be any
     last = path.rpartition("/")[2]
-    found = any(name == path or (here and name.rpartition("/")[2] == last) for name in kept or ())
+    found = any(name == path or (relative and name.rpartition("/")[2] == last) for name in kept or ())
     if found or (kept is None and facts.login(f"{facts.workspace}/{path}")):
         call.findings.add_effect(EffectKind.READS, f"{facts.workspace}/{path}", Scope.SECRET)
         call.add_reason(Tier.SECRET, f"reads {path}, settings that hold a login", word)
@@ -207,19 +210,21 @@ def enter(call: Call, word: AbstractWord) -> State:
     call.access_path(Role.NAMES, word)
     state = call.state
     if not word.texts or (state.cwds is None and not all(text.startswith("/") for text in word.texts)):
-        return state.moved(None)
+        return state.with_cwds(None)
     absolute = call.findings.classifier.absolute
-    return state.moved(tuple(dict.fromkeys(absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",))))
+    return state.with_cwds(
+        tuple(dict.fromkeys(absolute(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)))
+    )
 
 
 def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
-    """Judge every word that looks like a path or a URL, where flags are not told from operands."""
+    """Judge every word that looks like a path or a URL, without separating flags from operands."""
     for word in words:
         call.suspect(word)
         for text in word.texts:
             value = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith("-") and "://" in text.partition("=")[0]:
-                value = text.lstrip("-")  # `-ihttps://..`, where whatever stands before the host does not count
+                value = text.lstrip("-")  # `-ihttps://..`: the letters before the host do not count
             if "://" in value or LOGIN.match(value):
                 connect(call, literal(value, word.span))
             elif value.startswith(("/", "..")) or "/../" in value:

@@ -4,8 +4,8 @@ from policy.bash.ast import Expansion, Glob, Word
 from policy.model.abstract_word import AbstractWord
 
 
-def computed(part: Expansion, value: AbstractWord) -> AbstractWord | None:
-    """Return the value after the operation, or None if it is not certain."""
+def apply_operation(part: Expansion, value: AbstractWord) -> AbstractWord | None:
+    """Return `value` after the operation of `part`, or None if the result is not certain."""
     if not value.texts or not all(text.isascii() for text in value.texts):
         return None
     results = [_apply(part.operator, part.words, text) for text in value.texts]
@@ -46,7 +46,7 @@ def _without(operator: str, pattern: Word, text: str) -> str | None:
 def _replaced(operator: str, words: tuple[Word, ...], text: str) -> str | None:
     old = words[0].literal
     new = words[1].literal if len(words) > 1 else ""
-    if not old or new is None or "&" in new or "\\" in new:  # some versions of bash put the match in for `&`
+    if not old or new is None or "&" in new or "\\" in new:  # some versions of bash replace `&` by the match
         return None
     match operator:
         case "//":

@@ -17,19 +17,19 @@ HARMLESS = frozenset((
     "/dev/tty", "/dev/fd/0", "/dev/fd/1", "/dev/fd/2", "/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2",
 ))  # fmt: skip
 LONGEST = 4096  # characters of a path: PATH_MAX of Linux, more than that of macOS
-LOOK = 15  # what a look at the disk costs
+LOOK = 15  # steps of the budget for one look at the disk
 _CONTENT = ("objects", "lfs", "rebase-merge", "rebase-apply", "rr-cache")  # gitrepository-layout(5)
-SCRATCH = "/tmp"  # noqa: S108  # the sandbox's own, made for a session and gone with it
+SCRATCH = "/tmp"  # noqa: S108  # in the sandbox its own folder, which exists as long as the session
 _SOCKET = re.compile(r"(?:/dev/(?:tcp|udp)|/inet[46]?/(?:tcp|udp)/[^/]*)/([^/]*)(?:/([^/]*))?")  # of bash, and of gawk
 _SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
 
 
-MOST_WORK = 25_000  # steps of one decision; about as many microseconds, on the machines of today
+MOST_WORK = 25_000  # steps of one decision, about one microsecond each
 MOST_WORK_AFTER = 5_000  # steps of the search for secrets in a script that exhausted the budget
 
 
 class TooMuchError(Exception):
-    """The error for an exhausted budget. `classify` turns it into a question; nothing else catches it."""
+    """The error for an exhausted budget. Only `classify` catches it, and returns a question."""
 
 
 class WorkBudget:
@@ -51,7 +51,7 @@ class WorkBudget:
 
 
 class Device(StrEnum):
-    """The kind of a path that is not a file. Writing to `HARMLESS` changes nothing; `SOCKET` is bash's /dev/tcp."""
+    """The kind of a path that is not a file. Writing to `HARMLESS` has no effect; `SOCKET` is bash's /dev/tcp."""
 
     NONE = "none"
     HARMLESS = "harmless"
@@ -64,7 +64,7 @@ class ResolvedPath:
     """One resolved path.
 
     Attributes:
-        bound: the path meant is not `path` itself but some path below it.
+        bound: the word names some path below `path`, not `path` itself.
         shown: the path as shown to people.
         above: the workspace, the home folder or a system folder is below the path, so a listing of the path inside the
             sandbox differs from the one outside.
@@ -86,7 +86,7 @@ class PathClassifier:
     def __init__(self, facts: Facts, profile: Profile) -> None:
         self.facts, self.profile = facts, profile
         self.secrets = Secrets(profile, facts.home, facts.private)
-        self._roots = _sorted(facts.system)
+        self._roots = _index_roots(facts.system)
         self._places: dict[tuple[str, bool], ResolvedPath] = {}
         self._repositories: dict[str, str | None] = {}
         self.budget = WorkBudget()
@@ -110,9 +110,9 @@ class PathClassifier:
         return normal(text if text.startswith("/") else f"{cwd}/{text}")
 
     def place(self, text: str, cwd: str, *, bound: bool = False) -> ResolvedPath:
-        """Classify `text`. With `bound`, the path meant is some path below the folder `text`."""
+        """Classify `text`. With `bound`, the word names some path below the folder `text`."""
         if "\0" in text or len(text) > LONGEST:
-            # No kernel opens it. To look at every folder of it would take long.
+            # No kernel opens such a path, and a look at each of its folders would take long.
             return ResolvedPath(text[:LONGEST], Scope.OUTSIDE, Kind.OTHER, repr(text[:LONGEST]), bound)
         path = self.absolute(text, cwd)
         known = self._places.get((path, bound))
@@ -121,8 +121,8 @@ class PathClassifier:
         return known
 
     def _judge(self, path: str, bound: bool) -> ResolvedPath:
-        if path.startswith(_VEILS) and _VEILED.match(path) and path not in HARMLESS:
-            return self._veiled(path, bound)
+        if path.startswith(_PROCESS_LINK_STARTS) and _PROCESS_LINK.match(path) and path not in HARMLESS:
+            return self._place_process_link(path, bound)
         self.budget.spend(LOOK + 6 * path.count("/"))
         fact = self.facts.look(path)
         real, device = fact.real, _device(path)
@@ -143,13 +143,13 @@ class PathClassifier:
         """Return True if the file at `path` in the workspace is secret because it contains a login."""
         return sometimes(path.rpartition("/")[2]) and inside(path, self.facts.workspace) and self.facts.login(path)
 
-    def _veiled(self, path: str, bound: bool) -> ResolvedPath:
-        """Return the place of a kernel link whose target differs for every process, so that the target is unknown."""
-        below = _VEILED.sub("/", path).replace("//", "/")
+    def _place_process_link(self, path: str, bound: bool) -> ResolvedPath:
+        """Return the place of a kernel link whose target is unknown, because it differs for every process."""
+        below = _PROCESS_LINK.sub("/", path).replace("//", "/")
         scope = Scope.SECRET if self.secret(path) or self.secret(below) else Scope.OUTSIDE
         return ResolvedPath(path, scope, Kind.OTHER, path, bound, _device(path))
 
-    def aimed(self, head: str, tail: str, cwd: str) -> bool:
+    def finds_secrets(self, head: str, tail: str, cwd: str) -> bool:
         """Return True if a pattern with this beginning and end is meant to find secrets: `.env*`, `*.pem`, `*/.env`."""
         return any(self.secret(self.absolute(f"{head}{middle}{tail}", cwd)) for middle in ("", "x"))
 
@@ -211,7 +211,7 @@ class PathClassifier:
         below = path[len(self.facts.workspace) :].split("/") if inside(path, self.facts.workspace) else []
         return ".git" in below and not path.endswith(".lock")
 
-    def kept(self, path: str) -> tuple[str, ...] | None:
+    def git_secrets(self, path: str) -> tuple[str, ...] | None:
         """Return the secret files whose content Git may have in `path`, a file or folder of the workspace's `.git`.
 
         None if that is unknown. Git packs content, but any program can unpack it.
@@ -252,18 +252,18 @@ class PathClassifier:
     def _foreign_repository(self, cwd: str) -> str | None:
         workspace, current = self.facts.workspace, self.facts.look(cwd).real
         if not inside(current, workspace):
-            # A folder that is not there is not there in the sandbox either, so nothing can run in it.
+            # A folder that does not exist is missing in the sandbox, too, so no command can run in it.
             return current if self.facts.look(current).kind is not Kind.MISSING else None
         while current != workspace:
-            # A `HEAD` that is a link to nothing is a branch without commits; `commondir` says where `objects` are.
-            inside_of_one = self._exists(f"{current}/objects") or self._exists(f"{current}/commondir")
-            if self._exists(f"{current}/.git") or (inside_of_one and self._exists(f"{current}/HEAD")):
+            # A dangling link `HEAD` is a branch without commits; `commondir` says where `objects` are.
+            has_objects = self._exists(f"{current}/objects") or self._exists(f"{current}/commondir")
+            if self._exists(f"{current}/.git") or (has_objects and self._exists(f"{current}/HEAD")):
                 return current
             current = current.rpartition("/")[0] or "/"
         return None
 
     def _exists(self, path: str) -> bool:
-        """Return True if `path` exists. A dangling link exists. The parent folder's path must hold no links."""
+        """Return True if `path` exists. A dangling link exists. The path of the parent folder must contain no links."""
         fact = self.facts.look(path)
         return fact.kind is not Kind.MISSING or fact.real != path
 
@@ -281,7 +281,7 @@ class _Roots:
 
 
 @lru_cache(maxsize=8)
-def _sorted(roots: tuple[str, ...]) -> _Roots:
+def _index_roots(roots: tuple[str, ...]) -> _Roots:
     parts = [root.split("/") for root in roots]
     return _Roots(
         exact=frozenset(roots),
@@ -309,10 +309,10 @@ def _device(path: str) -> Device:
 
 
 # These links have another target for each process that follows them.
-_VEILED = re.compile(
+_PROCESS_LINK = re.compile(
     r"/proc/(?:self|thread-self|[0-9]+)(?:/task/[0-9]+)?/(?:cwd|root|exe|fd|map_files|ns)(?:/|\Z)|/dev/fd/(?![012]\Z)"
 )
-_VEILS = ("/proc/", "/dev/fd/")
+_PROCESS_LINK_STARTS = ("/proc/", "/dev/fd/")
 # Facts about the machine without data of users; the memory, environment and files of a process are not among them.
 _SAFE_PROC = re.compile(
     r"/proc(/(cpuinfo|meminfo|loadavg|uptime|version|stat|filesystems|mounts|swaps|partitions|diskstats|vmstat|cmdline"
@@ -321,8 +321,8 @@ _SAFE_PROC = re.compile(
 )
 
 
-# Folders that mostly hold other things: making or removing one is ordinary work, and the sandbox keeps
-# what is locked in them.
+# Folders that mostly contain other files: creating or removing them is ordinary work, and the sandbox protects the
+# locked files in them.
 _MIXED = (".config", ".github")
 
 

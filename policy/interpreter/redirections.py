@@ -19,7 +19,7 @@ class Redirections:
     """The descriptors of a script.
 
     Attributes:
-        streams: texts that are known to come from each descriptor but the standard input.
+        streams: texts that are known to come from each descriptor except the standard input.
     """
 
     def __init__(self, findings: Findings, expander: Expander) -> None:
@@ -29,7 +29,7 @@ class Redirections:
         self._opened: set[str] = set()
 
     def apply(self, redirects: tuple[Redirect, ...], state: State, frame: ExecutionFrame) -> ExecutionFrame:
-        """Judge every redirection, and return the frame of the command that they are for."""
+        """Judge every redirection, and return the frame of their command."""
         if not redirects:
             return frame
         before = self._findings.connected
@@ -41,7 +41,7 @@ class Redirections:
                     frame = self._input(redirect.fd, word.texts or word.likely_texts or word.hints, frame)
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
                     number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
-                    # What the others lead to was judged where the script opened them.
+                    # The files of other descriptors were judged where the script opened them.
                     if number not in _STANDARD and (number not in self._opened or self._findings.connected):
                         text = "copies a descriptor that was opened elsewhere"
                         self._findings.unknown(text, Check.INHERITED_DESCRIPTOR, span)
@@ -59,7 +59,9 @@ class Redirections:
         return replace(frame, stdin_from_network=True) if self._findings.connected > before else frame
 
     def _input(self, number: int | None, texts: tuple[str, ...], frame: ExecutionFrame) -> ExecutionFrame:
-        """Note the texts of a descriptor. The script may open one in several places, so the texts of all count."""
+        """Record the texts of a descriptor. A script may open a descriptor repeatedly, so all its texts are
+        collected.
+        """
         if number in (None, 0):
             return replace(frame, stdin_texts=texts)
         if texts:
@@ -77,4 +79,4 @@ class Redirections:
         for text in word.likely_texts:
             self._findings.access_path(role, literal(text), state.cwds, Check.REDIRECTION, span)
         if self._findings.changed_since(before, (Check.REDIRECTION,)):
-            self._findings.unplain = True
+            self._findings.beyond_plain_edits = True

@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
-from policy.interpreter.assignments import Assigned, Variables
+from policy.interpreter.assignments import AssignedValues, Variables
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.interpreter.traps import TrapTable
-from policy.interpreter.variable_rules import Standing, standing
+from policy.interpreter.variable_rules import VariableReach, variable_reach
 from policy.model.abstract_word import ANYTHING, SourceSpan, join
 from policy.model.assessment import Check, RuleRef
 from policy.model.tier import Tier
@@ -19,7 +19,7 @@ from policy.rules.rulebook import RuleBook
 
 MOST_INNER = 6  # scripts inside scripts
 
-# Words of the shell that see a temporary assignment as a variable, and that may export more while it lasts.
+# Builtins that see a temporary assignment as a variable, and that may export more variables while it exists.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
 _BASH = frozenset(["bash", "rbash"])
 
@@ -46,10 +46,10 @@ class ShellInterpreter:
         self.flow = ControlFlow(findings, expander, self.variables, self.traps, self.redirections, self.command)
 
     def run(self, tree: Script, state: State) -> None:
-        """Interpret a whole script, and then the traps that it leaves."""
+        """Interpret a whole script, and then the traps that it has set."""
         frame = ExecutionFrame()
         self.run_script(tree, state, frame)
-        self.traps.spring(frame, self.run_text, self.variables.marks)
+        self.traps.run_all(frame, self.run_text, self.variables.marks)
 
     def run_script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret a script in the shell of `frame`."""
@@ -60,8 +60,8 @@ class ShellInterpreter:
         before = self._findings.connected
         span = frame.place(command.span)
         words = self.variables.expand_command(command.words, state, frame)
-        values, inside = self.variables.assigned(command.assignments, state, frame)
-        state = self.variables.filled(command.words, state, frame)
+        values, inside = self.variables.expand_assignments(command.assignments, state, frame)
+        state = self.variables.assign_defaults(command.words, state, frame)
         frame = self.redirections.apply(command.redirects, state, frame)
         if not words and values and any(each.target.literal is None for each in command.redirects):
             # Without a command, bash assigns first.
@@ -69,14 +69,14 @@ class ShellInterpreter:
         if self._findings.connected > before:
             frame = replace(frame, words_from_network=True)
         if words:
-            return self._ready(ExpandedCommand(words, state, span, frame), values, span)
+            return self._run_expanded(ExpandedCommand(words, state, span, frame), values, span)
         for item, value in values:
             state = self.variables.assign(state, item.name, value, span)
         text, rule = ("sets variables", Check.ASSIGNMENT) if values else ("only redirects", Check.REDIRECTION)
         self._findings.add_reason(Tier.READ, text, rule, span)
         return CommandResult(ExitStates.same(state))
 
-    def _ready(self, command: ExpandedCommand, values: Assigned, span: SourceSpan) -> CommandResult:
+    def _run_expanded(self, command: ExpandedCommand, values: AssignedValues, span: SourceSpan) -> CommandResult:
         """Interpret a simple command whose words are expanded and whose redirections are judged."""
         variables, words, state = self.variables, command.words, command.state
         exports = list(state.exports)
@@ -86,28 +86,28 @@ class ShellInterpreter:
         for item, value in values:
             if item.name == "IFS" and words[0].text == "read" and value.text is not None:
                 continue
-            verdict = standing(item.name, value.text, self._profile.environment, exported=True)
+            verdict = variable_reach(item.name, value.text, self._profile.environment, exported=True)
             rules = [self._rules.find(text) for text in words[0].texts]
             builtin = not rules or any(rule is None or rule.builtin for rule in rules)
-            if verdict is Standing.SHELL and (function or builtin):
-                variables.obeyed(item.name, span)
-            if verdict is not Standing.OWN:
+            if verdict is VariableReach.SHELL and (function or builtin):
+                variables.report_obeyed(item.name, span)
+            if verdict is not VariableReach.OWN:
                 exports.append(item.name)
-        here = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
+        during = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
         assignments = [(item.name, value) for item, value in values]
         temporary = assignments if not _KEEPS.isdisjoint(words[0].texts) else []
         for name, value in temporary:
             self.traps.note_value(name, value)
-            here = here.assign(name, value)
-        result = self._run_command(replace(command, state=here, assignments=assignments))
+            during = during.assign(name, value)
+        result = self._run_command(replace(command, state=during, assignments=assignments))
         success, failure = result.states
-        for name, _ in temporary:  # gone afterwards, unless it was exported meanwhile
+        for name, _ in temporary:  # removed afterwards, unless it was exported meanwhile
             before = state.variables.get(name, ANYTHING)
             self.traps.note_value(name, before)
             success, failure = (
                 each.assign(name, join(before, each.variables.get(name, ANYTHING))) for each in (success, failure)
             )
-        if here is not state and words[0].text not in _KEEPS and not function:
+        if during is not state and words[0].text not in _KEEPS and not function:
             success, failure = replace(success, exports=state.exports), replace(failure, exports=state.exports)
         for item, value in arrays:
             known = ANYTHING if item.append or state.locals is None else value
@@ -130,7 +130,7 @@ class ShellInterpreter:
 
         def run() -> None:
             self.run_text(script, replace(state, functions={}, locals=None), frame, span, rule)
-            self.traps.spring(frame, self.run_text, self.variables.marks)
+            self.traps.run_all(frame, self.run_text, self.variables.marks)
 
         self.traps.in_another_shell(run)
 

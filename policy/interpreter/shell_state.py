@@ -16,14 +16,16 @@ MOST_OUTPUT = 24  # texts that commands are known to print
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Defined:
-    """A function with the place of its definition in the user's script. Each value is equal only to itself."""
+class Definition:
+    """A function with the place of its definition in the user's script. Two definitions are equal only if they are
+    one object.
+    """
 
     body: "Group | Subshell"
     anchor: SourceSpan | None
 
 
-UNDEFINED: tuple[Defined | None, ...] = (None,)
+UNDEFINED: tuple[Definition | None, ...] = (None,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class State:
         exports: names that the script has exported to every later program and that programs may obey.
         stack: the folders that `popd` returns to; None if unknown.
         previous: the folder that `cd -` returns to.
-        fixed: names that may be read-only by now, so that an assignment to them fails.
+        fixed: names that may be read-only, so that an assignment to them fails.
         functions: for each name that was ever defined as a function, the functions that it may be now; None is among
             them if it may not be a function.
         arguments: the words that `"$@"` becomes, or None if unknown.
@@ -49,7 +51,7 @@ class State:
     stack: tuple[tuple[str, ...] | None, ...] | None = ()
     previous: tuple[str, ...] | None = None
     fixed: frozenset[str] = frozenset()
-    functions: Mapping[str, tuple[Defined | None, ...]] = field(default_factory=dict)
+    functions: Mapping[str, tuple[Definition | None, ...]] = field(default_factory=dict)
     arguments: tuple[AbstractWord, ...] | None = None
     locals: Mapping[str, AbstractWord] | None = None
 
@@ -67,7 +69,7 @@ class State:
         kept = {name: self.variables.get(name, ANYTHING), **self.locals}
         return replace(self.assign(name, value), locals=kept)
 
-    def define(self, name: str, meanings: tuple[Defined | None, ...]) -> "State":
+    def define(self, name: str, meanings: tuple[Definition | None, ...]) -> "State":
         return replace(self, functions={**self.functions, name: meanings})
 
     def argument(self, number: int) -> AbstractWord | None:
@@ -76,7 +78,7 @@ class State:
             return None
         return self.arguments[number - 1] if number <= len(self.arguments) else NOTHING
 
-    def moved(self, cwds: tuple[str, ...] | None) -> "State":
+    def with_cwds(self, cwds: tuple[str, ...] | None) -> "State":
         return replace(self, cwds=cwds, previous=self.cwds)
 
 
@@ -108,7 +110,7 @@ class CommandResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecutionFrame:
-    """The surroundings of a command: its place, its standard input, and the lists that collect what leaves it.
+    """The surroundings of a command: its place, its standard input, and the lists that collect its results.
 
     Attributes:
         anchor: the place of the interpreted text in the user's script; None for the user's script itself.
@@ -137,7 +139,7 @@ class ExecutionFrame:
     returns: list[State] = field(default_factory=list)
 
     def place(self, span: SourceSpan) -> SourceSpan:
-        """Return the range of the user's script that `span` of the interpreted text stands for."""
+        """Return the range of the user's script that `span` of the interpreted text corresponds to."""
         return self.anchor or span
 
 
@@ -148,8 +150,8 @@ class ExpandedCommand:
     Attributes:
         words: the program and its words.
         state: the state of the shell before the command.
-        assignments: the assignments before the command. None means that no shell runs the command by itself, so its
-            name is never the name of a function.
+        assignments: the assignments before the command. None means that a program, not the shell, runs the command, so
+            its name is never the name of a function.
     """
 
     words: list[AbstractWord]
@@ -185,14 +187,14 @@ def join_states(first: State, second: State) -> State:
     own, other = first.locals, second.locals
     both = other if own is None else own
     if own is not None and other is not None:
-        # Where only one of the two has made a name its own, the other has changed what comes back.
+        # If only one state has a local variable, the other may have changed the value that is restored.
         shared = own.keys() & other.keys()
         both = {name: join(own[name], other[name]) if name in shared else ANYTHING for name in {**own, **other}}
     return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
 
 
-def counting(before: State, after: State) -> State:
-    """Return `after` where each number that a round of a loop has changed may be any number in the next round."""
+def widen_counters(before: State, after: State) -> State:
+    """Return `after`, but with any number as the value of each number that a round of a loop has changed."""
     counted = {
         name: abstract_word.MAYBE_NUMBER if value.empty or before.variables[name].empty else abstract_word.NUMBER
         for name, value in after.variables.items()

@@ -12,9 +12,9 @@ from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 
 _LIVE = frozenset("*?[]\\")
-_SOME = "\0"  # a word that is not spelled out
+_UNKNOWN = "\0"  # in place of a word that is not literal
 _COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
-_STATED = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes and ids; then times, maybe before 1970
+_NUMERIC_FORMATS = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes, ids; then times, maybe negative
 
 
 def output_of(
@@ -36,7 +36,7 @@ def output_of(
         return unknown
     printed = None if None in words else printed
     if printed is not None and printed.head:
-        return printed  # one word, whose start holds even for what was just made
+        return printed  # one word, whose beginning is certain even for a path that was just created
     if findings.worst > max(worst, Tier.READ):
         return unknown
     known = _known_output(words, state, findings)
@@ -45,7 +45,7 @@ def output_of(
     # Commands marked tame print numbers, ids, or paths below the workspace: one word when that has no blanks.
     if printed is None or any(char.isspace() or char in _LIVE for char in findings.classifier.facts.workspace):
         return unknown
-    return replace(printed, may_split=not quoted)  # when it fails it prints nothing, and the word is gone
+    return replace(printed, may_split=not quoted)  # a command that fails prints nothing, so there may be no word
 
 
 def _known_output(words: list[str | None], state: State, findings: Findings) -> str | None:
@@ -55,8 +55,8 @@ def _known_output(words: list[str | None], state: State, findings: Findings) -> 
     if words == ["git", "rev-parse", "--show-toplevel"] and state.cwds is not None:
         classifier, facts = findings.classifier, findings.classifier.facts
         below = all(inside(cwd, facts.workspace) for cwd in state.cwds)
-        here = facts.look(f"{facts.workspace}/.git").kind is not Kind.MISSING
-        if below and here and not any(classifier.foreign_repository(cwd) for cwd in state.cwds):
+        repository = facts.look(f"{facts.workspace}/.git").kind is not Kind.MISSING
+        if below and repository and not any(classifier.foreign_repository(cwd) for cwd in state.cwds):
             return facts.workspace
     return None
 
@@ -68,7 +68,7 @@ def numeric_output(body: Script, state: State) -> AbstractWord | None:
     last = commands[-1]
     if not isinstance(last, Command) or last.assignments or not all(map(_keeps_output, last.redirects)):
         return None
-    words = [text if (text := word.literal) is not None else _SOME for word in last.words]
+    words = [text if (text := word.literal) is not None else _UNKNOWN for word in last.words]
     if not words or words[0] in state.functions:
         return None
     match words:
@@ -76,13 +76,13 @@ def numeric_output(body: Script, state: State) -> AbstractWord | None:
             return COUNT
         case ["wc", "-l" | "-c" | "-w" | "-m"] | ["git", "rev-list", "--count", "HEAD" | "--all"]:
             return MAYBE_NUMBER
-        case ["git", "rev-list", "--count", revision] if revision[:1] not in ("-", "", _SOME):
+        case ["git", "rev-list", "--count", revision] if revision[:1] not in ("-", "", _UNKNOWN):
             return MAYBE_NUMBER
-        case ["stat", "-c" | "-Lc", format, file] if format in _STATED and file[:1] not in ("-", "", _SOME):
-            return MAYBE_NUMBER if format in _STATED[:6] else replace(MAYBE_NUMBER, never_an_option=False)
+        case ["stat", "-c" | "-Lc", format, file] if format in _NUMERIC_FORMATS and file[:1] not in ("-", "", _UNKNOWN):
+            return MAYBE_NUMBER if format in _NUMERIC_FORMATS[:6] else replace(MAYBE_NUMBER, never_an_option=False)
         case ["grep", flags, pattern, *files] if _COUNTING.fullmatch(flags) and pattern[:1] not in ("-", ""):
-            one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _SOME))
-            return MAYBE_NUMBER if one and pattern != _SOME else None
+            one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _UNKNOWN))
+            return MAYBE_NUMBER if one and pattern != _UNKNOWN else None
     return None
 
 

@@ -1,10 +1,10 @@
-"""Traps: shell text that runs later, when the shell ends or a signal arrives, in any state that may hold by then."""
+"""Traps: shell text that runs later, when the shell ends or a signal arrives, in any state that is possible then."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 from policy.interpreter.findings import Findings
-from policy.interpreter.shell_state import UNDEFINED, Defined, ExecutionFrame, ExitStates, State
+from policy.interpreter.shell_state import UNDEFINED, Definition, ExecutionFrame, ExitStates, State
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
@@ -38,15 +38,15 @@ class TrapTable:
 
     Attributes:
         pending: the traps that may run.
-        wandered: the shell may have changed its folder.
+        folder_changed: the shell may have changed its folder.
     """
 
     def __init__(self, findings: Findings) -> None:
-        self.wandered = False
+        self.folder_changed = False
         self._findings = findings
         self.pending: list[Trap] = []
         self._values: dict[str, AbstractWord] = {}
-        self._meanings: dict[str, tuple[Defined | None, ...]] = {}
+        self._meanings: dict[str, tuple[Definition | None, ...]] = {}
         self._exports: tuple[str, ...] = ()
         self._fixed: frozenset[str] = frozenset()
 
@@ -60,7 +60,7 @@ class TrapTable:
         if self.pending:
             self._values[name] = join(self._values.get(name, value), value)
 
-    def note_function(self, name: str, meanings: tuple[Defined | None, ...]) -> None:
+    def note_function(self, name: str, meanings: tuple[Definition | None, ...]) -> None:
         """Remember that a function gets one of `meanings`."""
         if self.pending:
             self._meanings[name] = tuple(dict.fromkeys((*self._meanings.get(name, ()), *meanings)))
@@ -77,23 +77,23 @@ class TrapTable:
         run()
         self.pending = outer
 
-    def spring(self, frame: ExecutionFrame, run_text: RunText, marks: Callable[[], int]) -> None:
-        """Judge every trap at the end of the shell, each in a state that covers all in which it may run.
+    def run_all(self, frame: ExecutionFrame, run_text: RunText, marks: Callable[[], int]) -> None:
+        """Judge every trap at the end of the shell, each in a state that covers all states in which it may run.
 
-        `marks` counts the names with a special meaning, which are no part of a State.
+        `marks` returns the number of names with a special meaning, which are not part of a State.
         """
-        for count, trap in enumerate(self.pending):  # a trap may set another one
+        for count, trap in enumerate(self.pending):  # a trap may set another trap
             if count >= MOST_TRAPS:
                 self._findings.unknown("too many traps", trap.rule, trap.span)
                 break
             begin = self._state_when_run(trap.state)
             begin = begin if trap.at_end else _marked(begin)
-            wandered, self.wandered = self.wandered, False
+            folder_changed, self.folder_changed = self.folder_changed, False
             marked = marks()
             inside = replace(frame, stdin_from_network=False, loop_exits=[], returns=[])
             ends = run_text(trap.text, begin, inside, trap.span, trap.rule)
-            leaves = bool(inside.loop_exits or inside.returns) or (self.wandered and begin.cwds is None)
-            self.wandered = self.wandered or wandered
+            leaves = bool(inside.loop_exits or inside.returns) or (self.folder_changed and begin.cwds is None)
+            self.folder_changed = self.folder_changed or folder_changed
             if not trap.at_end and (leaves or marks() > marked or any(end != begin for end in ends)):
                 self._findings.unknown("a trap that changes what the rest of the script does", trap.rule, trap.span)
 
@@ -104,14 +104,14 @@ class TrapTable:
         functions = dict(state.functions)
         for name, meanings in self._meanings.items():
             functions[name] = tuple(dict.fromkeys((*functions.get(name, UNDEFINED), *meanings)))
-        cwds = None if self.wandered else state.cwds
+        cwds = None if self.folder_changed else state.cwds
         exports = tuple(dict.fromkeys((*state.exports, *self._exports)))
         then = replace(state, cwds=cwds, variables=variables, functions=functions, exports=exports, arguments=None)
         return replace(then, stack=None, previous=None, locals=None, fixed=state.fixed | self._fixed)
 
 
 def _marked(state: State) -> State:
-    """Return `state` so that every change shows: also one to the same value, and one that drops an argument."""
+    """Return `state` with marked values, so that even an assignment of the same value or a `shift` is a difference."""
     variables = {
         name: replace(value, span=SourceSpan(-number, -number))
         for number, (name, value) in enumerate(state.variables.items(), 1)

@@ -11,7 +11,7 @@ from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import Scope
 from policy.model.secret_paths import inside, normal
 
-MOST = 200  # folders looked into, and texts spelled, for one pattern
+MOST = 200  # folders listed, and texts returned, for one pattern
 _SET = re.compile(r"\[(\]?[^\]!^\[:.=-]*)\]")
 # The character classes of bash(1), "Pattern Matching", as far as names are ASCII.
 _CLASSES = {
@@ -31,7 +31,7 @@ def secrets_of(
 ) -> Iterator[str | ResolvedPath]:
     """Yield the secrets that `word` may name: a path, or a text for the user where no path is certain.
 
-    `content` is false for a word of which only names are shown.
+    `content` is false if the command shows only names.
     """
     for text in filter(None, word.texts or word.hints):
         if cwds is None and text[:1] != "/":
@@ -60,7 +60,7 @@ def secrets_of(
 
 
 def likely_texts(classifier: PathClassifier, word: AbstractWord, cwds: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the texts that a word may be, as far as known data or the files that a pattern finds tell."""
+    """Return the texts that a word may be, by known data or by the files that its pattern finds."""
     if word.texts or word.hints or not word.pattern:
         return word.texts or word.hints
     return tuple(text for cwd in cwds or () for text in only_secrets(classifier, word.pattern, cwd))
@@ -116,23 +116,23 @@ def only_secrets(classifier: PathClassifier, pattern: str, cwd: str) -> tuple[st
     """Return the matches of bash's `pattern` in the workspace if every one of them is secret by its name.
 
     Empty if the pattern also matches another file, or nothing. Patterns for everything (`*`, `.*`, `*.*`) never
-    count: the secrets that they match are masked, and the other files are what they are meant for.
+    count: they are meant for the other files, and the secrets that they match are masked.
     """
     if pattern.rpartition("/")[2] in _EVERYTHING:
         return ()
     classifier.budget.spend(LOOK)
-    found = spelled(pattern)
+    found = spell_pattern(pattern)
     if not found or not all(map(classifier.secret_parts, found)):
         workspace = classifier.facts.workspace
         start = workspace if pattern[:1] == "/" else classifier.absolute(cwd, "/")
         if pattern[:1] == "/" and not pattern.startswith(f"{workspace}/"):
             return ()
-        found = matched(pattern.removeprefix(workspace), start, classifier.facts.names, workspace, classifier.budget)
+        found = find_files(pattern.removeprefix(workspace), start, classifier.facts.names, workspace, classifier.budget)
     return found if found and all(map(classifier.secret_parts, found)) else ()
 
 
-def spelled(pattern: str) -> tuple[str, ...]:
-    """Return all texts that `pattern` matches, where sets of single characters are its only signs; else nothing."""
+def spell_pattern(pattern: str) -> tuple[str, ...]:
+    """Return all texts that `pattern` matches if it has no signs except sets of single characters, else nothing."""
     texts = [""]
     at = 0
     for match in _SET.finditer(pattern):
@@ -147,13 +147,13 @@ def spelled(pattern: str) -> tuple[str, ...]:
     return tuple(text + rest for text in texts)
 
 
-def matched(
+def find_files(
     pattern: str, start: str, names: Callable[[str], tuple[str, ...] | None], workspace: str, budget: WorkBudget
 ) -> tuple[str, ...]:
     """Return the paths in `workspace` that bash matches with `pattern` in the folder `start`, relative to `start`.
 
-    Nothing when a folder cannot be listed whole, or lies elsewhere. As bash does by default, `*` matches no name that
-    begins with a dot, and `**` is `*`.
+    Empty if a folder cannot be listed completely or is outside `workspace`. As bash does by default, `*` matches no
+    name that begins with a dot, and `**` is `*`.
     """
     paths = [""]
     for part in filter(None, pattern.split("/")):

@@ -1,4 +1,4 @@
-"""Scripts that cannot be read: they are refused, and a credential store that they name in plain sight stays secret."""
+"""Scripts that cannot be read: they are refused, and the secrets that their text names literally are reported."""
 
 import re
 
@@ -11,17 +11,17 @@ from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 MOST_SEARCHED = 16 * 1024  # characters of a script
-_A_SEARCH = 100  # of the budget; and some for each character
+_PATH_COST = 100  # steps of the budget for one path, and 10 more for each character
 
 _TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
 _HOME = re.compile(r"\A(?:~|\$HOME)/")
 _BRACED = re.compile(r"[^\s;|&<>()`'\"{]{0,255}\{[^\s;|&<>()`'\"]{0,255}")
 _CHOICE = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")
-MOST_BRACED = 200  # texts spelled for one script
+MOST_BRACED = 200  # texts returned for one script
 
 
 def refuse(findings: Findings, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
-    """Report a script that was not understood, for the reason `why`, and the secrets that it names in plain sight."""
+    """Report a script that was not understood, for the reason `why`, and the secrets that it names literally."""
     outer = findings.step
     findings.begin(Step(text=script[:MOST_SEARCHED], cwds=state.cwds))
     findings.unknown(why, rule, span)
@@ -30,10 +30,10 @@ def refuse(findings: Findings, script: str, why: str, state: State, rule: RuleRe
 
 
 def find_secrets(findings: Findings, script: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
-    """Report the secrets that a text names in plain sight. The language of the text may be any."""
+    """Report the secrets that a text in any language names literally."""
     classifier, home = findings.classifier, findings.classifier.facts.home
     seen = script[:MOST_SEARCHED]
-    for token in dict.fromkeys((*_TOKENS.split(seen), *braced(seen))):
+    for token in dict.fromkeys((*_TOKENS.split(seen), *expand_braces(seen))):
         text = _HOME.sub(lambda _: f"{home}/", token)
         name = text.rpartition("/")[2]
         if name[:1] == "." and classifier.secret_parts(name):
@@ -41,7 +41,7 @@ def find_secrets(findings: Findings, script: str, state: State, rule: RuleRef, s
         if "/" not in text or "\0" in text:
             continue
         for cwd in state.cwds or ("/",):
-            if classifier.budget.left < _A_SEARCH + 10 * len(text):  # without a look: as it is written
+            if classifier.budget.left < _PATH_COST + 10 * len(text):  # no look at the disk
                 path = classifier.logical(text, cwd)
                 if classifier.secret(path) and not classifier.named_secret(path):
                     findings.add_reason(Tier.SECRET, f"names {text}, {secret_kind(text)}", rule, span)
@@ -52,8 +52,8 @@ def find_secrets(findings: Findings, script: str, state: State, rule: RuleRef, s
                 findings.access_path(Role.READ, literal(text), (cwd,), rule, span)
 
 
-def braced(script: str) -> tuple[str, ...]:
-    """Return what the words of a script with braces (`~/.{ssh,aws}/$x`) become, quotes and expansions as they stand."""
+def expand_braces(script: str) -> tuple[str, ...]:
+    """Return the results of brace expansion in a script (`~/.{ssh,aws}/$x`). Quotes and expansions are left as text."""
     found: dict[str, None] = {}
     for word in _BRACED.findall(script)[:MOST_BRACED] if "{" in script else ():
         texts = [word]

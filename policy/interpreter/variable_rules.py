@@ -5,7 +5,7 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 
 
-class Standing(IntEnum):
+class VariableReach(IntEnum):
     """The reach of a variable. OWN: only the script reads it. PASSED: later programs may obey it. SHELL: bash itself,
     or every program, obeys it.
     """
@@ -17,19 +17,19 @@ class Standing(IntEnum):
 
 # The longer expressions are texts: `re` compiles them at their first use and keeps them, and most commands use none.
 # Of the variables in `_LOOKS`, these never name a file: counts, switches, and terminal types, which hold no `/`
-# (terminfo(5)). Where the script itself does not export them, they may hold anything.
+# (terminfo(5)). If the script does not export them, they may have any value.
 _INERT = (
     r"NO_COLOR|FORCE_COLOR|CLICOLOR(_FORCE)?|COLORTERM|COLUMNS|LINES|TERM|CI|SOURCE_DATE_EPOCH|RUST_BACKTRACE"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE"
 )
-# Exported, these change how output looks and nothing else.
+# When exported, these only change the appearance of output.
 _LOOKS = rf"LC_[A-Z]+|LANG|LANGUAGE|TZ|GIT_OPTIONAL_LOCKS|DEBIAN_FRONTEND|NODE_ENV|{_INERT}"
 _VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
 _TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
 
-# A clock, a counter, and a finer or coarser splitting at blanks (the walk takes no split for certain after it).
-_TAMED = {"SECONDS": re.compile("[0-9]{1,9}"), "OPTIND": re.compile("1"), "IFS": re.compile("[ \t\n]*")}
+# Harmless values of a clock, a counter and the separators (the interpreter relies on no splitting after IFS is set).
+_SAFE_VALUES = {"SECONDS": re.compile("[0-9]{1,9}"), "OPTIND": re.compile("1"), "IFS": re.compile("[ \t\n]*")}
 # bash obeys these even when they are not exported.
 _SHELL = (
     r"BASH.*|CDPATH|CHILD_MAX|COMP.*|DIRSTACK|EMACS|ENV|EPOCH.*|EUID|EXECIGNORE|FCEDIT|FIGNORE|FUNC.*|GLOBIGNORE|GROUPS"
@@ -37,8 +37,8 @@ _SHELL = (
     r"|POSIXLY_CORRECT|PPID|PROMPT_.*|PS[0-9]|PWD|RANDOM|READLINE_.*|SECONDS|SHELL.*|SHLVL|SRANDOM|TIMEFORMAT|TMOUT|UID"
     r"|auto_resume|histchars|_"
 )
-# Programs obey these, some in lower case too (npm_config_.., http_proxy), and the environment that the sandbox makes
-# already holds some of them.
+# Programs obey these, some in lower case too (npm_config_.., http_proxy), and the environment in the sandbox already
+# contains some of them.
 _TOOLS = (
     r"(LD|DYLD|GLIBC|GCONV|MALLOC|GIT|SSH|GPG|PYTHON|PIP|NODE|NPM|RUBY|GEM|BUNDLE|PERL|LUA|PHP|JAVA|JDK|MAVEN|GRADLE|GO|CARGO"
     r"|RUST|MAKE|CMAKE|CC|CXX|TAR|GREP|RIPGREP|LESS|MAN|PAGER|EDITOR|VISUAL|BROWSER|XDG|TMP|TEMP|DOCKER|KUBE|AWS|CURL|WGET"
@@ -47,32 +47,32 @@ _TOOLS = (
 )
 
 
-def standing(name: str, value: str | None, inherited: tuple[str, ...], *, exported: bool) -> Standing:
+def variable_reach(name: str, value: str | None, inherited: tuple[str, ...], *, exported: bool) -> VariableReach:
     """Return the reach of setting `name`. `value` is None if it is known only at run time.
 
     `inherited` are name patterns of variables that are in a command's environment from the start, so that setting one
     exports it.
     """
     if re.fullmatch(_LOOKS, name):
-        calm = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)
-        return Standing.OWN if calm or (not exported and re.fullmatch(_INERT, name)) else Standing.PASSED
+        harmless = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)
+        return VariableReach.OWN if harmless or (not exported and re.fullmatch(_INERT, name)) else VariableReach.PASSED
     if name in _PAGERS:
-        return Standing.OWN if value in ("cat", "") else Standing.SHELL
-    if value is not None and not exported and name in _TAMED and _TAMED[name].fullmatch(value):
-        return Standing.OWN
+        return VariableReach.OWN if value in ("cat", "") else VariableReach.SHELL
+    if value is not None and not exported and name in _SAFE_VALUES and _SAFE_VALUES[name].fullmatch(value):
+        return VariableReach.OWN
     if re.fullmatch(_SHELL, name):
-        return Standing.SHELL
+        return VariableReach.SHELL
     if re.fullmatch(_TOOLS, name, re.IGNORECASE):
-        # Never exported by the script itself, yet it may be in the environment already.
-        return Standing.SHELL if exported or name != name.lower() else Standing.OWN
+        # The script does not export the variable, but it may be in the environment already.
+        return VariableReach.SHELL if exported or name != name.lower() else VariableReach.OWN
     if exported:
-        return Standing.PASSED  # closed world: a name that no table has may mean something to some program
+        return VariableReach.PASSED  # closed world: some program may obey a name that no table contains
     known = any(fnmatchcase(name, pattern) for pattern in inherited)
-    return Standing.PASSED if known else Standing.OWN
+    return VariableReach.PASSED if known else VariableReach.OWN
 
 
-# What keeps a command to what was judged is partly said by variables, and some of those that a loader, a shell or Git
-# obeys would have another program run in place of the one that was judged. Sources: ld.so(8), bash(1), git(1).
+# Some variables configure the guards of a command, and others make a loader, a shell or Git run another program than
+# the one that was judged. Sources: ld.so(8), bash(1), git(1).
 _UNDOING = (
     (r"(?:LD|DYLD)_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|MALLOC_.*|RES_OPTIONS|HOSTALIASES|LOCALDOMAIN",
      "the system's own libraries obey it in every program, which could run other code than was judged"),
@@ -87,7 +87,7 @@ _UNDOING = (
 )  # fmt: skip
 
 
-def undoing(name: str) -> str | None:
+def undone_guard(name: str) -> str | None:
     """Return why `name` must not be set for a command from outside the script; None if it may.
 
     Such a variable would undo a guard of the command.

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 from policy.describe.phrases import plain
-from policy.interpreter.variable_rules import undoing
+from policy.interpreter.variable_rules import undone_guard
 from policy.model.verdict import Problem
 from policy.permission.flag_rights import FlagRights
 from policy.toml.profile import names_credential
@@ -121,7 +121,7 @@ def _variable(text: str) -> tuple[str, str]:
         raise usage(f"`--env {name}` has no value", why, f'write `--env {name}="${name}"` if that is what you mean')
     if "\0" in value:
         raise usage(f"`--env {name}` cannot be set", "its value holds a NUL", "leave that out")
-    undone = undoing(name)
+    undone = undone_guard(name)
     if undone is not None:
         raise usage(f"`--env {name}` is refused", undone, "use another way to tell the program, such as its own option")
     return name, value

@@ -10,8 +10,8 @@ from policy.bash.ast import Arithmetic, Expansion, Script
 from policy.bash.parser import read
 from policy.handlers.sqlite import looks_only
 from policy.interpreter.arithmetic import evaluate
-from policy.interpreter.parameter_ops import computed
-from policy.interpreter.variable_rules import Standing, standing
+from policy.interpreter.parameter_ops import apply_operation
+from policy.interpreter.variable_rules import VariableReach, variable_reach
 from policy.languages.awk import read_awk
 from policy.languages.jq import read_jq
 from policy.languages.language_result import Reading
@@ -423,37 +423,37 @@ def test_pieces_of_a_known_value(text: str, value: str, result: str | None, why:
     assert isinstance(tree, Script), tree
     parts = tree.items[0].node.words[1].parts  # type: ignore[union-attr, index]
     assert isinstance(parts[0], Expansion)
-    found = computed(parts[0], literal(value)) if len(parts) == 1 else None
+    found = apply_operation(parts[0], literal(value)) if len(parts) == 1 else None
     assert (found.text if found is not None else None) == result, why
 
 
 STANDINGS = [
-    ("x", "1", False, Standing.OWN, "a name of the script"),
-    ("x", "1", True, Standing.PASSED, "exported, a name that no table has may mean something"),
-    ("http_proxy", "x", True, Standing.SHELL, "except where it is a user's"),
-    ("npm_config_script_shell", "x", True, Standing.SHELL, "except where it is a user's"),
-    ("FOO", "1", False, Standing.OWN, "seen by this shell only"),
-    ("FOO", "1", True, Standing.PASSED, "a program may obey it"),
-    ("LC_ALL", "C", True, Standing.OWN, "how output looks"),
-    ("LC_ALL", None, True, Standing.PASSED, "a value known only at run time"),
-    ("LC_ALL", "/tmp/x", True, Standing.PASSED, "a file"),
-    ("TZ", "Europe/Berlin", True, Standing.OWN, "a zone"),
-    ("PAGER", "cat", True, Standing.OWN, "the one harmless pager"),
-    ("PAGER", "less", True, Standing.SHELL, "a program"),
-    ("PATH", "x", False, Standing.SHELL, "which programs run"),
-    ("IFS", ",", False, Standing.SHELL, "how words split"),
-    ("BASH_ENV", "x", False, Standing.SHELL, "what bash runs first"),
-    ("PS4", "x", False, Standing.SHELL, "what bash expands"),
-    ("GIT_DIR", "x", False, Standing.SHELL, "the environment may hold it already"),
-    ("LD_PRELOAD", "x", True, Standing.SHELL, "code in every program"),
-    ("USER", "x", False, Standing.SHELL, "the environment holds it already"),
-    ("MY_TERM", "x", False, Standing.OWN, "not a name that anybody knows"),
+    ("x", "1", False, VariableReach.OWN, "a name of the script"),
+    ("x", "1", True, VariableReach.PASSED, "exported, a name that no table has may mean something"),
+    ("http_proxy", "x", True, VariableReach.SHELL, "except where it is a user's"),
+    ("npm_config_script_shell", "x", True, VariableReach.SHELL, "except where it is a user's"),
+    ("FOO", "1", False, VariableReach.OWN, "seen by this shell only"),
+    ("FOO", "1", True, VariableReach.PASSED, "a program may obey it"),
+    ("LC_ALL", "C", True, VariableReach.OWN, "how output looks"),
+    ("LC_ALL", None, True, VariableReach.PASSED, "a value known only at run time"),
+    ("LC_ALL", "/tmp/x", True, VariableReach.PASSED, "a file"),
+    ("TZ", "Europe/Berlin", True, VariableReach.OWN, "a zone"),
+    ("PAGER", "cat", True, VariableReach.OWN, "the one harmless pager"),
+    ("PAGER", "less", True, VariableReach.SHELL, "a program"),
+    ("PATH", "x", False, VariableReach.SHELL, "which programs run"),
+    ("IFS", ",", False, VariableReach.SHELL, "how words split"),
+    ("BASH_ENV", "x", False, VariableReach.SHELL, "what bash runs first"),
+    ("PS4", "x", False, VariableReach.SHELL, "what bash expands"),
+    ("GIT_DIR", "x", False, VariableReach.SHELL, "the environment may hold it already"),
+    ("LD_PRELOAD", "x", True, VariableReach.SHELL, "code in every program"),
+    ("USER", "x", False, VariableReach.SHELL, "the environment holds it already"),
+    ("MY_TERM", "x", False, VariableReach.OWN, "not a name that anybody knows"),
 ]
 
 
 @pytest.mark.parametrize(("name", "value", "exported", "expected", "why"), STANDINGS)
-def test_variables(name: str, value: str | None, exported: bool, expected: Standing, why: str) -> None:
-    assert standing(name, value, ("LANG", "USER"), exported=exported) is expected, why
+def test_variables(name: str, value: str | None, exported: bool, expected: VariableReach, why: str) -> None:
+    assert variable_reach(name, value, ("LANG", "USER"), exported=exported) is expected, why
 
 
 def test_a_flag_list_reads_as_its_comment_says() -> None:

@@ -216,7 +216,7 @@ AIMED = [
 
 @pytest.mark.parametrize(("head", "tail", "aimed", "why"), AIMED, ids=[row[3] for row in AIMED])
 def test_patterns_made_to_find_secrets_are_told_from_others(head: str, tail: str, aimed: bool, why: str) -> None:
-    assert PathClassifier(FACTS, PROFILE).aimed(head, tail, WORK) is aimed, why
+    assert PathClassifier(FACTS, PROFILE).finds_secrets(head, tail, WORK) is aimed, why
 
 
 PARTS = st.lists(st.sampled_from(["..", ".", "", "a", "out", "key", "src", ".ssh", "null", "loop", "in"]), max_size=8)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from policy.classify import classify
 from policy.handlers.echo_printf import echoed, printed
 from policy.interpreter.path_classifier import WorkBudget
-from policy.interpreter.uncertain_paths import MOST, matched, spelled
-from policy.interpreter.unread_script import braced
+from policy.interpreter.uncertain_paths import MOST, find_files, spell_pattern
+from policy.interpreter.unread_script import expand_braces
 from policy.model.abstract_word import literal
 from policy.model.action import RunScript
 from policy.model.tier import Tier
@@ -281,18 +281,20 @@ def test_what_echo_and_printf_print() -> None:
 
 
 def test_braces_are_expanded_as_in_bash() -> None:
-    assert braced("cat ~/.{ssh,aws}/$x ${y} {z}") == ("~/.ssh/$x", "~/.aws/$x", "${y}", "{z}")
-    assert set(braced("{a{,b},c}")) == {"a", "ab", "c"}
-    assert braced("no braces here") == ()
-    assert len(braced("{a,b}" * 60)) <= MOST, "what is spelled stays bounded"
+    assert expand_braces("cat ~/.{ssh,aws}/$x ${y} {z}") == ("~/.ssh/$x", "~/.aws/$x", "${y}", "{z}")
+    assert set(expand_braces("{a{,b},c}")) == {"a", "ab", "c"}
+    assert expand_braces("no braces here") == ()
+    assert len(expand_braces("{a,b}" * 60)) <= MOST, "what is spelled stays bounded"
 
 
 def test_patterns_match_as_in_bash() -> None:
     def find(pattern: str) -> tuple[str, ...]:
-        return matched(pattern, "/w", lambda path: LISTED.get(path.removeprefix("/w").strip("/")), "/w", WorkBudget())
+        return find_files(
+            pattern, "/w", lambda path: LISTED.get(path.removeprefix("/w").strip("/")), "/w", WorkBudget()
+        )
 
-    assert spelled(".en[vx]") == (".env", ".enx")
-    assert spelled(".en?") == spelled("[a-c]") == ()
+    assert spell_pattern(".en[vx]") == (".env", ".enx")
+    assert spell_pattern(".en?") == spell_pattern("[a-c]") == ()
     assert find("*.txt") == ("notes.txt",)
     assert find("?env") == find("[.]env") == (), "a dot at the beginning is matched by a dot alone"
     assert find("./.e*") == ("./.env",)
@@ -302,5 +304,5 @@ def test_patterns_match_as_in_bash() -> None:
 
 def test_brackets_that_nothing_closes_stand_for_themselves() -> None:
     many = "[" * 9_000  # with a search for the end at each of them, this takes a quarter of a minute
-    assert matched(many, "/w", lambda folder: (many, "x"), "/w", WorkBudget()) == (many,)
-    assert matched("[]", "/w", lambda folder: ("[]", "x"), "/w", WorkBudget()) == ("[]",)
+    assert find_files(many, "/w", lambda folder: (many, "x"), "/w", WorkBudget()) == (many,)
+    assert find_files("[]", "/w", lambda folder: ("[]", "x"), "/w", WorkBudget()) == ("[]",)
