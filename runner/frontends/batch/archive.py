@@ -28,7 +28,7 @@ _LARGEST_UNPACKED = 512 << 20  # bytes of the decompressed events of one task
 _LARGEST_TREE = 16 << 30  # bytes of an unpacked archive
 _MOST_MEMBERS = 2_000_000  # files, folders and links in one archive
 _LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: only an unusually long header needs more
-_STRANGE = "the archive of the workspace holds what no workspace does"
+_UNEXPECTED = "the archive of the workspace holds what no workspace does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def pack(folder: str) -> tuple[bytes, str]:
     target = _Bounded()
     try:
         with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
-            archive.add(folder, arcname="workspace", filter=_owned_by_nobody)
+            archive.add(folder, arcname="workspace", filter=_remove_owner)
     except _TooLarge:
         why = f"it is larger than {LARGEST >> 20} MiB when packed, and every task takes it along"
         fix = "leave build output out of the folder, or run the batch on this machine"
@@ -89,7 +89,7 @@ def unpack(data: bytes, digest: str, folder: str) -> str:
         members = list(itertools.islice(archive, _MOST_MEMBERS + 1))
         # Of two members with the same name, the second one would be written through the first one.
         if len(members) > _MOST_MEMBERS or len({item.name for item in members}) != len(members):
-            raise ValueError(_STRANGE)
+            raise ValueError(_UNEXPECTED)
         links = {item.name for item in members if item.issym()}
         for item in members:
             _check(item, links)
@@ -106,7 +106,7 @@ def _check(item: tarfile.TarInfo, links: set[str]) -> None:
     through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))
     known = item.isreg() or item.isdir() or item.issym()
     if parts[0] != "workspace" or {"", ".", ".."} & {*parts} or through or not known:
-        raise ValueError(_STRANGE)
+        raise ValueError(_UNEXPECTED)
     item.mode &= 0o777
 
 
@@ -137,14 +137,14 @@ class _Counted(gzip.GzipFile):
 
     def read(self, size: int | None = -1) -> bytes:
         if size is None or not 0 <= size <= _LARGEST_HEAD or self.tell() + size > self._limit:
-            raise ValueError(_STRANGE)
+            raise ValueError(_UNEXPECTED)
         return super().read(size)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         if (whence, offset) == (io.SEEK_CUR, 0):  # `tell` calls it so
             return super().seek(offset, whence)
         if whence != io.SEEK_SET or offset > self._limit:
-            raise ValueError(_STRANGE)
+            raise ValueError(_UNEXPECTED)
         return super().seek(offset)
 
 
@@ -155,7 +155,7 @@ class _Bounded(io.BytesIO):
         return super().write(data)
 
 
-def _owned_by_nobody(item: tarfile.TarInfo) -> tarfile.TarInfo:
+def _remove_owner(item: tarfile.TarInfo) -> tarfile.TarInfo:
     """Remove the owner from an archive member: user ids of this machine mean nothing on another one."""
     item.uid = item.gid = 0
     item.uname = item.gname = ""

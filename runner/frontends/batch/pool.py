@@ -73,7 +73,7 @@ class TaskPool:
         until = time.monotonic() + self._bounds.seconds if self._bounds.seconds is not None else None
         try:
             while self._running or (self._waiting and self.ended_by is None):
-                if self._broke():
+                if self._end_if_over_budget():
                     continue
                 while self.ended_by is None and self._waiting and len(self._running) < self._bounds.jobs:
                     task = self._waiting.popleft()
@@ -113,7 +113,7 @@ class TaskPool:
         elif self._bounds.fail_fast and status_of(result) is Status.FAILED:
             self._end(Exit.FAILED, f"stopped after `{task.id}` failed, as --fail-fast says")
 
-    def _broke(self) -> bool:
+    def _end_if_over_budget(self) -> bool:
         """End the batch if its cost limit is reached. Return True if this call ended it."""
         if self._bounds.cost is None or self.ended_by is not None or self._spent() < self._bounds.cost:
             return False

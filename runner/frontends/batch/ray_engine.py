@@ -156,7 +156,7 @@ def _connected(address: str) -> Any:
                 ray.init(address if address != "ray" else "auto", log_to_driver=False, logging_level=logging.ERROR)
             return ray
         except Exception as error:  # the seam to Ray, which documents no exceptions
-            said = _words(error)
+            said = _cause_of(error)
             ray.shutdown()
             if isinstance(error, ConnectionError) and not _session_lost(error):
                 break  # no head answered for half a minute
@@ -194,7 +194,7 @@ def _check(ray: Any) -> None:
             found = ray.get(reference, timeout=120)
             why = found.why if found.version == VERSION else f"ringfence {found.version}, not {VERSION}"
         except Exception as error:  # the seam to Ray: most often, ringfence is not installed there
-            why = _words(error)
+            why = _cause_of(error)
         if why:
             bad.append(f"{name}: {why}")
     if bad or not nodes:
@@ -209,14 +209,14 @@ def _lost(task: Task, number: int, error: Exception) -> Result:
         "id": task.id,
         "status": "failed",
         "exit": int(Exit.FAILED),
-        "reason": f"the cluster lost it: {_words(error)}",
+        "reason": f"the cluster lost it: {_cause_of(error)}",
         "attempt": number,
         "ended": now(),
         "metadata": task.metadata,
     }
 
 
-def _words(error: Exception) -> str:
+def _cause_of(error: Exception) -> str:
     """Return the line of a message of Ray that names the cause: the details of a gRPC error, otherwise the last line.
 
     The text may contain control characters.

@@ -100,7 +100,7 @@ class BatchFolder:
         """
         try:
             with contextlib.ExitStack() as undo:
-                _make(folder)
+                _create_folder(folder)
                 lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
                 undo.callback(os.close, lock)
                 try:
@@ -110,7 +110,7 @@ class BatchFolder:
                     raise Stopped(Problem(what, "its lock is held", fix), Exit.FAILED) from None
                 store = cls(folder, lock)
                 for name in ("journal.jsonl", "results.jsonl"):
-                    _mend(folder / name)
+                    _remove_partial_line(folder / name)
                 if not (folder / "journal.jsonl").exists() or (folder / "journal.jsonl").stat().st_size == 0:
                     store._append("journal.jsonl", {"type": "batch", "version": _VERSION})
                 store.past = history(folder)
@@ -120,7 +120,7 @@ class BatchFolder:
                     part.unlink(missing_ok=True)  # a killed task was writing it
                 undo.pop_all()
         except OSError as error:
-            raise _refused(folder, _words(error)) from None
+            raise _refused(folder, _cause_of(error)) from None
         return store
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class BatchFolder:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 fix = "remove it, and run the same command again"
-                raise Stopped(Problem(f"`{path}` could not be removed", _words(error), fix), Exit.FAILED) from None
+                raise Stopped(Problem(f"`{path}` could not be removed", _cause_of(error), fix), Exit.FAILED) from None
         self.past[task.id] = replace(before, attempts=number, fingerprint=task.fingerprint)
         return number
 
@@ -188,7 +188,7 @@ class BatchFolder:
                     os.fsync(folder)
         except OSError as error:
             fix = "free some disk space, and run the same command again: what is done stays done"
-            raise Stopped(Problem(f"`{path}` could not be written", _words(error), fix), Exit.FAILED) from None
+            raise Stopped(Problem(f"`{path}` could not be written", _cause_of(error), fix), Exit.FAILED) from None
 
 
 def history(folder: Path) -> dict[str, Past]:
@@ -222,7 +222,7 @@ def _lines(path: Path) -> Iterator[Result]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise usage(f"`{path}` cannot be read", _words(error), "check who owns it") from None
+        raise usage(f"`{path}` cannot be read", _cause_of(error), "check who owns it") from None
     for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             found = json.loads(raw)
@@ -234,7 +234,7 @@ def _lines(path: Path) -> Iterator[Result]:
         yield found
 
 
-def _mend(path: Path) -> None:
+def _remove_partial_line(path: Path) -> None:
     """Remove an incomplete last line from the file."""
     try:
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -256,7 +256,7 @@ def _mend(path: Path) -> None:
         os.close(handle)
 
 
-def _make(folder: Path) -> None:
+def _create_folder(folder: Path) -> None:
     """Create the folder, or check that it belongs to a batch of this user. Raise Stopped if it does not.
 
     A `.gitignore` makes Git ignore the folder, because it may be in a workspace.
@@ -281,5 +281,5 @@ def _refused(folder: Path, why: str) -> Stopped:
     return usage(f"`{folder}` cannot hold the results", why, "name another --out")
 
 
-def _words(error: OSError) -> str:
+def _cause_of(error: OSError) -> str:
     return (error.strerror or "the system refused it").lower()

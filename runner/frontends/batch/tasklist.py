@@ -81,10 +81,10 @@ def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
         try:
             task = _task(number, raw, defaults)
             if (before := ids.setdefault(task.id, number)) != number:
-                raise _Wrong(f"line {before} has the id `{task.id}` too", "give one of them another id")
+                raise _Mistake(f"line {before} has the id `{task.id}` too", "give one of them another id")
             if (before := names.setdefault(task.name, number)) != number:
-                raise _Wrong(f"its files would be those of line {before}", "give one of them another id")
-        except _Wrong as wrong:
+                raise _Mistake(f"its files would be those of line {before}", "give one of them another id")
+        except _Mistake as wrong:
             mistakes.append(f"line {number}: {wrong.what}; {wrong.fix}")
         else:
             tasks.append(task)
@@ -99,7 +99,7 @@ def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
     return tuple(tasks)
 
 
-class _Wrong(Exception):
+class _Mistake(Exception):
     def __init__(self, what: str, fix: str) -> None:
         super().__init__(what)
         self.what, self.fix = what, fix
@@ -132,37 +132,37 @@ def _line(raw: bytes) -> Line:
     try:
         found = parse_strictly(raw.decode("utf-8"))
     except UnicodeDecodeError:
-        raise _Wrong("it is not UTF-8 text", "save the list as UTF-8") from None
+        raise _Mistake("it is not UTF-8 text", "save the list as UTF-8") from None
     except RecursionError:
-        raise _Wrong("it is nested too deeply", "write it flatter") from None
+        raise _Mistake("it is nested too deeply", "write it flatter") from None
     except json.JSONDecodeError as error:
         what = f"it is not valid JSON ({error.msg.lower()}, column {error.colno})"
-        raise _Wrong(what, "write one object a line") from None
+        raise _Mistake(what, "write one object a line") from None
     except ValueError as error:
-        raise _Wrong(str(error), "correct it") from None
+        raise _Mistake(str(error), "correct it") from None
     if not isinstance(found, dict):
-        raise _Wrong("it is no JSON object", 'write it as {"id": "...", "prompt": "..."}')
+        raise _Mistake("it is no JSON object", 'write it as {"id": "...", "prompt": "..."}')
     try:
         return Line.model_validate(found)
     except ValidationError as error:
-        raise _of(error) from None
+        raise _mistake_of(error) from None
 
 
-def _of(error: ValidationError) -> _Wrong:
+def _mistake_of(error: ValidationError) -> _Mistake:
     """Return the first error of pydantic about a line as a mistake, in the words of this program."""
     first = error.errors(include_url=False)[0]
     name = str(first["loc"][0]) if first["loc"] else ""
     known = list(Line.model_fields)
     if first["type"] == "extra_forbidden":
-        return _Wrong(f"`{name}` is no field of a task", nearest(name, known) or f"the fields are {', '.join(known)}")
+        return _Mistake(f"`{name}` is no field of a task", nearest(name, known) or f"the fields are {', '.join(known)}")
     if name == "mode" and first["input"] == "dangerously":
         fix = "use `trust-project` or `dont-ask`"
-        return _Wrong("`mode` `dangerously` is not for a batch: its tasks could reach each other's files", fix)
+        return _Mistake("`mode` `dangerously` is not for a batch: its tasks could reach each other's files", fix)
     said = first["msg"].removeprefix("Value error, ")
     said = said[:1].lower() + said[1:]
     for theirs, ours in _WORDS.items():
         said = said.replace(theirs, ours)
-    return _Wrong(f"`{name}`: {said}", _FIXES.get(name, "correct it"))
+    return _Mistake(f"`{name}`: {said}", _FIXES.get(name, "correct it"))
 
 
 _WORDS = {  # replacements in messages of pydantic; "string" must come after the longer term that contains it
@@ -181,13 +181,13 @@ def _seconds(text: str | float | None) -> float | None:
     try:
         return parse_seconds(text, "`timeout`")
     except Stopped as error:
-        raise _Wrong(f"{error.problem.what}: {error.problem.why}", _FIXES["timeout"]) from None
+        raise _Mistake(f"{error.problem.what}: {error.problem.why}", _FIXES["timeout"]) from None
 
 
 def _prompt(line: Line, defaults: Defaults) -> str:
     if (line.prompt is None) == (line.prompt_file is None):
         what = "it has no prompt" if line.prompt is None else "it has two prompts"
-        raise _Wrong(what, "give `prompt` or `prompt_file`, one of them")
+        raise _Mistake(what, "give `prompt` or `prompt_file`, one of them")
     text = line.prompt
     if text is None:
         path = defaults.base / str(line.prompt_file)
@@ -196,16 +196,16 @@ def _prompt(line: Line, defaults: Defaults) -> str:
                 data = file.read(_LONGEST_PROMPT + 1)
             text = data.decode("utf-8")
         except UnicodeDecodeError:
-            raise _Wrong(f"`{path}` is not UTF-8 text", "name a text file") from None
+            raise _Mistake(f"`{path}` is not UTF-8 text", "name a text file") from None
         except (OSError, ValueError) as error:
             why = (error.strerror or "").lower() if isinstance(error, OSError) else "no path can be so"
-            raise _Wrong(f"`{path}` cannot be read: {why}", "correct `prompt_file`") from None
+            raise _Mistake(f"`{path}` cannot be read: {why}", "correct `prompt_file`") from None
     if not text.strip():
-        raise _Wrong("its prompt is empty", "say what is to be done")
+        raise _Mistake("its prompt is empty", "say what is to be done")
     if len(text.encode("utf-8", "surrogatepass")) > _LONGEST_PROMPT:
-        raise _Wrong("its prompt is longer than 1 MiB", "put the material into a file of the workspace")
+        raise _Mistake("its prompt is longer than 1 MiB", "put the material into a file of the workspace")
     if re.search("[\ud800-\udfff]", text):
-        raise _Wrong("its prompt holds half a character (a lone surrogate)", "write the character whole")
+        raise _Mistake("its prompt holds half a character (a lone surrogate)", "write the character whole")
     return text
 
 
@@ -216,5 +216,5 @@ def _workspace(line: Line, defaults: Defaults) -> str:
         if not os.path.isdir(real):
             raise NotADirectoryError
     except (OSError, ValueError):
-        raise _Wrong(f"there is no folder `{path}`", "correct `workspace`") from None
+        raise _Mistake(f"there is no folder `{path}`", "correct `workspace`") from None
     return real

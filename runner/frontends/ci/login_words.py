@@ -171,16 +171,16 @@ def _password(found: re.Match[str]) -> str:
     return word
 
 
-def _speaks(name: str) -> bool:
+def _is_secret_name(name: str) -> bool:
     name = name.replace("-", "_").replace(".", "_")
     return names_secret(name) or name.upper().endswith(_SIGNED)
 
 
 def _is_parameter(found: re.Match[str]) -> bool:
-    return _speaks(found["name"])
+    return _is_secret_name(found["name"])
 
 
-def _any(found: re.Match[str]) -> bool:
+def _accept_any(found: re.Match[str]) -> bool:
     return True
 
 
@@ -199,22 +199,22 @@ def _is_set(found: re.Match[str]) -> bool:
     name = found["name"]
     if found["word"].startswith(("/", "~", ".")):
         return False  # a path to a login is not a login
-    return (_speaks(name) or name.upper().endswith(("PASS", "PWD", "PW", "PASSWD"))) and _is_likely(found)
+    return (_is_secret_name(name) or name.upper().endswith(("PASS", "PWD", "PW", "PASSWD"))) and _is_likely(found)
 
 
 _OF_COMMANDS = (
-    (_WRITTEN, _any),
+    (_WRITTEN, _accept_any),
     (_BESIDE, _is_likely),
-    (_SCHEME, _any),
-    (_FLAG, _any),
+    (_SCHEME, _accept_any),
+    (_FLAG, _accept_any),
     (_PAIR, _is_likely),
-    (_SSHPASS, _any),
+    (_SSHPASS, _accept_any),
     (_SET, _is_set),
     (_HEADER, _is_key),
 )
-_SURE = ((_SHORT, _any), (_HEADER, _is_key), (_SSHPASS, _any), (_PAIR, _is_likely), (_FLAG, _is_likely))
+_SURE = ((_SHORT, _accept_any), (_HEADER, _is_key), (_SSHPASS, _accept_any), (_PAIR, _is_likely), (_FLAG, _is_likely))
 _PATTERNS: dict[TextKind, tuple[tuple[re.Pattern[str], _Accepts], ...]] = {
-    TextKind.SETTINGS: ((_ASSIGNED, _any), *_SURE),
-    TextKind.RECORD: ((_SHORT, _any),),
-    TextKind.OTHER: (*_SURE, (_COOKIE, _any), (_STORED, _any), (_SET, _is_set)),
+    TextKind.SETTINGS: ((_ASSIGNED, _accept_any), *_SURE),
+    TextKind.RECORD: ((_SHORT, _accept_any),),
+    TextKind.OTHER: (*_SURE, (_COOKIE, _accept_any), (_STORED, _accept_any), (_SET, _is_set)),
 }

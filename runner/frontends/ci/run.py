@@ -114,7 +114,7 @@ class Run:
             settings,
             profile=profile,
             apart=profile.secret_paths[len(settings.profile.secret_paths) :],
-            notices=(*settings.notices, *self._left_out(args)),
+            notices=(*settings.notices, *self._ignored_files_notice(args)),
         )
         model = chosen_model(args, settings, options.cwd)
         self._content.model = model.named
@@ -144,7 +144,7 @@ class Run:
             try:
                 work(options, review.settings)
             finally:
-                self._taken(review)
+                self._store_patch(review)
 
     def _in_place(self, work: Callable[[], None]) -> None:
         then = changes.scan_workspace(self._workspace)
@@ -159,7 +159,7 @@ class Run:
             except OSError as error:
                 self._content.notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
 
-    def _taken(self, review: "Review") -> None:
+    def _store_patch(self, review: "Review") -> None:
         """Store the patch, the changed files and the notes of the copy."""
         deadline = self._looking()
         patch = review.patch(ignored=self._with_ignored, over=deadline.over)
@@ -183,7 +183,7 @@ class Run:
             signal.signal(number, lambda *_: deadline.ask())
         return deadline
 
-    def _left_out(self, args: RunArgs) -> Iterator[str]:
+    def _ignored_files_notice(self, args: RunArgs) -> Iterator[str]:
         """Yield a notice with the settings and files of the repository that are ignored, if there are any."""
         if args.trust_config is not None:
             return

@@ -115,18 +115,18 @@ def _read_stdin(deadline: float) -> bytes | None:
     if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
         return None
     parts: list[bytes] = []
-    size, started, told = 0, time.monotonic(), False
+    size, started, notified = 0, time.monotonic(), False
     while True:
         waited = time.monotonic() - started
-        wait = deadline - waited if told or size else min(_PATIENCE - waited, deadline - waited)
+        wait = deadline - waited if notified or size else min(_PATIENCE - waited, deadline - waited)
         if not select.select([0], [], [], max(wait, 0))[0]:
             if time.monotonic() - started >= deadline:
                 what = f"standard input did not end within {deadline:g} s"
                 why = "another process holds the pipe open, and a command starts only when its input is complete"
                 fix = "add `< /dev/null` when the command needs no input, or raise the time with --timeout"
                 raise Stopped(Problem(what, why, fix), Exit.LIMIT)
-            if not told:
-                told = True
+            if not notified:
+                notified = True
                 say("agent: waiting for the end of standard input (nothing to give? add `< /dev/null`)")
             continue
         chunk = os.read(0, 1 << 16)

@@ -125,7 +125,7 @@ class App:
         )
         self.application.timeoutlen = 0.3
         self.application.key_processor.before_key_press += lambda _: self.bell.typed()
-        self.painter = Painter(self.application.renderer.style, output, self._taken_up, environ)
+        self.painter = Painter(self.application.renderer.style, output, self._take_finished_rows, environ)
         self.application.renderer = self.painter
 
     # public methods
@@ -142,7 +142,7 @@ class App:
                     timer.cancel()
             while self._questions:
                 self._questions.popleft()[1].cancel()
-            self._output.write_raw(self._taken_up() + self._done() + self._keyboard.off)
+            self._output.write_raw(self._take_finished_rows() + self._done() + self._keyboard.off)
             self._output.flush()
 
     def leave(self, code: int = 0) -> None:
@@ -225,7 +225,7 @@ class App:
                     answer.cancel()
             self._close_panel()
         else:
-            self._stepped(panel, step)
+            self._apply_step(panel, step)
 
     def submit(self, *, later: bool = False) -> None:
         """Send the complete input."""
@@ -317,11 +317,11 @@ class App:
     def _done(self) -> str:
         return self.screen.done() if self.screen is not None else ""
 
-    def _taken_up(self) -> str:
+    def _take_finished_rows(self) -> str:
         up, self._up = self._up, ""
         return up
 
-    def _stepped(self, panel: Panel[Any], step: PanelStep[Any]) -> None:
+    def _apply_step(self, panel: Panel[Any], step: PanelStep[Any]) -> None:
         match step:
             case Done(value):
                 for asked, answer in self._questions:
@@ -341,7 +341,7 @@ class App:
             self.editor.restore(draft)
         if panel is not None:
             self.application.layout.focus(self.frame.question)
-            self._stepped(panel, panel.edited(text))
+            self._apply_step(panel, panel.edited(text))
 
     def _close_panel(self) -> None:
         if self._label and self._draft is not None:
