@@ -44,6 +44,7 @@ def reasons_of(body: Body, name: str = "reasons") -> tuple[Reason, ...]:
 
 
 def reason_of(recorded: Body) -> Reason:
+    """Return a recorded reason. Its tier is `unknown` if this version does not know the recorded tier."""
     ends = [max(each, 0) for each in items(recorded.get("span")) if isinstance(each, int)]
     span = SourceSpan(*ends) if len(ends) == 2 else None
     rule = RuleRef.parse(text(recorded.get("rule")))
@@ -56,6 +57,7 @@ def tier_of(label: object) -> Tier:
 
 
 def cell_of(body: Body) -> Cell:
+    """Return the cell of the permission matrix; an unknown mode is `default`, an unknown ruling `deny`."""
     recorded = mapping(body.get("cell"))
     mode = next((mode for mode in Mode if mode.value == recorded.get("mode")), Mode.DEFAULT)
     ruling = next((each for each in Ruling if each.name.lower() == recorded.get("ruling")), Ruling.DENY)
@@ -63,6 +65,7 @@ def cell_of(body: Body) -> Cell:
 
 
 def problem_of(value: object) -> Problem | None:
+    """Return a recorded problem, or None."""
     recorded = mapping(value)
     return Problem(*(text(recorded.get(name)) for name in ("what", "why", "fix"))) if recorded else None
 

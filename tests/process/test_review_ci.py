@@ -129,8 +129,8 @@ def test_the_same_place_in_the_copy(base: Path) -> None:
         assert (review.cwd.name, review.original) == ("d", str(base / "w"))
         assert (review.cwd / "b").read_text() == "two\n"
         assert tree(review.workspace) == {b"a": ("file", b"one\n"), b"d/b": ("file", b"two\n")}
-        assert str(base / "w") in review.told
-        assert review.workspace in review.told
+        assert str(base / "w") in review.model_note
+        assert review.workspace in review.model_note
 
 
 @pytest.mark.threat("T94")

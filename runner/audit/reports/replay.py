@@ -119,6 +119,7 @@ def rejudge(
 
 
 def ruling_of(verdict: Verdict) -> Ruling:
+    """Return the ruling that a verdict belongs to."""
     if isinstance(verdict, Allow):
         return Ruling.ALLOW
     return Ruling.ASK if isinstance(verdict, Ask) else Ruling.DENY

@@ -54,7 +54,7 @@ def apply(
         store.turns.refuse_running("nothing was applied")
         terms = scope.terms(())
         rules = scope.rules(terms)
-        store.under(scope.digest(terms))
+        store.use_rules(scope.digest(terms))
         snapshotter = Snapshotter(store, scope.choice.bounds, threading.Event())
         items = tuple(_items(root, plan.items))
         paths = tuple(item.path for item in items)
@@ -63,7 +63,7 @@ def apply(
             snapshotter.take_paths(root, paths, below_root(rules, root))
             _keep(store, plan.items)
             step = store.begin("action", words, session, "", ((root, paths),))
-        _still(root, plan.items)
+        _require_unchanged(root, plan.items)
         # New auto-run files that the user was not warned about.
         news = inventory_of(scope, terms, root).findings(changes_of(plan.items)) if warned is not None else {}
         for path in news.keys() - set(warned or ()):
@@ -205,7 +205,7 @@ def _keep(store: Store, planned: Iterable[PlannedChange]) -> None:
         store.keep(places)
 
 
-def _still(root: str, planned: Iterable[PlannedChange]) -> None:
+def _require_unchanged(root: str, planned: Iterable[PlannedChange]) -> None:
     """Raise PatchError if a file is no longer in the state that the plan was made for."""
     with safe_open.opened_root(root) as top:
         for each in planned:

@@ -104,7 +104,7 @@ class _Work:
             old = self._source(section)
             side, moved = fitted(section, old)
             fresh = section.new is not None and section.new != section.old
-            if fresh and section.new is not None and self._there(section.new) is not None:
+            if fresh and section.new is not None and self._planned(section.new) is not None:
                 raise Unfit("there is such a file already")
         except (Unfit, tree_diff.UnreadableFile) as error:
             gone = section.old is not None and self._after.get(section.old) is None
@@ -130,11 +130,11 @@ class _Work:
         """
         if section.old is None:
             return None
-        now = self._there(section.old)
+        now = self._planned(section.old)
         before = self._before[section.old]
         return before if section.same and before is not None else now
 
-    def _there(self, path: str) -> Side | None:
+    def _planned(self, path: str) -> Side | None:
         """Return the planned state of `path` after the sections so far. Raise UnreadableFile."""
         if path not in self._after:
             self._after[path] = self._before[path] = tree_diff.side(self._top, path)

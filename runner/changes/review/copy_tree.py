@@ -94,7 +94,7 @@ class Copying:
                 elif stat.S_ISLNK(status.st_mode):
                     self._link(name, above, into, inner, status)
                 else:
-                    self.left_out.append((inner, _strange(status.st_mode)))
+                    self.left_out.append((inner, _kind_reason(status.st_mode)))
             except _Unread as error:
                 if not isinstance(error.error, FileNotFoundError):  # it went meanwhile
                     self.left_out.append((inner, error_reason(error.error)))
@@ -209,7 +209,7 @@ def _parts(source: int, size: int, holes: bool) -> Iterator[tuple[int, int]]:
             yield start, end
 
 
-def _strange(mode: int) -> str:
+def _kind_reason(mode: int) -> str:
     if stat.S_ISSOCK(mode):
         return "it is a socket"
     return "it is a pipe" if stat.S_ISFIFO(mode) else "it is a device"

@@ -30,6 +30,7 @@ def stat_lines(plan: PatchPlan) -> Iterator[str]:
 
 
 def danger_lines(found: tuple[Danger, ...]) -> Iterator[str]:
+    """Yield a line for each warning, safe to print on a terminal."""
     for danger in found:
         yield f"{'warning' if danger.severe else 'note'}: `{_name(danger.path)}`: {visible(danger.what, lines=False)}"
 
@@ -61,6 +62,7 @@ def diff_lines(plan: PatchPlan, *, colour: bool) -> Iterator[str]:
 
 
 def plan_json(plan: PatchPlan, found: tuple[Danger, ...]) -> dict[str, object]:
+    """Return the plan and its warnings as a JSON object."""
     files = []
     for item in plan.items:
         added, removed = counts(item)

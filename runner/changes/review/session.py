@@ -49,7 +49,7 @@ class Review:
         return self.copy.path
 
     @property
-    def told(self) -> str:
+    def model_note(self) -> str:
         """Return the note about the copy for the model."""
         return (
             f"The workspace {self.workspace} is a copy of {self.original}, made for this run. The original does not "

@@ -69,7 +69,7 @@ class _Hand:
             above,
             name,
         ):  # fmt: skip
-            if _there(above, name):
+            if _exists(above, name):
                 raise OSError(_JUST_NOW)
             os.rename(source, name, src_dir_fd=source_above, dst_dir_fd=above)
 
@@ -106,7 +106,7 @@ class _Hand:
                     _fill(above, self._draft, self._store.packs.read(place, wanted.content), wanted)
                 if now is not None and now.kind != FileKind.FOLDER:
                     _unchanged(above, name, now)
-                elif _there(above, name):
+                elif _exists(above, name):
                     raise OSError(_JUST_NOW)
                 os.rename(self._draft, name, src_dir_fd=above, dst_dir_fd=above)
             except BaseException:
@@ -203,7 +203,7 @@ def _writable(above: int) -> Iterator[None]:
             os.fchmod(above, stat.S_IMODE(mode.st_mode))
 
 
-def _there(above: int, name: str) -> bool:
+def _exists(above: int, name: str) -> bool:
     try:
         os.stat(name, dir_fd=above, follow_symlinks=False)
     except FileNotFoundError:

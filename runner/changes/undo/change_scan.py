@@ -59,10 +59,10 @@ def left_out(name: str, above: int, more: frozenset[str] = frozenset()) -> bool:
     """
     if name in more:
         return True
-    return any(all(_there(name, each, above) for each in witnesses) for witnesses in _WITNESSES.get(name, ()))
+    return any(all(_exists(name, each, above) for each in witnesses) for witnesses in _WITNESSES.get(name, ()))
 
 
-def _there(name: str, witness: str, above: int) -> bool:
+def _exists(name: str, witness: str, above: int) -> bool:
     place = witness[3:] if witness.startswith("../") else f"{name}/{witness}"
     try:
         status = os.stat(place, dir_fd=above, follow_symlinks=False)
@@ -135,7 +135,7 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
         except OSError:
             if not path:
                 raise
-            _closed(index, known, path, file_state.CLOSED)
+            _keep_known(index, known, path, file_state.CLOSED)
             return []
         index[path] = names
         count += len(names)
@@ -145,14 +145,14 @@ def scan(root: str, known: Index, rules: Rules, stop: threading.Event) -> ScanRe
             fresh[path] = fresh_here
         for name, entry in [*names.items()]:
             if entry.kind == FileKind.FOLDER and entry.unkept:
-                _closed(index, known, f"{path}/{name}" if path else name, entry.unkept)
+                _keep_known(index, known, f"{path}/{name}" if path else name, entry.unkept)
         return folders
 
     def enter(name: str, above: int, path: str, depth: int) -> int | None:
         if depth > safe_open.DEEPEST:
-            _closed(index, known, path, file_state.TOO_DEEP)
+            _keep_known(index, known, path, file_state.TOO_DEEP)
             return None
-        return safe_open.entered(name, above, lambda _: _closed(index, known, path, file_state.CLOSED))
+        return safe_open.entered(name, above, lambda _: _keep_known(index, known, path, file_state.CLOSED))
 
     safe_open.walk(root, read, enter)
     return ScanResult(index, fresh, tuple(folder for folder in known if folder not in index))
@@ -208,7 +208,7 @@ def _entry(status: os.stat_result, name: str, above: int, path: str, known: Inde
     return entry_of(status, True, b"", file_state.LEFT_OUT if unkept else "")
 
 
-def _closed(index: Index, known: Index, path: str, why: str) -> None:
+def _keep_known(index: Index, known: Index, path: str, why: str) -> None:
     """Keep the known entries of a folder that is not entered."""
     above, name = safe_open.split(path)
     if above in index and name in index[above]:

@@ -10,6 +10,8 @@ from sandbox.workspace.folder_cache import SHORT_MARGIN
 
 
 class FileKind(StrEnum):
+    """Kind of a file, without following links."""
+
     FILE = "file"
     FOLDER = "folder"
     LINK = "link"

@@ -37,7 +37,7 @@ class Turns:
         os.close(self._lock)
         os.close(self._active)
 
-    def cleared(self) -> bool:
+    def was_removed(self) -> bool:
         """Return True if the folder was removed since it was opened: then new steps would be lost."""
         try:
             return os.stat(self.folder / "lock").st_ino != os.fstat(self._lock).st_ino

@@ -255,7 +255,7 @@ class SnapshotRecorder:
     @_alone
     def _before(self, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction | None:
         try:
-            if self._store is not None and self._store.turns.cleared():
+            if self._store is not None and self._store.turns.was_removed():
                 self.close()
             if self._store is None:
                 self._store = Store(self._folder)
@@ -264,7 +264,7 @@ class SnapshotRecorder:
             store = self._store
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
                 return None
-            return self._begun(store, terms, roots, words[:_LONGEST], call)
+            return self._begin(store, terms, roots, words[:_LONGEST], call)
         except ScanStopped:
             return None
         except (OSError, sqlite3.Error, UndoError, TooMany) as error:
@@ -279,9 +279,9 @@ class SnapshotRecorder:
             self._later.append(f"what this action changes cannot be undone: {_why(error)}{more}")
             return None
 
-    def _begun(self, store: Store, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction:
+    def _begin(self, store: Store, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction:
         with store.turns.locked():
-            store.under(self._scope.digest(terms))
+            store.use_rules(self._scope.digest(terms))
             alone = store.turns.alone()
             with store.transaction():
                 snapshotter = Snapshotter(store, self._choice.bounds, self._stop)

@@ -97,7 +97,7 @@ def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRe
         doable = [item for item in items if not item.problem]
         if request.dry or not doable:
             if not request.dry and all(item.mild for item in items):
-                _settled(store, steps, request)
+                _mark_undone(store, steps, request)
             return Taken(steps, items, None, dead=dead)
         ids = tuple(step.id for step in steps)
         kind, words = "redo" if request.redo else "undo", ", ".join(map(str, ids))
@@ -108,7 +108,7 @@ def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRe
     with store.transaction():
         reached = {item.root for item in items if not item.problem}
         wanted = {(change.root, change.path) for change in store.changes(number)}
-        store.unnote(number)
+        store.delete_changes(number)
         for root, paths in roots:
             if root in reached:
                 taken = snapshotter.take_paths(root, paths, below_root(rules, root))
@@ -117,7 +117,7 @@ def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRe
         store.end(number, tuple(f"`{item.path}`: {item.problem}" for item in failed))
         # The steps are undone unless a later undo can still restore a path of them.
         if all(item.problem.startswith("it was not kept") for item in failed):
-            _settled(store, steps, request, number)
+            _mark_undone(store, steps, request, number)
     return Taken(steps, items, number, aside, dead)
 
 
@@ -149,11 +149,11 @@ def _restored(
     # A path that is masked only because this user could not open it is not a secret.
     found = replace(found, masked=tuple(path for path in found.masked if path not in found.closed))
     watch = None if request.allowed.auto_run else Watch(terms, found, scope.aside, trees)
-    items = _softened(restore(store, items, number))
+    items = _mark_mild(restore(store, items, number))
     return items, tuple(f"{each.what}: {each.fix}" for each in watch.settle()) if watch is not None else ()
 
 
-def _softened(items: tuple[Item, ...]) -> tuple[Item, ...]:
+def _mark_mild(items: tuple[Item, ...]) -> tuple[Item, ...]:
     """Mark a folder as mild if it stays only because it contains a mild item."""
     stay = [f"{item.root}/{item.path}" for item in items if item.mild]
 
@@ -174,7 +174,7 @@ def _scanned(snapshotter: Snapshotter, root: str, paths: tuple[str, ...], rules:
     return ""
 
 
-def _settled(store: Store, steps: tuple[UndoStep, ...], request: RevertRequest, number: int | None = None) -> None:
+def _mark_undone(store: Store, steps: tuple[UndoStep, ...], request: RevertRequest, number: int | None = None) -> None:
     """Mark these steps as undone, including the paths that could not be restored."""
     if request.redo:
         for step in steps:

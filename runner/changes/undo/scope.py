@@ -109,6 +109,7 @@ def place(state: Path, workspace: str) -> Path:
 
 
 def scope_of(facts: Facts, profile: Profile, choice: UndoSettings, cache: Path, state: Path) -> SnapshotScope:
+    """Return the scope of snapshots. `cache` and `state` are the private folders of ringfence."""
     return SnapshotScope(facts, profile, choice, cache, state / "aside")
 
 

@@ -70,7 +70,7 @@ class Snapshotter:
             return self.take_paths(root, paths, rules)
         known = self._store.index(root)
         try:
-            return self._kept(root, root, known, scan(root, known, rules, self._stop))
+            return self._store_changes(root, root, known, scan(root, known, rules, self._stop))
         except TooMany:
             if not known:
                 raise
@@ -82,7 +82,7 @@ class Snapshotter:
         # A scan of single paths must never be used as a scan of the whole root.
         key = root if self._store.index(root) else f"{root}{PARTLY}"
         known = self._store.index(key)
-        return self._kept(root, key, known, scan_paths(root, known, rules, paths))
+        return self._store_changes(root, key, known, scan_paths(root, known, rules, paths))
 
     def recover(self, rules: Callable[[str], Rules]) -> list[UndoStep]:
         """End the steps of killed runners, store their changes, and return the steps.
@@ -93,7 +93,7 @@ class Snapshotter:
         for step in dead:
             noted = self._store.changes(step.id)
             if step.kind != "action":
-                self._store.unnote(step.id)
+                self._store.delete_changes(step.id)
             for root, paths in step.roots:
                 with contextlib.suppress(OSError):  # the root no longer exists, so its changes cannot be stored
                     _clean(root, paths, step.id)
@@ -108,19 +108,19 @@ class Snapshotter:
             self._store.end(step.id, (*step.notes, f"{KILLED} {until} may be among it"))
         return dead
 
-    def _kept(self, root: str, key: str, known: Index, seen: ScanResult) -> Snapshot:
+    def _store_changes(self, root: str, key: str, known: Index, seen: ScanResult) -> Snapshot:
         store = self._store
         self._read(root, known, seen.index, seen.fresh)
         changed = [folder for folder, names in seen.index.items() if known.get(folder) != names]
         changes = tuple(_differences(root, known, seen.index, (*changed, *seen.gone)))
         if changed or seen.gone:
-            store.saw(key, seen.index, changed, seen.gone)
+            store.store_scan(key, seen.index, changed, seen.gone)
         unkept = tuple(each for each in changes if each.after is not None and each.after.unkept)
         return Snapshot(changes, unkept)
 
     def _read(self, root: str, known: Index, index: Index, fresh: dict[str, list[str]]) -> None:
         """Store the contents of the fresh files, as far as there is room."""
-        small = self._fitting(known, index, fresh) if fresh else {}
+        small = self._without_room(known, index, fresh) if fresh else {}
         places: dict[bytes, BlobPlace] = {}
         try:
             with safe_open.opened_root(root) as top:
@@ -189,7 +189,7 @@ class Snapshotter:
             places[digest] = store.packs.add(data)
         return digest
 
-    def _fitting(self, known: Index, index: Index, fresh: dict[str, list[str]]) -> dict[tuple[str, str], str]:
+    def _without_room(self, known: Index, index: Index, fresh: dict[str, list[str]]) -> dict[tuple[str, str], str]:
         """Return the fresh files that are not stored, with the reasons. Older steps are dropped first, then the largest
         files.
         """

@@ -127,7 +127,7 @@ class Store:
             self._db.execute("DELETE FROM names")
         self._index = None
 
-    def saw(self, root: str, index: Index, changed: Iterable[str], gone: Iterable[str]) -> None:
+    def store_scan(self, root: str, index: Index, changed: Iterable[str], gone: Iterable[str]) -> None:
         """Store the result of a scan: the folders `changed` have the entries in `index`, the folders `gone` no longer
         exist.
         """
@@ -170,7 +170,7 @@ class Store:
             values = (*bodies, *map(_hash, entries))
             self._db.execute("INSERT OR REPLACE INTO change VALUES(?, ?, ?, ?, ?, ?, ?)", (*key, *values))
 
-    def unnote(self, step: int) -> None:
+    def delete_changes(self, step: int) -> None:
         """Delete the changes of a step."""
         self._db.execute("DELETE FROM change WHERE step = ?", (step,))
 
@@ -273,7 +273,7 @@ class Store:
             self.packs.drop(number)
         self._dead = []
 
-    def under(self, rules: str) -> None:
+    def use_rules(self, rules: str) -> None:
         """Delete the results of scans made under other rules about secrets, so that all files are read again under
         `rules`.
         """

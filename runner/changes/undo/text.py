@@ -43,6 +43,7 @@ def deed(step: UndoStep) -> str:
 
 
 def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
+    """Return the newest `limit` steps as JSON objects, with their changes."""
     return [
         {
             "id": step.id,
@@ -83,6 +84,7 @@ def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterat
 
 
 def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
+    """Return the result of an undo as a JSON object. `dry` is True if nothing was executed."""
     return {
         "dry": dry,
         "whole": taken.whole,

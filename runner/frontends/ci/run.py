@@ -139,7 +139,7 @@ class Run:
                 return
             git_logins.strip(review.workspace)
             self._content.notes += review.notes
-            instructions = f"{review.told}\n\n{options.instructions}".strip()
+            instructions = f"{review.model_note}\n\n{options.instructions}".strip()
             options = replace(options, cwd=review.cwd, instructions=instructions)
             try:
                 work(options, review.settings)
