@@ -12,7 +12,7 @@ The scan reports at least the nodes that bashlex reports:
 - only words, redirections and simple commands remain: bashlex, as bash, ends a word at an unquoted blank,
   newline or one of `()<>;&|`, and the expression below ends it at the same positions, and no quote can conceal
   another one (a backslash, `$` and double quotes only in the forms listed; single quotes contain no single quote).
-  Position bashlex differs from bash (`;#`, `>&-x`), the script is not plain.
+  Where bashlex differs from bash (`;#`, `>&-x`), the script is not plain.
 
 tests/unit/test_plain_scan.py compares the two.
 """
