@@ -63,7 +63,7 @@ PROVIDERS: dict[str, Remote | None] = {
     "anthropic": Remote("https://api.anthropic.com", "claude-sonnet-5-5", "ANTHROPIC_BASE_URL"),
     "openai":    Remote("https://api.openai.com/v1", "gpt-6.2-sol",       "OPENAI_BASE_URL"),
     "gemini":    Remote(GOOGLE,                      "gemini-4-argon",    "GOOGLE_GEMINI_BASE_URL"),
-    "scripted":  None,  # it plays a file and asks no server
+    "scripted":  None,  # replays a file, without a server
 }
 # fmt: on
 
@@ -79,9 +79,9 @@ def open_provider(
 ) -> OpenModel:
     """Return the provider and the model that `spec` names: `provider:model`, or `provider` for its default model.
 
-    Nothing is sent yet. `base_url` outranks the vendor's environment variable, and the variable outranks the default.
-    `key` says where the API key is; the provider and the environment are filled in here. `api` is `responses` or
-    `chat`, for a provider that has both.
+    No request is sent yet. `base_url` outranks the vendor's environment variable, and the variable outranks the
+    default. `key` says where the API key is; the provider and the environment are filled in here. `api` is
+    `responses` or `chat`, for a provider that has both.
 
     Raises SetupError (a ProviderError), or SecretError if there is no key. A server on this machine needs no key.
     """

@@ -181,7 +181,7 @@ class _AnthropicAnswer(AnswerParser):
         if block is None or block.ended:
             return
         block.ended = True
-        # Without arguments it may have been cut before the first: only the end of the answer tells.
+        # A call without arguments may have been cut before the first; only the end of the answer shows that.
         if any(block.text) and isinstance(call := _finished(block), ToolCall) and call.arguments is not None:
             yield CallReady(call)
 
@@ -221,7 +221,7 @@ class AnthropicProvider(HttpProvider):
     parser = _AnthropicAnswer
     key_header = ("x-api-key", "")
     headers = (("anthropic-version", VERSION),)
-    refused_feature = re.compile("bound to a different conversation")  # thinking blocks, which it may then ignore
+    refused_feature = re.compile("bound to a different conversation")  # thinking blocks; then they may be ignored
 
     def path(self, endpoint: Endpoint) -> str:
         return "messages" if endpoint.url.endswith("/v1") else "v1/messages"
@@ -233,10 +233,10 @@ class AnthropicProvider(HttpProvider):
 
 # ---- requests
 
-TURNS_CACHED = 2  # at the end of the conversation; with tools and system text the most that a request may mark
-LEAST_BUDGET = 1024  # tokens of thinking; the server takes no fewer, and no more than `max_tokens` either
+TURNS_CACHED = 2  # marked turns at the end; with tools and system text the most marks that a request may have
+LEAST_BUDGET = 1024  # tokens of thinking, the fewest that the server accepts; the most is `max_tokens`
 
-BINDING = "thinking-binding-controls-2026-08-01"  # leave to pass bound thoughts over
+BINDING = "thinking-binding-controls-2026-08-01"  # permission to ignore bound thoughts
 INTERLEAVED = "interleaved-thinking-2025-05-14"  # older models think between two calls, too, as newer ones do anyway
 
 

@@ -21,8 +21,8 @@ _KINDS = ("input", "output", "cache_read", "cache_write")
 class ThinkingKind(StrEnum):
     """Ways of requesting a certain amount of thinking from a model."""
 
-    NONE = "none"  # it is not
-    ADAPTIVE = "adaptive"  # Anthropic: it decides, steered by an effort
+    NONE = "none"  # thinking cannot be requested
+    ADAPTIVE = "adaptive"  # Anthropic: the model decides, steered by an effort
     BUDGET = "budget"  # Anthropic and Gemini, older: a number of tokens
     EFFORT = "effort"  # OpenAI: a word
     LEVEL = "level"  # Gemini: a word
@@ -34,7 +34,7 @@ SHARES = {Thinking.LOW: 1 / 8, Thinking.MEDIUM: 1 / 4, Thinking.HIGH: 1 / 2, Thi
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Facts about one model. None stands for an unknown value.
+    """Facts about one model. None is an unknown value.
 
     Attributes:
         window: tokens of a request and its answer together.
@@ -94,7 +94,7 @@ def _profile(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Prices of a million tokens in the user's currency. None stands for an unknown price.
+    """Prices of a million tokens in the user's currency. None is an unknown price.
 
     Attributes:
         input: price of tokens sent.

@@ -28,7 +28,7 @@ from runner.text.model_text import wire_json
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer, packed and unpacked
 ERROR_LIMIT = 64 << 10  # bytes of an error body that are read
 ERROR_PATIENCE = 10.0  # seconds for an error body
-DRAIN_PATIENCE = 0.25  # seconds for the end of a body whose last event has come; then the connection is dropped
+DRAIN_PATIENCE = 0.25  # seconds for the end of a body after its last event; then the connection is closed
 
 # THREAT: these loggers write response headers and reason phrases, where a server may echo the key it was sent.
 _CHATTY = ("httpx", "httpcore.connection", "httpcore.http11", "httpcore.http2", "httpcore.proxy", "httpcore.socks")
@@ -188,8 +188,8 @@ class ProviderConnection:
             failure = self.failures.overtime()
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
             failure = self.failures.transport(error)
-        # Raised here, where no exception is being handled: a library's exception holds the request, and that the key,
-        # so it must not become the context of the new exception.
+        # Raised here, where no exception is being handled: a library's exception refers to the request, which contains
+        # the key, so it must not become the context of the new exception.
         raise failure
 
     async def _exchange(self, request: WireRequest, last: Callable[[SseEvent], bool]) -> AsyncGenerator[SseEvent, None]:
@@ -233,7 +233,7 @@ class ProviderConnection:
     def _open(self) -> httpx.AsyncClient:
         if self._client is None:
             endpoint, timeouts = self.failures.endpoint, self.failures.timeouts
-            # What these say may quote a proxy URL with its password, so they are not passed on.
+            # The messages of these exceptions may quote a proxy URL with its password, so they are dropped.
             with suppress(ImportError, ValueError, OSError, httpx.InvalidURL):
                 self._client = httpx.AsyncClient(
                     # Loading the certificate store takes tens of milliseconds; plain http needs none, and gets a
@@ -269,7 +269,7 @@ async def _unpacked(response: httpx.Response, limit: int) -> AsyncGenerator[byte
 
 
 async def _start_of(response: httpx.Response) -> bytes:
-    """Read up to ERROR_LIMIT bytes of an error's body. Where it cannot be unpacked, what came before counts."""
+    """Read up to ERROR_LIMIT bytes of an error's body. If unpacking fails, return the bytes before."""
     body = bytearray()
     try:
         async with asyncio.timeout(ERROR_PATIENCE), aclosing(_unpacked(response, ANSWER_LIMIT)) as pieces:

@@ -39,26 +39,26 @@ BUSY          = ("overloaded_error", "server_is_overloaded", "slow_down", "UNAVA
 TOO_LONG      = ("context_length_exceeded", "exceed_context_size_error", "request_too_large", "string_above_max_length")
 # fmt: on
 
-# The vendors that have no code of its own for it: Anthropic, Gemini, OpenRouter, vLLM, llama.cpp, Mistral, xAI.
+# Messages of vendors without a code for this error: Anthropic, Gemini, OpenRouter, vLLM, llama.cpp, Mistral, xAI.
 _TOO_LONG = re.compile(
     r"prompt is too long|context (?:length|window|limit|size)|token count .{0,40}exceeds|maximum prompt length",
     re.IGNORECASE,
 )
-# The same vendors on how much fits: the request and the room for its answer, where they count that.
+# The size of the window in messages of the same vendors: the request, and the space for its answer if they count it.
 _WINDOW = re.compile(
     r"(?:context length (?:is|of)|context size \(|tokens? allowed \(|tokens >|\d \+ \d{1,9} >)\s?(\d{3,9})\b",
     re.IGNORECASE,
 )
-# Anthropic, OpenAI and Gemini on thoughts that came back to them otherwise than they made them, or from elsewhere.
-# One that is missing is another thing: there, fewer are no help.
+# Messages of Anthropic, OpenAI and Gemini about thoughts that were changed or are from another server.
+# A missing thought is a different error, which removing thoughts does not fix.
 _THOUGHTS = re.compile(r"(?s)(?!.*missing).*(?:signature|thinking`? block|encrypted[_ ]content)", re.IGNORECASE)
-# The vendors, vLLM, llama.cpp and OpenRouter on images that they cannot read, that are too large, or too many, or that
-# the model does not take at all.
+# Messages of the vendors, vLLM, llama.cpp and OpenRouter about images that are unreadable, too large, too many, or not
+# accepted by the model.
 _IMAGES = re.compile(
     r"(?<![a-z])(?:images?|pictures?|vision|multi-?modal|mmproj|media[ _]type|inline_?data)", re.IGNORECASE
 )
 _SECONDS = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)s")
-_LONGEST = 10 * 24 * 3600.0  # seconds; more is no wish to wait but nonsense
+_LONGEST = 10 * 24 * 3600.0  # seconds; a longer wait is ignored as invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +214,7 @@ class Failures:
         failure = failure_of(status, reason)
         after = reason.wait if wait is None else wait
         if status == 401 or reason.one_of(WRONG_KEY):
-            # The words of a server about a wrong key may repeat parts of it, so none of them are quoted.
+            # The server's message about a wrong key may repeat parts of the key, so it is not quoted.
             what, why = "wants an API key", f"{answered}, and no key was sent to `{self.endpoint.host}`"
             if self.secret is not None:
                 what = "did not accept the API key"

@@ -3,11 +3,11 @@
 Usage counts are disjoint: `input` excludes what was read from the cache, and `output` has the thoughts in it.
 SOURCE: ai.google.dev/api/generate-content (streamGenerateContent, FinishReason, UsageMetadata).
 
-A model's thoughts stay with their server but for a signature, which belongs to one part of what it said: a text, or the
-first of several calls. It lies in a ThinkingBlock without text before that part (`MARK`, the model, the signature), and
-goes back with it; newer models refuse a call without one. A call that another model made has none that this one could
-read, and takes the word that Google publishes for that.
-What the protocol lacks is done as in `openai`: images of results follow, numbered, in a message of the user.
+The server sends a signature in place of the model's thoughts. A signature belongs to one part of the answer: a text, or
+the first of several calls. It is stored in a ThinkingBlock without text before that part (`MARK`, the model, the
+signature) and is sent back with the part; newer models refuse a call without a signature. A call of another model has
+no readable signature, and gets the placeholder that Google publishes for this case.
+Images of results follow, numbered, in a message of the user, as in `openai`.
 SOURCE: ai.google.dev/api/generate-content, /gemini-api/docs/thought-signatures, /thinking, /function-calling.
 """
 
@@ -63,10 +63,10 @@ class _GeminiAnswer(AnswerParser):
     def __init__(self, failures: Failures, model: str) -> None:
         super().__init__(failures, model)
         self._content: list[ModelBlock] = []
-        self._pieces: list[str] = []  # of the text or thought that is still growing
-        self._thinks = False  # whether that is a thought
+        self._pieces: list[str] = []  # pieces of the unfinished text or thought
+        self._thinks = False  # True if `_pieces` is a thought
         self._stop = ""
-        self._ids: set[str] = set()  # of the calls so far
+        self._ids: set[str] = set()  # ids of the calls so far
 
     def take(self, event: SseEvent) -> Iterator[ReplyPiece]:
         if self.is_last(event):
@@ -183,7 +183,7 @@ class GeminiProvider(HttpProvider):
 
 MARK = "gemini:"
 UNSIGNED = "skip_thought_signature_validator"
-BUDGETS = (512, 24_576)  # tokens of thinking, least and most, that every model takes which counts them
+BUDGETS = (512, 24_576)  # least and most tokens of thinking that every model with a token budget accepts
 
 
 def request_body(request: Request) -> Json:
@@ -258,7 +258,7 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
             case ThinkingBlock():
                 of, _, stored = block.signature.removeprefix(MARK).rpartition(":")
                 if of != model or not block.signature.startswith(MARK):
-                    continue  # another model or another API made it
+                    continue  # the block is from another model or another API
                 if block.text and stored:
                     yield {"text": block.text, "thought": True, "thoughtSignature": stored}
                 elif stored:
@@ -278,5 +278,5 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
                 assert_never(never)
         yield {**part, "thoughtSignature": signature} if signature else part
         signature = ""
-    if signature:  # it came alone, after all that was said
+    if signature:  # the signature arrived alone, after all other parts
         yield {"text": "", "thoughtSignature": signature}

@@ -75,14 +75,14 @@ ERROR_STATUS = {
 class _Call:
     """A tool call while it arrives."""
 
-    given: str  # its id, which two calls may have
+    sent_id: str  # the id from the server, which several calls may have
     id: str
     name: str = ""
     arguments: list[str] = field(default_factory=list)
     closing: Closing = field(default_factory=Closing)
-    broken: bool = False  # what closed is no JSON, and never will be
-    ready: bool = False  # it was given away as whole, and may not grow any more
-    full: bool = False  # its object closed, with something in it: what comes behind that is no part of it
+    broken: bool = False  # the closed object is not valid JSON
+    ready: bool = False  # the call was returned as complete and may not grow any more
+    full: bool = False  # the object is closed and not empty: later text is not part of it
 
 
 class _StreamedCalls:
@@ -91,9 +91,9 @@ class _StreamedCalls:
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
         self._calls: list[_Call] = []
-        self._latest: dict[int | None, _Call] = {}  # of each number
+        self._latest: dict[int | None, _Call] = {}  # the latest call of each number
         self._ids: set[str] = set()
-        self._given = 0  # so many of the first were given away
+        self._returned = 0  # the number of calls that were returned as complete
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -131,7 +131,7 @@ class _StreamedCalls:
         if call.ready:
             if (text.strip() and not call.full) or (name and not new and name != call.name):
                 raise self._failures.malformed("a tool call in it continues after its end")
-            return  # small models write a brace too many, or a second object
+            return  # small models write an additional brace or a second object
         call.arguments.append(text)
         if call.closing.feed(text):
             yield from self._early()
@@ -142,8 +142,8 @@ class _StreamedCalls:
         The protocol marks no end of a call: a call is complete when its JSON object is closed. An empty object may be a
         placeholder until the next call begins.
         """
-        while self._given < len(self._calls):
-            call = self._calls[self._given]
+        while self._returned < len(self._calls):
+            call = self._calls[self._returned]
             if call.broken or not call.closing.closed:
                 return
             whole = self._finished(call, Stop.TOOLS)
@@ -151,7 +151,7 @@ class _StreamedCalls:
             if call.broken or not (whole.arguments or call is not self._calls[-1]):
                 return
             call.ready, call.full = True, bool(whole.arguments)
-            self._given += 1
+            self._returned += 1
             yield CallReady(whole)
 
     def _call_for(self, index: object, id_: str, name: str) -> tuple[_Call, bool]:
@@ -161,10 +161,10 @@ class _StreamedCalls:
         """
         number = index if isinstance(index, int) else None
         call = self._latest.get(number)
-        new = call is None or bool(id_ and call.given != id_)
+        new = call is None or bool(id_ and call.sent_id != id_)
         if call is None or new:
-            given = id_ or f"call_{secrets.token_hex(8)}"
-            call = _Call(given, given if given not in self._ids else f"{given}-{len(self._calls)}")
+            sent_id = id_ or f"call_{secrets.token_hex(8)}"
+            call = _Call(sent_id, sent_id if sent_id not in self._ids else f"{sent_id}-{len(self._calls)}")
             self._ids.add(call.id)
             self._calls.append(call)
             self._latest[number] = call

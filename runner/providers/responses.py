@@ -1,15 +1,14 @@
 """The OpenAI Responses API: messages as JSON requests, and the event stream as a Reply.
 
-OpenAI's own servers are asked by this API, because their newer models call tools by no other. Other servers with
-OpenAI's protocol mean Chat Completions (`openai`), unless the setting `provider.openai.api` says otherwise.
+OpenAI's own servers are used with this API, because their newer models call tools with no other API. Other servers with
+OpenAI's protocol offer Chat Completions (`openai`), unless the setting `provider.openai.api` is set.
 Usage counts are disjoint: `input` excludes what was read from or written to the cache.
 SOURCE: developers.openai.com/api/reference/resources/responses/streaming-events.
 
-Nothing is stored at the server (`store` is off), so everything goes back that the model needs: its reasoning, encrypted
-as it came, and the phase of what it said. Both lie in the signature of a ThinkingBlock (`MARK`, then JSON), with the
-model that they are from: another cannot read them. What the model thought in words is the block's text alone, where
-secrets are masked. What the protocol lacks is done as in `openai`: the text of a result that is an error starts with
-`TOOL_FAILED`.
+The server stores no data (`store` is off), so each request repeats what the model needs: its reasoning, encrypted as
+received, and the phase of each text. Both are in the signature of a ThinkingBlock (`MARK`, then JSON), with the name of
+their model: another model cannot read them. Thoughts in words are only in the text of the block, where secrets are
+masked. As in `openai`, the text of a result that is an error starts with `TOOL_FAILED`.
 SOURCE: developers.openai.com/api/docs/guides/reasoning (encrypted reasoning items), /migrate-to-responses,
 /api/reference/resources/responses.
 """
@@ -51,7 +50,7 @@ from runner.providers.stream import AnswerParser, HttpProvider, tools_json
 from runner.text.model_text import Json, parse_call, parse_object, whole_text
 
 INCOMPLETE = {"max_output_tokens": Stop.LENGTH, "content_filter": Stop.REFUSAL}
-# Of what is wrong with the request, told in the stream: asking again gives the same.
+# Codes of errors in the stream that are caused by the request: repeating the request gives the same error.
 _OURS = re.compile(r"(?:invalid|image|unsupported|empty|failed_to|bio|misalignment|data_residency)_.*")
 _LAST = re.compile(r'"type"\s*:\s*"(?:response\.(?:completed|incomplete|failed)|error)"')
 
@@ -64,7 +63,7 @@ class _Item:
     id: str = ""
     name: str = ""
     text: list[str] = field(default_factory=list)
-    part: object = None  # which part of a summary the last text belonged to
+    part: object = None  # the part of a summary that the last text belongs to
     kept: Json = field(default_factory=dict)
     ended: bool = False
     ready: ToolCall | None = None
@@ -224,7 +223,7 @@ def _texts(parts: object) -> Iterator[tuple[str, str]]:
 class ResponsesProvider(HttpProvider):
     name = "openai"
     parser = _ResponsesAnswer
-    refused_feature = re.compile(r"reasoning[. ]summar")  # of organizations that are not verified
+    refused_feature = re.compile(r"reasoning[. ]summar")  # the error for organizations that are not verified
 
     def path(self, endpoint: Endpoint) -> str:
         return "responses"
@@ -301,7 +300,7 @@ def _content(blocks: Sequence[UserBlock]) -> list[Json]:
 
 def _own(message: AssistantMessage, model: str) -> Iterator[Json]:
     item: Json
-    reasoning: Json | None = None  # goes before what it led to; without that, the server takes none
+    reasoning: Json | None = None  # precedes the item that it led to; the server refuses reasoning alone
     phase = ""
     for block in message.content:
         match block:

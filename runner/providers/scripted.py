@@ -16,12 +16,12 @@ ends in `.toml` or `.json`:
     [turn.otherwise]                            # instead, if none does
     text = "All tests pass."
 
-A turn whose `when` does not hold and that has no `otherwise` is left out, and the next turn is looked at. A call may
-say `raw = "text"` instead of `arguments`: what a model writes whose JSON is broken. `stop` may be `end`, `tools`,
-`length`, `refusal` or `other`; without it, a turn with calls stops for `tools`, one without for `end`. Past the last
-turn the conversation ends politely. `usage = { input = 900, output = 40 }` is what the turn says that it used; without
-it, nothing. With `early = true` each of its calls is told when it is whole, as servers do it, so that reads begin
-before the turn ends. In JSON the same: `{"turn": [{"text": "..."}]}`.
+A turn whose `when` does not apply and that has no `otherwise` is skipped. A call may have `raw = "text"` instead of
+`arguments`: the text of a model that writes broken JSON. `stop` may be `end`, `tools`, `length`, `refusal` or `other`;
+the default is `tools` for a turn with calls and `end` for other turns. After the last turn the answer is a short text
+that says so. `usage = { input = 900, output = 40 }` is the reported usage; the default is zero. With `early = true`
+each call is reported as soon as it is complete, as servers do, so that reads begin before the turn ends. The JSON form
+is `{"turn": [{"text": "..."}]}`.
 """
 
 import asyncio

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator
 from functools import cache, lru_cache, partial
 
-_ROUNDS = 3  # of reading escapes: an address in a JSON string in a JSON string
+_ROUNDS = 3  # levels of escapes that are decoded: an address in a JSON string in a JSON string
 _LONGEST_ESCAPE = 10  # characters, as in `&#x00073;`
-_MARKS = "%\\&"  # what an escape begins with
-_BREAKS = ("\n", "\r", "\0")  # NUL: text of two bytes a character, read as bytes
+_MARKS = "%\\&"  # the characters that begin an escape
+_BREAKS = ("\n", "\r", "\0")  # NUL is in UTF-16 text that is read as bytes
 
 _PLAIN = {"n": "\n", "r": "\r", "t": "\t"}
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
@@ -25,13 +25,13 @@ def encoded_forms(value: str) -> tuple[str, ...]:
     These are the value, the part of its base64 that does not depend on the surrounding data (RFC 4648, at each of three
     offsets), and its hex in both cases.
     """
-    import base64  # where nothing is known, nothing is coded
+    import base64  # imported late: without secrets it is not needed
 
     data = value.encode("utf-8", "surrogatepass")
     forms = [value, data.hex(), data.hex().upper()]
     for before in range(3):
         coded = base64.b64encode(b"\0" * before + data).decode()
-        # The first characters hold bits of what stands before, the last ones of what stands behind.
+        # The first characters contain bits of the preceding data, the last characters bits of the following data.
         forms.append(coded[(0, 2, 3)[before] : (len(data) + before) * 8 // 6])
     return tuple(dict.fromkeys(_one_alphabet(_unbroken(each)) for each in forms))
 
@@ -85,7 +85,7 @@ def decoded_views(text: str, reach: int) -> Iterator[DecodedView]:
     yield DecodedView(whole, slice(0, len(plain)), plain)
     for first, last in _around_escapes(plain, reach):
         there = "".join(mark for mark in _MARKS if mark in plain[first:last])
-        # One kind alone as well: what looks like another kind may be the secret's own characters.
+        # Each kind is also decoded alone: an apparent escape of another kind may be part of the secret itself.
         for kinds in (there, *(there if len(there) > 1 else ())):
             part = plain[first:last]
             for steps in range(1, _ROUNDS + 1):
@@ -128,7 +128,7 @@ def _marks(text: str) -> list[int]:
     return sorted(positions)
 
 
-@cache  # compiled where there is an escape to read: most runs have none
+@cache  # compiled on first use: most runs decode no escape
 def _escape() -> re.Pattern[str]:
     # RFC 3986 2.1; RFC 8259 7 and shells' $'..'; HTML 13.5
     return re.compile(

@@ -19,10 +19,10 @@ from runner.problems import ending_signals
 from runner.secrets.secret import LONGEST, Secret, usable
 from runner.state.paths import only_owners_write
 
-PATIENCE = 10.0  # seconds
-_PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # between the paths in one word
+PATIENCE = 10.0  # default time limit in seconds
+_PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # separates the paths in one word
 
-# What password managers need to find their store, their agent and a window to ask in. No key, and nothing of ours.
+# The variables that password managers need to find their store, their agent and a window. None contains a key.
 _PASSED = (
     *("HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "GNUPGHOME", "GPG_TTY", "PASSWORD_STORE_DIR"),
     *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "DBUS_SESSION_BUS_ADDRESS", "SSH_AUTH_SOCK"),
@@ -66,7 +66,7 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
     if ended:
         raise SystemExit(128 + ended[0])
     if isinstance(answer, HelperFailed):
-        raise answer  # here: the frames of the others hold what it printed, and there are tools that show frames
+        raise answer  # here, because the frames of the callees contain the output, and some tools print frames
     return answer
 
 
@@ -102,7 +102,7 @@ def _run(
             stderr=subprocess.DEVNULL,
             env={name: environ[name] for name in _PASSED if name in environ} | {"PATH": ":".join(path)},
             cwd=_start_folder(environ),
-            start_new_session=True,  # a process group to kill as a whole, and no terminal to ask on or to draw on
+            start_new_session=True,  # a process group to kill as a whole, without a terminal
         )
     except (OSError, ValueError) as error:
         said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words hold a NUL"
@@ -110,7 +110,7 @@ def _run(
     try:
         return _answer(process, time.monotonic() + helper.seconds, helper, ended)
     finally:
-        # SAFETY: kill(2). The leader is not reaped yet, so nobody else can have the number of its group.
+        # SAFETY: kill(2). The leader is not reaped yet, so no other group can have its number.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         if process.stdout is not None:
@@ -154,17 +154,17 @@ def _printed(process: "subprocess.Popen[bytes]", deadline: float, ended: list[in
     os.set_blocking(pipe, False)
     printed, open_ = b"", True
     while len(printed) <= LONGEST + 2:
-        over = _ended(process) is not None  # asked before the pipe is read: what it printed until then is in there
+        over = _ended(process) is not None  # checked before the pipe is read, so the pipe has all output of the program
         if open_:
             try:
                 piece = os.read(pipe, LONGEST)
             except BlockingIOError:
-                piece = None  # there is none yet
+                piece = None  # no output yet
             open_ = piece != b""
             printed += piece or b""
             if piece:
                 continue
-        if over:  # what it left running may still hold the pipe
+        if over:  # a process that the program left running may still hold the pipe open
             return printed
         left = deadline - time.monotonic()
         if left <= 0 or ended:
@@ -195,7 +195,7 @@ def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def _start_folder(environ: Mapping[str, str]) -> str:
-    """Return the folder in which the program starts: the home, where there is one."""
+    """Return the folder in which the program starts: the home folder if it exists."""
     home = environ.get("HOME", "")
     return home if os.path.isdir(home) else "/"
 
@@ -215,5 +215,5 @@ def _within(path: str, workspace: str) -> bool:
     try:
         real = os.path.realpath(path)
     except (OSError, ValueError):
-        return True  # nobody can say, so it is not used
+        return True  # the answer is unknown, so the path is refused
     return bool(workspace) and (real == workspace or real.startswith(workspace.rstrip("/") + "/"))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
 SERVICE = "ringfence"
-PATIENCE = 5.0  # seconds for one call; a locked keyring may wait for a dialog that nobody sees
+PATIENCE = 5.0  # seconds for one call; a locked keyring may wait for an invisible dialog
 DEFAULT = "default"  # the account that has no name
 
 # fmt: off
@@ -27,7 +27,7 @@ _KNOWN = {
     "keyring.backends.Windows":       "Windows Credential Locker",
 }
 # fmt: on
-_MOST_COPIES = 16  # of one item; a store can hold several with the same attributes
+_MOST_COPIES = 16  # copies of one item; a store can contain several with the same attributes
 _PAUSES = (0.1, 0.4)  # seconds before the second and the third attempt to reach a keyring
 _NONE = "this machine offers no keyring"
 
@@ -90,8 +90,8 @@ class KeyringStore:
 
         before = self.holds(provider, account)
         self._call_in_time(put)
-        if before:  # what another program keeps under this name is not replaced, but stands beside it
-            self.remove(provider, account)  # only now that a key can be stored at all
+        if before:  # an item of another program with this name is not replaced by `set_password`
+            self.remove(provider, account)  # not earlier: now it is certain that a key can be stored
             self._call_in_time(put)
         if not self._same(provider, account, secret):
             raise KeyringFailed("it took the key, but gives back another one")
@@ -143,7 +143,7 @@ class KeyringStore:
         def call() -> None:
             try:
                 done.append(work())
-            # Seam: back ends are plug-ins that raise anything, with messages of which nobody knows what they quote.
+            # Seam: back ends are plug-ins that raise any exception, with messages that may quote any text.
             except Exception as error:
                 failed.append(_trouble(error))
 
@@ -156,7 +156,7 @@ class KeyringStore:
             why = f"it did not answer within {self._patience:g} seconds"
             raise KeyringFailed(why, "unlock it if it asks somewhere, and try again")
         if failed:
-            said = failed[0]  # the frames of that one hold what was asked
+            said = failed[0]  # not raised itself: its frames contain the key
             raise KeyringFailed(said.why, said.fix, missing=said.missing)
         return done[0]
 
@@ -165,7 +165,7 @@ def _open() -> "KeyringBackend":
     import keyring.core  # slow to import, and its back ends load plug-ins
     from keyring import backend
 
-    keyring.core.init_backend(limit=_is_known)  # a name in the environment or in its own settings comes before that
+    keyring.core.init_backend(limit=_is_known)  # a name in the environment or in its settings takes precedence
     chosen = keyring.core.get_keyring()
     if _is_known(chosen):
         return chosen
@@ -196,7 +196,7 @@ def _holds(backend: "KeyringBackend", name: str) -> bool:
     try:
         return _repeated(backend.get_password, SERVICE, name) is not None
     except UnicodeDecodeError:
-        return True  # something that is no text: not a key, but in its place
+        return True  # the item is not text, so it is no key, but the name is taken
 
 
 def _is_known(chosen: object) -> bool:

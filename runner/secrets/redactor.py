@@ -16,7 +16,7 @@ from runner.secrets.secret import MASK, SHORTEST, Secret, masked_secrets, regist
 
 T = TypeVar("T")
 
-# The beginning of a key at the end of a text, where something was cut, is masked from this length on.
+# The beginning of a key at the end of a cut text is masked from this number of characters on.
 _BEGINNING = 8
 _WIDEST = 12  # characters of text that one character of a secret may take: an escape, broken over lines
 
@@ -88,9 +88,9 @@ class Redactor:
     def _split(self, text: str, before: str, *, whole: bool, rows: bool = False) -> tuple[str, str]:
         """Return the masked text and the rest, as `split` does.
 
-        INVARIANT: a secret found first hides others that begin inside it, so that pieces give the same result as the
-        whole. `whole` means that no more text follows; then only the beginning of a secret itself is held back, not
-        that of a shape or an escape. `rows` keeps the number of lines.
+        INVARIANT: the secret that begins first takes precedence over secrets that begin inside it, so that pieces
+        give the same result as the whole. `whole` means that no more text follows; then only the beginning of a secret
+        itself is held back, not that of a shape or an escape. `rows` keeps the number of lines.
         """
         shown: list[str] = []
         text, at = before + text, len(before)
@@ -164,7 +164,7 @@ class Redactor:
             case str():
                 return self.text(value)
             case bytes():
-                # latin-1 gives every byte a character and back, and a key is plain ASCII
+                # latin-1 maps every byte to a character and back, and a key is plain ASCII
                 return self.text(value.decode("latin-1")).encode("latin-1")
             case list():
                 return [self._masked(item) for item in self._as_rows(value)]
@@ -174,7 +174,7 @@ class Redactor:
                 return {self._masked(key): self._masked(item) for key, item in value.items()}
             case _ if is_dataclass(value) and not isinstance(value, type):
                 opaque = getattr(value, "OPAQUE", ())
-                # Nobody of ours can read those: a known secret is one there too, but a key's shape is chance.
+                # Opaque fields have no readable text: known secrets are masked there, but the form of a key is chance.
                 ways = {item.name: self._blind if item.name in opaque else self for item in fields(value)}
                 return replace(value, **{name: way._masked(getattr(value, name)) for name, way in ways.items()})
             case _:
@@ -230,13 +230,13 @@ def masked(text: str) -> str:
 
 _WORD = r"[A-Za-z0-9_-]"
 _CODED = r"[A-Za-z0-9+/=]"
-# What may stand between a key's lines where it is quoted: line ends, also escaped ones, quotes, numbers of lines, signs
-# of a change. THREAT: no mark that a shell knows, and no word: what is masked is shown to nobody, and a command between
-# the marks of a key would run unseen.
+# The text between the lines of a quoted key: line ends, also escaped ones, quotes, line numbers, signs of a diff.
+# THREAT: shell operators and words are excluded: masked text is not shown, so a command between the lines of a key
+# would run unseen.
 _BETWEEN = r"(?:\\+[nrt\n]|[0-9]{1,6}(?: {0,2}\| ?|(?![A-Za-z0-9+/=]))|\+(?=\s)|[^A-Za-z0-9+/=\\;&|$(){}<>`]){1,40}"
 _END = r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----"
 
-# How it begins, and what has to follow. Plain text: every run of `agent exec` loads it, few ever compile one.
+# The beginning of a key, and the pattern that has to follow. Plain text, compiled on first use: few runs need it.
 # fmt: off
 SHAPES = {
     "sk-":          rf"(?={_WORD}*[0-9]){_WORD}{{20,}}",                        # OpenAI, Anthropic and others
@@ -268,11 +268,11 @@ SHAPES = {
                     rf"(?:(?:{_BETWEEN}[A-Za-z0-9+/]{{0,22}}={{1,2}})?(?:{_BETWEEN})?\+?{_END})?)?",
 }
 # fmt: on
-_THROUGH = ("sk-", "eyJ")  # whose patterns read a run of `_WORD` to its end before they say no
-_MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters that are waited for; of all others 512
+_THROUGH = ("sk-", "eyJ")  # their patterns read a run of `_WORD` to its end before they fail
+_MOST = {"eyJ": 4096, "-----BEGIN ": 16384}  # characters held back for an incomplete key; 512 for all others
 
 
-@cache  # compiled where its beginning stands: most texts have none
+@cache  # compiled when its beginning is found: most texts have none
 def _whole(begin: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![A-Za-z0-9]){re.escape(begin)}{SHAPES[begin]}")
 

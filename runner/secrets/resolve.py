@@ -40,11 +40,11 @@ class SourceState(StrEnum):
     """The result of one source."""
 
     USED = "used"
-    ABSENT = "absent"  # nothing was given, set up or found
-    SKIPPED = "skipped"  # it is set up, and is not what was asked for
-    BROKEN = "broken"  # it is set up and does not work
-    MISSING = "missing"  # this machine has nothing of the kind
-    UNASKED = "not asked"  # another ended the search
+    ABSENT = "absent"  # no key was given, configured or found
+    SKIPPED = "skipped"  # configured, but not for this request
+    BROKEN = "broken"  # configured, but does not work
+    MISSING = "missing"  # this machine does not have such a source
+    UNASKED = "not asked"  # an earlier source ended the search
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class KeyRequest:
         configured: The account that the configuration names.
         stdin_key: The key from standard input, or None.
         helper: The configured helper command, or None.
-        workspace: The folder that no helper may lie in.
+        workspace: The folder that no helper may be in.
         local: True for a server on this machine, which often needs no key: the helper and the keyring are skipped
             unless an account was named.
     """

@@ -138,7 +138,7 @@ KINDS: dict[str, dict[str, FieldCheck]] = {
     "mode":     {"mode": _text},
     "compaction": {"level": _text, "before": _count, "after": _count, "cut": _count, "lined": _count,
                    "trimmed": _count, "capped": _count, "cap": _count, "notes": _text, "space": _count},
-    "typed":    {"text": _text},  # what a person wrote for the message above
+    "typed":    {"text": _text},  # the text that the user typed for the message above
     "model":    {"model": _text},
     "snapshot": {"snapshot": _text, "call": _text},
     "notice":   {"text": _text},
@@ -157,7 +157,7 @@ def _finite(text: str) -> float | object:
     return value if math.isfinite(value) else _no_number(text)
 
 
-# The part of `json` that does the work: around it lies as much again, and a session has a hundred thousand lines.
+# The scanner of `json` without its wrapper, which doubles the time; a session may have a hundred thousand lines.
 _scan = json.JSONDecoder(parse_constant=_no_number, parse_float=_finite).scan_once  # type: ignore[attr-defined]  # not in the stubs
 
 
@@ -267,7 +267,7 @@ def message_of(body: EntryBody) -> UserMessage | AssistantMessage | Answered:
         raise Unsound(f"there is no role `{str(role)[:40]}`")
     may = _MAY[role]
     blocks = (_block(content[0], may),) if len(content) == 1 else tuple([_block(block, may) for block in content])
-    # mypy: `_MAY` decides which kinds of block a role has, `_ANSWER` what an answer holds
+    # mypy: `_MAY` limits the kinds of block of a role, `_ANSWER` the fields of an answer
     match role:
         case "user":
             return UserMessage(blocks)  # type: ignore[arg-type]

@@ -112,16 +112,16 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
         raise no_session(name, "what was to be gone on from is on no way that counts")
     taken, broken = 0, ""
     collecting = gc.isenabled()
-    gc.disable()  # hundreds of thousands of values are made that all stay; looking through them again and again is slow
+    gc.disable()  # the collector would scan hundreds of thousands of lasting values repeatedly
     try:
         for at, type, raw in tree.lines(path, _NEEDED):
             message = usual(raw) if type == "message" else None
             if message is not None:
-                builder.hear(message, at)
+                builder.add_message(message, at)
             else:
                 builder.take(parse(raw), at)
             taken = at
-        builder.through()
+        builder.close_calls()
     except Unsound as error:
         broken = f"line {tree.line(at)}: {error}"
         if builder.head is None:
@@ -129,11 +129,11 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
         if not lenient:
             raise _stopped(name, broken) from None
         path = path[: path.index(taken) + 1]
-        builder.through()
+        builder.close_calls()
     finally:
         if collecting:
             gc.enable()
-    # What nobody needed was not read until now, and it may be the last line.
+    # Lines of other types were not read so far, and the last line may be one of them.
     while True:
         try:
             _, last = next(tree.entries(path[-1:]))
@@ -154,7 +154,7 @@ def _counted(tree: Tree, path: Sequence[int], history: Sequence[Message]) -> Cou
         ways = [path[place], path[place + 1 :][types[place + 1 :].index("message")]]
         (_, usage), (_, answer) = tree.entries(ways)
         message = message_of(answer.body)
-    except (ValueError, Unsound):  # neither is needed to go on
+    except (ValueError, Unsound):  # the count is optional
         return None
     last = next((at for at in range(len(history) - 1, -1, -1) if isinstance(history[at], AssistantMessage)), None)
     if last is None or not isinstance(message, AssistantMessage) or history[last] != message:
@@ -186,7 +186,7 @@ class _HistoryBuilder:
         body = entry.body
         match entry.type:
             case "message":
-                self.hear(message_of(body), at)
+                self.add_message(message_of(body), at)
             case "session":
                 version = body["version"]
                 if version != VERSION:
@@ -201,13 +201,13 @@ class _HistoryBuilder:
             case "grant" if isinstance(body["grant"], dict):
                 self._grants.append(body["grant"])
             case "compaction":
-                self.through()
+                self.close_calls()
                 counts = {name: body[name] for name in CompactionRecord.__slots__}
                 self._folds.append((len(self._messages), CompactionRecord(**counts)))  # type: ignore[arg-type]  # `KINDS` checked
             case _:
                 raise Unsound("it has no place here")
 
-    def hear(self, message: UserMessage | AssistantMessage | Answered, at: int) -> None:
+    def add_message(self, message: UserMessage | AssistantMessage | Answered, at: int) -> None:
         """Add a message. `at` is its line. Raise Unsound for a result that belongs to no call."""
         if isinstance(message, Answered):
             place, result = message.place, message.result
@@ -216,7 +216,7 @@ class _HistoryBuilder:
                 raise Unsound("it answers a call that was not made")
             self._results[place] = result
             return
-        self.through()
+        self.close_calls()
         if isinstance(message, UserMessage):
             self._count += 1
             if message.content:
@@ -226,13 +226,13 @@ class _HistoryBuilder:
             if any(isinstance(block, TextBlock) for block in message.content):
                 self._said = message
             if self._model != self._now and self._now:
-                # The signature of a thought is its provider's, and another one refuses it.
+                # Only the provider that signed a thought accepts the signature.
                 message = replace(message, content=message.spoken)
             self._open = message.calls
         if message.content:
             self._messages.append(message)
 
-    def through(self) -> None:
+    def close_calls(self) -> None:
         """Complete the open calls, so that each has a result."""
         if self._open:
             self._messages.append(answers(self._open, self._results, _UNANSWERED))
@@ -324,7 +324,7 @@ def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> Sessi
         try:
             run = str(parse(raw).body["audit"])
         except Unsound:
-            continue  # it is on no way that counts, or was told of there
+            continue  # the line is not on a valid branch, or was counted there
         if run == name or runs:
             runs.add(run)
             first = min(first, at)

@@ -45,7 +45,7 @@ class SessionLines:
             try:
                 self._prepare(file)
             except BaseException:
-                if self.file is None:  # a half of a copy is no session
+                if self.file is None:  # an incomplete copy is not a session
                     file.close()
                     self.store.unlink(self.id)
                 raise
@@ -54,7 +54,7 @@ class SessionLines:
 
     def close(self) -> None:
         if self.file is not None:
-            if not self.file.size:  # nothing could be written
+            if not self.file.size:  # no line could be written
                 with contextlib.suppress(OSError):
                     self.store.unlink(self.id)
             self.file.close()
@@ -87,7 +87,7 @@ class Journal:
         self._prices = prices or {}
         self._owed: list[tuple[bytes, bool]] = []
         self._begun = False
-        self._early: list[EntryBody] | None = None  # of calls whose message is still coming
+        self._early: list[EntryBody] | None = None  # decisions about calls whose message is not written yet
 
     @property
     def kept(self) -> str | None:
@@ -112,14 +112,14 @@ class Journal:
         if isinstance(message, UserMessage):
             self._begun = self._lines is not None
         if self._lines is not None:
-            # As a message, whose opaque parts go back to a provider as they came.
+            # Masked as a message, because opaque parts must return to the provider unchanged.
             self._put("message", of_message(self._masked(message)))
         if typed:
             self._add("typed", {"text": typed})
         early, self._early = self._early or [], None
         for verdict in early:
             self._add("call", verdict)
-        self._written()
+        self._write_pending()
         if isinstance(message, UserMessage) and self._lines is not None:
             try:
                 self._lines.store.note_latest(self._lines.id)
@@ -129,7 +129,7 @@ class Journal:
     def result(self, place: int, result: ToolResult) -> None:
         """Add the result of one call of the last message. It is durable when this returns. Raise JournalError."""
         self._add("message", of_result(place, result))
-        self._written()
+        self._write_pending()
 
     def call(self, verdict: EntryBody) -> None:
         """Add the decision about a call, with the fields of `KINDS`, before the call runs. Raise JournalError."""
@@ -137,7 +137,7 @@ class Journal:
             self._early.append(verdict)
             return
         self._add("call", verdict)
-        self._written()
+        self._write_pending()
 
     def awaiting(self) -> None:
         """Hold back the decisions about calls of the next message until that message is written."""
@@ -146,12 +146,12 @@ class Journal:
     def grant(self, grant: Mapping[str, object]) -> None:
         """Add an answer that holds for the rest of this session, also after it is resumed. Raise JournalError."""
         self._add("grant", {"grant": dict(grant)})
-        self._written()
+        self._write_pending()
 
     def snapshot(self, snapshot: str, call: str) -> None:
         """Add the name of the snapshot taken before `call`. Raise JournalError."""
         self._add("snapshot", {"snapshot": snapshot, "call": call})
-        self._written()
+        self._write_pending()
 
     def usage(self, usage: Usage, *, model: str = "", price: Price | None = None) -> None:
         """Add the tokens of one reply as the provider counts them, and their cost if a price is known.
@@ -159,36 +159,36 @@ class Journal:
         `model` and `price` describe another model that answered a side request.
         """
         if usage == Usage():
-            return  # the provider does not say
+            return  # the provider reports no usage
         spent = cost(usage, price if model else self._prices.get(self._model))
         counts = {name: getattr(usage, name) for name in Usage.__slots__}
-        self._later("usage", {"model": model or self._model, **counts, "cost": spent})
+        self._put_lenient("usage", {"model": model or self._model, **counts, "cost": spent})
 
     def compaction(self, level: str, before: int, after: int, fold: CompactionRecord) -> None:
         """Add a compaction. `fold` counts back from the last message. The messages stay in the file."""
         counts = {name: getattr(fold, name) for name in CompactionRecord.__slots__}
-        self._later("compaction", {"level": level, "before": before, "after": after, **counts})
+        self._put_lenient("compaction", {"level": level, "before": before, "after": after, **counts})
 
     def mode(self, mode: Mode) -> None:
         """Record that the user changed the mode. A file never sets the mode."""
         self._run = {**self._run, "mode": mode.value}
-        self._later("mode", {"mode": mode.value})
+        self._put_lenient("mode", {"mode": mode.value})
 
     def model(self, model: str, price: Price | None) -> None:
         """Record that the user changed the model. `price` is the price of the new model, or None if unknown."""
         self._model = model
         self._run = {**self._run, "model": model}
         self._prices = {**self._prices, **({model: price} if price is not None else {})}
-        self._later("model", {"model": model})
+        self._put_lenient("model", {"model": model})
 
     def head(self, body: EntryBody) -> None:
         """Add the first entry of a session."""
-        self._later("session", body)
+        self._put_lenient("session", body)
 
     def run(self, body: EntryBody) -> None:
         """Add the start of a process that works on this session."""
         self._run = body
-        self._later("run", body)
+        self._put_lenient("run", body)
 
     def watch(self, emit: Emit) -> Emit:
         """Return an emitter that also records notices, failures and ends, and then calls `emit`."""
@@ -198,11 +198,11 @@ class Journal:
         def both(event: Event) -> None:
             match event:
                 case Notice(text):
-                    self._later("notice", {"text": text})
+                    self._put_lenient("notice", {"text": text})
                 case ErrorRaised(problem):
-                    self._later("notice", {"text": str(problem)})
+                    self._put_lenient("notice", {"text": str(problem)})
                 case RunEnded():
-                    self._later("end", {"exit": event.exit, "reason": event.reason, "turns": event.turns})
+                    self._put_lenient("end", {"exit": event.exit, "reason": event.reason, "turns": event.turns})
             emit(event)
 
         return both
@@ -213,7 +213,7 @@ class Journal:
             return None
         try:
             if self._begun and self._owed:
-                self._written()
+                self._write_pending()
         except JournalError as error:
             return replace(error.problem, what="the last lines of the session could not be kept")
         finally:
@@ -233,17 +233,17 @@ class Journal:
         self.leaf = entry.id
         self._owed.append((line(entry), type in _DURABLE))
 
-    def _later(self, type: str, body: EntryBody) -> None:
+    def _put_lenient(self, type: str, body: EntryBody) -> None:
         """Add an entry whose failure must not stop the caller: if it cannot be written now, the next message reports
         that.
         """
         self._add(type, body)
         try:
-            self._written()
+            self._write_pending()
         except JournalError:
-            return  # it stays pending: the next added message reports the failure, or `close` does
+            return  # the entry stays pending: the next added message or `close` reports the failure
 
-    def _written(self) -> None:
+    def _write_pending(self) -> None:
         """Write the pending lines, in order. Raise JournalError; the rest stays pending."""
         if self._lines is None or not self._begun:
             return

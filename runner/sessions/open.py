@@ -92,7 +92,7 @@ class SessionTarget:
             journal.head({**_head(run), "forked_from": None})
         fields = {name: getattr(run, name) for name in ("audit", "mode", "model", "cwd", "unattended")}
         journal.run({**fields, "process": os.getpid()})
-        self._file = None  # the journal has it
+        self._file = None  # the journal owns the file now
         return journal
 
     @property
@@ -127,13 +127,13 @@ class SessionTarget:
         if self.fork:
             return lambda file: _copy(tree, before, run, file)
 
-        def mend(file: SessionFile) -> None:
+        def repair_end(file: SessionFile) -> None:
             if tree.torn:
                 file.cut(tree.end)
             if tree.unended:
                 file.append(b"\n", durable=False)
 
-        return mend
+        return repair_end
 
 
 def _head(run: SessionRun) -> dict[str, object]:
@@ -184,7 +184,7 @@ def choose_target(
         return SessionTarget.resumed(store, sessions[0].id, model=model)
     if flags.resume is not None:
         if not flags.resume:
-            return SessionTarget.resumed(store, _picked(store, unattended), model=model)
+            return SessionTarget.resumed(store, _pick_session(store, unattended), model=model)
         there, id = choose(SessionStore.all(state), flags.resume)
         if there.key != store.key:
             why = f"it belongs to `{summarize_session(there, id).workspace}`"
@@ -194,7 +194,7 @@ def choose_target(
     return SessionTarget(store)
 
 
-def _picked(store: SessionStore, unattended: bool) -> str:
+def _pick_session(store: SessionStore, unattended: bool) -> str:
     """Return the session that the user names by its number in the list or by its id."""
     if unattended:
         why = "`--resume` without an id shows a list to pick from, and there is no user to pick one"

@@ -23,7 +23,7 @@ from runner.state.workspace import workspace_key
 _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
 _KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,39}-[0-9a-f]{16}")
 _POINTER = "latest"
-# SAFETY: open(2). No link is followed, and nothing waits: a pipe may have been put in our way.
+# SAFETY: open(2). No link is followed, and opening a pipe that another process put there does not wait.
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
@@ -84,7 +84,7 @@ class SessionStore:
             with self._opened() as folder:
                 for name in os.listdir(folder):
                     if match := _NAME.fullmatch(name):
-                        with contextlib.suppress(FileNotFoundError):  # removed a moment ago
+                        with contextlib.suppress(FileNotFoundError):  # removed since the folder was listed
                             seen = os.stat(name, dir_fd=folder, follow_symlinks=False)
                             if stat.S_ISREG(seen.st_mode):
                                 sessions.append(StoredSession(match[1], self.key, seen.st_mtime, seen.st_size))
@@ -94,7 +94,7 @@ class SessionStore:
             path = error.filename or "the folder of the sessions"
             raise _unusable(f"`{path}`", _reason(error), "look at what it is, then remove it") from None
         latest = self._latest()
-        # A clock that went back changes the order of the others, never which one `--continue` takes.
+        # A clock that was set back changes the order of the other sessions, never the session of `--continue`.
         return sorted(sessions, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
 
     def open(self, id: str) -> "SessionFile":
@@ -102,7 +102,7 @@ class SessionStore:
         session.
         """
         path = self.path(id)
-        with _speaking(path), self._opened() as folder, _opening(id, 0, folder) as handle:
+        with _problems(path), self._opened() as folder, _opening(id, 0, folder) as handle:
             _checked(handle, path)
             _lock(handle, id)
             if not os.fstat(handle).st_nlink:
@@ -113,7 +113,7 @@ class SessionStore:
     def reading(self, id: str) -> Iterator[BinaryIO]:
         """Open a session's file for reading, also while another process writes it. Raise SessionError."""
         path = self.path(id)
-        with _speaking(path), self._opened() as folder:
+        with _problems(path), self._opened() as folder:
             handle = os.open(f"{id}.jsonl", os.O_RDONLY | _SAFE, dir_fd=folder)
             with open(handle, "rb") as file:
                 _checked(handle, path)
@@ -123,14 +123,14 @@ class SessionStore:
         """Create a new, empty session, locked. Raise JournalError."""
         path = self.path(id)
         new = os.O_CREAT | os.O_EXCL
-        with _speaking(path, JournalError), self._opened(make=True) as folder, _opening(id, new, folder) as handle:
+        with _problems(path, JournalError), self._opened(make=True) as folder, _opening(id, new, folder) as handle:
             _lock(handle, id)
             os.fsync(folder)
         return SessionFile(handle, path)
 
     def remove(self, id: str) -> None:
         """Delete the session. Raise SessionError, also if a process uses it."""
-        with self.open(id), _speaking(self.path(id)):
+        with self.open(id), _problems(self.path(id)):
             self.unlink(id)
 
     def unlink(self, id: str) -> None:
@@ -162,7 +162,7 @@ class SessionStore:
                 with open(handle, "rb") as file:
                     return file.read(64).decode("ascii", "replace").strip()
         except OSError:
-            return None  # nothing was noted, or it was put away: the times of the files decide
+            return None  # the pointer file does not exist: the times of the files decide
 
     @contextlib.contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[int]:
@@ -310,7 +310,7 @@ def _holder(handle: int) -> int | None:
 
 
 @contextlib.contextmanager
-def _speaking(path: Path, kind: type[SessionError] = SessionError) -> Iterator[None]:
+def _problems(path: Path, kind: type[SessionError] = SessionError) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
@@ -319,7 +319,7 @@ def _speaking(path: Path, kind: type[SessionError] = SessionError) -> Iterator[N
     except OSError as error:
         if kind is JournalError:
             raise kind(written_problem(error, path)) from None
-        if error.errno in _OF_WRITING:  # the reader prints it meanwhile; no read fails like that
+        if error.errno in _OF_WRITING:  # the caller prints in this context, and only writing has these errors
             raise
         fix = "look at what it is, then remove it"
         raise kind(Problem(f"the session `{path}` cannot be read", _reason(error), fix)) from None

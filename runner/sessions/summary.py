@@ -14,7 +14,7 @@ from runner.sessions.store import SessionError, SessionStore, StoredSession
 from runner.text.sanitize import one_line
 
 _HEAD = 200  # lines at most before the first prompt
-_BLOCK = 1 << 20
+_BLOCK = 1 << 20  # bytes that are read at once
 _PROMPTS = b'"type":"message","role":"user"'
 _TURNS = b'"type":"message","role":"assistant"'
 

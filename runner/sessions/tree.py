@@ -18,7 +18,7 @@ from runner.sessions.entries import KINDS, LONGEST, JournalEntry, Unsound, parse
 
 # A line as `entries.line` begins it. Anything else (edited by hand) is parsed whole.
 _OURS = re.compile(rb'\{"id":"([0-9]{1,15})","parentId":"([0-9]{1,15})","time":"[0-9TZ:.+-]{0,40}","type":"([a-z]+)",')
-_TOLD = 20  # damages that are kept; the rest is counted
+_TOLD = 20  # damaged lines that are described; the others are only counted
 _TYPES = tuple(KINDS)  # `session` is the first: its number 0 leads to the check of the first line
 _CODE = {name.encode(): number for number, name in enumerate(_TYPES)}
 
@@ -42,13 +42,13 @@ class Tree:
         self._parents = array("l")
         self._kinds = bytearray()
         self.damages: list[Damage] = []
-        self.damaged = 0  # lines that are not sound themselves, `damages` tells the first of them
-        self.orphans = 0  # lines that hang on such a line
-        self.torn = 0  # bytes at the end that were a line being written
-        self.unended = False  # the last line lacks nothing but its newline
-        self.whole_end = True  # the last line of the file is sound: what was said last is what the way leads to
+        self.damaged = 0  # lines that are invalid themselves; `damages` describes the first of them
+        self.orphans = 0  # valid lines that descend from an invalid line
+        self.torn = 0  # bytes of an incomplete last line
+        self.unended = False  # the last line is complete except for its newline
+        self.whole_end = True  # the last line of the file is valid, so the branch ends with the latest message
         self.last_id = 0
-        self.end = 0  # where the next line belongs
+        self.end = 0  # the offset of the next line
         self._read()
 
     def __len__(self) -> int:

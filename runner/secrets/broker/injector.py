@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from runner.secrets.broker.session_ca import Authority
 
-_ANEW = 60.0  # seconds until a secret that a server did not take is looked for again
-AGAIN = 5.0  # seconds until one that could not be had is looked for again: a helper may open a window each time
+_ANEW = 60.0  # seconds until a secret that a server rejected is looked for again
+AGAIN = 5.0  # seconds until a secret that was not found is looked for again: a helper may open a window each time
 _HEX = re.compile("%[0-9A-F]{2}")
-_SHORTEST = 6  # characters that are looked for in answers: fewer stand in any text
+_SHORTEST = 6  # characters of a spelling that is masked in answers: shorter ones occur in any text
 
 
 class CredentialInjector:
@@ -60,7 +60,7 @@ class CredentialInjector:
             return any(not each.plain and each.names(host, port) for each in credentials)
 
         async def asks(host: str, port: int, method: str, path: str) -> InjectedHeader | None:
-            # TRACE would send it back, and a method that nobody knows might do anything.
+            # TRACE would return the secret, and the effect of an unknown method is unknown.
             if method not in METHODS:
                 return None
             for each in credentials:

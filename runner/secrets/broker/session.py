@@ -13,8 +13,8 @@ from policy.model.profile import Profile
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
 
-# Not the state folder, which no command sees any part of, nor /tmp, in whose place commands have their own.
-_FOLDER = "/var/tmp"  # noqa: S108  # the folder made in it has a name that nobody can guess, and is refused when there
+# Not the state folder, which is hidden from commands, nor /tmp, which commands have a private one of.
+_FOLDER = "/var/tmp"  # noqa: S108  # the folder created in it has a random name and must not exist before
 
 
 def with_bundle(profile: Profile) -> Profile:
@@ -42,7 +42,7 @@ def injector_for(profile: Profile, environ: Mapping[str, str], workspace: str) -
     opened = [each for each in profile.credentials if each.intercept]
     authority = Authority(rule.host for each in opened for rule in each.rules)
     bundle = Path(profile.bundle)
-    bundle.parent.mkdir(mode=0o700)  # raises where it is: nobody else made it for us
+    bundle.parent.mkdir(mode=0o700)  # raises if it exists, since another process could have created it
     try:
         bundle.parent.chmod(0o755)
         bundle.write_bytes(store(environ.get("SSL_CERT_FILE", "")) + authority.pem())

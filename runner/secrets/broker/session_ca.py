@@ -26,7 +26,7 @@ CERTIFICATES = 64  # certificates at one time: below `*.example.org` a command c
 
 
 class Authority:
-    """A certificate authority for `hosts`, as in rules: `*.example.org` stands for all subdomains."""
+    """A certificate authority for `hosts`, as in rules: `*.example.org` matches all subdomains."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -48,7 +48,7 @@ class Authority:
     def serving(self, host: str) -> ssl.SSLContext:
         """Return the TLS context of a server named `host`."""
         context = self._serving.pop(host, None) or self._context(host)
-        self._serving[host] = context  # the last one is that which was used last
+        self._serving[host] = context  # ordered by last use, the latest at the end
         if len(self._serving) > CERTIFICATES:
             del self._serving[next(iter(self._serving))]
         return context
@@ -104,7 +104,7 @@ _USAGES = (
 
 
 def _only(hosts: Iterable[str]) -> x509.NameConstraints:
-    """Return the constraints that hold an authority to `hosts` and what lies below them.
+    """Return the constraints that limit an authority to `hosts` and their subdomains.
 
     INVARIANT: the key of the authority is of no use for another host. A kind of name that no constraint mentions is not
     constrained (RFC 5280, 4.2.1.10), so the kind that `hosts` does not have is excluded; an empty name is every name.
