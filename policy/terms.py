@@ -126,12 +126,12 @@ def _with_credentials(
 
     INVARIANT: a variable that holds the secret of a credential is passed to no command, whatever else names it.
     """
-    from policy.model.credential import lent, telling  # only if there are credentials
+    from policy.model.credential import add_credential_settings, select_credentials  # only if there are credentials
 
     secret = {credential.source[1] for credential in profile.credentials if credential.source[0] == "env"}
     remaining = {name: value for name, value in environment if name not in secret}
-    credentials = lent(profile.credentials, hosts) if hosts else ()
-    variables = telling(credentials, remaining, profile.bundle)
+    credentials = select_credentials(profile.credentials, hosts) if hosts else ()
+    variables = add_credential_settings(credentials, remaining, profile.bundle)
     readable = (profile.bundle,) if profile.bundle and any(credential.intercept for credential in credentials) else ()
     return tuple(sorted(variables.items())), tuple(credential.name for credential in credentials), readable
 

@@ -58,7 +58,7 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
     samples: tuple[tuple[str, ...], ...] = ()
     for whats in _forms(ask.assessment, context):
         samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
-        grants = tuple(drafted(what, f"draft{index}") for index, what in enumerate(whats))
+        grants = tuple(draft_grant(what, f"draft{index}") for index, what in enumerate(whats))
         if whats not in offered and covering(context, ask, grants) is not None:
             words = " and ".join(what.words for what in whats)
             offered[whats] = GrantChoice(whats, words, misses(context, ask.assessment.action, grants, samples))
@@ -75,13 +75,13 @@ def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
     what = _exact(steps[0], ask.assessment, context.facts)
     if what is None or not (what.shape.words or what.read or what.write):
         return None
-    grant = replace(drafted(what, "draft0"), ruling=Ruling.DENY)
+    grant = replace(draft_grant(what, "draft0"), ruling=Ruling.DENY)
     _, verdict = context.evaluate(ask.assessment.action, (grant.rule,))
     refused = isinstance(verdict, Deny) and verdict.reason.rule == grant.rule.ref
     return GrantChoice((what,), what.command or what.words) if refused else None
 
 
-def drafted(what: GrantSubject, name: str) -> Grant:
+def draft_grant(what: GrantSubject, name: str) -> Grant:
     """Return a grant that was not given yet, for evaluation."""
     return Grant(name, what, Ruling.ALLOW, GrantScope.SESSION, "", "", "", 0.0)
 

@@ -7,10 +7,10 @@ from functools import reduce
 
 from policy.model.frozen import dataclass
 
-MOST_MAYBE = 41  # one more than is ever tried, so that nothing is cut without a word
-MOST_TEXT = 16 * 1024  # no value is followed beyond that
-MOST_HINTS = 24  # likely texts that are only looked at for secrets
-LIMIT = 12  # more possible texts than this are "known only when it runs"
+MOST_MAYBE = 41  # texts of one word; one more than any caller tries, so that a caller notices a cut list
+MOST_TEXT = 16 * 1024  # characters; the rest of a longer text is unknown
+MOST_HINTS = 24  # texts of one word that only serve to find secrets
+LIMIT = 12  # possible texts of one word; a word with more is known only at run time
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class AbstractWord:
         globbed: the unknown middle consists of names of existing files.
         may_split: the word may become several words or none.
         never_an_option: no word that it becomes starts with `-`.
-        subset: the word stands for some of the files that a pattern finds, not for all of them.
+        subset: the word represents some of the files that a pattern finds, not for all of them.
         likely_texts: texts that an unknown word is likely to be (`${x:-/etc/shadow}`). Their effects are judged, too.
         unsplittable: the word contains no blank and no glob, so bash never splits it: it is one word, or none.
         hints: texts that known data would give an unknown word (`$(echo x)`, lines of a here-string). They only serve
             to find secrets: a word that may name a secret is refused.
-        heads: the beginnings that the word may have, where none is certain. They, too, only serve to find secrets.
+        heads: the possible beginnings of the word if none is certain. They also only serve to find secrets.
         pattern: the glob by which bash finds the existing files.
         shape: the whole word as a glob, with `*` for each unknown part.
         content: the likely content of the file that the word names.
@@ -87,7 +87,7 @@ class AbstractWord:
 NOTHING = AbstractWord(texts=("",))
 ANYTHING = AbstractWord(may_split=True)
 NUMBER = AbstractWord(number=True, globbed=True)  # a path with a number in it stays in its folder
-MAYBE_NUMBER = AbstractWord(number=True, never_an_option=True, empty=True)  # and so it bounds no path
+MAYBE_NUMBER = AbstractWord(number=True, never_an_option=True, empty=True)  # if it is empty, it bounds no path
 COUNT = AbstractWord(number=True, globbed=True, never_an_option=True)
 
 
@@ -124,7 +124,7 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
     first, last = unknown[0], unknown[-1]
     head = "".join(part.text or "" for part in parts[:first]) + parts[first].head
     tail = parts[last].tail + "".join(part.text or "" for part in parts[last + 1 :])
-    # Without a certain start, any part may turn out to be the start, when the ones before it are empty.
+    # Without a certain start, any part may be the start: the parts before it may be empty.
     tame_start = bool(head) or all(_starts_calm(part) for part in parts)
     # Where a part splits, the next one may become the start of a word.
     calm = all(
@@ -165,7 +165,9 @@ def _combined(choices: Iterable[tuple[str, ...]], most: int) -> tuple[str, ...]:
 
 
 def _heads(parts: Sequence[AbstractWord], head: str) -> tuple[str, ...]:
-    """Return how the whole may begin, up to the first part of which nothing is known; empty when `head` says it all."""
+    """Return the possible beginnings of the whole, up to the first part without known texts; empty if `head` is the
+    only beginning.
+    """
     choices: list[tuple[str, ...]] = []
     for part in parts:
         texts = part.texts or (*part.likely_texts, *part.hints)
@@ -177,6 +179,7 @@ def _heads(parts: Sequence[AbstractWord], head: str) -> tuple[str, ...]:
 
 
 def _solid(part: AbstractWord) -> bool:
+    """Return True if bash never splits the value of `part` and finds no glob in it."""
     return part.unsplittable or (bool(part.texts) and not any(_SPECIAL.intersection(text) for text in part.texts))
 
 
@@ -231,7 +234,7 @@ def unquoted(value: AbstractWord) -> AbstractWord:
     if value.number:
         return replace(value, may_split=True) if value.empty else value
     if value.unsplittable:
-        return replace(value, may_split=True)  # without a text it is no word at all
+        return replace(value, may_split=True)  # an empty text is no word
     if value.texts:
         if all(text and not _SPECIAL.intersection(text) for text in value.texts):
             return value
@@ -267,12 +270,14 @@ def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def fields(text: str) -> list[str]:
-    """Return the words that bash splits a value into."""
+    """Return the words into which bash splits a value, without glob expansion."""
     return re.findall(r"[^ \t\n]+", text)
 
 
 def tokens(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that a program may take out of lines of text: whole lines, fields, and what NUL separates."""
+    """Return the words that a program may take out of texts, at most MOST_HINTS: whole lines, fields, and parts
+    between NULs.
+    """
     found: dict[str, None] = {}
     for text in texts:
         lines = re.split(r"[\0\n]", text)

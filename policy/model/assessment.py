@@ -21,7 +21,7 @@ class Consequence(StrEnum):
     # fmt: off
     MOVES                 = "moves"                   # renames files: what it deletes is found elsewhere
     CHANGES_FILES         = "changes-files"           # changes files without naming them
-    RUNS_CODE             = "runs-code"               # runs or builds code that stands somewhere
+    RUNS_CODE             = "runs-code"               # runs or builds code from a file or a text
     RUNS_DOWNLOADED       = "runs-downloaded"         # fetches code, or rules that are code, and runs them
     RUNS_PROJECT_PROGRAM  = "runs-project-program"    # starts a program that the project has installed
     STARTS_EDITOR         = "starts-editor"           # starts an editor, from which other programs can be started
@@ -101,7 +101,7 @@ class Scope(StrEnum):
     WORKSPACE = "workspace"
     SYSTEM = "system"
     OUTSIDE = "outside"
-    SCRATCH = "scratch"  # /tmp: every session has its own, and nothing of the machine's
+    SCRATCH = "scratch"  # /tmp of the sandbox: private to the session, without files of the machine
     SECRET = "secret"  # noqa: S105  # the name of a scope
     NONE = "none"  # not a path
 
@@ -127,9 +127,9 @@ class Effect:
 class RuleKind(StrEnum):
     """The origin of a rule. The values of BUILTIN, COMMAND and GRANT begin the text of a reference."""
 
-    BUILTIN = "builtin"  # a check that is written in code; `policy/model/assessment.py` lists all of them
+    BUILTIN = "builtin"  # a check that is written in code; `Check` lists all of them
     COMMAND = "command"  # a table of a rule file that comes with the program
-    USER = "user"  # a rule in a configuration file, whichever layer the file belongs to
+    USER = "user"  # a rule in a configuration file of any layer
     GRANT = "grant"  # a remembered answer
     FLAG = "flag"  # a flag of the command line
 
@@ -140,7 +140,8 @@ _LIKE_ANOTHER = ("--", *(f"{kind}:" for kind in _PREFIXED))
 
 @dataclass(frozen=True, slots=True)
 class RuleRef:
-    """A reference to the rule that decided. It names no source file, so that moving code does not change records.
+    """A reference to the rule that caused a reason. A reference names no source file, so that moving code does not
+    change records.
 
     The text form is `builtin:AREA/CHECK`, `command:FILE:LINE`, `grant:ID`, the flag itself (`--read`), and for a rule
     in a configuration file `PATH:LINE`.
@@ -161,12 +162,12 @@ class RuleRef:
         if self.kind in _PREFIXED:
             text = f"{self.kind}:{text}"
         elif self.kind is RuleKind.USER and text.startswith(_LIKE_ANOTHER):
-            text = f"./{text}"  # a relative path must not read like a reference of another kind
+            text = f"./{text}"  # a relative path must not look like a reference of another kind
         return f"{text}:{self.line}" if self.line else text
 
     @classmethod
     def parse(cls, text: str) -> "RuleRef":
-        """Return the reference whose text form is `text`. Total: any other text is taken for the name of a file."""
+        """Return the reference whose text form is `text`. Never raises: any other text is the name of a file."""
         match = re.fullmatch(r"(.*):([1-9][0-9]{0,8})", text, re.DOTALL)
         name, line = (match[1], int(match[2])) if match else (text, 0)
         for kind in _PREFIXED:
@@ -211,8 +212,8 @@ class Step:
 
     Attributes:
         words: the expanded words, the program first; empty for effects of the shell itself between the commands.
-        named: the words as the interpreter understands them, without options before a subcommand. The first `name` of
-            them are the program and its subcommands.
+        named: the words as the interpreter understands them, without options before a subcommand.
+        name: the number of words at the start of `named` that are the program and its subcommands.
         also: another spelling of these words (`npm install` for `npm i`).
         text: a script that could not be read.
         cwds: the folders that may be the current folder, or None.
@@ -247,9 +248,9 @@ class Assessment:
     Attributes:
         plain_edit: True if `accept-edits` may allow the action.
         steps: the reasons and effects, grouped by the command that causes them.
-        asked: the users' rules that require a question whatever the tiers are.
-        covered: the reasons that the users' rules allow, each with the reason of its rule.
-        opened: the hosts that those rules open for an effect; a host here is more exact than the target of the effect.
+        asked: the users' rules that require a question in every tier.
+        covered: the reasons that the users' rules allow, each with the reason that names the rule.
+        opened: the hosts that those rules allow, by effect; such a host is more exact than the target of the effect.
         typed: the effects that flags of the user add to this one action.
     """
 
@@ -257,7 +258,7 @@ class Assessment:
     effects: tuple[Effect, ...]
     reasons: tuple[Reason, ...]
     plain_edit: bool = False
-    tree: str = field(default="", compare=False)  # the parse, printed for people
+    tree: str = field(default="", compare=False)  # the syntax tree as text, for the user
     steps: tuple[Step, ...] = field(default=(), compare=False, repr=False)
     asked: tuple[Reason, ...] = ()
     covered: Mapping[Reason, Reason] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from policy.model.frozen import dataclass
 from policy.model.glob import glob
 
 HOLE = "*"  # as a word: any one word that is no flag
-# THREAT T76: what hangs on a flag may be code (`--eval=..`, `-e..`), another program or another place (`-C/`).
+# THREAT T76: the value attached to a flag may be code (`--eval=..`, `-e..`), another program or another folder (`-C/`).
 _SWITCH = re.compile(r"[-+]{1,2}[A-Za-z0-9][A-Za-z0-9_-]*(?:=[0-9]+)?|--", re.ASCII)
 
 
@@ -36,7 +36,9 @@ class CommandPattern:
     program: str = ""
 
     def fits(self, step: Step, facts: Facts) -> bool:
-        """Return True if `step` is that command: every word certain, started as directly, and from the same folder."""
+        """Return True if `step` is that command: every word certain, no variables set for it, and the same current
+        folder.
+        """
         if step.text or step.set_up:
             return False
         if not self.words:
@@ -61,10 +63,10 @@ def program_of(name: str, folder: str, facts: Facts) -> str:
     return facts.look(found).real if found else ""
 
 
-Pattern = tuple[tuple[str, ...], ...]  # one entry a word, each with its alternatives
+Pattern = tuple[tuple[str, ...], ...]  # one entry for each word, each with its alternatives
 
 _LONGEST_CLUSTER = 4
-_MOST_STARTS = 20  # certain words that follow a later one follow the first, too; this is for those not known
+_MOST_STARTS = 20  # positions at which a program may start; a limit for words that are known only at run time
 _COMMANDS = re.compile(r"[\n;|&]+")
 _BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
 
@@ -81,8 +83,9 @@ def broad(words: Sequence[AbstractWord], pattern: Pattern, name: int = 1) -> boo
     The program may be written with its folder. Flags match in any order, short ones in any cluster, long ones
     abbreviated or with a value; the other words must occur among the operands in their order. The first `name` words
     are known to be the program and its subcommands, and are compared one by one. A word that is known only at run time
-    may be any flag, unless it cannot be a flag, and may be the operand at its position. A spelling of a flag that the
-    pattern does not contain is not found. INVARIANT: the same commands match with and without a final `**`.
+    may be any flag, unless it cannot be a flag, and may be the operand at its position. Another spelling of a flag
+    (`--force` for `-f`) matches only if the pattern contains it.
+    INVARIANT: the same commands match with and without a final `**`.
     """
     if not words or not pattern or not _program(words[0], pattern[0]):
         return False
@@ -115,7 +118,7 @@ def mentions(text: str, pattern: Pattern) -> bool:
         whole = [word for word in _BLANKS.split(command) if word]
         parts = [part for word in whole for part in word.split("=") if part]  # `--exec=rm`
         for found in (whole, parts) if len(parts) > len(whole) else (whole,):
-            # The first is enough: what stands after a later one stands after it, too.
+            # The first occurrence is enough: the words after a later occurrence also follow the first.
             start = next((at for at, word in enumerate(found) if _program(literal(word), pattern[0])), None)
             if start is not None and broad([literal(word) for word in found[start:]], pattern):
                 return True
@@ -123,7 +126,9 @@ def mentions(text: str, pattern: Pattern) -> bool:
 
 
 def passed_on(words: Sequence[AbstractWord], pattern: Pattern) -> bool:
-    """Return True if words that a program may run contain those of the pattern, also inside one word."""
+    """Return True if the words that a program may run contain a command that `pattern` matches, also inside one
+    word.
+    """
     starts = islice((at for at, word in enumerate(words) if _program(word, pattern[0])), _MOST_STARTS)
     if any(broad(words[at:], pattern) for at in starts):
         return True
@@ -144,6 +149,7 @@ def may_be(word: AbstractWord, alternatives: Sequence[str]) -> bool:
 
 
 def is_flag(word: str) -> bool:
+    """Return True if `word` is a flag: `-` or `+` and at least one more character."""
     return len(word) > 1 and word[0] in "-+"
 
 
@@ -164,7 +170,7 @@ def _in_order(operands: list[AbstractWord], wanted: list[tuple[str, ...]]) -> bo
             found += may_be(word, wanted[found])
         elif found == place and may_be(word, wanted[found]):
             if word.may_split:
-                return True  # it may become all the words that are still wanted
+                return True  # it may become all remaining wanted words
             found += 1
     return found == len(wanted)
 

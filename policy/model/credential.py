@@ -10,7 +10,7 @@ from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
 from policy.model.host_rule import USUAL, HostRule, host_rule
 
-PLACEHOLDER = "held-by-ringfence"  # for programs that do nothing before they have some token
+PLACEHOLDER = "held-by-ringfence"  # for programs that send no request without a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Credential:
         header: the name of the header.
         value: the value of the header with `{secret}` in it; empty for Basic authentication with the user name `user`.
         source: `env NAME`, `keyring NAME` or `helper ARGV..`.
-        use: programs, or variables by their names, each with the address that it would be given without the credential.
+        use: pairs of a program or a variable, and the address that it would use without the credential.
         intercept: True if the proxy decrypts the TLS of the hosts.
         plain: True if the hosts are contacted without TLS.
     """
@@ -95,12 +95,14 @@ def asked_openly(address: str) -> str:
     return f"http://{host}/{path}" if slash else f"http://{host}/"
 
 
-def lent(credentials: tuple[Credential, ...], hosts: tuple[str, ...]) -> tuple[Credential, ...]:
+def select_credentials(credentials: tuple[Credential, ...], hosts: tuple[str, ...]) -> tuple[Credential, ...]:
     """Return the credentials that a command which may connect to `hosts` gets."""
     return tuple(credential for credential in credentials if credential.reached_by(hosts))
 
 
-def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: str = "") -> dict[str, str]:
+def add_credential_settings(
+    credentials: tuple[Credential, ...], environment: dict[str, str], bundle: str = ""
+) -> dict[str, str]:
     """Return `environment` with the settings that make programs send requests to which the proxy can add credentials,
     and without the secrets.
 
@@ -108,7 +110,7 @@ def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: s
     """
     found = dict(environment)
     count = int(found.get("GIT_CONFIG_COUNT", "0"))
-    for credential in lent:
+    for credential in credentials:
         for name, address in credential.use:
             pairs = [(address, asked_openly(address))]
             if name == "git":
@@ -119,7 +121,7 @@ def telling(lent: tuple[Credential, ...], environment: dict[str, str], bundle: s
                 found["GIT_CONFIG_COUNT"] = str(count)
             else:
                 found |= _variables_for(name, address, credential)
-    if bundle and any(credential.intercept for credential in lent):
+    if bundle and any(credential.intercept for credential in credentials):
         found |= dict.fromkeys(TRUSTING, bundle)
     return found
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from policy.model.assessment import Scope
 from policy.model.frozen import dataclass
 
-USUAL = "origin"  # git-fetch(1): the remote when nothing names one
+USUAL = "origin"  # git-fetch(1): the default remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Remotes:
     Attributes:
         fetch: fetch addresses by the name of the remote, as written.
         push: push addresses by the name of the remote, as written.
-        groups: names that stand for several remotes.
+        groups: the remotes of each group (`remotes.NAME`), by the name of the group.
         usual: the remote of the current branch for fetching.
         usual_push: the remote of the current branch for pushing.
         modules: addresses of submodules.
@@ -48,6 +48,7 @@ class Remotes:
         return tuple(found)
 
     def every(self, *, push: bool = False) -> tuple[str, ...]:
+        """Return the addresses of all remotes."""
         return self.addresses(dict.fromkeys((*self.fetch, *self.push)), push=push)
 
     def rewritten(self, address: str, *, push: bool = False) -> str:
@@ -94,14 +95,14 @@ class Facts:
         today: the current day, for rules that expire.
         reading: variables added to the environment of commands that only read, so that Git starts no program that the
             repository of the workspace names.
-        beyond: the reason that `reading` is insufficient for this repository, or empty.
+        beyond: the reason why `reading` is insufficient for this repository, or empty.
         cache: the folder on this machine that keeps what tools in this workspace download and build; it may not exist.
         caching: the variables by which tools use `cache`.
         fetching: further variables for commands that may connect to a host.
         remotes: returns the remotes in the settings of the repository that contains a folder. Reads them when called.
         registries: returns the hosts that a package manager contacts in a folder, each with the scope of the settings
             that name it. Reads them when called.
-        telling: returns the variables that name those of the given hosts to package managers. Reads them when called.
+        telling: returns the variables that pass the given hosts to package managers. Reads them when called.
         tracked: returns the files with secret names in one part of the repository of the workspace (relative to the
             workspace; a folder ends with a slash), or None if unknown. The parts: `index`; `assumed index`, the entries
             that are assumed to be unchanged; `history`; `tree of REVISION`; and `change of REVISION` (the trees of that

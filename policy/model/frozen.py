@@ -28,7 +28,7 @@ else:
 
 def _record(cls: type) -> type:
     if cls.__doc__ is None:
-        cls.__doc__ = cls.__name__  # else `dataclasses` works out a signature for it
+        cls.__doc__ = cls.__name__  # otherwise `dataclasses` computes a signature as the docstring
     plain: type = _usual(init=False, repr=False, eq=False)(cls)
     names = [each.name for each in fields(plain)]
     made = _slotted(plain, names)
@@ -42,8 +42,8 @@ def _record(cls: type) -> type:
         return hash(key(self))
 
     def __init__(self: object, *args: object, **kwargs: object) -> None:
-        made.__init__ = _init(made)  # type: ignore[misc]  # the first value: from now on, the compiled one
-        made.__init__(self, *args, **kwargs)  # type: ignore[misc]  # on the class, so that it is that one
+        made.__init__ = _init(made)  # type: ignore[misc]  # compiled for the first instance
+        made.__init__(self, *args, **kwargs)  # type: ignore[misc]  # looked up on the class: the compiled function
 
     shared = {"__setattr__": _frozen, "__delattr__": _frozen, "__getstate__": _values, "__setstate__": _restore}
     own = {"__init__": __init__, "__repr__": _repr, "__eq__": __eq__, "__hash__": __hash__}
@@ -80,13 +80,13 @@ def _init(cls: type) -> Callable[..., None]:
             given.append(name if each.default is MISSING else f"{name}=default_{name}")
             value = name
         else:
-            continue  # for __post_init__ to set
+            continue  # `__post_init__` sets it
         body.append(f"set_{name}(self, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     text = f"def __init__({', '.join(['self', *given])}):\n " + "\n ".join(body or ["pass"])
-    exec(text, known)  # noqa: S102  # of the names of fields alone, as `dataclasses` does
-    init: Callable[..., None] = known["__init__"]  # type: ignore[assignment]  # what the text defines
+    exec(text, known)  # noqa: S102  # the text contains only names of fields, as in `dataclasses`
+    init: Callable[..., None] = known["__init__"]  # type: ignore[assignment]  # the executed text defines it
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     return init
 

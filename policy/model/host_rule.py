@@ -28,7 +28,7 @@ class HostRule:
     """One parsed entry of an allowlist.
 
     Attributes:
-        host: the canonical host; a leading `*.` stands for every name below.
+        host: the canonical host; a leading `*.` means every name below.
         ports: the permitted ports; empty for all.
         methods: the permitted methods of plain HTTP; empty for all.
         prefix: the permitted path prefix of plain HTTP; empty for all.
@@ -51,19 +51,19 @@ class HostRule:
 
     @property
     def bound(self) -> bool:
-        """Return True if the rule permits only some plain HTTP requests, and so no tunnel."""
+        """Return True if the rule permits only some plain HTTP requests, and therefore no tunnel."""
         return bool(self.methods or self.prefix)
 
     def names(self, host: str, port: int) -> bool:
-        """Return True if the rule is about this host (in the form of `host_name`) and port, whatever else
-        it restricts.
+        """Return True if the rule is about this host (in the form of `host_name`) and port; methods and paths are
+        ignored.
         """
         below = self.host.startswith("*.") and host.endswith(self.host[1:]) and len(host) >= len(self.host)
         return (host == self.host or below) and (not self.ports or port in self.ports)
 
     def meets(self, host: str, port: int, method: str = "", path: str = "") -> bool:
-        """Return True if the rule permits a request by `method` for `path` (as sent, without the query), or without
-        both, a tunnel.
+        """Return True if the rule permits a request with `method` for `path` (as sent, without the query), or a
+        tunnel if both are empty.
 
         A path that servers may interpret in two ways matches no prefix.
         """
@@ -133,8 +133,9 @@ def host_name(text: str) -> str | None:
 
 
 def authority(text: str) -> tuple[str, int | None] | None:
-    """Return the host (in the form of `host_name`) and the port of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`, as in a
-    request.
+    """Return the host (in the form of `host_name`) and the port of `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+
+    The port is None if `text` has none. Returns None if `text` has another form.
     """
     host, port = _split(text)
     if port is not None and (not _PORT.match(port) or int(port) > 65535):
@@ -166,7 +167,7 @@ def _name(text: str) -> str | Problem:
     if len(name) > LONGEST_NAME or not all(_LABEL.match(label) for label in labels):
         return _wrong(text, "it is no name of a host", _FIX)
     if _NUMERIC.match(labels[-1]):
-        # As browsers do (WHATWG URL, "ends in a number"): this is an address or nothing.
+        # As in browsers (WHATWG URL, "ends in a number"): such a name is an address or an error.
         numbers = [int(label) for label in labels if label.isdigit()]
         if len(numbers) == len(labels) == 4 and max(numbers) < 256 and name == ".".join(map(str, numbers)):
             return name
@@ -175,7 +176,7 @@ def _name(text: str) -> str | Problem:
 
 
 def _six(text: str) -> str | Problem:
-    import ipaddress  # only here: it is slow to load, and few rules need it
+    import ipaddress  # imported here: it is slow to load, and few rules need it
 
     try:
         address = ipaddress.IPv6Address(text[1:-1])
@@ -214,8 +215,10 @@ def _certain(path: str) -> bool:
 
 
 def _alone(whole: str) -> bool:
-    """Return True if a path beyond ASCII, each byte a character, contains no character that resembles an ASCII mark."""
-    import unicodedata  # only here: few paths need it
+    """Return True if a non-ASCII path (one character for each byte) contains no character that resembles an ASCII
+    mark.
+    """
+    import unicodedata  # imported here: few paths need it
 
     try:
         text = whole.encode("latin-1").decode("utf-8")

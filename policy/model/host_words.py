@@ -8,8 +8,8 @@ WHOLE_HOST = re.compile(r"[A-Za-z0-9+.-]+://[^/?#]+[/?#]")
 SENT_FILE = re.compile(r"[^@<]*[@<]([^;]+)", re.DOTALL)  # `@path`, `name=@path;type=..`, `name@path`
 
 
-# Where programs connect when an address names no port (IANA's list of service names). Web addresses are not among them:
-# a host alone stands for 80 and 443, since one answer may send from the first to the second.
+# Default ports by scheme (IANA's list of service names). Web addresses are not included: a host without a port means 80
+# and 443, because a server may redirect from the first to the second.
 _PORTS = {
     "ssh": "22", "sftp": "22", "scp": "22", "git+ssh": "22", "ssh+git": "22", "git": "9418", "rsync": "873",
     "ftp": "21", "ftps": "990", "telnet": "23", "ldap": "389", "ldaps": "636", "smtp": "25", "smtps": "465",
@@ -17,11 +17,11 @@ _PORTS = {
     "socks4": "1080", "socks4a": "1080", "socks5": "1080", "socks5h": "1080",
 }  # fmt: skip
 _WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
-# libpq: these count, not the name before them.
+# libpq: these parameters name the host, not the authority before them.
 _ELSEWHERE = re.compile(r"[?&](host|hostaddr|port|service|servicefile)=")
 _SLASHED = re.compile(r"(https?|wss?|ftps?):/", re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]+")
-_COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git read it
+_COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git parse it
 
 
 def endpoint(text: str, port: str = "") -> str | None:
@@ -40,7 +40,7 @@ def endpoint(text: str, port: str = "") -> str | None:
         named = _authority(rest)
         return _joined(*named, _PORTS.get(scheme.lower(), "")) if named else ""
     if _SLASHED.match(text):
-        return ""  # some programs take one slash for two
+        return ""  # some programs treat one slash as two
     if text.startswith((".", "/", "~")) or text[:6].lower() == "file:/":
         return None
     away = _COPIED.match(text)
@@ -66,7 +66,7 @@ def nearby(host: str) -> bool:
         return True
     if not name.startswith("[") and not name.replace(".", "").isdigit():
         return False
-    import ipaddress  # only for addresses: it is slow to load
+    import ipaddress  # imported here: it is slow to load, and only addresses need it
 
     return not ipaddress.ip_address(name.strip("[]")).is_global
 
@@ -75,7 +75,7 @@ def _authority(text: str) -> tuple[str, str] | None:
     """Return the name and the port of `[LOGIN@]NAME[:PORT][/..]`."""
     whole = re.split(r"[/?#]", text, maxsplit=1)[0]
     if "\\" in whole or "@" in text.partition("/")[0][len(whole) :]:
-        return None  # where the host ends, and so what stands before it as a login, programs do not agree
+        return None  # programs disagree about the end of the host, and so about the login
     whole = whole.rpartition("@")[2]
     name, colon, port = whole.rpartition(":")
     if not colon or port.endswith("]"):

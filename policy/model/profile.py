@@ -28,7 +28,7 @@ class Layer(StrEnum):
     SYSTEM = "system"
     USER = "user"
     REPOSITORY = "repository"
-    TRUSTED = "trusted"  # the repository's, whose content the user trusts
+    TRUSTED = "trusted"  # a file of the repository whose content the user trusts
     NAMED = "named"  # by `--config`
     TYPED = "typed"  # by flags of this one action, such as `--host`
     GRANT = "grant"  # a remembered answer of a user
@@ -38,11 +38,11 @@ class Source(StrEnum):
     """The author of an action."""
 
     MODEL = "model"
-    PERSON = "person"  # typed by a person: `agent exec`
+    PERSON = "person"  # typed by the user: `agent exec`
 
 
 class Tool(StrEnum):
-    """The tool that an action uses; `bash` stands for every command, with a shell or without."""
+    """The tool that an action uses; `bash` means every command, with a shell or without."""
 
     BASH = "bash"
     READ = "read"
@@ -138,11 +138,12 @@ class Profile:
 
 
 def narrow(base: Profile, by: Profile) -> Profile:
-    """Return `base` with every setting of `by` that is stricter. INVARIANT: the result never allows what `base` does
-    not.
+    """Return `base` with every stricter setting of `by`. INVARIANT: the result allows nothing that `base` does not
+    allow.
+
 
     Secret, locked and denied lists grow; public, readable and passed-through lists shrink; every limit is the lower
-    one. The rules of `by` that ask and deny are added.
+    of the two. The rules of `by` that ask and deny are added.
     """
     lists: dict[str, Any] = {}
     for name in ("secret_home", "secret_paths", "secret_names", "locked", "personal", "denied"):
@@ -160,6 +161,6 @@ def narrow(base: Profile, by: Profile) -> Profile:
 
 
 def lower(base: Limits, by: Limits) -> Limits:
-    """Return the lower one of each limit."""
+    """Return the lower value of each limit."""
     names = [field.name for field in fields(Limits)]
     return Limits(**{name: min(getattr(base, name), getattr(by, name)) for name in names})

@@ -3,7 +3,7 @@
 import re
 from functools import lru_cache
 
-MOST_DEEP = 3  # a copy of a copy of a copy
+MOST_DEEP = 3  # steps from a copy to its original: a copy of a copy of a copy
 LONGEST = 255  # bytes of a name: NAME_MAX
 
 _WORDS = (
@@ -11,12 +11,12 @@ _WORDS = (
     r"|base|this|other|new|lock|disabled|gz|bz2|xz|zst|lz4|zip|7z|tgz|b64|base64"
     r"|part(?:ial)?|vsctmp|(?:dpkg|ucf)-(?:old|new|dist|bak|tmp)|rpm(?:save|orig|new)|pac(?:save|orig|new)|[0-9][0-9._:t-]*"
 )
-# Only names with one of these are looked at closely.
+# Only names with one of these marks are matched against the patterns of copies.
 _MARKS = (
     rf"[~#]|copy|,v\Z|\.sync-conflict-|___jb_|[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?\Z|\.(?:s[a-w][a-z]|kate-swp|un)\Z"
     r"|\A\..+\.[a-z0-9]{6}\Z| \(?[0-9]|[._-](?:bac?k(?:up)?|old|orig)\.[^.]+\Z|_(?:backup|base|local|remote)_[0-9]"
 )
-# Texts: `re` compiles them at their first use and keeps them, and the names in most commands match none.
+# Texts, not compiled patterns: `re` compiles them at their first use and caches them, and most commands need none.
 _COPIES = (
     # GNU programs: `NAME~`, and `NAME.~1~` of Emacs and `cp --backup=numbered`. Emacs: `#NAME#`, `.#NAME`.
     # Office: `~$NAME`.
@@ -24,15 +24,15 @@ _COPIES = (
     r"#(.+)#",
     r"\.#(.+)",
     r"~\$(.+)",
-    # vim(1): `.NAME.swp`, `.swo` and so on, and `.NAME.un~` (the `~` is taken off by the first). Kate:
+    # vim(1): `.NAME.swp`, `.swo` and so on, and `.NAME.un~` (the first pattern removes the `~`). Kate:
     # `.NAME.kate-swp`.
     r"(\..+)\.(?:s[a-w][a-z]|un|kate-swp)",
     r"\.(.+)\.(?:s[a-w][a-z]|un|kate-swp)",
     r"(.+)\.s[vw][a-z]",
     # JetBrains' safe write
     r"(.+)___jb_(?:tmp|old|bak)___",
-    # What people and programs append: `NAME.bak`, `NAME.old.2`, `NAME.20260101`, `NAME.save.1` (nano), `NAME.orig`
-    # and `NAME.rej` (patch), `NAME.mine` and `NAME.r12` (Subversion), `NAME.dpkg-old`, `NAME.rpmsave`,
+    # Endings that users and programs append: `NAME.bak`, `NAME.old.2`, `NAME.20260101`, `NAME.save.1` (nano),
+    # `NAME.orig` and `NAME.rej` (patch), `NAME.mine` and `NAME.r12` (Subversion), `NAME.dpkg-old`, `NAME.rpmsave`,
     # `NAME.pacsave`, `NAME.BASE` and `NAME.OTHER` (Breezy), `NAME.lock` (git-credential-store(1) writes the new
     # content there), packed copies.
     rf"(.+?)[._-](?:{_WORDS})(?:[._-]?[0-9][0-9._:t-]*)?",
@@ -42,7 +42,7 @@ _COPIES = (
     # rcsintro(1)
     r"(.+),v",
 )
-# What stands before the ending: `NAME_BACKUP_12.json` (git-mergetool(1)), `NAME copy.json`, `NAME (1).json`,
+# Marks before the ending: `NAME_BACKUP_12.json` (git-mergetool(1)), `NAME copy.json`, `NAME (1).json`,
 # `NAME 2.json` (Finder), `NAME.bak.json`, `NAME (X's conflicted copy 2026-01-31).json` (Dropbox, Nextcloud),
 # `NAME.sync-conflict-20260131-120000-ABCDEFG.json` (Syncthing).
 _BEFORE_ENDING = (
@@ -75,13 +75,13 @@ def _copied(name: str) -> list[str]:
     return [*found, f"{match[1]}{match[2] or ''}"] if match else found
 
 
-MOST = 1 << 18  # bytes that are looked at; a longer file is no file of settings, and counts as one with a login
+MOST = 1 << 18  # bytes that are searched; a longer file is not a settings file and is treated as one with a login
 
 # A value that names a variable (`${NPM_TOKEN}`) is no login. Sources: npmrc(5), yarnpkg.com/configuration/yarnrc,
 # pip's user guide on authentication, learn.microsoft.com on nuget.config, conda's user guide on .condarc, Composer's
-# "Authentication for privately hosted packages" (auth.json lies beside composer.json; agents keep tokens in a file of
-# that name), Maven's "Settings Reference", Gradle's "Build Environment", curl(1), wgetrc in wget's manual, hgrc(5),
-# RubyGems' guides, odbc.ini(5) of unixODBC, bun.sh/docs/runtime/bunfig, docs.astral.sh/uv, python-poetry.org/docs.
+# "Authentication for privately hosted packages" (auth.json is in the folder of composer.json; agents keep tokens in a
+# file of that name), Maven's "Settings Reference", Gradle's "Build Environment", curl(1), wgetrc in wget's manual,
+# hgrc(5), RubyGems' guides, odbc.ini(5) of unixODBC, bun.sh/docs/runtime/bunfig, docs.astral.sh/uv, python-poetry.org/docs.
 _VALUE = rb"[ \t]*[\"']?(?!\$|%[A-Z])[^\s\"'#]"
 _ADDRESS = rb"://[^\s/:@$]*:(?!\$)[^\s/@]+@"
 _PROPERTY = (
@@ -113,12 +113,12 @@ _LOGINS = {
 
 
 def sometimes(name: str) -> bool:
-    """Return True if a file called `name`, or one that it is a copy of, is a secret when it holds a login."""
+    """Return True if a file called `name`, or one that it is a copy of, is secret if it contains a login."""
     return any(each.lower() in _LOGINS for each in (name, *originals(name)))
 
 
 def holds_login(name: str, content: bytes) -> bool:
-    """Return True if `content` of a file called `name`, cut off after MOST + 1 bytes, holds a login."""
+    """Return True if a file called `name` contains a login. `content` is cut off after MOST + 1 bytes."""
     names = {each.lower() for each in (name, *originals(name))} & _LOGINS.keys()
     found = any(re.search(_LOGINS[each], content, re.IGNORECASE | re.MULTILINE) for each in names)
     return found or (bool(names) and len(content) > MOST)

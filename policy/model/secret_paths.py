@@ -17,7 +17,7 @@ from policy.model.secret_names import originals
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secret paths that no mode grants. Paths passed to the methods are absolute and real.
+    """The secret paths, which no mode allows. Paths passed to the methods are absolute and real.
 
     `home` is the real home folder, `private` this program's own state and configuration. In the patterns of the
     profile, `*` and `?` match within one name; all other characters are literal. Matching ignores case on every system,
@@ -37,7 +37,7 @@ class Secrets:
         object.__setattr__(self, "_index", index)
 
     def __hash__(self) -> int:
-        return hash((self.home, self.private))  # the profile is long, and nearly always the same one
+        return hash((self.home, self.private))  # the profile is slow to hash, and nearly always the same
 
     def holds(self, path: str) -> bool:
         """Return True if `path` is secret, or is inside a secret folder."""
@@ -104,7 +104,7 @@ class Secrets:
 
 
 def paired(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the name patterns of those of `patterns` that are `FOLDER/NAME`, by the folder."""
+    """Return the NAMEs of all `patterns` of the form `FOLDER/NAME`, by their FOLDER."""
     found: dict[str, tuple[str, ...]] = {}
     for folder, name in (pattern.split("/") for pattern in patterns if "/" in pattern.strip("/")):
         found[folder] = (*found.get(folder, ()), name)
@@ -145,7 +145,7 @@ class _Names:
     ends: tuple[str, ...]  # of `*.pem`
     starts: tuple[str, ...]  # of `id_rsa*`
     others: tuple[str, ...]
-    heads: tuple[str, ...]  # what names of `others` begin with
+    heads: tuple[str, ...]  # the literal beginnings of `others`
 
     def hold(self, name: str) -> bool:
         if name in self.exact or name.endswith(self.ends) or name.startswith(self.starts):
@@ -169,7 +169,7 @@ def _names(patterns: tuple[str, ...]) -> _Names:
 
 @dataclass(frozen=True, slots=True)
 class _Index:
-    """The lists, indexed for look-up: most entries are literal, and cost one look-up in a set.
+    """The path lists, indexed for look-up: most entries are literal and cost one look-up in a set.
 
     Attributes:
         places: literal secret paths without the leading `/`.
@@ -189,11 +189,11 @@ class _Index:
     depth: int
     locked: dict[str, list[list[str]]]
     secret: _Names
-    pairs: dict[str, _Names]  # by the folder that they lie in
+    pairs: dict[str, _Names]  # by the name of their folder
     public: _Names
 
 
-_latest: list[_Index] = []  # hashing a profile takes longer than most decisions look into it
+_latest: list[_Index] = []  # a cache of one index: hashing a profile takes longer than most look-ups
 
 
 def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
@@ -206,7 +206,7 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         "above": frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
         "depth": len(_words(home)),
     }
-    if _latest and _latest[0].of[0] is profile:  # the other lists are the same, wherever the home and our state lie
+    if _latest and _latest[0].of[0] is profile:  # the other lists depend on the profile alone
         return replace(_latest[0], **where)
     return _Index(
         **where,

@@ -5,9 +5,8 @@ from enum import IntEnum, StrEnum
 
 
 class Tier(IntEnum):
-    """One kind of risk. Larger is worse; `UNKNOWN` is the largest that a person can approve.
-
-    `SECRET` and `DENIED` are floors: no mode and no grant lifts them.
+    """One kind of risk. Larger is worse; `UNKNOWN` is the largest tier that a user can approve. `SECRET` and `DENIED`
+    are always denied: no mode and no grant overrides them.
     """
 
     READ = 0
@@ -41,7 +40,9 @@ class Mode(StrEnum):
 
 
 class Ruling(IntEnum):
-    """One cell of the matrix. Larger is stricter; a verdict is the strictest cell over all tiers of an action."""
+    """The content of one cell of the matrix. Larger is stricter; a verdict is the strictest ruling of all tiers of an
+    action.
+    """
 
     ALLOW = 0
     ASK = 1

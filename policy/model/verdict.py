@@ -14,7 +14,7 @@ from policy.model.tier import Mode, Ruling, Tier
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem as text for the user: the event, its cause, and the fix."""
+    """One problem as text for the user: what happened, why, and how to fix it."""
 
     what: str
     why: str
@@ -29,7 +29,7 @@ class ProblemError(Exception):
 
     Attributes:
         exit_code: The exit status of the program if the error ends it; a value of `Exit` in `runner/problems.py`, as a
-            number, because lower packages do not know the runner. 2 stands for usage and configuration.
+            number, because lower packages do not import the runner. 2 means usage or configuration.
     """
 
     exit_code: ClassVar[int] = 2
@@ -70,8 +70,8 @@ class Limits:
 # Folder in which a command with read-only rights may write: empty at its start, removed at its end, private to it.
 READ_ONLY_TMP = "/run/tmp"
 
-# Stands in Terms for hosts that are unknown before a command runs. It opens no host: the proxy listens, forwards
-# nothing, and reports the requested host. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
+# A placeholder in Terms for hosts that are unknown before a command runs. It allows no host: the proxy listens,
+# forwards nothing, and reports the requested host. SOURCE: RFC 6761, section 6.4: `.invalid` names nothing.
 UNNAMED = "unnamed.invalid"
 
 
@@ -79,12 +79,13 @@ class Rights(StrEnum):
     """The standard sets of rights, to which effects are rounded up."""
 
     READ_ONLY = "read-only"  # workspace and system; no network, no sockets
-    WORKSPACE_WRITE = "workspace-write"  # workspace writable; loopback of its own
+    WORKSPACE_WRITE = "workspace-write"  # workspace writable; a private loopback interface
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The exact rights of one action. Paths are absolute and real; a path that is not named does not exist inside.
+    """The exact rights of one action. Paths are absolute and real; a path that is not named does not exist in the
+    sandbox.
 
     Attributes:
         rights: The standard right set.
@@ -137,7 +138,7 @@ class Terms:
 
 
 class Mint:
-    """The right to make Permits. `policy.decide` and `policy.grants.resolve` hold the only instance."""
+    """The right to make Permits. Only `policy.decide` and `policy.grants.resolve` may use the instance `_MINT`."""
 
     __slots__ = ()
 
@@ -160,7 +161,7 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The cell of the matrix that decided a verdict."""
+    """The cell of the matrix that determined a verdict."""
 
     tier: Tier
     mode: Mode
@@ -176,7 +177,7 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The verdict that a person must decide. `terms` are the rights that an approval would grant."""
+    """The verdict that the user must decide. `terms` are the rights that an approval would grant."""
 
     assessment: Assessment
     terms: Terms

@@ -24,11 +24,11 @@ class Role(StrEnum):
     DATA = "data"  # plain data: nothing
     READ = "read"  # a path whose content it reads
     NAMES = "names"  # a path of which it reads names, sizes and dates, not content
-    TREE = "tree"  # the same for everything below it
+    TREE = "tree"  # like NAMES, for the whole tree below the path
     WRITE = "write"  # a path it creates or overwrites
-    OUT = "out"  # the same, and `-` is the standard output
+    OUT = "out"  # like WRITE, but `-` is the standard output
     DELETE = "delete"
-    MOVE = "move"  # a path that is read and then gone
+    MOVE = "move"  # a path that is read and then removed
     HOST = "host"  # a host or URL that the program contacts
     PORT = "port"  # the port of the host that the program contacts
     REMOTE = "remote"  # the name of a remote, or its address
@@ -39,7 +39,7 @@ class Role(StrEnum):
     MOUNT = "mount"  # `SOURCE:PLACE[:ro]` or `type=bind,source=..`: a path that is mounted into a container
     FROM = "from"  # a path that is read, or `NAME:PATH` elsewhere
     TO = "to"  # a path that is written, or `NAME:PATH` elsewhere
-    CODE = "code"  # a program text or file we do not read
+    CODE = "code"  # a program text or file with unknown effects
     SCRIPT = "script"  # bash text that it runs
     FOLDER = "folder"  # the folder it changes to first
     REVISION = "rev"  # a Git revision, or a path
@@ -50,9 +50,9 @@ class Role(StrEnum):
     FORMAT = "format"  # the name of a format, where a program would also take a file of code
     KEY = "key"  # the name of a setting, where `name=value` would set it
     FILE = "file"  # a path that is read, where other spellings (`x:y`, `|x`, `@x`) mean more than a file
-    PAIR = "pair"  # `name=value`, where other spellings take the value out of a file
-    XPATH = "xpath"  # an expression that picks out of XML, and may load more of it
-    PICTURE = "picture"  # the same, with the ending of a plain picture
+    PAIR = "pair"  # `name=value`, where other spellings read the value from a file
+    XPATH = "xpath"  # an expression that selects from XML, and may load more XML
+    PICTURE = "picture"  # like FILE, with the ending of a plain picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Flag:
     second: Role | None = None
 
 
-# Where one of these stands, the flags of the program end.
+# An operand with one of these roles ends the flags of the program.
 _BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
 
 
@@ -88,7 +88,7 @@ class Operands:
     tail: tuple[Role, ...] = ()
 
     def roles(self, count: int) -> tuple[Role, ...] | None:
-        """Return the role of each of `count` operands, or None if the program does not accept so few."""
+        """Return the role of each of `count` operands, or None if the program does not accept this number."""
         tail = self.tail[-count:] if count else ()
         left = count - len(tail)
         head = self.head[:left]
@@ -104,10 +104,12 @@ class Operands:
 
     @property
     def writes(self) -> bool:
+        """Return True if an operand may be written, deleted or moved."""
         return bool({Role.WRITE, Role.OUT, Role.DELETE, Role.MOVE} & {*self.head, self.rest, *self.tail})
 
     @property
     def runs(self) -> bool:
+        """Return True if an operand may start another command."""
         return bool(_BEGINS & {*self.head, self.rest})
 
 
@@ -125,12 +127,12 @@ class CommandRule:
         target: flags that replace the last operand.
         here: without operands the command works on the current folder (always, or with these flags).
         looks: with one of these flags (`-a+-b`: with both) the command only reads what it would change otherwise.
-        lists: with one of these flags the command only reads, too, unless one of `unless` is given.
+        lists: with one of these flags the command also only reads, unless it has a flag of `unless`.
         changes: the path that the command changes besides its operands, relative to the workspace (`.`: anything there,
             `.git/config`).
         alone: words that, as the only word, reduce any tier to read (`--version`).
-        below: the same words for all subcommands.
-        heeds: files of the project that the command obeys even then (`rust-toolchain`).
+        below: like `alone`, for all subcommands.
+        heeds: files of the project that the command obeys even with `alone` (`rust-toolchain`).
         interpreter: the command runs its standard input.
         single: no flag given alone does more than the program, so a single word known only at run time may be an
             operand.

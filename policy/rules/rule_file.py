@@ -33,13 +33,14 @@ class RuleError(Exception):
 
 
 def rule_error(file: str, line: int, why: str, fix: str = "") -> RuleError:
+    """Return the error for a line of a rule file. `line` counts from 1; an empty `fix` is replaced by a general one."""
     fix = fix or "write it as the other tables of that folder do"
     return RuleError(file, line, Problem("a rule file does not load", f"{file}:{line}: {why}", fix))
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One table as text. `words` name the command; an example has none."""
+    """One table as text. `words` are the command and its subcommands; empty for an example. `line` counts from 1."""
 
     words: tuple[str, ...]
     text: str
@@ -48,6 +49,7 @@ class Chunk:
 
     @property
     def ref(self) -> RuleRef:
+        """Return the reference to this table."""
         return RuleRef(RuleKind.COMMAND, self.file.removesuffix(".toml"), self.line)
 
     @property
@@ -61,7 +63,7 @@ class Chunk:
         table = _simple(self.text)
         if table is not None:
             return table
-        import tomllib  # some milliseconds that most programs do not pay
+        import tomllib  # imported here: it is slow to load, and most commands do not need it
 
         try:
             whole = tomllib.loads(self.text)
@@ -75,7 +77,7 @@ class Chunk:
 
     def error(self, why: str, fix: str = "", *, key: str = "") -> RuleError:
         """Return an error at the line that sets `key`, or at the header if no line does."""
-        from policy.toml.lines import StatementKind, statements  # only for error messages
+        from policy.toml.lines import StatementKind, statements  # imported here: only error messages need it
 
         keys = (each for each in statements(self.text) if each.kind is StatementKind.KEY)
         line = self.line + next((each.line for each in keys if key and each.path == (key,)), 1) - 1

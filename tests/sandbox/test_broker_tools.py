@@ -18,7 +18,7 @@ from typing import Any
 import cryptography
 import pytest
 
-from policy.model.credential import telling
+from policy.model.credential import add_credential_settings
 from tests.support.credential_rows import rows
 from tests.support.egress_network import certificate
 from tests.support.git_forge import Forge
@@ -100,7 +100,7 @@ class World:
         names = []
         if lent:
             credentials = rows(given)
-            environment = telling(credentials, environment, bundle)
+            environment = add_credential_settings(credentials, environment, bundle)
             names = [credential.name for credential in credentials]
         self.heard.clear()
         return self.bench.run(

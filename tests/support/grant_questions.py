@@ -6,7 +6,7 @@ from pathlib import Path
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
-from policy.grants.offers import GrantChoice, choices, drafted
+from policy.grants.offers import GrantChoice, choices, draft_grant
 from policy.grants.resolve import GrantResolution, resolve
 from policy.model.action import Action, RunScript
 from policy.model.facts import Facts
@@ -43,7 +43,7 @@ def approved_grants(given: Action | str, words: str, at: EvaluationContext | Non
     """Return the grants that a user gives by picking the choice `words`."""
     found = offered_choices(given, at)
     assert words in found, (given, tuple(found))
-    return tuple(replace(drafted(what, f"g{index}"), who="me") for index, what in enumerate(found[words].whats))
+    return tuple(replace(draft_grant(what, f"g{index}"), who="me") for index, what in enumerate(found[words].whats))
 
 
 def resolution(given: Action | str, grants: Sequence[Grant], at: EvaluationContext | None = None) -> GrantResolution:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from policy.model.credential import Credential, asked_openly, lent, telling
+from policy.model.credential import Credential, add_credential_settings, asked_openly, select_credentials
 from policy.toml.schema import TomlError
 from runner.config import load
 from runner.secrets.broker.session import with_bundle
@@ -97,7 +97,7 @@ REACHED = [
 @pytest.mark.parametrize(("rule", "hosts", "reached", "why"), REACHED)
 def test_who_is_lent_it(rule: str, hosts: tuple[str, ...], reached: bool, why: str) -> None:
     given = forge(f'["{rule}"]')
-    assert (lent(given, hosts) == given) is reached, why
+    assert (select_credentials(given, hosts) == given) is reached, why
 
 
 # fmt: off
@@ -131,7 +131,7 @@ def test_how_a_program_asks(address: str, asked: str, why: str) -> None:
 @pytest.mark.parametrize(("lines", "told", "why"), TOLD, ids=[row[2] for row in TOLD])
 def test_what_programs_are_told(lines: str, told: dict[str, str], why: str) -> None:
     before = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "a.b", "GIT_CONFIG_VALUE_0": "c", "PATH": "/bin"}
-    found = telling(
+    found = add_credential_settings(
         forge('["git.example.com/team/"]' if "npm" not in lines else '["git.example.com"]', *lines.split("\n")),
         before,
         "/b",

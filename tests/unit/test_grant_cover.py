@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope
-from policy.grants.offers import choices, drafted, never
+from policy.grants.offers import choices, draft_grant, never
 from policy.grants.resolve import resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.command_pattern import HOLE
@@ -321,7 +321,7 @@ NO = [
 def test_a_remembered_no_holds_in_every_mode(asked: str, tried: str, refused: bool, why: str, mode: Mode) -> None:
     found = never(evaluation_context(), question(asked))
     assert found is not None
-    no = replace(drafted(found.whats[0], "g7"), ruling=Ruling.DENY, reason="not today")
+    no = replace(draft_grant(found.whats[0], "g7"), ruling=Ruling.DENY, reason="not today")
     allowed = replace(TEST[0], id="g8")
     result = resolution(tried, (allowed, no), evaluation_context(mode))
     assert isinstance(result.verdict, Deny) is refused
@@ -333,7 +333,7 @@ def test_a_remembered_no_holds_in_every_mode(asked: str, tried: str, refused: bo
 
 @pytest.mark.threat("T77")
 def test_what_may_be_what_a_no_is_about_is_asked_first() -> None:
-    no = replace(drafted(TEST[0].what, "g7"), ruling=Ruling.DENY)
+    no = replace(draft_grant(TEST[0].what, "g7"), ruling=Ruling.DENY)
     at = evaluation_context(Mode.TRUST_PROJECT)
     assert isinstance(at.evaluate(action("npm $x"))[1], Allow)
     assert isinstance(resolution("npm $x", (no,), at).verdict, Ask | Deny)
@@ -356,7 +356,7 @@ ASKED = (
 )  # fmt: skip
 EVERY = {script: choices(evaluation_context(), question(script)) for script in ASKED}
 GRANTS = tuple(
-    tuple(drafted(what, f"g{index}") for index, what in enumerate(choice.whats))
+    tuple(draft_grant(what, f"g{index}") for index, what in enumerate(choice.whats))
     for found in EVERY.values()
     for choice in found
 )
@@ -434,7 +434,7 @@ def test_law_what_is_shown_as_not_covered_never_is(script: str) -> None:
     """The examples are read back from the words that a person sees."""
     shown = 0
     for choice in EVERY[script]:
-        grants = tuple(drafted(what, f"g{index}") for index, what in enumerate(choice.whats))
+        grants = tuple(draft_grant(what, f"g{index}") for index, what in enumerate(choice.whats))
         for words in choice.not_covered:
             assert not isinstance(resolution(words.strip("`"), grants).verdict, Allow), words
             shown += 1
@@ -450,6 +450,6 @@ def test_law_an_assessment_above_the_ceiling_is_not_covered(script: str, tier: T
     if choice is None:
         return
     whats = [replace(what, tiers=tuple(each for each in what.tiers if each is not tier)) for what in choice.whats]
-    grants = tuple(drafted(what, f"g{index}") for index, what in enumerate(whats))
+    grants = tuple(draft_grant(what, f"g{index}") for index, what in enumerate(whats))
     touched = any(tier in what.tiers for what in choice.whats)
     assert (allowed_by(script, grants, evaluation_context()) is None) or not touched
