@@ -1,7 +1,7 @@
 """The tools that a model may call. This file is the registry, with one line for each tool.
 
-A tool plans an action and words its result; it never acts. May import `policy.model`. Start reading at `tool.py`, then
-`bash.py`.
+A tool plans an action and formats its result; it never executes the action. May import `policy.model`. Start reading
+at `tool.py`, then `bash.py`.
 """
 
 from tools.bash import BashTool

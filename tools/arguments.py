@@ -1,4 +1,4 @@
-"""Strict parsing of tool arguments: the border between a model's JSON and typed values."""
+"""Strict parsing of tool arguments, from the JSON of a model to typed values."""
 
 import difflib
 import json
@@ -12,11 +12,11 @@ from tools.text import short
 from tools.tool import Arguments, ModelTool
 
 PATH_CAP = 4096  # characters
-PATTERN_CAP = 10_000
-SCRIPT_CAP = 2_000_000
-CONTENT_CAP = 5_000_000
+PATTERN_CAP = 10_000  # characters
+SCRIPT_CAP = 2_000_000  # characters
+CONTENT_CAP = 5_000_000  # characters
 
-_FAULTS = 4  # that one Problem lists
+_FAULTS = 4  # the most that one Problem lists
 
 # fmt: off
 _FAULT_WORDS = {
@@ -42,8 +42,8 @@ _JSON_TYPES: dict[type, str] = {
 def parse(tool: ModelTool, arguments: dict[str, object] | None, raw: str = "") -> Arguments | Problem:
     """Return the arguments of one call, or a short Problem that tells the model exactly what to change.
 
-    `arguments` is the JSON object, or None if the model's JSON did not parse; `raw` is then the model's text. Total:
-    never raises, and the Problem stays short for inputs of any size.
+    `arguments` is the JSON object, or None if the model's JSON did not parse; `raw` is then the model's text. Never
+    raises; the Problem is short for inputs of any size.
     """
     if arguments is None:
         return _problem(tool, [_unparsed(raw)])
@@ -82,7 +82,7 @@ def _unparsed(raw: str) -> str:
     """Return the reason why `raw` is not a JSON object."""
     if not raw.strip():
         return "no arguments came with the call"
-    odd: list[str] = []  # what python reads as a number and JSON does not have
+    odd: list[str] = []  # numbers of Python that JSON does not have
     try:
         value = json.loads(raw, parse_constant=odd.append, parse_float=lambda text: _number(text, odd))
     except json.JSONDecodeError as error:

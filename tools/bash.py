@@ -13,8 +13,8 @@ from tools.paths import SeenFiles
 from tools.text import BYTES, LINES, Tail, count, seconds, size, tail
 from tools.tool import Arguments, Finished, Keep, TextPart
 
-_TIMEOUT = 120
-_TIMEOUT_MOST = 600
+_TIMEOUT = 120  # seconds
+_TIMEOUT_MOST = 600  # seconds
 
 
 class BashArgs(Arguments):
@@ -81,8 +81,8 @@ def _output(finished: Finished, keep: Keep | None) -> list[str]:
 
 
 def _share(out: str, err: str) -> tuple[Tail, Tail]:
-    """Return the ends of both streams in one room: half of it for stderr, the rest for stdout, and what is left for
-    stderr.
+    """Return the ends of both streams within LINES and BYTES: first at most half for stderr, then the rest for stdout,
+    then the remaining room for stderr.
     """
     shown_err = tail(err, LINES // 2, BYTES // 2)
     shown_out = tail(out, *_beside(shown_err))
@@ -104,7 +104,7 @@ def _kept(finished: Finished, keep: Keep | None) -> str:
         return f", and the whole could not be kept: {(error.strerror or 'the disk refused').lower()}"
     if not path:
         return ""
-    # Beyond the output limit there is no whole any more.
+    # Output beyond the limit was dropped, so only the first part was saved.
     first = f"the first {size(len(finished.stdout) + len(finished.stderr))} are"
     return f"; {first if finished.truncated else 'the whole is'} kept for the user in {path}"
 

@@ -1,4 +1,4 @@
-"""The `edit` tool: one exact piece of a file for another."""
+"""The `edit` tool: replaces an exact piece of text in a file."""
 
 from typing import Annotated
 

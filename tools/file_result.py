@@ -1,4 +1,6 @@
-"""The sandbox's answer to a file action, parsed once: it comes from a confined process, and is not taken on trust."""
+"""The sandbox's answer to a file action, parsed once: the answer comes from a confined process and is
+not trusted.
+"""
 
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, TypeVar
@@ -26,7 +28,7 @@ class ProblemAnswer(Answer):
 
 
 class PlacedFile(Answer):
-    """A file that was put in place. `diff` lines, and how many more there were; `notes` in words."""
+    """A file that was written: `diff` has lines, `dropped` is the number of further lines, `notes` are texts."""
 
     real: str
     sha256: str
@@ -41,8 +43,8 @@ A = TypeVar("A", bound=BaseModel)
 
 
 def answer_of(shape: type[A], finished: Finished) -> A | Problem:
-    """Return the answer, or the Problem: the action's own, the limit that ended it, or an answer that makes no
-    sense.
+    """Return the answer, or the Problem: the action's own, the limit that ended the action, or an
+    invalid answer.
     """
     if (problem := problem_of(finished)) is not None:
         return problem
@@ -56,7 +58,9 @@ def answer_of(shape: type[A], finished: Finished) -> A | Problem:
 
 
 def problem_of(finished: Finished) -> Problem | None:
-    """Return why the action did not finish, or None if it did. A command's exit status is not a problem."""
+    """Return the reason why the action did not finish, or None if it finished. A command's exit status is not a
+    problem.
+    """
     if finished.problem is not None:
         return finished.problem
     if "problem" in finished.data:
@@ -90,7 +94,7 @@ def violations(finished: Finished) -> list[str]:
 
 
 class FileTool(ABC):
-    """The rendering of an answer of the sandbox to a file action; a subclass words one kind of answer."""
+    """The rendering of an answer of the sandbox to a file action; a subclass formats one kind of answer."""
 
     Answer: ClassVar[type[BaseModel]]
 

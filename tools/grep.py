@@ -1,4 +1,4 @@
-"""The `grep` tool: files by what is in them."""
+"""The `grep` tool: files by their content."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The `ls` tool: what is in a folder."""
+"""The `ls` tool: the entries of a folder."""
 
 from typing import Annotated, Literal
 

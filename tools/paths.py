@@ -8,7 +8,7 @@ from posixpath import normpath
 from policy.model.verdict import Problem
 from tools.text import short
 
-MASKED = "[secret]"  # what is shown in the place of a secret
+MASKED = "[secret]"  # replaces a secret in shown text
 
 
 class SeenFiles:
@@ -33,15 +33,19 @@ class SeenFiles:
         return self._digests.get(normpath(path))
 
     def mask(self, path: str, masked: bool) -> None:
-        """Record whether the model saw a secret's mask in `path`, and so does not know the whole content."""
+        """Record whether the model saw `path` with a masked secret, so that it does not know the whole content."""
         (self._masked.add if masked else self._masked.discard)(normpath(path))
 
     def masked(self, path: str) -> bool:
+        """Return True if the model last saw `path` with a masked secret."""
         return normpath(path) in self._masked
 
 
 def place(path: str, cwd: str) -> str | Problem:
-    """Return `path` as an absolute path, relative to `cwd`. `..` stays, because only the disk tells what it means."""
+    """Return `path` as an absolute path, relative to `cwd`. `..` stays, because a link may precede it.
+
+    Returns a Problem for an empty path and for `~`.
+    """
     if not path:
         return Problem("the path is empty", "there is nothing to look at", "give a path, or `.` for this folder")
     if path == "~" or path.startswith("~/"):

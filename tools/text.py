@@ -8,7 +8,7 @@ BYTES = 50 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a text. `lines` and `bytes` count what was cut from its start."""
+    """The end of a text. `lines` and `bytes` count the part that was cut from the start."""
 
     text: str
     lines: int

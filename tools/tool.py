@@ -27,7 +27,8 @@ class ImagePart:
 
 ResultPart = TextPart | ImagePart
 
-# Stores (stdout, stderr) whole, at most 10 MB, and answers the path, or None when nothing is kept. May raise OSError.
+# Stores the complete (stdout, stderr), at most 10 MB, and returns the path, or None if nothing is stored. May raise
+# OSError.
 Keep = Callable[[bytes, bytes], str | None]
 
 
@@ -45,7 +46,7 @@ class BlockedAttempt(Protocol):
 
 
 class Finished(Protocol):
-    """The end of one action, as much of it as a tool may look at. `sandbox.backend.Outcome` fits."""
+    """The part of the outcome of one action that a tool may use. `sandbox.backend.Outcome` implements it."""
 
     @property
     def status(self) -> int: ...
@@ -79,7 +80,7 @@ class Arguments(BaseModel):
         properties: dict[str, object] = {}
         for name, field in schema["properties"].items():
             kept = {key: value for key, value in field.items() if key not in ("title", "maxLength", "minLength")}
-            # `X or null, null by default` is said by not requiring it
+            # an optional field is not required, so its `null` is left out
             for choice in kept.pop("anyOf", ()):
                 if choice.get("type") != "null":
                     kept |= {key: value for key, value in choice.items() if key not in ("maxLength", "minLength")}
@@ -91,9 +92,8 @@ class Arguments(BaseModel):
 
 
 class ModelTool(Protocol):
-    """One tool. `Any` stands where each tool has its own pair of types: the arguments, and the action it plans.
-
-    `example` is a right call as JSON text; a Problem about wrong arguments shows it.
+    """One tool. `Any` replaces the two types of each tool: its arguments, and the action that it plans. `example` is a
+    valid call as JSON text; a Problem about wrong arguments shows it.
     """
 
     @property
@@ -112,10 +112,10 @@ class ModelTool(Protocol):
     def render(
         self, action: Any, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
     ) -> tuple[ResultPart, ...]:
-        """Return the text for the model about the end of `action`, which this tool planned, and note the content it now
-        has seen.
+        """Return the result of `action`, which this tool planned, for the model; note the content that the model saw.
 
-        `keep` is called when text had to be cut, so that the marker can name the place of the whole text.
+
+        `keep` is called if text was cut, so that the marker can name the file with the whole text.
         """
         ...
 

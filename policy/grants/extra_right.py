@@ -18,15 +18,15 @@ from policy.permission.flag_rights import FlagRights
 
 _TIERS = {"--read": Tier.READ_OUTSIDE, "--write": Tier.WRITE_OUTSIDE, "--host": Tier.NETWORK}
 _DOING = {"--read": "read", "--write": "change", "--host": "connect to"}
-# What people put there is theirs; a new name in another folder of the root would open a part of the system.
+# These folders contain data of users; writing to another folder of the root would change a part of the system.
 # SOURCE: FHS 3.0, sections 3.11 to 3.13 and 3.17.
 _OPEN = ("/media", "/mnt", "/opt", "/srv")
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraRight:
-    """One additional right. `flag` is that of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute path
-    or a host.
+    """One additional right. `flag` is the flag of `agent exec` (`--read`, `--write`, `--host`), `target` an absolute
+    path or a host.
     """
 
     flag: str
@@ -45,7 +45,9 @@ def extra_of(words: str) -> ExtraRight | None:
 
 
 def added(asked: Ask, had: Terms) -> ExtraRight:
-    """Return the right that an approval adds to `had`. To create a file, for example, is to write to its folder."""
+    """Return the right that an approval adds to `had`. For a file to be created, this is the right to write to its
+    folder.
+    """
     terms = asked.terms
     rights = (("--write", terms.write, had.write), ("--host", terms.hosts, had.hosts), ("--read", terms.read, had.read))
     return next(ExtraRight(flag, str(each)) for flag, more, before in rights for each in more if each not in before)
@@ -57,8 +59,8 @@ def ask_for(
     """Return the question whether `action`, which ran with the terms `had`, may run once more with `extra` added, or
     None.
 
-    `gained` are the rights that were added to these terms before in the same way. The result is None if nobody may
-    approve the right: secrets and paths that a rule denies, this machine and private networks, modes that never ask,
+    `gained` are the rights that earlier approvals added to these terms. Returns None if no approval can grant the
+    right: secrets and paths that a rule denies, this machine and private networks, modes that never ask,
     and any right that would grant more than itself. INVARIANT: the terms of the question are `had` and exactly that
     right.
     """
@@ -93,7 +95,7 @@ def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
     """Return the right in the form of command-line flags, or None for a right that no violation may lead to."""
     if extra.flag == "--host":
         rule = host_rule(extra.target)
-        # Only a person's own words open this machine or a private network, and no pattern comes from a program.
+        # Only the user's own settings allow this machine or a private network. A pattern never comes from a program.
         if isinstance(rule, Problem) or rule.private or nearby(rule.host) or "*" in str(rule):
             return None
         return FlagRights(hosts=(str(rule),))
@@ -101,7 +103,7 @@ def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
     if not path.isprintable() or path in ("", "/") or inside(path, facts.workspace):
         return None
     kind = facts.look(path).kind
-    if extra.flag == "--write" and kind is Kind.MISSING:  # to make a name is to write to the folder that holds it
+    if extra.flag == "--write" and kind is Kind.MISSING:  # to create a file is to write to its folder
         path = path.rpartition("/")[0]
         kind = facts.look(path).kind
         if (path.count("/") < 2 and path not in _OPEN) or kind is not Kind.FOLDER or inside(path, facts.workspace):

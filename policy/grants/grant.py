@@ -10,10 +10,10 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Layer, PermissionRule, Tool
 from policy.model.tier import Ruling, Tier
 
-MAIN = "main"  # the agent that the user instructs; agents that it starts have other names
+MAIN = "main"  # the agent that the user instructs; subagents have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`
-CLOCKS_DIFFER = 300.0  # seconds by which two honest clocks may differ
-_TELLING = 300  # characters of a grant's words on one line
+CLOCKS_DIFFER = 300.0  # seconds of tolerance between two clocks
+_TELLING = 300  # characters of a command or reason on one line
 
 
 class GrantScope(StrEnum):
@@ -89,7 +89,7 @@ class Grant:
         uses: the number of remaining uses; None for any number.
         who: the author of the answer.
         script: the action that led to the grant, for display, with every secret removed.
-        over: True if the grant was found expired or consumed; it never applies again.
+        over: True if the grant was found expired or consumed. Such a grant never applies again.
     """
 
     id: str
@@ -124,7 +124,8 @@ class Grant:
             read=what.read if allows or not what.shape.words else (),
             write=what.write if allows or not what.shape.words else (),
             host=what.host if allows else (),
-            tier=(what.tiers or (Tier.READ,)) if allows else (),  # without tiers it lifts none; a rule would lift some
+            # An empty list would allow the default tiers of a rule.
+            tier=(what.tiers or (Tier.READ,)) if allows else (),
             why=what.words if allows else plain(self.reason, _TELLING) or "no reason was given",
             shape=what.shape if allows else None,
         )
@@ -140,7 +141,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class GrantHolder:
-    """The agent, workspace and session of a request, which a grant must have been given to."""
+    """The agent, workspace and session of a request, which must match those of a grant."""
 
     workspace: str
     agent: str

@@ -15,7 +15,7 @@ from policy.permission.paths import absolute
 
 _SHOWN = 2
 _STRANGE_HOST = "example.net"
-_LONGEST = 100  # characters of one, as it is shown
+_LONGEST = 100  # characters of one shown command
 _Words = tuple[str, ...]
 
 
@@ -59,7 +59,7 @@ def _candidates(
 def _commands(
     whats: Sequence[GrantSubject], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[_Words, str]]:
-    """Yield commands similar to those of the grants: the words of one, or a script that contains more commands."""
+    """Yield pairs of a command similar to those of the grants and a script; exactly one of both is not empty."""
     whole = " && ".join(shlex.join(words) for words in samples if words)
     for what, words in zip(whats, samples, strict=True):
         folder = f"{absolute(what.shape.folder, context.facts).rstrip('/')}/"

@@ -21,13 +21,13 @@ from policy.permission.allow import NEVER
 from policy.permission.paths import absolute
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
-_SPECIAL = frozenset("*?")  # they mean something in a pattern
+_SPECIAL = frozenset("*?")  # wildcards of patterns
 _LONGEST = 600  # characters of a command that a user can be expected to recognize
 _MOST_WORDS = 48
 _MOST_COMMANDS = 4
 _STREAMS = ("/dev/", "/proc/")
-# What they do is read from their input when they run, unless that many words after their name say it.
-# SOURCE: sqlite3(1), ed(1), vim(1), gdb(1), ssh(1), patch(1), git-am(1), git-apply(1), psql(1), ftp(1), socat(1).
+# Programs that execute their standard input, unless they have at least this number of operands. SOURCE: sqlite3(1),
+# ed(1), vim(1), gdb(1), ssh(1), patch(1), git-am(1), git-apply(1), psql(1), ftp(1), socat(1).
 _NEVER_ENOUGH = 99
 _ORDERED_BY_INPUT = {
     "sqlite3": 2, "ssh": 2, "patch": 2, "git am": 1, "git apply": 1, "m4": 1, "tclsh": 1, "expect": 1,
@@ -57,7 +57,7 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
     offered: dict[tuple[GrantSubject, ...], GrantChoice] = {}
     samples: tuple[tuple[str, ...], ...] = ()
     for whats in _forms(ask.assessment, context):
-        samples = samples or tuple(what.shape.words for what in whats)  # the first are exact
+        samples = samples or tuple(what.shape.words for what in whats)  # the first form has the exact words
         grants = tuple(draft_grant(what, f"draft{index}") for index, what in enumerate(whats))
         if whats not in offered and covering(context, ask, grants) is not None:
             words = " and ".join(what.words for what in whats)
@@ -66,8 +66,8 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
 
 
 def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
-    """Return the subject that a remembered refusal of `ask` forbids: its one command, or its one path. None if it is
-    not one.
+    """Return the subject that a remembered refusal of `ask` forbids: its one command, or its one path. None if there is
+    no such subject, or if the refusal would not deny `ask`.
     """
     steps = _steps_to_approve(ask.assessment, context)
     if steps is None or len(steps) != 1:
@@ -134,7 +134,7 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
     writes = _bounds(reasons, step, (Tier.WRITE, Tier.WRITE_OUTSIDE), _CHANGES, facts)
     reads = _bounds(reasons, step, (Tier.READ_OUTSIDE,), (EffectKind.READS,), facts)
     if writes is None and (Tier.WRITE_OUTSIDE in tiers or not step.words):
-        return None  # only what a command by its nature changes in the workspace needs no name
+        return None  # only files that a command changes by its nature, in the workspace, need no name
     if reads is None or (Tier.READ_OUTSIDE in tiers and not reads):
         return None
     hosts = tuple(dict.fromkeys(each.target for each in step.effects if each.kind is EffectKind.CONNECTS))
@@ -147,8 +147,8 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
 
 
 def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubject]:
-    """Yield wider subjects that leave open what is likely to differ the next time: flags, the last word, the file in a
-    folder.
+    """Yield wider subjects without the parts that are likely to differ the next time: flags, the last word, the file
+    name.
     """
     words, name, runs = what.shape.words, max(step.name, 1), Tier.EXECUTE in what.tiers
     named = bool(what.read or what.write)
@@ -167,7 +167,7 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
         and (named or not what.host or _names_host(words, what.host))
     ):
         hole = replace(what.shape, words=(*words[:-1], HOLE))
-    # Words that may be an order to another program, such as a command for another machine, get no hole.
+    # Words that may be commands for another program or machine get no hole.
     orders = not {"".join(words[:1]).rpartition("/")[2], " ".join(words[:2])}.isdisjoint(_ORDERED_BY_INPUT)
     if hole is not None and not named and not step.interprets and not orders:
         yield replace(what, shape=hole)
@@ -208,10 +208,10 @@ def _runs_input(step: Step, words: Sequence[str]) -> bool:
 
 
 def _ordered_by_input(step: Step) -> bool:
-    """Return True if the step executes its input. The input is not part of a grant, so nobody can have approved it for
-    later.
+    """Return True if the step executes its input. A grant does not contain the input, so later input cannot be
+    approved.
 
-    A refusal may be remembered all the same. Each flag may take a word as its value, so words after flags are not
+    A refusal can still be remembered. Each flag may take a word as its value, so words after flags are not
     counted.
     """
     words = step.literal
@@ -230,7 +230,7 @@ def _ordered_by_input(step: Step) -> bool:
 
 
 def _displayable(words: Sequence[str]) -> bool:
-    """Return True if the words can be shown completely, and stand for themselves in a pattern."""
+    """Return True if the words can be shown completely and contain no wildcard of a pattern."""
     short = len(words) <= _MOST_WORDS and sum(map(len, words)) <= _LONGEST
     return short and all(word and word.isprintable() and not _SPECIAL & set(word) for word in words)
 

@@ -1,4 +1,4 @@
-"""The answer to a question: an approval creates a Permit, a refusal becomes a Deny that the model is told.
+"""The answer to a question: an approval creates a Permit, a refusal becomes a Deny for the model.
 
 `resolve` applies remembered answers: it finds the grant that covers a question, or the refusal that forbids it.
 """
@@ -22,8 +22,8 @@ class GrantResolution:
     """The verdict on an action after remembered answers were applied.
 
     Attributes:
-        context: The context of the evaluation, with every remembered no among the rules.
-        by: The grants that the verdict rests on.
+        context: The context of the evaluation, with every remembered refusal among the rules.
+        by: The grants that determined the verdict.
     """
 
     context: EvaluationContext
@@ -35,8 +35,7 @@ class GrantResolution:
 def approve(ask: Ask) -> Allow:
     """Return the Allow for a single approval, with exactly the terms that the question named.
 
-    No approval lifts a floor: an Ask about a secret or denied tier cannot come from `decide`, and raises ValueError
-    here.
+    Raises ValueError for a secret or denied tier, which no approval can allow; `decide` never returns such an Ask.
     """
     worst = ask.assessment.tiers[0]
     if worst >= Tier.SECRET or ask.cell.tier >= Tier.SECRET:
@@ -56,7 +55,7 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
 
 
 def answerer(by: str) -> str:
-    """Return the author of an answer in the words for the model."""
+    """Return the author of an answer as text for the model."""
     return "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
 
 
@@ -87,8 +86,8 @@ def resolve(
 
 
 def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> GrantResolution | None:
-    """Return the Allow that `grants` together give for a question, with the grants it needs, or None if a reason is not
-    covered.
+    """Return the Allow that `grants` together give for a question, with the grants that were needed, or None if a
+    reason is not covered.
 
     The whole action is evaluated again with the grants among the user's own rules, so that the same restrictions apply.
     """

@@ -81,7 +81,8 @@ MOST = 1 << 18  # bytes that are searched; a longer file is not a settings file 
 # pip's user guide on authentication, learn.microsoft.com on nuget.config, conda's user guide on .condarc, Composer's
 # "Authentication for privately hosted packages" (auth.json is in the folder of composer.json; agents keep tokens in a
 # file of that name), Maven's "Settings Reference", Gradle's "Build Environment", curl(1), wgetrc in wget's manual,
-# hgrc(5), RubyGems' guides, odbc.ini(5) of unixODBC, bun.sh/docs/runtime/bunfig, docs.astral.sh/uv, python-poetry.org/docs.
+# hgrc(5), RubyGems' guides, odbc.ini(5) of unixODBC, bun.sh/docs/runtime/bunfig, docs.astral.sh/uv,
+# python-poetry.org/docs.
 _VALUE = rb"[ \t]*[\"']?(?!\$|%[A-Z])[^\s\"'#]"
 _ADDRESS = rb"://[^\s/:@$]*:(?!\$)[^\s/@]+@"
 _PROPERTY = (

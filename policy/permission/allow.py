@@ -41,9 +41,9 @@ def about(rule: PermissionRule) -> str:
 
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
-_ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # what a rule with `run` allows when it names no tiers
+_ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # the tiers that a rule with `run` allows if it names no tiers
 NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
-# They make plain files and folders, or nothing. Whatever else changes a folder may put a link there.
+# Programs that create no links. Any other program that changes a folder may create a link there.
 _NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "truncate", "sed", "sort"])
 
 
@@ -79,7 +79,7 @@ def covered(
                 shut.add(reason)
                 continue
             if crowded and reason.tier is Tier.NETWORK and found.layer is not Layer.TYPED:
-                refused.add(reason)  # it is asked about, and an approval opens what the rule names
+                refused.add(reason)  # the user is asked, and an approval allows the hosts of the rule
             text = f"allowed by {whose(found, facts)}: {found.why or about(found)}"
             found_by.setdefault(reason, Reason(reason.tier, text, found.ref, reason.span))
             if reason.tier is Tier.NETWORK:
@@ -100,9 +100,7 @@ def _reached(step: Step, running: Sequence[PermissionRule], alone: Sequence[Perm
 
 
 def _opaque(step: Step) -> bool:
-    """Return True if the command runs code that is not read. Such code gets the hosts of its own command, not those of
-    another.
-    """
+    """Return True if the command runs code that is not read. Such code gets only the hosts of its own command."""
     return bool(step.text) or any(reason.tier in (Tier.EXECUTE, Tier.UNKNOWN) for reason in step.reasons)
 
 
@@ -137,7 +135,7 @@ def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
         return False
     if step.set_up or step.cwds is None or not all(inside(cwd, facts.workspace) for cwd in step.cwds):
         return False
-    # The rule's `./run` is the one of the workspace, not of whatever folder is the current one.
+    # `./run` in a rule is a file of the workspace, not of the current folder.
     elsewhere = "/" in words[0] and not words[0].startswith("/") and step.cwds != (facts.workspace,)
     return not elsewhere
 
@@ -155,7 +153,7 @@ def _allowing(
     tier, effects = reason.tier, _behind(reason, step)
     # The only unknown about the step is its program.
     stranger = step.stranger and sum(each.tier is Tier.UNKNOWN for each in step.reasons) == 1
-    # THREAT T68: a remote that leads elsewhere. If the repository names the host, a rule must name it too.
+    # THREAT T68: a remote that names another host. If the repository names the host, a rule must name it too.
     led_out = tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in effects)
     for rule in running:
         if tier is Tier.UNKNOWN:
@@ -165,7 +163,7 @@ def _allowing(
             return rule
     if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
         return None
-    # Without words, a rule is about paths and hosts that are named; not about what a program does by its nature.
+    # A rule without `run` applies to named paths and hosts, not to the general effects of a program.
     named = reason.about is not None or (tier in (Tier.WRITE, Tier.NETWORK) and bool(step.words))
     usable = [rule for rule in (*running, *(alone if named else ())) if not rule.tier or tier in rule.tier]
     if any(_led_astray(effect.target, step, linked) for effect in effects if effect.target.startswith("/")):
@@ -175,7 +173,7 @@ def _allowing(
 
 
 def _linked(steps: Sequence[Step]) -> dict[str, set[int]]:
-    """Return the paths at which a command of the action may have created a link by then, each with the ids of those
+    """Return the paths at which an earlier command of the action may have created a link, each with the ids of those
     steps.
 
     THREAT T49: `ln -s ../src docs/z; echo x > docs/z/y` writes below src.
@@ -217,7 +215,7 @@ def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> b
         return bool(opens(rule.host, effect.target)) if effect.target else bool(rule.host) and _speaks_of_unknown(rule)
     if not effect.exact or not effect.target:
         return False
-    if rule.layer is Layer.TYPED:  # paths as they are, no patterns
+    if rule.layer is Layer.TYPED:  # literal paths, no patterns
         return any(inside(effect.target, path) for path in _globs(rule, tier))
     fits = meant if rule.layer is Layer.GRANT else covers
     return effect.target.startswith("/") and any(fits(path, effect.target, facts) for path in _globs(rule, tier))

@@ -64,7 +64,7 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
             yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
     for host in rule.host:
         if rule.verdict is Ruling.ALLOW:
-            from policy.model.host_rule import host_rule  # only if a rule names hosts
+            from policy.model.host_rule import host_rule  # imported here: only rules about hosts need it
 
             if isinstance(found := host_rule(host), Problem):
                 yield fault("host", f"{found.what}: {found.why}", found.fix)
@@ -94,7 +94,7 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
 
 
 def _path_fault(pattern: str) -> tuple[str, str] | None:
-    """Return why no path is like `pattern`, and the fix, or None."""
+    """Return the reason why no path matches `pattern`, and the fix; None if a path may match."""
     first, *rest = parts = pattern.split("/")
     # fmt: off
     checks = (
@@ -176,8 +176,8 @@ def _never_run(program: str, rule: PermissionRule, rulebook: RuleBook) -> tuple[
 def follow(
     program: str, rule: PermissionRule, rulebook: RuleBook
 ) -> tuple[CommandRule | None, tuple[tuple[str, ...], ...]]:
-    """Return the facts about the command that `rule` names, down to the subcommand, and the words after it. None: no
-    facts.
+    """Return the facts about the command that `rule` names, down to the subcommand, and the words after it. The rule
+    is None if there are no facts.
     """
     known = rulebook.find(program.rpartition("/")[2] if program.startswith("/") else program)
     rest = rule.run[1:]

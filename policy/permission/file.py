@@ -26,7 +26,7 @@ KEYS: Mapping[str, ValueType] = {
 # fmt: on
 LISTS: Mapping[str, Mapping[str, ValueType]] = {"rule": KEYS}
 
-MOST = 1000  # rules of one file: every action is held against all of them
+MOST = 1000  # rules of one file: every action is compared with all of them
 
 _Named = TypeVar("_Named")
 
@@ -90,7 +90,7 @@ def _host(text: str) -> str:
     """Return the host in the form for comparison: the canonical spelling of Terms, or lower case for a pattern and for
     a text that is not a host.
     """
-    from policy.model.host_rule import host_rule  # only if a rule names hosts
+    from policy.model.host_rule import host_rule  # imported here: only rules about hosts need it
     from policy.model.verdict import Problem
 
     found = host_rule(text)
@@ -110,7 +110,7 @@ def _named(entry: TomlEntry, key: str, names: Mapping[str, _Named]) -> tuple[_Na
     unknown = next((text for text in texts if text not in names), None)
     if unknown is None:
         return tuple(names[text] for text in texts)
-    from difflib import get_close_matches  # only for complaints
+    from difflib import get_close_matches  # imported here: only errors need it
 
     near = get_close_matches(unknown, names, n=1)
     fix = f"did you mean `{near[0]}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"

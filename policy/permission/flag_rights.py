@@ -1,4 +1,4 @@
-"""The rights that a person adds to one action by flags: paths, hosts and variables beyond the needs of the action."""
+"""The rights that the user adds to one action by flags: paths, hosts and variables beyond the needs of the action."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def widened(assessment: Assessment, typed: FlagRights, facts: Facts, profile: Pr
     """Return `assessment` with the rights of the flags as further effects, so that every floor and every denial applies
     to them.
 
-    INVARIANT: no tier but `secret` is added, and none is removed; whether the action may run is decided as usual.
+    INVARIANT: no tier except `secret` is added, and none is removed.
     """
     classifier = PathClassifier(facts, profile)
     effects: list[Effect] = []

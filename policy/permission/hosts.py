@@ -9,8 +9,8 @@ from policy.model.host_rule import HostRule, host_rule
 
 
 def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
-    """Return the part of the host `wanted` (in the form of Terms) that the allowing `patterns` open: never more than
-    both state.
+    """Return the part of the host `wanted` (in the form of Terms) that the allowing `patterns` open: the
+    intersection of both.
 
     Empty if no pattern is about that host, or about one of its ports.
     """
@@ -23,7 +23,7 @@ def meets(pattern: str, wanted: str) -> bool:
     """Return True if `pattern`, which forbids or asks, may be about the host `wanted`.
 
     `*.x.org` is every host below x.org; `*` elsewhere is a part of one name. A port in the pattern must be among those
-    that would be opened. `wanted` may itself stand for every host below a name.
+    that would be opened. `wanted` may itself be `*.NAME`.
     """
     target = _rule(wanted)
     if target is None:

@@ -17,7 +17,7 @@ from policy.permission.paths import holds_reading, holds_writing
 from policy.rules.rulebook import RuleBook
 
 _ORDER = {severity: index for index, severity in enumerate(Severity)}
-_BETWEEN = frozenset("&|;<>")  # a word of these and digits alone is an operator of bash
+_BETWEEN = frozenset("&|;<>")  # a word that contains only these and digits is an operator of bash
 _NOWHERE = Facts(
     workspace="/w",
     home="/h",
@@ -71,11 +71,11 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     for program in rule.run[0] if rule.run else ():
         if "*" in program or "?" in program or "/" in program or rulebook.find(program) is not None:
             continue
-        from difflib import get_close_matches  # only for complaints
+        from difflib import get_close_matches  # imported here: only findings need it
 
         names = rulebook.names()
         near = get_close_matches(program, names, n=1, cutoff=0.8)
-        near = near or [name for name in names if sorted(name) == sorted(program)]  # two letters that changed places
+        near = near or [name for name in names if sorted(name) == sorted(program)]  # two letters are swapped
         if near:
             text = f"nothing is known about a program `{program}`, but about `{near[0]}`"
             yield RuleFinding(Severity.WARNING, rule.ref, "typo", text, f"if you mean it, write `{near[0]}`")
@@ -125,7 +125,7 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
 
 
 def _unheld(rule: PermissionRule) -> Iterator[RuleFinding]:
-    """Yield findings about denials that apply to words that can be read, and not to the behaviour of other code."""
+    """Yield findings about denials that apply only to the text of a script, because the sandbox cannot enforce them."""
     kept = "the sandbox cannot keep `{}` from being changed by code that nobody reads, such as a build"
     hidden = "the sandbox cannot hide `{}`: looking at a folder above is denied, and a build can read it"
     for patterns, holds, text, example in (
@@ -181,7 +181,7 @@ def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
     if meant and not (named and all(_among(text, there) for here, there in pairs for text in here)):
         return False
     if allows and named and not meant:
-        return False  # paths add to what an allow covers
+        return False  # paths extend an allowing rule
     return _run_wider(wide, narrow)
 
 
@@ -199,7 +199,7 @@ def _run_wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
     if not all(all(any(glob(text, each) for each in wanted) for text in given) for wanted, given in pairs):
         return False
     if wide.verdict is not Ruling.ALLOW:
-        return True  # what forbids is a beginning
+        return True  # a rule that forbids matches every longer command
     return wide.more or (len(narrow.run) == len(wide.run) and not narrow.more)
 
 

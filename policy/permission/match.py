@@ -17,7 +17,7 @@ from policy.permission.hosts import meets
 from policy.permission.paths import holds_reading, holds_writing, touches
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
-_SPECIAL = frozenset("*?/")  # in the name of a program: it may match more than that name
+_SPECIAL = frozenset("*?/")  # a program with one of these may match another name
 
 
 class _Met(IntEnum):
@@ -30,7 +30,7 @@ class _Met(IntEnum):
 class _Meeting:
     how: _Met
     span: SourceSpan | None = None
-    text: str = ""  # what makes it uncertain
+    text: str = ""  # the reason of MAYBE
 
 
 _NOT = _Meeting(_Met.NO)
@@ -103,8 +103,8 @@ def _texts(assessment: Assessment) -> str | None:
 
 
 def _may_meet(rule: PermissionRule, texts: str) -> bool:
-    """Return False if the text of the action does not name the program of the rule. Cheap, and false for nearly every
-    rule.
+    """Return False if the text of the action does not name the program of the rule. A cheap first test: the
+    result is False for nearly every rule.
     """
     return not rule.run or any("*" in name or "?" in name or name in texts for name in rule.run[0])
 
@@ -120,7 +120,7 @@ def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts, opened:
     if rule.read or rule.write or rule.host:
         parts.append(_strongest(_effects_met(rule, assessment, facts, opened)))
     if not parts:
-        return _Meeting(_Met.YES)  # it is about a tool alone
+        return _Meeting(_Met.YES)  # the rule has only `tool` or `source`
     weakest = min(parts, key=lambda part: part.how)
     return weakest if weakest.how is not _Met.YES else next((part for part in parts if part.span), weakest)
 
@@ -163,7 +163,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
     if _program_is(rule, first) and any(broad(words, rule.run, name) for words, name in _readings(step)):
         return _Meeting(_Met.YES, span)
     if any(reason.tier in (Tier.EXECUTE, Tier.DANGEROUS, Tier.UNKNOWN) for reason in step.reasons):
-        # What a program does with its words is not known: it may run them.
+        # The program may run its words as a command.
         after = step.words[1:] if step.name == 1 else step.named[step.name :]
         if passed_on(after, rule.run):
             return _Meeting(_Met.YES, span)
@@ -175,7 +175,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
 
 
 def _program_is(rule: PermissionRule, first: AbstractWord) -> bool:
-    """Return False if the command cannot be one of the rule's programs. Cheap, and false for nearly every command."""
+    """Return False if the command cannot be one of the rule's programs. A cheap first test."""
     return any(
         not _SPECIAL.isdisjoint(name) or any(text == name or text.endswith(f"/{name}") for text in first.texts)
         for name in rule.run[0]
@@ -213,7 +213,7 @@ def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, ope
 def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment, opened: Opened) -> _Meeting:
     if rule.host and not effect.target:
         if opened.get(effect):
-            return _NOT  # wherever it goes, it reaches what was named for it, and none of that is denied
+            return _NOT  # only the opened hosts are reachable, and none of them is denied
         return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
     fits = any(meets(host, effect.target) for host in rule.host)
     return _Meeting(_Met.YES, _span_of(effect, assessment)) if fits else _NOT
@@ -227,11 +227,11 @@ def _path_met(
         return _Meeting(_Met.MAYBE, None, "the path is known only when it runs") if loose else _NOT
     vague = effect.kind is EffectKind.WRITES and not effect.exact
     if vague and not any(reason.about == effect for reason in assessment.reasons):
-        # No word or redirection causes it: by its nature it may change any file (`git commit`), but no locked one.
+        # No word or redirection causes the effect: the command may change any file (`git commit`) except locked ones.
         return _Meeting(_Met.MAYBE, None, "it may change any file") if loose else _NOT
     wide = not effect.exact or facts.look(effect.target).kind is Kind.FOLDER
     for path in patterns:
-        # Looking at a folder shows nothing of what the sandbox hides in it.
+        # Reading a folder does not show the paths in it that the sandbox hides.
         if touches(path, effect.target, facts, below=wide and (not reads or path in loose)):
             return _Meeting(_Met.YES, _span_of(effect, assessment))
     return _NOT

@@ -11,7 +11,7 @@ from policy.model.glob import glob
 from policy.model.profile import PermissionRule
 from policy.model.tier import Ruling
 
-_DEEP = "\x01"  # a name that no pattern was written for
+_DEEP = "\x01"  # a name that matches only wildcards
 
 
 @lru_cache(maxsize=512)
@@ -144,8 +144,8 @@ def holds_writing(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
 
 
 def holds_reading(rule: PermissionRule, pattern: str, facts: Facts) -> bool:
-    """Return True if no code can read the paths that `pattern` denies: they are hidden, or lie where only named paths
-    are shown.
+    """Return True if no code can read the paths that `pattern` denies: they are hidden, or outside of all
+    readable roots.
     """
     return _holds(rule, pattern, hidden_by(pattern, facts), (facts.workspace, *facts.system), facts)
 

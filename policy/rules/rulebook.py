@@ -47,15 +47,15 @@ _SETS = ("sets",)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    import difflib  # only on the way to an error
+    import difflib  # imported here: only error messages need it
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.0)
     return f"did you mean `{close[0]}`?" if close else ""
 
 
 class _Table:
-    """The keys and values of one table, read strictly: every wrong value raises RuleError. `keys`: the known keys, or
-    None for a table whose keys are names.
+    """The keys and values of one table, read strictly: every wrong value raises RuleError. `keys` are the known keys,
+    or None for a table whose keys are names.
     """
 
     __slots__ = ("chunk", "values")
@@ -126,7 +126,7 @@ class _FlagError(Exception):
     """An error in a word of a flag list, with the expected form."""
 
 
-@lru_cache(maxsize=8192)  # the same few flags stand in hundreds of tables
+@lru_cache(maxsize=8192)  # the same few flags are in hundreds of tables
 def _flag(token: str, whole: bool) -> tuple[Flag, ...]:
     found = _FLAG.match(token)
     if found is None:
@@ -241,7 +241,7 @@ def _assemble(tables: Iterable[Chunk], sets: Mapping[str, str]) -> CommandRule:
 
 
 def _whole(rule: CommandRule) -> None:
-    """Read every subcommand; raises the first RuleError."""
+    """Parse every subcommand. Raises the first RuleError."""
     for sub in rule.subs.values():
         _whole(sub)
 
@@ -299,7 +299,7 @@ class RuleBook:
         self.files = files
         self._rules: dict[str, CommandRule] = {}
         self._chunks: dict[str, list[Chunk]] = {}
-        self._sets: dict[str, Callable[[], dict[str, str]]] = {}  # by file; read when they are needed
+        self._sets: dict[str, Callable[[], dict[str, str]]] = {}  # the flag sets by file, parsed when they are needed
         for file, text in files.items():
             tables = list(chunks(text, file))
             self._sets[file] = cache(partial(_sets, tables))
@@ -312,7 +312,7 @@ class RuleBook:
                     self._chunks[name] = own
 
     def find(self, name: str) -> CommandRule | None:
-        """Return the rule of the program `name`, or None for an unknown program, which is never only a read."""
+        """Return the rule of the program `name`, or None for an unknown program."""
         if name not in self._rules and (own := self._chunks.get(name)):
             program = own[0].words[0]
             rule = _assemble(own, self._sets[own[0].file]()) if program == name else self.find(program)
@@ -325,7 +325,7 @@ class RuleBook:
         return tuple(sorted(self._chunks))
 
     def check(self) -> None:
-        """Parse every table; raises the first RuleError."""
+        """Parse every table. Raises the first RuleError."""
         for name in self.names():
             rule = self.find(name)
             if rule is not None and rule.name == name:
