@@ -28,7 +28,8 @@ from runner.loop import Ending, handle_call, run
 from runner.messages import Message, TextBlock, ToolCall
 from runner.problems import Exit
 from runner.providers import OpenModel
-from runner.providers.scripted import ScriptedProvider, read_script
+from runner.providers.script_file import read_script
+from runner.providers.scripted import ScriptedProvider
 from runner.stderr import coloured
 
 PROMPT = "A test of this project fails. Find out why, fix it, and commit the fix."

@@ -99,7 +99,8 @@ def open_provider(
             raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))
         if not model:
             raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
-        from runner.providers.scripted import ScriptedProvider, read_script
+        from runner.providers.script_file import read_script
+        from runner.providers.scripted import ScriptedProvider
 
         return OpenModel(ScriptedProvider(read_script(Path(model))), model)
     endpoint = reached(remote, base_url, environ)

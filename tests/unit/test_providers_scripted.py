@@ -28,7 +28,8 @@ from runner.messages import (
 )
 from runner.providers import open_provider, scripted
 from runner.providers.endpoint import SetupError
-from runner.providers.scripted import ScriptedProvider, Turn, read_script
+from runner.providers.script_file import read_script
+from runner.providers.scripted import ScriptedProvider, Turn
 
 HELLO = UserMessage((TextBlock("hello"),))
 
