@@ -4,3 +4,5 @@ The packages in import order, highest first: `cli`, `frontends`, `agent`, `loop`
 `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `config`, `stderr`, `secrets`, `state`, `text`, `events`,
 `event_values`, `messages`, `problems`. A package may import only those to the right of it. Start reading at `loop.py`.
 """
+
+VERSION = "0.1.0"  # a constant: `agent --version` must not read package metadata to print one line

@@ -81,8 +81,8 @@ def _write_crash(error: BaseException) -> str:
     import re
     import traceback
 
+    from runner import VERSION
     from runner.state.paths import state_dir
-    from runner.version import VERSION
 
     walked = traceback.walk_tb(error.__traceback__)
     frames = "".join(f"{frame.f_code.co_filename}:{line} {frame.f_code.co_qualname}\n" for frame, line in walked)

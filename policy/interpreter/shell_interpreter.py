@@ -4,14 +4,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
-from policy.interpreter.assignments import AssignedValues, Variables
+from policy.interpreter.assignments import AssignedValues, VariableReach, Variables, variable_reach
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.interpreter.traps import TrapTable
-from policy.interpreter.variable_rules import VariableReach, variable_reach
 from policy.model.abstract_word import ANYTHING, SourceSpan, join
 from policy.model.assessment import Check, RuleRef
 from policy.model.tier import Tier

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner import VERSION
 from runner.audit.chain import AuditError, LogStore, Wanted, append, convert_invalid_values, now
 from runner.audit.checkpoint import tree_over
 from runner.audit.log import AuditLog
-from runner.version import VERSION
 
 if TYPE_CHECKING:
     from runner.audit.signing import Signer

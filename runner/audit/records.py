@@ -17,8 +17,8 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem, Terms
+from runner import VERSION
 from runner.audit.chain import now
-from runner.version import VERSION
 from sandbox.backend import Enforcement, Outcome
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from json import loads
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem
+from runner import VERSION
 from runner.audit.chain import AuditError, LogStore, Wanted, convert_invalid_values, now
 from runner.audit.checkpoint import tree_over
 from runner.audit.signing import PUBLIC, has_valid_signature
 from runner.audit.verify import ExpectedRecord
-from runner.version import VERSION
 
 if TYPE_CHECKING:
     from runner.audit.signing import Signer

@@ -16,6 +16,7 @@ import typer
 from policy.model.tier import MATRIX as STANDING
 from policy.model.tier import Matrix, Mode, Ruling, Tier
 from policy.model.verdict import Problem
+from runner import VERSION
 from runner.agent.options import not_known
 from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.log import AuditLog, Place, log_exists
@@ -24,7 +25,6 @@ from runner.cli.audit_filters import FILE, log_path, terminal_width
 from runner.cli.gate import JSON, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say
-from runner.version import VERSION
 
 
 class Format(StrEnum):

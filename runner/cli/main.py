@@ -41,7 +41,7 @@ def _open_standard_streams() -> None:
 
 
 def _version() -> int:
-    from runner.version import VERSION
+    from runner import VERSION
 
     print(f"ringfence {VERSION}")
     return 0

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from runner import VERSION
 from runner.agent.options import Given
 from runner.agent.startup import run_args
 from runner.cli.gate import argument, takes_options
 from runner.frontends.launch import prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
 from runner.sessions.selection import SessionSelection
-from runner.version import VERSION
 
 PROMPT = Annotated[str | None, argument("PROMPT", "What to do. Read from stdin when left out.")]
 

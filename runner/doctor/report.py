@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner import VERSION
 from runner.doctor.remedies import apparmor_remedy, landlock_remedy, package_command, release_fields
 from runner.problems import Exit
 from runner.text.sanitize import visible
-from runner.version import VERSION
 from sandbox.backend import ContainerOptions, Enforcement, Level, SandboxUnavailable
 from sandbox.inside.syscalls import is_admin
 from sandbox.linux.cgroup_places import usable

@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 
 from policy.describe.phrases import plain
-from policy.interpreter.variable_rules import undone_guard
+from policy.interpreter.assignments import undone_guard
 from policy.model.verdict import Problem
 from policy.permission.flag_rights import FlagRights
 from policy.toml.profile import names_credential

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from policy.model.frozen import dataclass
+from runner import VERSION as PROGRAM
 from runner.problems import usage
 from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
@@ -24,7 +25,6 @@ from runner.state.lineage import SessionLineage
 from runner.state.paths import home, state_dir
 from runner.state.workspace import workspace_of
 from runner.stderr import say
-from runner.version import VERSION as PROGRAM
 
 _SHOWN = 20  # sessions of the picker; `agent sessions list` has all
 

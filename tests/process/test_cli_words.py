@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from policy.model.tier import Mode
 from policy.model.verdict import Limits, Problem, limit_names
+from runner import VERSION
 from runner.agent.options import OPTIONS, Given, options_of
 from runner.audit.chain import AuditError
 from runner.config.amounts import apply_limits, parse_seconds
@@ -22,7 +23,6 @@ from runner.messages import ProviderError
 from runner.problems import Exit, Stopped, known_problem
 from runner.providers.endpoint import SetupError
 from runner.sessions.store import JournalError, SessionError
-from runner.version import VERSION
 from sandbox.backend import Outcome, SandboxUnavailable
 from sandbox.container.daemon import NoDaemon
 from sandbox.linux.helper_process import ProcessLimitReached, starting_process

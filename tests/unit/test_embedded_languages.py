@@ -10,8 +10,8 @@ from policy.bash.ast import Arithmetic, Expansion, Script
 from policy.bash.parser import read
 from policy.handlers.sqlite import looks_only
 from policy.interpreter.arithmetic import evaluate
+from policy.interpreter.assignments import VariableReach, variable_reach
 from policy.interpreter.parameter_ops import apply_operation
-from policy.interpreter.variable_rules import VariableReach, variable_reach
 from policy.languages.awk import read_awk
 from policy.languages.jq import read_jq
 from policy.languages.language_result import Reading

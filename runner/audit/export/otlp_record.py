@@ -5,12 +5,12 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from runner import VERSION
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export.table import flat
 from runner.audit.fields import beginning, items, mapping, milliseconds, number
 from runner.audit.list_view import json_line
 from runner.text.sanitize import one_line
-from runner.version import VERSION
 
 if TYPE_CHECKING:
     from opentelemetry.sdk._logs import ReadableLogRecord

@@ -12,11 +12,11 @@ from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from policy.model.assessment import RuleKind, RuleRef
+from runner import VERSION
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export import rules
 from runner.audit.fields import beginning, integer, items, mapping, utc_time
 from runner.text.sanitize import one_line, visible
-from runner.version import VERSION
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 MOST = 25_000  # results of one run; dashboards accept no more

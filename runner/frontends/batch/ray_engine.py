@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from policy.model.verdict import Problem
+from runner import VERSION
 from runner.changes.review.session import reviewed
 from runner.changes.review.workspace_copy import place
 from runner.config import load
@@ -29,7 +30,6 @@ from runner.problems import Exit, Stopped, usage
 from runner.state.paths import BATCH, home
 from runner.state.workspace import workspace_of
 from runner.text.gunzip import PackedError
-from runner.version import VERSION
 
 _RETRIES = 2  # how often Ray repeats a task whose machine died
 # Seconds before another attempt to begin a session. The head starts a process for each client; a busy head loses some

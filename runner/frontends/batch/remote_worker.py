@@ -13,11 +13,11 @@ import tempfile
 from pathlib import Path
 
 from policy.model.frozen import dataclass
+from runner import VERSION
 from runner.changes.review.workspace_copy import place
 from runner.frontends.batch.archive import Parcel, TaskReply, packed, unpack
 from runner.frontends.batch.attempt import Way, attempt
 from runner.frontends.batch.scratch import CopiesFolder
-from runner.version import VERSION
 
 _PROBE = 60.0  # seconds for the command of `probe`
 
