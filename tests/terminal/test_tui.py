@@ -94,7 +94,7 @@ def blank(screen: str) -> str:
 
 def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
     window = harness.start(
-        [bash("echo $$ > pid; sleep 300"), bash("curl -s http://example.test/"), {"text": "never"}],
+        [bash("echo $$ > pid; sleep 41233"), bash("curl -s http://example.test/"), {"text": "never"}],
         "--mode",
         "trust-project",
     )
@@ -114,7 +114,7 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
     window.until("Ctrl+C again leaves")
     window.type("C-c")
     window.until("LEFT 130")
-    assert not sleeping("300")
+    wait_until(lambda: not sleeping("41233"))  # the helper ends its commands after the runner, in a moment
 
 
 def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
