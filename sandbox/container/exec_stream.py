@@ -157,8 +157,6 @@ class Running(OutputBuffer):
     def heed(self, alarm: "Live") -> None:
         """Set `done` when the alarm is raised."""
         alarm.begin()
-        if alarm.fileno() < 0:
-            return
         self._alarm = alarm
         alarm.attach(self._ended.is_set, self._ended.set)
 

@@ -179,8 +179,7 @@ class HelperRequest(OutputBuffer):
 
         for handle in watched:
             loop.add_reader(handle, on_readable, handle)
-        alarm = self._alarm if stop_when_over and self._alarm is not None and self._alarm.fileno() >= 0 else None
-
+        alarm = self._alarm if stop_when_over else None
         if alarm is not None:
             alarm.attach(done.done, finish)
         try:

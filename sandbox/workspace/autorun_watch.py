@@ -73,7 +73,7 @@ class Live:
         self._inner_first = PatternIndex(self._inner)
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable after an event; -1 if nothing is watched."""
+        """Return the descriptor that is readable after an event; -1 if all folders are polled."""
         return self.folders.handle
 
     def begin(self) -> None:
@@ -105,11 +105,13 @@ class Live:
             elif more:
                 loop.call_soon(grow)
 
-        loop.add_reader(self.fileno(), on_event)
+        if self.fileno() >= 0:
+            loop.add_reader(self.fileno(), on_event)
         grow()
 
     def detach(self) -> None:
-        asyncio.get_running_loop().remove_reader(self.fileno())
+        if self.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self.fileno())
 
     def grow(self) -> bool:
         """Watch some more folders, and judge the names that they already contain. Return True if more are left."""

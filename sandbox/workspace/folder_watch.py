@@ -30,6 +30,7 @@ _FRESH = 100_000_000  # nanoseconds: a folder that changed more recently may cha
 # examined after the command has ended.
 _PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
 LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
+SLOW = "files that other programs run by themselves are set aside within about a second, not at once: {why}"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -109,8 +110,10 @@ _idle: list[tuple[tuple[str, ...], Inotify]] = []  # instances of ended commands
 class FolderWatch:
     """The watch over all folders below `tops`, for one command.
 
+    Without an inotify instance (another command of the same user can hold all of them), all folders are polled.
+
     Attributes:
-        lacks: The reason why some folders are not watched, in words; empty if all are.
+        lacks: The reason why new files are found late, in words; empty if they are found at once.
         lost: True if events were lost since the last `poll`.
     """
 
@@ -148,16 +151,15 @@ class FolderWatch:
         try:
             self._inotify = Inotify()
         except OSError as error:
-            self.lacks = LACKS.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
+            self.lacks = SLOW.format(why=f"inotify cannot be used ({os.strerror(error.errno or 0).lower()})")
         return False
 
     def add_known(self) -> None:
         """Have `grow` add the folders that the last scan found, the outermost ones first."""
-        watched = self._inotify
-        if watched is not None:
-            folders = [path for top in self._tops for path in self._trees.folders(top)]
-            new = [path for path in folders if path not in watched and self._counts(path)]
-            self._left = [(path, False) for path in sorted(new, key=lambda path: path.count("/"), reverse=True)]
+        watched = self._inotify if self._inotify is not None else ()
+        folders = [path for top in self._tops for path in self._trees.folders(top)]
+        new = [path for path in folders if path not in watched and self._counts(path)]
+        self._left = [(path, False) for path in sorted(new, key=lambda path: path.count("/"), reverse=True)]
 
     def close(self) -> None:
         """Keep the instance for the next command."""
@@ -178,7 +180,7 @@ class FolderWatch:
 
     def grow(self) -> Iterator[tuple[str, str, bool]]:
         """Watch up to SLICE more folders. Yield each name that they already contain as (folder, name, is a folder)."""
-        for _ in range(min(SLICE, len(self._left)) if self._inotify is not None else 0):
+        for _ in range(min(SLICE, len(self._left))):
             path, new = self._left.pop()
             if not self._add(path):
                 return
@@ -196,7 +198,7 @@ class FolderWatch:
 
     def poll(self) -> None:
         """Have `grow` examine changed folders that cannot be watched, and all folders after a loss of events."""
-        if self.lost and self._inotify is not None:
+        if self.lost:
             self.lost = False
             self._left += [(top, True) for top in self._tops]
         for path, stamp in list(self._polled.items()):
@@ -221,9 +223,8 @@ class FolderWatch:
     def _add(self, path: str) -> bool:
         """Watch a folder, or poll it if that is impossible. Return False if neither is possible."""
         watched = self._inotify
-        assert watched is not None
-        why = f"there are more than {MOST + MOST_POLLED} folders"
-        if len(watched) < MOST or path in watched:
+        why = f"there are more than {MOST_POLLED + (MOST if watched is not None else 0)} folders"
+        if watched is not None and (len(watched) < MOST or path in watched):
             try:
                 if watched.add(path):
                     return True

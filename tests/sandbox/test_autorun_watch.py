@@ -401,25 +401,32 @@ def test_no_command_goes_on_for_long_because_git_seems_to_write(tmp_path: Path, 
 
 
 @pytest.mark.threat("T116")
-def test_without_an_instance_the_look_at_the_end_remains(tmp_path: Path, monkeypatch: Any) -> None:
-    """A user may have so many (fs.inotify.max_user_instances), and others have taken them all."""
+@pytest.mark.parametrize("path", [".envrc", "known/r/.envrc", "new/r/.envrc"])
+def test_without_an_inotify_instance_all_folders_are_polled(tmp_path: Path, monkeypatch: Any, path: str) -> None:
+    """Another command of the user can hold all instances (fs.inotify.max_user_instances)."""
 
     def none() -> Inotify:
         raise OSError(errno.EMFILE, "inotify")
 
     top = tmp_path / "w"
-    top.mkdir()
+    (top / "known").mkdir(parents=True)
     monkeypatch.setattr(folder_watch, "_idle", [])
     monkeypatch.setattr(folder_watch, "Inotify", none)
     watch, _ = watching(top)
     watch.begin()
     assert watch.fileno() == -1
     assert "inotify cannot be used" in watch.folders.lacks
-    (top / ".envrc").write_text("x")
-    assert not watch.grow()
+    while watch.grow():
+        pass
+    if "/" in path:
+        for folder in (top / path).parents[1], (top / path).parent, (top / path).parent / ".git":
+            folder.mkdir(exist_ok=True)
+            watch.tick()
+    assert not watch.found
+    (top / path).write_text("x")
     watch.tick()
     watch.close()
-    assert not watch.found
+    assert [each.path for each in watch.found] == [str(top / path)]
 
 
 @pytest.mark.threat("T116")
