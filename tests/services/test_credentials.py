@@ -152,7 +152,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look)
 
     def _look(self) -> None:
-        while not self._over.is_set():
+        while not self._over.wait(0.01):
             for entry in os.listdir("/proc"):
                 for name in ("cmdline", "environ"):
                     with contextlib.suppress(OSError, ValueError):
@@ -218,8 +218,9 @@ def test_a_helpers_key_leaves_no_trace(place: KeyringHarness) -> None:
     place.configure(f'[auth.anthropic]\nhelper = ["cat", "{vault}"]\n')
     status = place.agent("auth", "status", "anthropic")
     assert "the key comes from helper command" in status.stdout
+    words = ("run", "--timeout", "6", "--model", "anthropic:m", "hi")  # seconds: the request is repeated until then
     with Watch() as watch:
-        done = place.agent("run", "--model", "anthropic:m", "hi", env={"ANTHROPIC_BASE_URL": "https://none.invalid"})
+        done = place.agent(*words, env={"ANTHROPIC_BASE_URL": "https://none.invalid"})
     assert "cannot be resolved" in done.stdout + done.stderr, "the key was there, the server was not"
     assert watch.found == set()
     assert KEY not in done.stdout + done.stderr + status.stdout + status.stderr
