@@ -62,7 +62,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     missing = []
     if UNNAMED in terms.hosts:
         named_then = "that host is stopped and named, and one more yes, `--host` or a rule opens it"
-        missing.append(f"the host is known only when it runs: {named_then}")
+        missing.append(f"the host is known only at run time: {named_then}")
     elif Tier.NETWORK in assessment.tiers and not terms.hosts:
         missing.append("what needs the network will fail, since no host is known (name it with `--host`, or in a rule)")
     inner = [host for host in terms.hosts if nearby(host)]
@@ -232,7 +232,7 @@ class _Summary:
             yield from (f"{reason.predicate} ({reason.command})" for reason in sent)
         yield from self._quoted(Tier.NETWORK)
         if not any(reason.tier is Tier.NETWORK for reason, _ in self.facts) and effects and not known:
-            yield "connects to a host that is known only when it runs"
+            yield "connects to a host that is known only at run time"
 
     def _code(self) -> Iterator[str]:
         own, unchecked = [], []

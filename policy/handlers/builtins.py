@@ -121,7 +121,7 @@ def trap(call: Call) -> None:
     if not words or words[0].text in ("-p", "-l"):
         return
     if any(word.text is None for word in words):
-        call.unknown("a trap that is known only when it runs")
+        call.unknown("a trap that is known only at run time")
         return
     text, signals = words[0].text or "", [(word.text or "").upper().removeprefix("SIG") for word in words[1:]]
     if len(words) == 1 or text.startswith("-") or text.isdigit():
@@ -189,7 +189,7 @@ def evaluate(call: Call) -> None:
     call.add_rule_fact(Tier.READ)
     call.note_download(call.frame.words_from_network)
     if None in texts:
-        call.unknown("the script that `eval` runs is known only when it runs")
+        call.unknown("the script that `eval` runs is known only at run time")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
             call.find_secrets(text)
         call.after = ExitStates.same(_lost(call))
@@ -240,7 +240,7 @@ def test(call: Call) -> None:
             return
         del words[-1]
     if any(word.may_split for word in words):
-        call.unknown("a word known only when it runs may become an operator of a condition")
+        call.unknown("a word known only at run time may become an operator of a condition")
         for word in words:
             call.suspect(word)
         return

@@ -41,7 +41,7 @@ def watch(call: Call) -> None:
         return
     texts = [word.text for word in shape.operands]
     if None in texts:
-        call.unknown(f"`{call.label}` reads a script that is known only when it runs", shape.operands[0])
+        call.unknown(f"`{call.label}` reads a script that is known only at run time", shape.operands[0])
     else:
         apply(call, Role.SCRIPT, literal(" ".join(filter(None, texts)), shape.operands[0].span))
 
@@ -92,7 +92,7 @@ def parallel(call: Call) -> None:
     texts = [word.text for word in words[:end]]
     line = " ".join(filter(None, texts))
     if not texts or None in texts or "--" in texts:
-        call.unknown(f"`{call.label}` with a command known only when it runs", words[0] if words else None)
+        call.unknown(f"`{call.label}` with a command known only at run time", words[0] if words else None)
     elif all(_SAFE_WORD.fullmatch(text or "") for text in texts):
         command = [literal(text) for text in line.split(" ")]
         for marker in dict.fromkeys(_PLACE.findall(line)):
@@ -123,7 +123,7 @@ def fd(call: Call) -> None:
         call.unknown("`-x` may be the value of the flag before it")
         return
     if not inner or any(word.text is None or word.text == ";" for word in inner):
-        call.unknown(f"`{call.label}` runs a command known only when it runs")
+        call.unknown(f"`{call.label}` runs a command known only at run time")
         return
     found = replace(paths_from_fd(call, shape), may_split=several)
     line = " ".join(str(word.text) for word in inner)

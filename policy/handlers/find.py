@@ -63,7 +63,7 @@ def find(call: Call) -> None:
             if word.plain or _no_predicate(word):
                 starts.append(word)
                 continue
-            call.unknown("a word known only when it runs may become a test or action of `find`", word)
+            call.unknown("a word known only at run time may become a test or action of `find`", word)
             return
         if text not in ("!", "(", ")", ",") and text[:1] != "-":
             starts.append(word)

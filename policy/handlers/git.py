@@ -169,7 +169,7 @@ def _given(call: Call, shape: ParsedOptions) -> None:
     for name, value in named.items():
         role = Role.NAMES if call.rule.tier is Tier.READ else Role.WRITE
         if value is None or not value.texts:
-            call.unknown(f"`git {name}` with a folder known only when it runs", value)
+            call.unknown(f"`git {name}` with a folder known only at run time", value)
             continue
         call.access_path(role, value)
         places = {classifier.place(text, cwd).path for text in value.texts for cwd in cwds}
@@ -193,7 +193,7 @@ def _obeys(call: Call, predicate: str) -> None:
 
 def _whose(call: Call) -> None:
     if call.state.cwds is None:
-        call.unknown("`git` in a folder known only when it runs")
+        call.unknown("`git` in a folder known only at run time")
         return
     facts = call.facts
     if facts.beyond:
@@ -277,7 +277,7 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
     for index, word in enumerate(words):
         text = word.text
         if text is None:
-            lost, shown = sure, "files known only when it runs"
+            lost, shown = sure, "files known only at run time"
         else:
             places = (call.findings.classifier.place(text, cwd) for cwd in call.state.cwds or ())
             folder = any(place.kind is Kind.FOLDER for place in places)

@@ -52,7 +52,7 @@ def ssh(call: Call) -> None:
         if flag.name == "-o":
             match = _SETTING.fullmatch(value.text) if value is not None and value.text is not None else None
             if match is None or match[1].lower() not in _SETTINGS:
-                setting = f"the setting {match[1]}" if match else "a setting known only when it runs"
+                setting = f"the setting {match[1]}" if match else "a setting known only at run time"
                 text = f"{setting} of `{call.label}` may run a program"
                 call.findings.runs(f"{call.label} -o", text, call.rule.ref, call.span)
             elif match[1].lower() == "port":
@@ -89,7 +89,7 @@ def transfer(call: Call) -> None:
     clears = any(name.startswith("--del") for name in given)
     for word in shape.operands:
         if word.may_split and not word.globbed:
-            call.unknown(f"operands of `{call.label}` known only when it runs", word)
+            call.unknown(f"operands of `{call.label}` known only at run time", word)
         role = Role.WRITE if word is target else source
         known = word.text or word.head
         remote = elsewhere(known) or "://" in known
@@ -120,7 +120,7 @@ def socat(call: Call) -> None:
         kind, _, rest = (word.text or "").partition(":")
         what = rest.partition(",")[0]
         if word.text is None or "!!" in word.text:
-            call.unknown("an end of `socat` that is known only when it runs", word)
+            call.unknown("an end of `socat` that is known only at run time", word)
         elif word.text.partition(",")[0].upper() in _QUIET_ENDS:
             continue
         elif not what or "/" in kind:

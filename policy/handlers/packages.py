@@ -117,7 +117,7 @@ def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     look, workspace = call.facts.look, call.facts.workspace
     call.findings.beyond_plain_edits = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
-        call.runs("in a folder known only when it runs", program=program, consequence=None)
+        call.runs("in a folder known only at run time", program=program, consequence=None)
     for cwd in call.state.cwds or ():
         at = look(cwd).real
         while True:

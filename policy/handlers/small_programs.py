@@ -62,7 +62,7 @@ def dd(call: Call) -> None:
         if not equals or not known or name not in _DATA | {"if", "of"}:
             call.unknown("an operand of `dd` that is not known", word)
         elif name in ("if", "of") and word.text is None:
-            call.unknown("`dd` with a file known only when it runs", word)
+            call.unknown("`dd` with a file known only at run time", word)
         elif name in ("if", "of"):
             call.access_path(Role.READ if name == "if" else Role.WRITE, literal(value, word.span))
     call.add_rule_fact(Tier.READ)
@@ -86,7 +86,7 @@ def pdftotext(call: Call) -> None:
         case [source]:
             call.access_path(Role.READ, source)
             if source.text is None:
-                call.unknown(f"`{call.label}` writes beside a file known only when it runs", source)
+                call.unknown(f"`{call.label}` writes beside a file known only at run time", source)
             else:
                 call.access_path(Role.WRITE, literal(source.text.removesuffix(".pdf") + ".txt", source.span))
 

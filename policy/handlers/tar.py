@@ -32,7 +32,7 @@ def tar(call: Call) -> None:
         text = word.text
         if text is None:
             if not word.plain or (word.may_split and not word.head):
-                call.unknown("a word known only when it runs may become a flag of `tar`", word)
+                call.unknown("a word known only at run time may become a flag of `tar`", word)
                 return
             operands.append(word)
         elif text == "--":
@@ -83,7 +83,7 @@ def tar(call: Call) -> None:
         return
     made = archive is not None and mode == "c" and archive.globbed and archive.plain and ":" not in archive.head
     if archive is not None and not made and (archive.text is None or ":" in archive.text):
-        call.unknown("`tar` with an archive known only when it runs, or on another machine", archive)
+        call.unknown("`tar` with an archive known only at run time, or on another machine", archive)
         return
     call.add_rule_fact(Tier.READ)
     if archive is not None and archive.text != "-":

@@ -187,7 +187,7 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
         call.unknown(f"`{call.label} -c` without a script")
         return
     if words[0].text is None:
-        call.unknown(f"the script that `{call.label}` runs is known only when it runs", words[0])
+        call.unknown(f"the script that `{call.label}` runs is known only at run time", words[0])
         for text in (*words[0].heads, *words[0].hints, words[0].head):
             call.find_secrets(text)
         call.note_download(call.frame.words_from_network)

@@ -249,7 +249,7 @@ class _Parser:
             if text is None or text[:1] != "-" or (text == "-" and "-" not in rule.flags):
                 signed = text is not None and text[:1] in ("+", "@")
                 if not (word.plain or rule.anywhere or (rule.single and not word.may_split)):
-                    self.fail(f"a word known only when it runs may become a flag of `{self.label}`", word)
+                    self.fail(f"a word known only at run time may become a flag of `{self.label}`", word)
                 elif text and signed and (known := rule.flags.get(text) or rule.flags.get(text[:1])):
                     shape.flags.append((known, None))
                 elif stops:

@@ -138,7 +138,7 @@ class Findings:
         """Report a connection to `host`, empty if it is only known at run time. `scope`, `exact` as in Effect."""
         effect = self.add_effect(EffectKind.CONNECTS, host, scope, exact)
         named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
-        text = f"connects to {host or 'a host known only when it runs'}{named}"
+        text = f"connects to {host or 'a host known only at run time'}{named}"
         self.add_reason(Tier.NETWORK, text, rule, span, effect)
 
     # Paths
@@ -159,7 +159,7 @@ class Findings:
                 if text.startswith("/"):
                     paths.append(self.classifier.place(text, "/"))
                 elif cwds is None:
-                    self._unknown_path(role, f"`{text}` below a folder known only when it runs", at)
+                    self._unknown_path(role, f"`{text}` below a folder known only at run time", at)
                     return
                 else:
                     paths += [self.classifier.place(text, cwd) for cwd in cwds]
@@ -177,7 +177,7 @@ class Findings:
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
                 paths += self._locked_matches(word, folder, start, cwds or ("/",), at)
         else:
-            self._unknown_path(role, "a path known only when it runs", at)
+            self._unknown_path(role, "a path known only at run time", at)
             return
         whole = word.globbed and not word.subset and not word.tail.strip("/") and word.head[-1:] in ("", "/")
         self.classifier.budget.spend(8 * len(paths))

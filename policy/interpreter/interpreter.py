@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_LIKELY = 40  # variants of one command with likely texts
 
-_UNKNOWN_WORD = AbstractWord()  # one word, known only when it runs
+_UNKNOWN_WORD = AbstractWord()  # one word, known only at run time
 
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 
@@ -78,7 +78,7 @@ class Interpreter:
             self.findings.unknown("a command that may mean too many things", Check.AMBIGUOUS_COMMAND, span)
         if not first.texts or (first.may_split and first.text is None):
             self.findings.unknown(
-                "the program is known only when it runs", Check.COMPUTED_PROGRAM_NAME, first.span or span
+                "the program is known only at run time", Check.COMPUTED_PROGRAM_NAME, first.span or span
             )
             for variant in likely:
                 self.simple(variant)
@@ -182,7 +182,7 @@ class Interpreter:
                 return base
         for cwd in state.cwds or ("/",):
             if state.cwds is None and not name.startswith("/"):
-                self.findings.unknown(f"`{name}` in a folder known only when it runs", Check.PROGRAM_BY_PATH, span)
+                self.findings.unknown(f"`{name}` in a folder known only at run time", Check.PROGRAM_BY_PATH, span)
                 return None
             place = self.classifier.place(name, cwd)
             self.findings.access_path(Role.READ, literal(name), (cwd,), Check.PROGRAM_BY_PATH, span)

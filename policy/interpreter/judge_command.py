@@ -71,7 +71,7 @@ def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
         shape.trouble, shape.where = f"`{call.label}` takes fewer operands than that", operands[-1]
     elif _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
         # The position of a word is only certain if the words before it are single words.
-        shape.trouble = f"a word known only when it runs may shift the operands of `{call.label}`"
+        shape.trouble = f"a word known only at run time may shift the operands of `{call.label}`"
         return None
     return roles
 
@@ -239,7 +239,7 @@ def _obeyed_file(call: Call) -> str | None:
     # A file that the script itself creates there is not seen, so no change of the action counts as a plain edit.
     call.findings.beyond_plain_edits = True
     if call.state.cwds is None:
-        return "the settings of a folder known only when it runs"
+        return "the settings of a folder known only at run time"
     facts = call.facts
     for cwd in call.state.cwds:
         place = call.findings.classifier.place(cwd, "/")

@@ -77,7 +77,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
         _mount(call, word)
     elif role is Role.SCRIPT:
         if word.text is None:
-            call.unknown(f"the script that `{call.label}` runs is known only when it runs", word)
+            call.unknown(f"the script that `{call.label}` runs is known only at run time", word)
         else:
             state = replace(call.state, variables={}, arguments=None)
             call.run_script(word.text, state, word.span)
@@ -99,7 +99,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
 def _mount(call: Call, word: AbstractWord) -> None:
     """Report a path that is mounted into a container, which may also write it unless the word is marked read-only."""
     if word.text is None:
-        call.unknown(f"`{call.label}` hands over a path known only when it runs", word)
+        call.unknown(f"`{call.label}` hands over a path known only at run time", word)
         return
     source, fixed = mounted(word.text)
     if source:
@@ -122,7 +122,7 @@ def _program(call: Call, role: Role, word: AbstractWord) -> None:
     if word.text is None and role is Role.JQ and call.rule.anywhere:
         return  # no jq program changes, runs or sends anything; a module that it loads is a file it reads
     if not word.texts:
-        call.unknown(f"the program given to `{call.label}` is known only when it runs", word)
+        call.unknown(f"the program given to `{call.label}` is known only at run time", word)
     for text in word.texts:
         call.findings.classifier.budget.spend(len(text))
         reading, starts = _read(role, text), None

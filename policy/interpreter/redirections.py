@@ -72,7 +72,7 @@ class Redirections:
     def _open(self, role: Role, word: AbstractWord, state: State, span: SourceSpan) -> None:
         before = len(self._findings)
         if word.may_split or (word.text is not None and not word.text):
-            self._findings.unknown("redirects to a path known only when it runs", Check.REDIRECTION, span)
+            self._findings.unknown("redirects to a path known only at run time", Check.REDIRECTION, span)
             self._findings.suspect(role, word, state.cwds, Check.REDIRECTION, span)
         else:
             self._findings.access_path(role, word, state.cwds, Check.REDIRECTION, span)

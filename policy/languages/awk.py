@@ -68,7 +68,7 @@ def read_awk(program: str) -> Reading:
             target = tokens[index + 1 : index + 3]
             ends = len(target) < 2 or target[1][1] in (";", "\n", "}")
             if not target or target[0][0] != "string" or not ends or "\\" in target[0][1]:
-                return unknown("it writes to a file known only when it runs")
+                return unknown("it writes to a file known only at run time")
             path = target[0][1][1:-1]
             if path.startswith("/inet"):
                 return Reading(Tier.NETWORK, "it connects to a network")

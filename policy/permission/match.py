@@ -159,7 +159,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
     first = step.words[0]
     span = first.span
     if not first.texts:
-        return _Meeting(_Met.MAYBE, span, "the program is known only when it runs")
+        return _Meeting(_Met.MAYBE, span, "the program is known only at run time")
     if _program_is(rule, first) and any(broad(words, rule.run, name) for words, name in _readings(step)):
         return _Meeting(_Met.YES, span)
     if any(reason.tier in (Tier.EXECUTE, Tier.DANGEROUS, Tier.UNKNOWN) for reason in step.reasons):
@@ -170,7 +170,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
     unknown = any(reason.tier is Tier.UNKNOWN for reason in step.reasons)
     untold = next((word for word in step.words[1:] if word.text is None), None)
     if unknown and untold is not None:
-        return _Meeting(_Met.MAYBE, untold.span, "a word is known only when it runs")
+        return _Meeting(_Met.MAYBE, untold.span, "a word is known only at run time")
     return _NOT
 
 
@@ -214,7 +214,7 @@ def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment, open
     if rule.host and not effect.target:
         if opened.get(effect):
             return _NOT  # only the opened hosts are reachable, and none of them is denied
-        return _Meeting(_Met.MAYBE, None, "the host is known only when it runs")
+        return _Meeting(_Met.MAYBE, None, "the host is known only at run time")
     fits = any(meets(host, effect.target) for host in rule.host)
     return _Meeting(_Met.YES, _span_of(effect, assessment)) if fits else _NOT
 
@@ -224,7 +224,7 @@ def _path_met(
 ) -> _Meeting:
     reads = effect.kind is EffectKind.READS
     if not effect.target.startswith("/") or effect.scope is Scope.NONE:
-        return _Meeting(_Met.MAYBE, None, "the path is known only when it runs") if loose else _NOT
+        return _Meeting(_Met.MAYBE, None, "the path is known only at run time") if loose else _NOT
     vague = effect.kind is EffectKind.WRITES and not effect.exact
     if vague and not any(reason.about == effect for reason in assessment.reasons):
         # No word or redirection causes the effect: the command may change any file (`git commit`) except locked ones.

@@ -185,7 +185,7 @@ def _effect_words(effect: Effect) -> str:
     below = "" if effect.exact else " (and what lies below)"
     scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
     verb = _VERBS.get(effect.kind, effect.kind.value)
-    unknown = "a host known only when it runs" if effect.kind is EffectKind.CONNECTS else "something not known"
+    unknown = "a host known only at run time" if effect.kind is EffectKind.CONNECTS else "something not known"
     return f"{verb} {effect.target or unknown}{below}{scope}"
 
 

@@ -304,7 +304,7 @@ class Listener(Interpreter):
         return shell
 
     def simple(self, command: ExpandedCommand) -> CommandResult:
-        # Of `command $x` the name is known only when it runs, and the interpreter reports that.
+        # Of `command $x` the name is known only at run time, and the interpreter reports that.
         self.commands_seen.append(command.words)
         return super().simple(command)
 
@@ -355,7 +355,7 @@ def meanings(bash: Bash, tree: Script) -> Meaning | None:
         for reason in walk.findings.reasons
     ):
         return None
-    said = "redirects to a path known only when it runs"
+    said = "redirects to a path known only at run time"
     writes = (each for each in walk.findings.effects if each.kind is EffectKind.WRITES or each.target == said)
     return Meaning(walk.commands_seen, tuple(writes))
 

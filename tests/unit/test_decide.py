@@ -508,7 +508,7 @@ def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
     found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
     assert isinstance(found, Ask)
     assert found.question.endswith(
-        "An approval lets it read, and nothing more; the host is known only when it runs: that host is stopped and "
+        "An approval lets it read, and nothing more; the host is known only at run time: that host is stopped and "
         "named, and one more yes, `--host` or a rule opens it. Allow it?"
     )
 
@@ -552,7 +552,7 @@ def test_actions_are_named_as_people_write_them(action: Action, shown: str) -> N
 # --- the denied list --------------------------------------------------------------------------------------------------
 
 DENIED = [
-    # pattern, command (None: known only when it runs), found, why
+    # pattern, command (None: known only at run time), found, why
     (("rm", "-rf", "*"), ["rm", "-rf", "x"], True, "as written"),
     (("rm", "-rf", "*"), ["rm", "-fr", "x"], True, "another order"),
     (("rm", "-rf", "*"), ["rm", "-r", "-f", "x"], True, "apart"),

@@ -47,7 +47,7 @@ OFFERED: list[tuple[Action | str, tuple[str, ...], str]] = [
     ("sudo ls",                    (), "dangerous: once at most"),
     ("rm -rf .",                   (), "dangerous: once at most"),
     ("npm test; rm -rf .",         (), "a part of it is dangerous"),
-    ("npm test $x",                (), "a word that is known only when it runs"),
+    ("npm test $x",                (), "a word that is known only at run time"),
     ("npm run $(cat x)",           (), "a word that a command prints"),
     ("npm run {a,$x}",             (), "a brace that hides a variable"),
     ("npm run do*",                (), "a word that depends on the files there"),
@@ -121,7 +121,7 @@ NEVER = [
     ("echo x > docs/y",      "changing docs/y by a redirection", "the file"),
     ("ssh host",             "`ssh host`",                       "also where no yes may be remembered"),
     ("npm test; npm run x",  "",                                 "two commands: which of them was meant?"),
-    ("npm test $x",          "",                                 "what is known only when it runs"),
+    ("npm test $x",          "",                                 "what is known only at run time"),
 ]
 # fmt: on
 

@@ -51,7 +51,7 @@ ALLOWED = [
     (TEST,  "if npm test; then touch x; fi",         Q, "in a branch"),
     (TEST,  "for i in 1 2; do npm test; done",       A, "in a loop"),
     (TEST,  "(npm test)",                            A, "in a subshell"),
-    # words known only when it runs
+    # words known only at run time
     (BUILD, "npm run $x",                            Q, "a variable"),
     (BUILD, "npm run build $(cat notes.txt)",        Q, "a substitution"),
     (BUILD, "npm run build $(touch x)",              Q, "and what it runs"),

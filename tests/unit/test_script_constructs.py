@@ -91,10 +91,10 @@ SHOWN: tuple[tuple[str, str], ...] = (
 RUN: tuple[tuple[str, Tier, str], ...] = (
     ("eval 'touch x'",                    Tier.WRITE,   "`eval`"),
     ("eval touch 'x;' ls",                Tier.WRITE,   "its words are joined"),
-    ("eval \"$y\"",                       Tier.UNKNOWN, "known only when it runs"),
+    ("eval \"$y\"",                       Tier.UNKNOWN, "known only at run time"),
     ("trap 'touch x' EXIT",               Tier.WRITE,   "`trap`"),
     ("trap 'touch x' DEBUG; ls",          Tier.WRITE,   "before each command"),
-    ("trap \"$y\" EXIT",                  Tier.UNKNOWN, "known only when it runs"),
+    ("trap \"$y\" EXIT",                  Tier.UNKNOWN, "known only at run time"),
     ("exec touch x",                      Tier.WRITE,   "`exec`"),
     ("command touch x",                   Tier.WRITE,   "`command`"),
     ("builtin eval 'touch x'",            Tier.WRITE,   "`builtin`"),
@@ -196,7 +196,7 @@ TWICE: tuple[tuple[str, str, str], ...] = (
     ("command_not_found_handle() { touch x; }", "a function named",    "bash calls it by itself"),
     ("eval() { touch x; }",                "a function named `eval`",  "a word of the shell"),
     ("export -f f",                        "`export -f`",              "a function for other shells"),
-    ("cat /dev/null | while read \"$y\"; do ls; done", "a flag of `read`", "a name known only when it runs"),
+    ("cat /dev/null | while read \"$y\"; do ls; done", "a flag of `read`", "a name known only at run time"),
 )
 
 # Assignments that make a later command run something, in every way to make them. An allowlist: any other is the same.

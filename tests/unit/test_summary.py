@@ -212,7 +212,7 @@ def about(effect: Effect, text: str, line: int, tier: Tier = Tier.WRITE) -> Reas
 
 
 HARD = [
-    (seen(Effect(EffectKind.CONNECTS, "")), "connects to a host that is known only when it runs", "no empty host"),
+    (seen(Effect(EffectKind.CONNECTS, "")), "connects to a host that is known only at run time", "no empty host"),
     (seen(gone("a\x1b[2J\nb")), "deletes a<U+001B>[2J⏎b", "no control character gets through"),
     (
         seen(
