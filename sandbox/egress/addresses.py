@@ -25,7 +25,7 @@ _METADATA = _networks(
     ("100.100.100.200/32", "Alibaba"),
     ("100.96.0.96/32",     "Volcengine"),
     ("100.80.80.80/32",    "UCloud"),
-    ("168.63.129.16/32",   "Azure's wire server: public by its number, the host's by its place"),
+    ("168.63.129.16/32",   "Azure's wire server: a public address that leads to the machine's host"),
     ("192.0.0.192/32",     "Oracle"),
     ("fd00:ec2::/32",      "AWS"),
     ("fd20:ce::/64",       "Google"),
@@ -38,44 +38,45 @@ _ISATAP = (0x00005EFE, 0x02005EFE)  # RFC 5214: an IPv4 address follows, in any 
 _LINK_LOCAL_WORD = 0xA9FE  # `169.254` as the last but one part of an IPv6 address of a metadata service
 _PRIVATE = _networks(
     ("127.0.0.0/8",      "this machine itself"),
-    ("10.0.0.0/8",       "a private network"),
-    ("172.16.0.0/12",    "a private network"),
-    ("192.168.0.0/16",   "a private network"),
-    ("100.64.0.0/10",    "a provider's private network"),
+    ("10.0.0.0/8",       "an address of a private network"),
+    ("172.16.0.0/12",    "an address of a private network"),
+    ("192.168.0.0/16",   "an address of a private network"),
+    ("100.64.0.0/10",    "an address of a provider's private network"),
     ("::1/128",          "this machine itself"),
-    ("fc00::/7",         "a private network"),
+    ("fc00::/7",         "an address of a private network"),
 )
 _NEVER = _networks(
-    ("0.0.0.0/8",        "this machine, or no address"),
+    ("0.0.0.0/8",        "an unspecified address, which may lead to this machine"),
     ("169.254.0.0/16",   "a link-local address"),
-    ("192.0.0.0/24",     "reserved"),
-    ("192.0.2.0/24",     "for examples only"),
-    ("192.31.196.0/24",  "reserved"),
-    ("192.52.193.0/24",  "reserved"),
-    ("192.88.99.0/24",   "a relay to IPv6"),
-    ("192.175.48.0/24",  "reserved"),
-    ("198.18.0.0/15",    "for measurements only"),
-    ("198.51.100.0/24",  "for examples only"),
-    ("203.0.113.0/24",   "for examples only"),
-    ("224.0.0.0/4",      "a group of machines"),
-    ("240.0.0.0/4",      "reserved, or everybody nearby"),
-    ("::/128",           "this machine, or no address"),
+    ("192.0.0.0/24",     "a reserved address"),
+    ("192.0.2.0/24",     "an address for documentation only"),
+    ("192.31.196.0/24",  "a reserved address"),
+    ("192.52.193.0/24",  "a reserved address"),
+    ("192.88.99.0/24",   "an address of a relay to IPv6"),
+    ("192.175.48.0/24",  "a reserved address"),
+    ("198.18.0.0/15",    "an address for benchmarks only"),
+    ("198.51.100.0/24",  "an address for documentation only"),
+    ("203.0.113.0/24",   "an address for documentation only"),
+    ("224.0.0.0/4",      "a multicast address"),
+    ("240.0.0.0/4",      "a reserved or broadcast address"),
+    ("::/128",           "an unspecified address, which may lead to this machine"),
     ("::ffff:0:0/96",    "an IPv4 address inside IPv6"),
     ("::ffff:0:0:0/96",  "an IPv4 address inside IPv6"),
     ("::/96",            "an IPv4 address inside IPv6"),
-    ("64:ff9b::/96",     "an IPv4 address behind a translator"),
-    ("64:ff9b:1::/48",   "an IPv4 address behind a translator"),
+    ("64:ff9b::/96",     "an IPv4 address behind a translator (NAT64)"),
+    ("64:ff9b:1::/48",   "an IPv4 address behind a translator (NAT64)"),
     ("2001::/32",        "an IPv4 address behind a tunnel (Teredo)"),
-    ("2001::/23",        "reserved"),
-    ("2001:db8::/32",    "for examples only"),
+    ("2001::/23",        "a reserved address"),
+    ("2001:db8::/32",    "an address for documentation only"),
     ("2002::/16",        "an IPv4 address behind a tunnel (6to4)"),
-    ("2620:4f:8000::/48", "reserved"),
-    ("3fff::/20",        "for examples only"),
+    ("2620:4f:8000::/48", "a reserved address"),
+    ("3fff::/20",        "an address for documentation only"),
     ("fe80::/10",        "a link-local address"),
-    ("fec0::/10",        "a private network of an old kind"),
-    ("ff00::/8",         "a group of machines"),
+    ("fec0::/10",        "an address of a private network (old site-local)"),
+    ("ff00::/8",         "a multicast address"),
 )
 # fmt: on
+_RESERVED = "a reserved address"
 _UNICAST = IPv6Network("2000::/3")  # the only addresses that are assigned for the internet
 
 
@@ -87,23 +88,23 @@ def refusal(text: str, *, private: bool) -> str | None:
     try:
         address = ip_address(text)
     except ValueError:
-        return "no address"
+        return "not a valid address"
     own = _words_of(address, _PRIVATE)
     # Clouds give metadata services unique local IPv6 addresses that end in 169.254.x.x.
     spelled = address.version == 6 and own is not None and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
     if spelled or _words_of(address, _METADATA):
-        return "where clouds keep the credentials of a machine"
+        return "an address of a cloud's metadata service, which gives out credentials"
     if isinstance(address, IPv4Address):
         return _words_of(address, _NEVER) or (None if private else own)
     if address.scope_id is not None:
-        return "an address in one interface's scope"
-    never = None if own is not None else _words_of(address, _NEVER) or (None if address in _UNICAST else "reserved")
+        return "an address with an interface scope"
+    never = None if own is not None else _words_of(address, _NEVER) or (None if address in _UNICAST else _RESERVED)
     if never:
         return never
     # An address of any network may end in an IPv4 address: behind a translator, which may have a prefix of any network
     # (RFC 6052), or a tunnel (RFC 5214).
     if _words_of(IPv4Address(int(address) & 0xFFFFFFFF), _METADATA):
-        return "where clouds keep the credentials of a machine"
+        return "an address of a cloud's metadata service, which gives out credentials"
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         return "an IPv4 address behind a tunnel (ISATAP)"
     return None if private else own

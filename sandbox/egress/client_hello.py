@@ -28,25 +28,25 @@ def server_name(data: bytes) -> tuple[bool, str]:
             return False, ""
         length = int.from_bytes(data[here + 3 : here + 5], "big")
         if not 0 < length <= (16 << 10) + 256:  # RFC 8446, 5.2
-            raise Malformed("the TLS record has an impossible length")
+            raise Malformed("a TLS record has an invalid length")
         body += data[here + 5 : here + 5 + length]
         records += 1
         if size < 0 and len(body) >= 4:
             size = 4 + int.from_bytes(body[1:4], "big")
             if body[0] != 1 or size > LONGEST:
-                raise Malformed("the TLS connection does not begin with a ClientHello of a usual size")
+                raise Malformed("the connection does not begin with a TLS ClientHello, or the ClientHello is too large")
         if records > _RECORDS:
-            raise Malformed("the ClientHello of TLS comes in too many pieces")
+            raise Malformed("the TLS ClientHello is split into too many records")
         if len(data) < here + 5 + length and (size < 0 or len(body) < size):
             return False, ""
         here += 5 + length
     if len(body) != size or data[here : here + 1] == b"\x16":
         # RFC 8446, 5.1: nothing may follow in the record. Only early data may follow before the server answers (2.3).
-        raise Malformed("something else follows the ClientHello before it was answered")
+        raise Malformed("other data follows the TLS ClientHello before the server's answer")
     try:
         return True, _name(_extensions(bytes(body[4:])))
     except (IndexError, UnicodeDecodeError):
-        raise Malformed("the ClientHello of TLS cannot be read") from None
+        raise Malformed("the TLS ClientHello cannot be parsed") from None
 
 
 def _extensions(hello: bytes) -> dict[int, bytes]:
@@ -70,14 +70,14 @@ def _extensions(hello: bytes) -> dict[int, bytes]:
         if here > end:
             raise IndexError
         if kind in extensions:
-            raise Malformed("the ClientHello says one thing twice")
+            raise Malformed("the TLS ClientHello contains an extension twice")
         extensions[kind] = hello[here - size : here]
     return extensions
 
 
 def _name(extensions: dict[int, bytes]) -> str:
     if _ENCRYPTED in extensions:
-        raise Malformed("the TLS connection hides which host it is for (Encrypted ClientHello)", status=403)
+        raise Malformed("the TLS connection hides its host name (Encrypted ClientHello)", status=403)
     value = extensions.get(_SERVER_NAME)
     if value is None:
         return ""

@@ -53,12 +53,12 @@ class ProxyConnection:
         except EgressRefused as error:
             self.attempt.end(error)
         except TimeoutError:
-            self.attempt.end(Failed("the connection did not say what it wants in time", host=self.attempt.host))
+            self.attempt.end(Failed("the command sent no complete request in time", host=self.attempt.host))
         except OSError:
-            self.attempt.end(Failed("the connection broke off", host=self.attempt.host))
+            self.attempt.end(Failed("the connection was interrupted", host=self.attempt.host))
             await self.client.abort()
         except Exception as error:  # the seam of a connection: a defect refuses this connection and affects no other
-            self.attempt.end(EgressRefused(f"the proxy failed ({type(error).__name__})", host=self.attempt.host))
+            self.attempt.end(EgressRefused(f"the proxy failed: {type(error).__name__}", host=self.attempt.host))
             await self.client.abort()
 
     @property
@@ -83,7 +83,7 @@ class ProxyConnection:
             client.ahead = client.ahead[size:]
             host = host_name(text)
             if host is None or not port:
-                raise Malformed("the SOCKS request does not name a host and port that can be told for certain")
+                raise Malformed("the SOCKS request does not name a valid host and port")
             self._asks(host, port, "tunnel")
             await self._dial(host, port)
         except EgressRefused as error:
@@ -101,7 +101,7 @@ class ProxyConnection:
             async with asyncio.timeout(HEAD):
                 head = await client.until(http1.END, http1.LONGEST)
             if head is None:
-                raise Malformed("the request is not whole, or its head is too long", 431)
+                raise Malformed("the request is incomplete, or its headers are too long", 431)
             request = http1.request(head, within)
             if request.method != "CONNECT":
                 await self._plain(request)
@@ -127,7 +127,7 @@ class ProxyConnection:
 
     async def _must_more(self) -> None:
         if not await self.client.more():
-            raise Malformed("the connection was closed before it asked for anything")
+            raise Malformed("the connection was closed before a request was complete")
 
     async def _dial(self, host: str, port: int, method: str = "", path: str = "") -> bool:
         """Connect if a rule allows it. Return True if that rule is restricted to some requests."""
@@ -150,7 +150,8 @@ class ProxyConnection:
         for path in request.paths[1:]:
             bound |= self.dialer.allowing(request.host, request.port, request.method, path).bound
         if bound and (request.overridden or request.websocket):
-            raise EgressRefused("the request says that it is another one than it looks like", host=request.host)
+            what = "the request is a websocket, or a header or parameter changes its method, host or path"
+            raise EgressRefused(what, host=request.host)
         secure, added = await self._injected(request)
         server, attempt = self.connected, self.attempt
         head = http1.sent(request, 443 if secure else 80, (added.header, added.value) if added else None)
@@ -176,7 +177,7 @@ class ProxyConnection:
         secure = broker is not None and broker.secure(host, port)
         if broker is None or not secure:
             if port == 443:
-                raise EgressRefused(f"port 443 of host {host} is for TLS, and this is a plain request", host=host)
+                raise EgressRefused(f"port 443 of host {host} is for TLS, but the request is plain HTTP", host=host)
             if broker is None:
                 return False, None
         # A websocket, or a request that servers may read as a different request, gets no credential.
@@ -210,7 +211,7 @@ class ProxyConnection:
                     # A rule for some requests allows no tunnel, because the requests in it cannot be judged one by one.
                     self.dialer.allowing(host, port)
         except EgressRefused as error:
-            self.attempt.end(EgressRefused(f"{error.what} for host {host}", host=host, right=error.right))
+            self.attempt.end(EgressRefused(f"{error.what} (tunnel to host {host})", host=host, right=error.right))
             await client.send(_DENIED)
             await client.part()
             return
@@ -239,11 +240,11 @@ class ProxyConnection:
             _same(parsed[1], host)
             return "tls"
         if port == 443:
-            raise EgressRefused("port 443 is for TLS, and this is something else")
+            raise EgressRefused("port 443 is for TLS, but the connection uses another protocol")
         while (like := http1.looks_like(client.ahead)) is None:
             await self._must_more()
         if port == 80 and not like:
-            raise EgressRefused("port 80 is for HTTP, and this is something else")
+            raise EgressRefused("port 80 is for HTTP, but the connection uses another protocol")
         return "http" if like else "other"
 
     async def _pass_on(self) -> None:
@@ -256,7 +257,7 @@ class ProxyConnection:
         try:
             await relay(client.sock, server.sock, attempt.sends, attempt.receives, IDLE)
         except TimeoutError:
-            attempt.end(Failed(f"nothing moved for {IDLE:.0f} seconds", host=attempt.host))
+            attempt.end(Failed(f"no data was transferred for {IDLE:.0f} seconds", host=attempt.host))
         except OSError:  # one side has closed, so the other is closed too: most connections end like this
             await client.abort()
             await server.abort()
@@ -269,7 +270,7 @@ class ProxyConnection:
             while not (up.done() or down.done()):
                 await asyncio.wait((up, down), timeout=IDLE / 4, return_when=asyncio.FIRST_COMPLETED)
                 if time.monotonic() - self.attempt.moved > IDLE:
-                    raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
+                    raise Failed(f"no data was transferred for {IDLE:.0f} seconds", host=self.attempt.host)
         finally:
             up.cancel()
             down.cancel()
@@ -283,16 +284,16 @@ def _same(name: str, host: str) -> None:
     """
     named_host = host_name(name) or host_name(f"[{name}]")
     if name and named_host != host:
-        description = named_host or "something that is no name"
-        raise EgressRefused(f"TLS is for {description}, and the tunnel was opened", host=host, right=named_host or "")
+        description = named_host or "an invalid host"
+        raise EgressRefused(f"the TLS ClientHello names {description}", host=host, right=named_host or "")
     if not name and not (host.startswith("[") or host.replace(".", "").isdigit()):
-        raise EgressRefused("TLS names no host, and the tunnel was opened", host=host)
+        raise EgressRefused("the TLS ClientHello names no host", host=host)
 
 
 def _page(error: EgressRefused) -> bytes:
     """Return an answer that shows the reason in every client: in the status line and as the page."""
     text = "".join(char if " " <= char <= "~" else "?" for char in error.what)
-    body = f"{text}\n{f'A person could allow `{error.right}`.' + chr(10) if error.right else ''}".encode()
+    body = f"{text}\n{f'The user can allow `{error.right}`.' + chr(10) if error.right else ''}".encode()
     return (
         f"HTTP/1.1 {error.status} {text}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"

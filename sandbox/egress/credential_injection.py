@@ -67,9 +67,9 @@ InjectorFactory = Callable[[tuple[str, ...]], Broker]  # from the names of crede
 def injector_for(names: tuple[str, ...], lend: InjectorFactory | None) -> Broker:
     """Return the injector for the credentials `names`. Raises SandboxUnavailable if there is no factory for them."""
     if lend is None:
-        what = f"no credential can be added here, and the command would get {', '.join(names)}"
-        fix = "take it out of the configuration, or run the command under T1, T2 or a container"
-        raise SandboxUnavailable.of(what, "nothing in this program holds it", fix)
+        what = f"this sandbox cannot inject the credential {', '.join(names)} into requests"
+        fix = "remove the credential from the configuration, or use T1, T2 or a container"
+        raise SandboxUnavailable.of(what, "no credential injector is available for this sandbox", fix)
     return lend(names)
 
 

@@ -88,7 +88,7 @@ class Dialer:
                 right = f"{method} {host}{port_part}"
             what = f"{method} {quoted_path(path)} of host {host} is not on the allowlist"
         elif named:
-            right, what = f"{host}{port_part}", f"host {host} is on the allowlist for some plain requests only"
+            right, what = f"{host}{port_part}", f"host {host} is on the allowlist for some plain HTTP requests only"
         elif any(rule.names(host, each) for rule in self.rules for each in (*USUAL, *rule.ports)):
             right, what = f"{host}:{port}", f"port {port} of host {host} is not on the allowlist"
         else:
@@ -112,7 +112,7 @@ class Dialer:
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             if not private and _own(family, address, port):
                 raise EgressRefused(
-                    f"host {host} lies on this machine ({address})", host=host, right=_private(host, port)
+                    f"host {host} is on this machine ({address})", host=host, right=_private(host, port)
                 )
             made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             try:
@@ -128,7 +128,7 @@ class Dialer:
                 why = (os.strerror(error.errno) if error.errno else str(error)).lower()
                 errors.append(f"{address}: {'no answer in time' if isinstance(error, TimeoutError) else why}")
         has_proxy = any(map(os.environ.get, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")))
-        more = "; this machine uses a proxy (HTTPS_PROXY), which the sandbox's own does not" if has_proxy else ""
+        more = "; the sandbox does not use the proxy of this machine (HTTPS_PROXY)" if has_proxy else ""
         raise Failed(f"host {host} cannot be reached ({'; '.join(errors[:3])}{more})", host=host)
 
     async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
@@ -147,7 +147,7 @@ class Dialer:
         good = tuple(address for address in addresses if address not in wrong)
         if not good:
             address, why = next(iter(wrong.items()))
-            what = f"host {host} is {why}" if address == host.strip("[]") else f"host {host} leads to {address}: {why}"
+            what = f"host {host} is {why}" if address == host.strip("[]") else f"host {host} is at {address}: {why}"
             right = _private(host, port) if can_be_private(address) else ""
             raise EgressRefused(what, host=host, right=right)
         return good[:_ADDRESSES]

@@ -110,10 +110,10 @@ def request(head: bytes, within: tuple[str, int] | None = None) -> HttpRequest:
     """Parse the complete head of a request. `within`: host and port of its tunnel, if any. Raises Malformed."""
     lines = _lines(head)
     if any("\r" in line or "\n" in line or "\0" in line for line in lines):
-        raise Malformed("the request has line ends that programs read differently")
+        raise Malformed("the request contains a bare CR, LF or NUL character")
     match = _LINE.match(lines[0])
     if match is None:
-        raise Malformed("the request line cannot be read")
+        raise Malformed("the request line is invalid")
     method, target, minor = match[1], match[2], match[3]
     fields = tuple(map(_field, lines[1:]))
     if len(fields) > MOST_FIELDS:
@@ -168,7 +168,7 @@ def response(head: bytes, moved: tuple[str, str] = ("", "")) -> tuple[int, bytes
     first, *lines = _lines(head)
     match = _STATUS.match(first)
     if match is None or any("\n" in line or "\r" in line or "\0" in line for line in (first, *lines)):
-        raise Failed("the answer of the server is not HTTP/1")
+        raise Failed("the server's answer is not HTTP/1")
     status, forwarded = int(match[1]), [first]
     for line in lines:
         name, _, value = line.partition(":")
@@ -209,7 +209,7 @@ def in_chunks(head: bytes) -> bool:
     words = [word.strip(" \t") for word in ",".join(values).split(",")]
     codings = [word for word in words if word not in ("", "identity")]
     if codings not in ([], ["chunked"]):
-        raise Failed("the answer of the server is coded in a way that was not asked for")
+        raise Failed("the server's answer has a transfer coding that was not requested")
     return bool(codings)
 
 
@@ -217,7 +217,7 @@ def chunk_size(line: bytes) -> int:
     """Return the size of a chunk in bytes, from its first line. Raises Malformed."""
     match = _SIZE.match(line)
     if match is None:
-        raise Malformed("the size of a chunk cannot be read")
+        raise Malformed("the size of a chunk is invalid")
     return int(match[1], 16)
 
 
@@ -241,7 +241,7 @@ def _lines(head: bytes) -> list[str]:
 def _field(line: str) -> tuple[str, str]:
     match = _FIELD.match(line)
     if match is None:
-        raise Malformed("a header of the request cannot be read")
+        raise Malformed("a header of the request is invalid")
     return match[1], match[2].rstrip(" \t")
 
 
@@ -249,21 +249,21 @@ def _target(method: str, target: str, within: tuple[str, int] | None) -> tuple[s
     if method == "CONNECT":
         where = authority(target)
         if within is not None or where is None or where[1] is None:
-            raise Malformed("the request for a tunnel does not name one host and port")
+            raise Malformed("the CONNECT request does not name one host and port")
         return where[0], where[1], ""
     if within is not None and (target.startswith("/") or target == "*"):
         return *within, target
     match = _ABSOLUTE.match(target)
     if match is None:
         if target.lower().startswith("https://"):
-            raise Malformed("a proxy is asked for `https://` by CONNECT only")
-        raise Malformed("this is a proxy: it takes `http://` addresses and CONNECT only")
+            raise Malformed("the proxy accepts `https://` addresses through CONNECT only")
+        raise Malformed("the proxy accepts `http://` addresses and CONNECT only")
     where = authority(match[2])
     if where is None:
-        raise Malformed("the request does not name a host that can be told for certain")
+        raise Malformed("the request does not name a valid host")
     host, port = where[0], where[1] or 80
     if within is not None and (host, port) != within:
-        raise Malformed("the request is for another host than its tunnel")
+        raise Malformed("the request names another host than its tunnel")
     path = match[3] or ("*" if method == "OPTIONS" else "/")
     return host, port, path if path[0] in "/*" else "/" + path
 
@@ -275,7 +275,7 @@ def _length(fields: tuple[tuple[str, str], ...], minor: str) -> int:
     if not lengths and minor == "1" and [coding.lower() for coding in codings] == ["chunked"]:
         return -1
     if codings or len(lengths) > 1 or not re.fullmatch("[0-9]{1,15}", lengths[0]):
-        raise Malformed("the request says in two ways, or in an odd one, how long it is")
+        raise Malformed("the length of the request is ambiguous or invalid")
     return int(lengths[0])
 
 

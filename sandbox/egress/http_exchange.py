@@ -49,7 +49,7 @@ class HttpExchange:
                 if body in done and isinstance(fault := body.exception(), EgressRefused):
                     raise fault
                 if not done and time.monotonic() - self.attempt.moved > IDLE:
-                    raise Failed(f"nothing moved for {IDLE:.0f} seconds", host=self.attempt.host)
+                    raise Failed(f"no data was transferred for {IDLE:.0f} seconds", host=self.attempt.host)
             return answer.result()
         finally:
             body.cancel()
@@ -71,7 +71,7 @@ class HttpExchange:
                 break
             await self._exactly(size)
             if await client.until(b"\r\n", 2) is None:
-                raise Malformed("a chunk is longer than it says")
+                raise Malformed("a chunk is longer than its stated size")
             await server.send(b"\r\n")
         # Trailers are not passed on.
         for _ in range(http1.MOST_FIELDS):
@@ -80,13 +80,13 @@ class HttpExchange:
                 return
             if line is None:
                 break
-        raise Malformed("the end of a request cannot be read")
+        raise Malformed("the end of a chunked request is invalid")
 
     async def _exactly(self, size: int) -> None:
         while size:
             data = await self.client.some(size)
             if not data:
-                raise Malformed("the connection was closed inside of a request")
+                raise Malformed("the connection was closed before the request was complete")
             self.attempt.sends(len(data))
             await self.server.send(data)
             size -= len(data)
@@ -100,13 +100,13 @@ class HttpExchange:
         while True:
             head = await server.until(http1.END, http1.LONGEST)
             if head is None:
-                raise Failed(f"host {self.attempt.host} ended without an answer", host=self.attempt.host)
+                raise Failed(f"host {self.attempt.host} closed without a complete answer", host=self.attempt.host)
             head = http1.unfolded(head)
             if added is not None:
                 head = added.hide(head)
             status, response_head = http1.response(head, moved if client.clear else ("", ""))
             if status == 101 and not request.websocket:
-                raise Failed(f"host {self.attempt.host} changes to a protocol that nobody asked for")
+                raise Failed(f"host {self.attempt.host} switched to a protocol that was not requested")
             chunked = added is not None and status >= 200 and http1.in_chunks(response_head)
             self.attempt.receives(len(response_head))
             self.answered = True
@@ -126,7 +126,7 @@ class HttpExchange:
                     if server.cut and http1.ends_with_connection(request.method, status, response_head):
                         # THREAT T123: only the missing close_notify shows that data is missing (RFC 9112, 9.8).
                         raise Failed(
-                            f"the answer of host {self.attempt.host} was cut: its TLS did not end",
+                            f"the answer of host {self.attempt.host} is incomplete: TLS ended without close_notify",
                             host=self.attempt.host,
                         )
                 return status
@@ -141,7 +141,7 @@ class HttpExchange:
             try:
                 size = left = http1.chunk_size(line)
             except Malformed:
-                raise Failed(f"the answer of host {self.attempt.host} is not in chunks, as it says") from None
+                raise Failed(f"the answer of host {self.attempt.host} is not validly chunked") from None
             while left:
                 if not (data := await server.some(left)):
                     return  # the answer is incomplete: the missing last chunk tells the client

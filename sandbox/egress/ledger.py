@@ -21,8 +21,8 @@ class EgressRefused(Exception):
     def __init__(self, what: str, *, fix: str = "", right: str = "", host: str = "", status: int = 403) -> None:
         super().__init__(what)
         self.what, self.right, self.host, self.status = what, right, host, status
-        usual = f"a person could allow `{right}`, by `agent exec --host` or a rule with `host`"
-        self.fix = fix or (usual if right else "no entry of an allowlist opens this")
+        usual = f"the user can allow `{right}` by `agent exec --host` or a rule with `host`"
+        self.fix = fix or (usual if right else "no allowlist entry can allow this")
 
 
 class Malformed(EgressRefused):
@@ -102,7 +102,7 @@ class Ledger:
     def connections(self) -> tuple[Connection, ...]:
         connections = tuple(attempt.told() for attempt in self.attempts)
         if self.beyond:
-            why = f"{self.beyond} more: a command may make {ATTEMPTS}"
+            why = f"{self.beyond} more were closed: a command may make {ATTEMPTS} connections"
             connections += (Connection("", 0, "", "", False, why, 0, 0, 0.0),)
         return connections
 
@@ -116,6 +116,6 @@ class Ledger:
                 refusal = Violation(error.what, error.host, error.fix, False, "proxy", right)
                 violations.setdefault(error.what, refusal)
         if self.beyond:
-            what = f"more than {ATTEMPTS} connections were made; the last {self.beyond} were closed unheard"
-            violations[what] = Violation(what, "", "connect less often, or in several commands", False, "proxy")
+            what = f"the command made more than {ATTEMPTS} connections; the last {self.beyond} were closed at once"
+            violations[what] = Violation(what, "", "make fewer connections, or use several commands", False, "proxy")
         return tuple(violations.values())

@@ -22,11 +22,11 @@ def greeting(data: bytes) -> int:
     """Return the length of the greeting in bytes; 0 while it is incomplete. Raises Unanswerable."""
     if data[:1] == b"\x04":
         # SOCKS4: the answer of that version (VN 0, CD 91: rejected).
-        raise Unanswerable("SOCKS4 names no host; use SOCKS5 (`socks5h://`)", b"\x00\x5b" + bytes(6))
+        raise Unanswerable("SOCKS4 cannot name a host; use SOCKS5 (`socks5h://`)", b"\x00\x5b" + bytes(6))
     if len(data) < 2 or len(data) < 2 + data[1]:
         return 0
     if 0 not in data[2 : 2 + data[1]]:
-        raise Unanswerable("a login is offered where none is needed: SOCKS5 without authentication is", _NO_METHOD)
+        raise Unanswerable("the proxy accepts SOCKS5 only without authentication", _NO_METHOD)
     return 2 + data[1]
 
 
@@ -38,13 +38,13 @@ def request(data: bytes) -> tuple[int, str, int]:
     if len(data) < 5:
         return 0, "", 0
     if data[0] != VERSION or data[2] != 0:
-        raise Unanswerable("the SOCKS request cannot be read", _answer(_FAILED))
+        raise Unanswerable("the SOCKS request is invalid", _answer(_FAILED))
     if data[1] != 1:
         named = {2: "BIND", 3: "UDP ASSOCIATE"}.get(data[1], f"command {data[1]}")
-        raise Unanswerable(f"SOCKS5 {named} is not for commands in a sandbox; CONNECT is", _answer(_NO_COMMAND))
+        raise Unanswerable(f"SOCKS5 {named} is not supported, only CONNECT", _answer(_NO_COMMAND))
     sizes = {1: 4, 3: 1 + data[4], 4: 16}
     if data[3] not in sizes:
-        raise Unanswerable("the SOCKS request names no address that is known", _answer(_NO_ADDRESS))
+        raise Unanswerable("the SOCKS request has an unknown address type", _answer(_NO_ADDRESS))
     end = 4 + sizes[data[3]]
     if len(data) < end + 2:
         return 0, "", 0

@@ -100,12 +100,12 @@ async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Strea
         async with asyncio.timeout(HANDSHAKE):
             await made.handshake()
     except TimeoutError:
-        raise Failed(f"TLS with host {host} was not made in time", host=host, status=504) from None
+        raise Failed(f"the TLS handshake with host {host} was not complete in time", host=host, status=504) from None
     except ssl.SSLCertVerificationError as error:
         why = error.verify_message.lower().rstrip(".")
-        raise Failed(f"host {host} is not believed: its certificate does not hold ({why})", host=host) from None
+        raise Failed(f"the certificate of host {host} is not valid ({why})", host=host) from None
     except ssl.SSLError as error:
-        raise Failed(f"TLS with host {host} cannot be made ({_reason(error)})", host=host) from None
+        raise Failed(f"the TLS handshake with host {host} failed ({_reason(error)})", host=host) from None
     return made
 
 
@@ -116,10 +116,10 @@ async def to_client(stream: Stream, context: ssl.SSLContext, host: str) -> Strea
         async with asyncio.timeout(HANDSHAKE):
             await made.handshake()
     except ssl.SSLError as error:
-        what = f"the program does not take the session's certificate for host {host} ({_reason(error)})"
+        what = f"the program rejected the session's certificate for host {host} ({_reason(error)})"
         raise Failed(what, host=host) from None
     return made
 
 
 def _reason(error: ssl.SSLError) -> str:
-    return (error.reason or "it broke off").replace("_", " ").lower()
+    return (error.reason or "the connection was interrupted").replace("_", " ").lower()

@@ -56,19 +56,19 @@ REQUESTS = [
     ("AT/api private",          PLAIN.replace("/api/x", "/api/%2e%2e/x"),                      "%2e%2e",              "coded"),
     ("AT/api private",          PLAIN.replace("/api/x", "/api/..;/x"),                         "..;",                 "parameters"),
     ("AT private",              PLAIN.replace("/api/x", "/api/../x"),                          "",                    "without a prefix it is the server's business"),
-    ("AT/api private",          PLAIN.replace("\r\n\r\n", "\r\nX-Original-URL: /x\r\n\r\n"),   "another one",         "another path in a header"),
-    ("GET AT private",          PLAIN.replace("\r\n\r\n", "\r\nX_HTTP_Method_Override: PUT\r\n\r\n"), "another one",  "another method in a header"),
+    ("AT/api private",          PLAIN.replace("\r\n\r\n", "\r\nX-Original-URL: /x\r\n\r\n"),   "method, host or path", "another path in a header"),
+    ("GET AT private",          PLAIN.replace("\r\n\r\n", "\r\nX_HTTP_Method_Override: PUT\r\n\r\n"), "method, host or path", "another method in a header"),
     ("AT private",              PLAIN.replace("\r\n\r\n", "\r\nX-HTTP-Method-Override: PUT\r\n\r\n"), "",             "any method is allowed"),
-    ("GET AT private",          "CONNECT AT HTTP/1.1\r\nHost: AT\r\n\r\n",                     "some plain requests", "a bound rule opens no tunnel"),
-    ("AT private",              "GET / HTTP/1.1\r\nHost: AT\r\n\r\n",                          "this is a proxy",     "as if it were the server"),
+    ("GET AT private",          "CONNECT AT HTTP/1.1\r\nHost: AT\r\n\r\n",                     "some plain HTTP",     "a bound rule opens no tunnel"),
+    ("AT private",              "GET / HTTP/1.1\r\nHost: AT\r\n\r\n",                          "the proxy accepts",   "as if it were the server"),
     ("AT private",              PLAIN.replace("Host: AT", "Host: evil.org"),                   "another host",        "two hosts"),
-    ("AT private",              "POST http://AT/ HTTP/1.1\r\nHost: AT\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "two ways", "smuggling"),
+    ("AT private",              "POST http://AT/ HTTP/1.1\r\nHost: AT\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", "length",   "smuggling"),
     ("good.test:PORT private",  PLAIN.replace("AT", "good.test:PORT"),                         "",                    "a name"),
     ("*.test:PORT private",     PLAIN.replace("AT", "good.test:PORT"),                         "",                    "a name below"),
     ("good.test:PORT private",  PLAIN.replace("AT", "gone.test:PORT"),                         "not on the allowlist", "another name"),
     ("*.test:PORT private",     PLAIN.replace("AT", "gone.test:PORT"),                         "no address",          "a name that nobody knows"),
     ("good.test:PORT",          PLAIN.replace("AT", "good.test:PORT"),                         "127.0.0.2: this machine", "a name that leads to this machine"),
-    ("*.test private",          PLAIN.replace("AT", "meta.test"),                              "clouds",              "metadata is never private enough"),
+    ("*.test private",          PLAIN.replace("AT", "meta.test"),                              "metadata",            "metadata is never private enough"),
     ("good.test:PORT private",  PLAIN.replace("AT", "GOOD.TEST.:PORT"),                        "",                    "another spelling"),
     ("*.test:PORT private",     PLAIN.replace("AT", "mapped.test:PORT"),                       "inside IPv6",         "mapped"),
     ("*.test:PORT private",     PLAIN.replace("AT", "mixed.test:PORT"),                        "",                    "only the good one of two is used"),
@@ -160,7 +160,7 @@ BODIES = [
     ("Transfer-Encoding: chunked", b"5\nhello\r\n0\r\n\r\n",                   None,                         "chunk",      "bare line feed"),
     ("Transfer-Encoding: chunked", b"5\r\nhello!\r\n0\r\n\r\n",                None,                         "chunk",      "longer than it says"),
     ("Transfer-Encoding: chunked", b"zz\r\n",                                  None,                         "chunk",      "no number"),
-    ("Content-Length: 5",          b"hel",                                     None,                         "inside of",  "shorter than it says"),
+    ("Content-Length: 5",          b"hel",                                     None,                         "before the request", "shorter than it says"),
 ]
 # fmt: on
 
@@ -360,12 +360,12 @@ SOCKS = [
     (b"\x05\x01\x00", b"\x05\x01\x00\x01\x7f\x00\x00\x02PORT",    b"\x05\x00\x05\x00", "",                 "an address"),
     (b"\x05\x01\x00", b"\x05\x01\x00\x03\x09evil.testPORT",       b"\x05\x00\x05\x02", "not on the",       "another name"),
     (b"\x05\x01\x00", b"\x05\x01\x00\x01\x7f\x00\x00\x01PORT",    b"\x05\x00\x05\x02", "not on the",       "another address"),
-    (b"\x05\x01\x00", b"\x05\x01\x00\x03\x05127.2PORT",           b"\x05\x00\x05\x01", "told for certain", "an odd address"),
-    (b"\x05\x01\x00", b"\x05\x01\x00\x03\x00PORT",                b"\x05\x00\x05\x01", "told for certain", "an empty name"),
-    (b"\x05\x01\x00", b"\x05\x01\x00\x04" + b"\0" * 10 + b"\xff\xff\x7f\x00\x00\x02PORT", b"\x05\x00\x05\x01", "told for certain", "mapped"),
+    (b"\x05\x01\x00", b"\x05\x01\x00\x03\x05127.2PORT",           b"\x05\x00\x05\x01", "valid host",       "an odd address"),
+    (b"\x05\x01\x00", b"\x05\x01\x00\x03\x00PORT",                b"\x05\x00\x05\x01", "valid host",       "an empty name"),
+    (b"\x05\x01\x00", b"\x05\x01\x00\x04" + b"\0" * 10 + b"\xff\xff\x7f\x00\x00\x02PORT", b"\x05\x00\x05\x01", "valid host",       "mapped"),
     (b"\x05\x01\x00", b"\x05\x02\x00\x01\x7f\x00\x00\x02PORT",    b"\x05\x00\x05\x07", "BIND",             "listening"),
     (b"\x05\x01\x00", b"\x05\x03\x00\x01\x7f\x00\x00\x02PORT",    b"\x05\x00\x05\x07", "UDP",              "datagrams"),
-    (b"\x05\x01\x02", b"",                                        b"\x05\xff",         "login",            "with a password only"),
+    (b"\x05\x01\x02", b"",                                        b"\x05\xff",         "without authentication", "with a password only"),
     (b"\x04\x01\x00\x50\x7f\x00\x00\x02\x00", b"",                b"\x00\x5b",         "SOCKS4",           "the older one"),
 ]
 # fmt: on
@@ -444,7 +444,7 @@ def test_a_public_address_of_this_machine_is_this_machine(monkeypatch: pytest.Mo
             assert server.heard == []
         return proxy
 
-    assert "lies on this machine" in asyncio.run(scene()).connections[0].why
+    assert "is on this machine" in asyncio.run(scene()).connections[0].why
 
 
 def test_a_host_that_cannot_be_reached_says_so_and_is_no_violation() -> None:

@@ -532,7 +532,7 @@ def test_a_provider_that_fails(stage: Make, provider: Flaky, exit: Exit, request
 
 @pytest.mark.threat("T68")
 def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(stage: Make, tmp_path: Path) -> None:
-    """The whole way with a real sandbox: what the proxy refuses reaches the model with what a person could allow."""
+    """The whole way with a real sandbox: what the proxy refuses reaches the model with the entry that the user can allow."""
     server = HTTPServer(("127.0.0.1", 0), Site)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
@@ -556,7 +556,7 @@ def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(s
     first, second, third = found.told()
     assert SERVED in first
     assert "host elsewhere.test is not on the allowlist" in second
-    assert "a person could allow" in second
+    assert "the user can allow" in second
     assert "y.test" in third
     finished = [event for event in found.of(ActionFinished) if isinstance(event, ActionFinished)]
     assert [[(made.host, made.allowed) for made in event.connections] for event in finished] == [

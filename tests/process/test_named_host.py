@@ -58,7 +58,7 @@ def test_an_allowed_host_is_reached_and_no_other(place: Path, port: int) -> None
     away = agent(place, "exec", "--unattended", "--", *fetch(port, "/away"))
     assert SECRET not in away.stdout.replace(f"{SECRET}\n", "", 1)
     assert "host elsewhere.test is not on the allowlist" in away.stderr, "a redirect leads nowhere"
-    assert "a person could allow `GET elsewhere.test:9/`" in away.stderr
+    assert "the user can allow `GET elsewhere.test:9/`" in away.stderr
     other = agent(place, "exec", "--unattended", "--", "curl", "-sS", "http://other.test/")
     assert other.returncode == Exit.DENIED
     assert "other.test" in other.stderr
