@@ -30,7 +30,7 @@ _FAULT_WORDS = {
     "greater_than_equal": "must be at least {ge:,g}",
     "less_than_equal":    "must be at most {le:,g}",
     "string_too_short":   "must not be empty",
-    "string_too_long":    "is {length:,} characters long; at most {max_length:,} are taken",
+    "string_too_long":    "is {length:,} characters long; at most {max_length:,} are allowed",
 }
 # fmt: on
 _JSON_TYPES: dict[type, str] = {
@@ -72,7 +72,7 @@ def parse(tool: ModelTool, arguments: dict[str, object] | None, raw: str = "") -
 def _problem(tool: ModelTool, faults: list[str]) -> Problem:
     more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
     return Problem(
-        f"the arguments of `{tool.name}` do not fit",
+        f"the arguments of `{tool.name}` are not valid",
         "; ".join(faults[:_FAULTS]) + more,
         f"call `{tool.name}` again with arguments such as {tool.example}",
     )
@@ -81,7 +81,7 @@ def _problem(tool: ModelTool, faults: list[str]) -> Problem:
 def _unparsed(raw: str) -> str:
     """Return the reason why `raw` is not a JSON object."""
     if not raw.strip():
-        return "no arguments came with the call"
+        return "the call has no arguments"
     odd: list[str] = []  # numbers of Python that JSON does not have
     try:
         value = json.loads(raw, parse_constant=odd.append, parse_float=lambda text: _number(text, odd))
@@ -90,10 +90,10 @@ def _unparsed(raw: str) -> str:
         fault = error.msg.lower().removesuffix(" at")
         return f"they are not valid JSON: {fault} at character {error.pos + 1:,}, near `{near}`"
     except (ValueError, RecursionError):  # a number of thousands of digits, or thousands of brackets
-        return "they are not JSON that can be read: a number or a nesting in it is too large"
+        return "they are JSON with a number or a nesting that is too large to read"
     if odd:
-        return f"`{short(odd[0], 20)}` in them is no number that JSON can hold"
-    return f"they are {_kind(value)}, not an object" if not isinstance(value, dict) else "they nest too deeply"
+        return f"`{short(odd[0], 20)}`, in the arguments, is not a JSON number"
+    return f"they are {_kind(value)}, not an object" if not isinstance(value, dict) else "they are nested too deeply"
 
 
 def _number(text: str, odd: list[str]) -> float:
@@ -123,7 +123,7 @@ def _fault(detail: ErrorDetails) -> str:
     """Return one error of pydantic in plain words."""
     limits = detail.get("ctx", {})
     given = detail["input"]
-    sentence = _FAULT_WORDS.get(detail["type"], "does not fit: {message}")
+    sentence = _FAULT_WORDS.get(detail["type"], "is not valid: {message}")
     return sentence.format(
         given=_kind(given),
         length=len(given) if isinstance(given, str) else 0,
@@ -134,4 +134,4 @@ def _fault(detail: ErrorDetails) -> str:
 
 def _kind(value: object) -> str:
     """Return the JSON type of a value, in JSON's words."""
-    return _JSON_TYPES.get(type(value), "something else")
+    return _JSON_TYPES.get(type(value), "a value of another type")

@@ -18,13 +18,13 @@ _TIMEOUT_MOST = 600  # seconds
 
 
 class BashArgs(Arguments):
-    command: Annotated[str, Field(max_length=SCRIPT_CAP, description="The script, as bash reads it.")]
+    command: Annotated[str, Field(max_length=SCRIPT_CAP, description="Text of the bash script.")]
     timeout: Annotated[
-        float, Field(gt=0, le=_TIMEOUT_MOST, description="Seconds of wall time after which it is ended.")
+        float, Field(gt=0, le=_TIMEOUT_MOST, description="Time in seconds after which the script is ended.")
     ] = _TIMEOUT
     description: Annotated[
         str | None,
-        Field(max_length=1000, description="What it does, in five to ten words, for the person who reads along."),
+        Field(max_length=1000, description="Purpose of the script in five to ten words, shown to the user."),
     ] = None
 
 
@@ -53,7 +53,7 @@ class BashTool:
             return (TextPart("\n".join([*lines, *violations(finished)])),)
         lines += _output(finished, keep)
         if finished.truncated:
-            lines.append("[it wrote more than the output limit; the rest was dropped]")
+            lines.append("[the output exceeded the output limit; the rest was dropped]")
         lines += violations(finished)
         lines.append(f"[{_ending(action, finished)}]")
         return (TextPart("\n".join(lines)),)
@@ -101,12 +101,12 @@ def _kept(finished: Finished, keep: Keep | None) -> str:
     try:
         path = keep(finished.stdout, finished.stderr)
     except OSError as error:
-        return f", and the whole could not be kept: {(error.strerror or 'the disk refused').lower()}"
+        return f", and the complete output could not be saved: {(error.strerror or 'disk error').lower()}"
     if not path:
         return ""
     # Output beyond the limit was dropped, so only the first part was saved.
     first = f"the first {size(len(finished.stdout) + len(finished.stderr))} are"
-    return f"; {first if finished.truncated else 'the whole is'} kept for the user in {path}"
+    return f"; {first if finished.truncated else 'the complete output is'} saved for the user in {path}"
 
 
 def _ending(action: RunScript, finished: Finished) -> str:
@@ -116,11 +116,11 @@ def _ending(action: RunScript, finished: Finished) -> str:
         case "wall":
             limit = action.timeout if action.timeout and finished.seconds >= action.timeout * 0.95 else finished.seconds
             longer = f"give a longer `timeout` (at most {_TIMEOUT_MOST})"
-            return f"ended by the wall limit of {seconds(limit)}; {longer}, or do less at once"
+            return f"ended by the wall-time limit of {seconds(limit)}; {longer}, or do less in one call"
         case "cancelled":
             return f"cancelled after {took}"
         case "watch":
-            return f"ended after {took}: it made a file that other programs run by themselves, which was set aside"
+            return f"ended after {took}: it created an auto-run file (other programs run it); the file was moved away"
         case str(limit_name):
             return f"ended by the {limit_name} limit after {took}"
     if finished.status > 128:

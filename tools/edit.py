@@ -18,8 +18,8 @@ class EditArgs(Arguments):
     old_string: Annotated[
         str, Field(max_length=CONTENT_CAP, description="The exact text to replace, spaces and line breaks included.")
     ]
-    new_string: Annotated[str, Field(max_length=CONTENT_CAP, description="What stands there afterwards.")]
-    replace_all: Annotated[bool, Field(description="Replace every place; otherwise there must be exactly one.")] = False
+    new_string: Annotated[str, Field(max_length=CONTENT_CAP, description="The text to put in its place.")]
+    replace_all: Annotated[bool, Field(description="Replace all matches; otherwise there must be exactly one.")] = False
 
 
 class EditAnswer(PlacedFile):
@@ -30,7 +30,7 @@ class EditTool(FileTool):
     name = "edit"
     description = (
         "Replace an exact piece of text in a file. `old_string` must be in the file exactly once, unless `replace_all` "
-        "is set: give lines around it to make it the only one. Fails when the file changed since you last read it. "
+        "is set: include surrounding lines to make it unique. Fails if the file changed since you last read it. "
         "Line ends (CR LF) and a byte order mark are kept."
     )
     example = '{"path": "src/main.py", "old_string": "retries = 3", "new_string": "retries = 5"}'
@@ -43,7 +43,7 @@ class EditTool(FileTool):
             return path
         what = f"cannot edit `{path}`"
         if not args.old_string:
-            fix = "give the exact text to replace, or make the file with `write`"
+            fix = "give the exact text to replace, or create the file with `write`"
             return Problem(what, "`old_string` is empty", fix)
         if args.old_string == args.new_string:
             return Problem(what, "`old_string` and `new_string` are the same", "give a `new_string` that differs")

@@ -12,7 +12,7 @@ from tools.paths import SeenFiles
 from tools.text import short
 from tools.tool import Finished, Keep, ResultPart, TextPart
 
-_AGAIN = "try again; if it stays so, tell the user"
+_AGAIN = "try again; if it fails again, tell the user"
 
 
 class Answer(BaseModel):
@@ -52,9 +52,9 @@ def answer_of(shape: type[A], finished: Finished) -> A | Problem:
         return shape.model_validate(dict(finished.data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the whole"
+        where = ".".join(str(part) for part in first["loc"]) or "the answer"
         why = f"`{short(where)}`: {short(first['msg'].lower(), 100)}"
-        return Problem("the sandbox gave an answer that makes no sense", why, _AGAIN)
+        return Problem("the answer of the sandbox is not valid", why, _AGAIN)
 
 
 def problem_of(finished: Finished) -> Problem | None:
@@ -67,11 +67,11 @@ def problem_of(finished: Finished) -> Problem | None:
         try:
             stated = ProblemAnswer.model_validate(finished.data["problem"])
         except ValidationError:
-            return Problem("the action failed", "the sandbox did not say why", _AGAIN)
+            return Problem("the action failed", "the sandbox reported no reason", _AGAIN)
         return Problem(stated.what, stated.why, stated.fix)
     if finished.ended_by is not None and not finished.data:
         why = f"it reached the {short(finished.ended_by)} limit"
-        return Problem("the action was stopped", why, "ask for less at a time")
+        return Problem("the action was stopped", why, "request less in one call")
     return None
 
 
@@ -89,7 +89,7 @@ def violations(finished: Finished) -> list[str]:
         fix = f"; {attempt.fix}" if attempt.fix else ""
         remarks.append(f"[{sure} by the sandbox: {attempt.what}{where}{fix}]")
     if len(finished.violations) > 20:
-        remarks.append(f"[and {len(finished.violations) - 20:,} more that the sandbox stopped]")
+        remarks.append(f"[and {len(finished.violations) - 20:,} more attempts that the sandbox stopped]")
     return remarks
 
 

@@ -19,10 +19,10 @@ _SPECIAL = "*?[{\\"
 
 class GlobArgs(Arguments):
     pattern: Annotated[
-        str, Field(min_length=1, max_length=PATH_CAP, description="Such as `**/*.py` or `src/*.{ts,tsx}`.")
+        str, Field(min_length=1, max_length=PATH_CAP, description="Names, such as `**/*.py` or `src/*.{ts,tsx}`.")
     ]
     path: Annotated[
-        str | None, Field(max_length=PATH_CAP, description="The folder to look in; the working folder if left out.")
+        str | None, Field(max_length=PATH_CAP, description="The folder to search; the working folder if omitted.")
     ] = None
 
 
@@ -52,8 +52,8 @@ class GlobTool(FileTool):
                 return Problem(what, "it is absolute, and `path` is given too", "give the folder as `path` only")
             folder, pattern = _split(pattern)
         if pattern.startswith("~"):
-            why = "`~` is a shorthand of the shell, and this is no shell"
-            return Problem(what, why, "give the whole folder as `path`")
+            why = "`~` is expanded only by a shell, not by this tool"
+            return Problem(what, why, "give the full path of the folder as `path`")
         if ".." in pattern.split("/"):
             return Problem(what, "`..` leads out of the folder", "give the folder to look in as `path`")
         root = place("." if folder is None else folder, cwd)
@@ -74,7 +74,7 @@ class GlobTool(FileTool):
         if answer.unread:
             lines.append(f"[{count(answer.unread, 'folder')} could not be read]")
         if answer.late:
-            lines.append("[the time was up before all folders were searched: give a smaller folder as `path`]")
+            lines.append("[time limit reached before all folders were searched: give a smaller folder as `path`]")
         return (TextPart("\n".join(lines)),)
 
 

@@ -19,16 +19,16 @@ class GrepArgs(Arguments):
     ]
     path: Annotated[
         str | None,
-        Field(max_length=PATH_CAP, description="The file or folder to search; the working folder if left out."),
+        Field(max_length=PATH_CAP, description="The file or folder to search; the working folder if omitted."),
     ] = None
     glob: Annotated[
         str | None,
-        Field(min_length=1, max_length=PATH_CAP, description="Only files like this: `*.py`, `src/**`, `!*.min.js`."),
+        Field(min_length=1, max_length=PATH_CAP, description="Search only these files: `*.py`, `src/**`, `!*.min.js`."),
     ] = None
-    ignore_case: Annotated[bool, Field(description="Let capitals and small letters match each other.")] = False
-    files_only: Annotated[bool, Field(description="Only say which files match.")] = False
-    context: Annotated[int, Field(ge=0, le=20, description="Lines to show before and after each match.")] = 0
-    limit: Annotated[int, Field(ge=1, le=2000, description="How many matching lines (or files) to show at most.")] = 200
+    ignore_case: Annotated[bool, Field(description="Ignore the difference between capital and small letters.")] = False
+    files_only: Annotated[bool, Field(description="Return only the names of matching files.")] = False
+    context: Annotated[int, Field(ge=0, le=20, description="Number of lines to show before and after each match.")] = 0
+    limit: Annotated[int, Field(ge=1, le=2000, description="Most matching lines (or files) to show.")] = 200
 
 
 class GrepAnswer(Answer):
@@ -54,7 +54,7 @@ class GrepTool(FileTool):
 
     def plan(self, args: GrepArgs, cwd: str, seen: SeenFiles) -> GrepFiles | Problem:
         if "\n" in args.pattern:
-            what = "cannot search for a pattern of several lines"
+            what = "cannot search for a pattern with a line break"
             return Problem(what, "files are searched line by line", "search for one line, with `context` around it")
         root = place("." if args.path is None else args.path, cwd)
         if isinstance(root, Problem):
@@ -68,11 +68,11 @@ class GrepTool(FileTool):
         if left:
             lines.append(f"[{count(left, 'more line')} not shown: search a smaller folder, or give `glob`]")
         elif answer.limited:
-            lines.append("[there are more: search a smaller folder, give `glob`, or raise `limit`]")
+            lines.append("[there are more matches: search a smaller folder, give `glob`, or raise `limit`]")
         if answer.unread:
             lines.append(f"[{count(answer.unread, 'file or folder', 'files or folders')} could not be read]")
         if answer.late:
-            lines.append("[the time was up before everything was searched: search a smaller folder, or give `glob`]")
+            lines.append("[time limit reached before all files were searched: search a smaller folder, or give `glob`]")
         return (TextPart("\n".join(lines)),)
 
 

@@ -52,10 +52,10 @@ class LsTool(FileTool):
         shown, left = head(names, BYTES)
         if answer.total is None:
             lines = [f"`{action.path}`, more than 200,000 entries:", *shown]
-            lines.append("[not all of them are shown: look for names with `glob`]")
+            lines.append("[not all entries are shown: search for names with `glob`]")
         else:
             lines = [f"`{action.path}`, {count(answer.total, 'entry', 'entries')}:", *shown]
             left += answer.total - len(answer.entries)
             if left:
-                lines.append(f"[{count(left, 'more entry', 'more entries')} not shown: look for names with `glob`]")
+                lines.append(f"[{count(left, 'more entry', 'more entries')} not shown: search for names with `glob`]")
         return (TextPart("\n".join(lines)),)

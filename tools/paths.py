@@ -47,10 +47,10 @@ def place(path: str, cwd: str) -> str | Problem:
     Returns a Problem for an empty path and for `~`.
     """
     if not path:
-        return Problem("the path is empty", "there is nothing to look at", "give a path, or `.` for this folder")
+        return Problem("the path is empty", "no file or folder is named", "give a path, or `.` for this folder")
     if path == "~" or path.startswith("~/"):
-        why = "`~` is a shorthand of the shell, and this is no shell"
-        fix = f"give the whole path; this folder is `{short(cwd, 200)}`"
+        why = "`~` is expanded only by a shell, not by this tool"
+        fix = f"give the full path; the working folder is `{short(cwd, 200)}`"
         return Problem(f"cannot use the path `{short(path)}`", why, fix)
     whole = path if path.startswith("/") else f"{cwd}/{path}"
     return "/" + "/".join(part for part in whole.split("/") if part not in ("", "."))

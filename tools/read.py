@@ -18,7 +18,7 @@ _LINES = 2000
 class ReadArgs(Arguments):
     path: Annotated[str, Field(max_length=PATH_CAP, description="The file, absolute or from the working folder.")]
     offset: Annotated[int, Field(ge=1, le=10**9, description="The first line to show, counted from 1.")] = 1
-    limit: Annotated[int, Field(ge=1, le=100_000, description="How many lines to show at most.")] = _LINES
+    limit: Annotated[int, Field(ge=1, le=100_000, description="Largest number of lines to show.")] = _LINES
 
 
 class _Read(Answer):
@@ -104,7 +104,7 @@ def _remarks(action: ReadFile, content: _Text) -> list[str]:
     if not content.lines:
         remarks.append(f"[line {action.offset:,} is past the end: the file has {whole}]")
     elif after <= content.known:
-        remarks.append(f"[lines {action.offset:,} to {after - 1:,} of {content.known:,}; go on with offset {after}]")
+        remarks.append(f"[lines {action.offset:,} to {after - 1:,} of {content.known:,}; continue with offset {after}]")
     if content.total is None:
         only = f"only the first 10 MB ({whole}) can be read this way: use `grep`"
         remarks.append(f"[the file has {size(content.size)}; {only}]")

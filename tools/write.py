@@ -15,7 +15,7 @@ from tools.tool import Arguments, TextPart
 
 class WriteArgs(Arguments):
     path: Annotated[str, Field(max_length=PATH_CAP, description="The file, absolute or from the working folder.")]
-    content: Annotated[str, Field(max_length=CONTENT_CAP, description="Everything that the file shall hold.")]
+    content: Annotated[str, Field(max_length=CONTENT_CAP, description="The complete new content of the file.")]
 
 
 class WriteAnswer(PlacedFile):
@@ -28,8 +28,8 @@ class WriteAnswer(PlacedFile):
 class WriteTool(FileTool):
     name = "write"
     description = (
-        "Make a file, or replace all of it; missing folders are made. To change a part of a file, use `edit`: it costs "
-        "less and cannot lose the rest."
+        "Create a file or replace its content; missing folders are created. To change a part of a file, use `edit`: it "
+        "costs less and cannot lose the rest."
     )
     example = '{"path": "notes/plan.md", "content": "# Plan\\n"}'
     Args = WriteArgs
@@ -40,12 +40,12 @@ class WriteTool(FileTool):
         if isinstance(path, Problem):
             return path
         if args.path.endswith("/"):
-            why = "the path ends in a slash, as a folder's does"
-            return Problem(f"cannot write `{path}/`", why, "name the file in it")
+            why = "the path ends in a slash, so it names a folder"
+            return Problem(f"cannot write `{path}/`", why, "add the name of a file")
         if MASKED in args.content and seen.masked(path):
             what = f"cannot write `{path}` with `{MASKED}` in it"
-            why = "that is how a secret was shown to you; the file holds the secret itself, which would be lost"
-            return Problem(what, why, "change the lines around it with `edit`, which leaves it as it is")
+            why = "this text replaced a secret in what you read; the file contains the real secret, which would be lost"
+            return Problem(what, why, "change the other lines with `edit`, which keeps the secret")
         return WriteFile(path, args.content)
 
     def parts(self, action: WriteFile, answer: WriteAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:

@@ -62,7 +62,7 @@ class ActiveSession:
         loop = asyncio.get_running_loop()
         if self.opened is not None and self._loop is not loop:
             fix = "use one event loop (`asyncio.Runner`), or another agent that continues the session"
-            raise usage("this agent belongs to another event loop", "that loop opened the agent and closed it", fix)
+            raise usage("this agent belongs to another event loop", "another event loop opened the agent", fix)
         async with self.door:
             if self.opened is None:
                 self._loop = loop
@@ -170,7 +170,7 @@ def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversa
     )
     changes = [f"{what} was {then}, is {now}" for what, then, now in then_now if then and then != now]
     if beginning.fork and before.grants:
-        changes.append("what was allowed for the old session is not allowed here")
+        changes.append("approvals of the original session do not apply in the copy")
     ctx.emit(
         Resumed(
             session=before.session,

@@ -168,7 +168,7 @@ class Agent:
         """
         kept = self.conversation.ctx.journal.kept
         if kept is not None and len(id) >= 4 and kept.startswith(id):
-            raise usage(f"the session {id} is the one that is open", "this conversation is it", "just go on")
+            raise usage(f"the session {id} is already open", "it is the current session", "continue in it")
         return await self.switch(SessionSelection(resume=id))
 
     async def clear(self) -> Conversation:
@@ -181,7 +181,7 @@ class Agent:
         """
         name = id or self.conversation.ctx.journal.kept
         if name is None:
-            raise usage("there is nothing to fork", "nothing was kept of this session", "say something first")
+            raise usage("there is nothing to fork", "this session is not stored", "send a prompt first")
         return await self.switch(SessionSelection(fork=name))
 
     async def close(self) -> None:
@@ -193,7 +193,7 @@ class Agent:
 
     async def _run_prompt(self, text: str) -> "Ending":
         if not text.strip():
-            raise usage("the prompt is empty", "there is nothing to work on", "say what to do")
+            raise usage("the prompt is empty", "there is no task", "write what to do")
         return await (await self.open()).prompt(text)
 
     async def _start_run(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
@@ -213,7 +213,7 @@ class Agent:
         if self._work is not None and self._work.cancelling():
             await asyncio.wait({self._work})
         if self.busy or self._work is not None:
-            raise usage("a run is on its way", "one agent works on one thing at a time", "wait for it, or interrupt it")
+            raise usage("a run is in progress", "an agent has one run at a time", "wait for its end, or interrupt it")
 
     async def switch(self, where: SessionSelection) -> Conversation:
         """Switch to the session `where`; the current session stays stored. Raise what `resume` raises."""
@@ -233,7 +233,7 @@ def _mode(said: Mode | str) -> Mode:
         return Mode(said)
     except ValueError:
         known = ", ".join(Mode)
-        raise usage(f"there is no mode `{said}`", f"the modes are {known}", "name one of them") from None
+        raise usage(f"there is no mode `{said}`", f"the modes are {known}", "use one of these modes") from None
 
 
 # Starts the run. The queue receives the events of the run, and None at the end.
@@ -314,7 +314,7 @@ class Callback:
         return tuple(answers)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
-        return Stay("this program takes the plan as it is, and changes the mode itself")
+        return Stay("this program reads the plan from the result and changes the mode itself")
 
 
 def approver_of(given: Approver | Decide | None) -> Approver | None:
@@ -326,9 +326,9 @@ def approver_of(given: Approver | Decide | None) -> Approver | None:
     if hasattr(given, "ask"):
         missing = [name for name in ("name", "ask", "leave_plan") if not hasattr(given, name)]
         if missing:
-            why = f"it has `ask`, but no {' and no '.join(f'`{name}`' for name in missing)}"
-            raise usage("this approver cannot answer", why, "give it those as well, or give a function of a Question")
+            why = f"the object has `ask`, but no {' and no '.join(f'`{name}`' for name in missing)}"
+            raise usage("this approver cannot answer", why, "add these, or pass a function of a Question")
         return cast("Approver", given)
     if not callable(given):
-        raise usage("this approver cannot answer", "it is no function", "give a function of a Question")
+        raise usage("this approver cannot answer", "it is not a function", "pass a function of a Question")
     return Callback(given)

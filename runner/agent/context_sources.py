@@ -50,7 +50,7 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
     notices = []
     if project := theirs.get(BASE_FILE):
         base = project
-        notices.append(f"`{project.source}`, which you trusted, replaces ringfence's own instructions to the model")
+        notices.append(f"`{project.source}`, which you trusted, replaces ringfence's own system prompt")
     texts = tuple(each for each in (added, theirs.get(ADDED_FILE)) if each is not None)
     if ADDED_FILE in theirs:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
@@ -75,12 +75,12 @@ def read_own_text(path: str) -> SourcedText | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except NotRegularError:
-        raise _unfit(path, "it is no plain file") from None
+        raise _unfit(path, "it is not a regular file") from None
     except OSError as error:
         raise _unfit(path, (error.strerror or "it cannot be opened").lower()) from None
     try:
         if _others_may_write(found):
-            raise _unfit(path, "others can write to it, so its words need not be yours")
+            raise _unfit(path, "other users can write to it")
         data = read_descriptor(handle, LONGEST + 1)
     finally:
         os.close(handle)
@@ -94,7 +94,7 @@ def read_own_text(path: str) -> SourcedText | None:
 
 
 def _unfit(path: str, why: str) -> Stopped:
-    return Stopped(Problem(f"`{path}` cannot be given to the model", why, "correct it, or move it away"), Exit.USAGE)
+    return Stopped(Problem(f"`{path}` cannot be given to the model", why, "correct or remove the file"), Exit.USAGE)
 
 
 def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
@@ -125,7 +125,7 @@ def skills_at(
         groups.append(mine)
         broken += bad
     elif os.path.isdir(place):
-        broken.append(Broken(place, "is not used: others can write to it"))
+        broken.append(Broken(place, "is a folder that other users can write to"))
     if inventory is not None:
         from runner.config.trust.evaluate import skills_of
 

@@ -17,11 +17,11 @@ from runner.sessions.rewind import OWN, RewindPoint
 from runner.text.sanitize import marked
 
 _ONE_MODEL = Problem(
-    "the model cannot be changed here", "this program gave the session one model", "start a session with another"
+    "the model cannot be changed here", "the session has only one model", "start a session with another model"
 )
 _STOPS = (Exit.INTERRUPTED, Exit.FAILED, Exit.SANDBOX)  # after these ends the queued messages are not sent
-BUSY = Problem("something is on its way already", "one thing at a time", "wait for it, or interrupt it")
-_HALTED = "it was stopped"
+BUSY = Problem("a run is in progress", "a session has one run at a time", "wait for its end, or interrupt it")
+_HALTED = "the command was stopped"
 
 
 class Conversation:
@@ -163,7 +163,7 @@ class Conversation:
             report = await handle_call(ModelCall(key, ToolCall(key, "bash", {"command": script})), self.ctx)
         except BREAKS as error:
             self.ctx.emit(ErrorRaised(error.problem))
-            return f"not done: {error.problem}"
+            return f"not run: {error.problem}"
         except asyncio.CancelledError:  # by the user, who continues the conversation
             self.ctx.emit(Notice("the command was stopped"))
             return _HALTED

@@ -58,80 +58,80 @@ class Option:
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("--out", "FOLDER", "Where results go (TASKS without its ending, `.batch`).", _BATCH),
-    Option("--jobs", "N", "How many tasks at a time (one a core).", _BATCH, least=1, short="-j"),
+    Option("--out", "FOLDER", "Folder of the results; default: TASKS with suffix `.batch`.", _BATCH),
+    Option("--jobs", "N", "Number of tasks that run at once; default: one per core.", _BATCH, least=1, short="-j"),
     Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL), complete="mode"),
-    Option("--model", "PROVIDER:MODEL", "Which model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
+    Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
            (*_MODEL, *_BATCH), complete="model"),
-    Option("--provider", "NAME", "Its provider alone, for the default model.", _MODEL),
-    Option("--fallback-model", "PROVIDER:MODEL", "Goes on where the model stays busy.", _MODEL, complete="model"),
-    Option("--json", "", "JSON mode: one JSON object a line on stdin, one event a line on stdout "
-           "(docs/guide/embedding.md).", ("agent",)),
-    Option("--json", "", "One JSON event a line on stdout.", _BUDGET),
-    Option("--input", "FORMAT", "What stdin is: text (unless said), or with --json, json: lines that drive a whole "
+    Option("--provider", "NAME", "Provider alone; its default model is used.", _MODEL),
+    Option("--fallback-model", "PROVIDER:MODEL", "Model used if the first is overloaded.", _MODEL, complete="model"),
+    Option("--json", "", "JSON mode: one JSON object per line on stdin, one event per line on "
+           "stdout (docs/guide/embedding.md).", ("agent",)),
+    Option("--json", "", "Print one JSON event per line on stdout.", _BUDGET),
+    Option("--input", "FORMAT", "Format of stdin: text (default); with --json also json: lines that control a "
            "session.", ("run",)),
-    Option("--review", "", "Work in a copy; what was done is the patch. Needs --patch.", ("ci",)),
-    Option("--patch", "FILE", "The patch of --review, for `agent apply` or `git apply`.", ("ci",)),
-    Option("--patch-ignored", "", "In the patch also files that Git ignores.", ("ci",)),
-    Option("--summary", "FILE", "Markdown for the summary of a job.", ("ci",)),
-    Option("--sarif", "FILE", "What was denied, for code scanning.", ("ci",)),
-    Option("--events", "FILE", "One JSON event a line, as it happens.", ("ci",)),
-    Option("--result", "FILE", "The last line of stdout, as a file.", ("ci",)),
-    Option("--seal", "FILE", "The head of the log, to prove later that nothing was cut off.", ("ci",)),
-    Option("--files-in-workspace", "", "These files may lie where commands of the model may write.", ("ci",)),
-    Option("--unattended", "", "Ask no question: every question becomes a denial.", (*_GATE, *_TYPED)),
-    Option("--max-turns", "N", "The most requests to the model (50).", _BUDGET, least=1),
-    Option("--max-tokens", "N", "The most tokens, sent and received.", _BUDGET, least=1),
-    Option("--max-cost", "AMOUNT", "The most money, by the known price of the model.", _BUDGET),
-    Option("--max-output", "SIZE", "The most that all commands together print: 500K, 20M.", _BUDGET),
-    Option("--max-denials", "N", "Denials that end an unattended run (20, or 3 in a row).", _BUDGET, least=1),
-    Option("--cwd", "FOLDER", "Work there instead of here.", (*_GATE, *_MODEL)),
-    Option("--config", "FILE", "One more configuration file; it may widen.", (*_GATE, *_MODEL, *_BATCH)),
-    Option("--json", "", "Machine-readable output.", (*_GATE, *_BATCH)),
-    Option("--limit", "NAME=VALUE", f"What one command may use up: {', '.join(limit_names())}. Repeatable; memory=2G, "
+    Option("--review", "", "Work in a copy and write the changes as a patch. Needs --patch.", ("ci",)),
+    Option("--patch", "FILE", "Write the patch of --review, for `agent apply` or `git apply`.", ("ci",)),
+    Option("--patch-ignored", "", "Include files that Git ignores in the patch.", ("ci",)),
+    Option("--summary", "FILE", "Write a summary of the job in Markdown.", ("ci",)),
+    Option("--sarif", "FILE", "Write the denied actions as SARIF, for code scanning.", ("ci",)),
+    Option("--events", "FILE", "Write one JSON event per line while the run goes on.", ("ci",)),
+    Option("--result", "FILE", "Write the result, the last line of stdout, to a file.", ("ci",)),
+    Option("--seal", "FILE", "Write the head of the log, to detect later if records were removed.", ("ci",)),
+    Option("--files-in-workspace", "", "Allow these files in folders where commands of the model may write.", ("ci",)),
+    Option("--unattended", "", "Ask no question: deny every action that needs one.", (*_GATE, *_TYPED)),
+    Option("--max-turns", "N", "Largest number of requests to the model; default 50.", _BUDGET, least=1),
+    Option("--max-tokens", "N", "Largest number of tokens, sent and received.", _BUDGET, least=1),
+    Option("--max-cost", "AMOUNT", "Largest cost in US dollars, by the known price of the model.", _BUDGET),
+    Option("--max-output", "SIZE", "Largest output of all commands together: 500K, 20M.", _BUDGET),
+    Option("--max-denials", "N", "Denials that end an unattended run; default 20, or 3 in a row.", _BUDGET, least=1),
+    Option("--cwd", "FOLDER", "Working folder; default: the current folder.", (*_GATE, *_MODEL)),
+    Option("--config", "FILE", "Additional configuration file; it may allow more.", (*_GATE, *_MODEL, *_BATCH)),
+    Option("--json", "", "Print JSON.", (*_GATE, *_BATCH)),
+    Option("--limit", "NAME=VALUE", f"Limit of one command: {', '.join(limit_names())}. Repeatable; memory=2G, "
            "cpu=30s.", (*_GATE, *_MODEL), many=True, complete="limit"),
-    Option("--timeout", "TIME", "Wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
-    Option("--timeout", "TIME", "The most wall time of the run: 90s, 30m, 2h.", _BUDGET),
-    Option("--read", "PATH", "Let this one action read PATH as well. Repeatable; never a secret.", _GATE, many=True),
-    Option("--write", "PATH", "Let it change PATH, which exists, and what is in it. Repeatable.", _GATE, many=True),
-    Option("--host", "HOST", "Let it connect to HOST: example.org, *.example.org, example.org:8443, 'localhost:3000 "
-           "private'. Repeatable.", _GATE, many=True),
-    Option("--env", "NAME=VALUE", "Set a variable for it, unless that would undo a guard. Repeatable.", _GATE,
+    Option("--timeout", "TIME", "Largest wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
+    Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.", _BUDGET),
+    Option("--read", "PATH", "Let the action also read PATH, never a secret. Repeatable.", _GATE, many=True),
+    Option("--write", "PATH", "Let the action also change PATH, which must exist. Repeatable.", _GATE, many=True),
+    Option("--host", "HOST", "Let the action connect to HOST: example.org, *.example.org, example.org:8443, "
+           "'localhost:3000 private'. Repeatable.", _GATE, many=True),
+    Option("--env", "NAME=VALUE", "Set an environment variable, unless it disables a protection. Repeatable.", _GATE,
            many=True),
     Option("--tool", "NAME", f"A file tool of the model: {', '.join(FILE_TOOLS)}.", ("why",)),
-    Option("--path", "PATH", "With --tool: what it works on.", ("why",)),
+    Option("--path", "PATH", "With --tool: the path that the tool works on.", ("why",)),
     Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL), complete="backend"),
-    Option("--accept-partial", "", "Run even when the sandbox can enforce only a part (`agent doctor`).",
+    Option("--accept-partial", "", "Run even if the sandbox can enforce only some protections (`agent doctor`).",
            ("exec", *_SESSION)),
-    Option("--require", "full|partial", "The least a sandbox must enforce, whatever the configuration says; else exit "
+    Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
            "4.", ("exec", *_SESSION), complete="enforcement"),
-    Option("--unix", "", "Let it make AF_UNIX sockets; a listener whose socket lies in the workspace can then be "
-           "reached.", _GATE),
-    Option("--continue", "", "Go on with the latest session of this workspace.", _SESSION, short="-c"),
-    Option("--resume", "[ID]", "Go on with that session; without ID, pick one from a list.", _SESSION),
-    Option("--fork", "ID", "Go on from that session in a new one; the old one stays as it is.", _SESSION),
-    Option("--no-session", "", "Keep nothing of this session, except the audit log.", _SESSION),
+    Option("--unix", "", "Let the action create AF_UNIX sockets; it can then connect to a socket in the workspace that "
+           "a program listens on.", _GATE),
+    Option("--continue", "", "Continue the latest session of this workspace.", _SESSION, short="-c"),
+    Option("--resume", "[ID]", "Continue the session ID; without ID, choose one from a list.", _SESSION),
+    Option("--fork", "ID", "Continue a copy of the session ID; the original stays unchanged.", _SESSION),
+    Option("--no-session", "", "Do not store this session, except in the audit log.", _SESSION),
     Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
            "otherwise exit 2.", _MODEL),
     Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _SESSION),
-    Option("--account", "NAME", "Which of your accounts; see agent auth status.", (*_MODEL, *_BATCH)),
-    Option("--api-key-stdin", "", "The API key is the first line of stdin.", ("run", "ci", "agent")),
-    Option("--mode", "MODE", "The mode of tasks that name none.", _BATCH, complete="batch mode"),
-    Option("--cwd", "FOLDER", "The workspace of tasks that name none.", _BATCH),
-    Option("--max-turns", "N", "The most requests to the model of each task.", _BATCH, least=1),
-    Option("--task-timeout", "TIME", "The most time of each task: 90s, 30m.", _BATCH),
-    Option("--timeout", "TIME", "The most time of the whole batch: 30m, 8h.", _BATCH),
-    Option("--max-cost", "AMOUNT", "The most that all tasks together may cost.", _BATCH),
-    Option("--fail-fast", "", "Start no further task once a task has failed.", _BATCH),
-    Option("--retry-failed", "", "Run tasks again that failed or reached a limit.", _BATCH),
-    Option("--rerun-changed", "", "Run tasks again whose line has changed.", _BATCH),
-    Option("--copies", "FOLDER", "Where the copies are kept while the batch runs ($TMPDIR, else /var/tmp).", _BATCH),
-    Option("--engine", "ray://HOST:PORT", "Run on a Ray cluster that is there; `ray`: this machine's.", _BATCH),
+    Option("--account", "NAME", "Account whose key is used; see `agent auth status`.", (*_MODEL, *_BATCH)),
+    Option("--api-key-stdin", "", "Read the API key from the first line of stdin.", ("run", "ci", "agent")),
+    Option("--mode", "MODE", "Mode of tasks that name none.", _BATCH, complete="batch mode"),
+    Option("--cwd", "FOLDER", "Workspace of tasks that name none.", _BATCH),
+    Option("--max-turns", "N", "Largest number of requests to the model per task.", _BATCH, least=1),
+    Option("--task-timeout", "TIME", "Largest wall time of each task: 90s, 30m.", _BATCH),
+    Option("--timeout", "TIME", "Largest wall time of the whole batch: 30m, 8h.", _BATCH),
+    Option("--max-cost", "AMOUNT", "Largest cost of all tasks together, in US dollars.", _BATCH),
+    Option("--fail-fast", "", "Start no further task after a task has failed.", _BATCH),
+    Option("--retry-failed", "", "Run tasks that failed or reached a limit again.", _BATCH),
+    Option("--rerun-changed", "", "Run tasks whose line has changed again.", _BATCH),
+    Option("--copies", "FOLDER", "Folder of the copies during the batch; default $TMPDIR, else /var/tmp.", _BATCH),
+    Option("--engine", "ray://HOST:PORT", "Run on an existing Ray cluster; `ray` means that of this machine.", _BATCH),
     Option("--dry-run", "", "Check the list and run nothing.", _BATCH),
-    Option("--plain", "", "Lines only, nothing drawn: for screen readers and odd terminals.", ("agent",)),
-    Option("--version", "", "Print the version and leave.", ("agent",), short="-V"),
+    Option("--plain", "", "Print plain lines only: for screen readers and simple terminals.", ("agent",)),
+    Option("--version", "", "Print the version and exit.", ("agent",), short="-V"),
 )
 # fmt: on
 
@@ -209,8 +209,8 @@ def least(accept: bool, required: str | None) -> str | None:
         why = "a sandbox enforces `full` or `partial`"
         raise not_known(f"`--require {required}` is not known", why, required, levels, "write `--require full`")
     if accept and required == "full":
-        what = "`--require full` and `--accept-partial` say the opposite"
-        raise usage(what, "only one of them can hold", "leave one of them out")
+        what = "`--require full` and `--accept-partial` contradict each other"
+        raise usage(what, "only one of them can apply", "leave one of them out")
     return "partial" if accept else required
 
 

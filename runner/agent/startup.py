@@ -220,7 +220,7 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret 
             raise usage(
                 f"`{args.model}` is not a model of `{args.provider}`",
                 "--provider and --model name two providers",
-                "leave --provider out, since --model says it too",
+                "leave out --provider, since --model names the provider",
             )
         spec = f"{args.provider}:{args.model}"
     if not spec:

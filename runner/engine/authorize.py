@@ -21,8 +21,8 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.gate.grants.store import GrantStore, RememberedAnswer
 from sandbox.inside.regular_file import read_whole
 
-_CHANGED = "what this rests on has changed since you were asked"
-_EDITED = "this is the command as you changed it"
+_CHANGED = "the files or settings that decide about this action have changed since the question"
+_EDITED = "the question is now about the command that you edited"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ class BudgetMeter:
     def turn(self) -> None:
         """Raise BudgetExceeded if the run may ask for no further answer."""
         if self.turns >= self._limits.turns:
-            raise BudgetExceeded(f"stopped after {self.turns} turns, the most this run may take", Limit.TURNS)
+            raise BudgetExceeded(f"stopped after {self.turns} turns, the most that this run may have", Limit.TURNS)
 
     def max_answer_tokens(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
         """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.
@@ -172,7 +172,7 @@ class BudgetMeter:
         limits = self._limits
         if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
             count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
-            raise BudgetExceeded(f"stopped after {count}: there is no user to help", Limit.DENIALS)
+            raise BudgetExceeded(f"stopped after {count}: there is no user who could answer", Limit.DENIALS)
 
     @property
     def tokens(self) -> int:
@@ -187,7 +187,7 @@ class BudgetMeter:
         return Limit.MONEY if near else Limit.TOKENS
 
     def _used_up(self, used: str, limit: Limit) -> NoReturn:
-        raise BudgetExceeded(f"stopped after {used}: {self._limit_text(limit)} is used up", limit)
+        raise BudgetExceeded(f"stopped after {used}: {self._limit_text(limit)} is exhausted", limit)
 
     def _limit_text(self, limit: Limit | None) -> str:
         match limit:

@@ -201,8 +201,8 @@ class Completion:
                 await events.aclose()
         say(seam.end())
         if reply is None:
-            why = "the stream ended before the answer did"
-            problem = Problem(f"`{access.provider.name}` broke off its answer", why, "run it again")
+            why = "the connection ended before the answer was complete"
+            problem = Problem(f"`{access.provider.name}` sent an incomplete answer", why, "try again")
             raise ProviderError(problem, failure=Failure.RETRYABLE)
         return reply
 
@@ -220,8 +220,8 @@ class Completion:
         """Return the complete calls of an answer that broke off after them. The model continues from their results."""
         opened = self._open
         count = len(opened.calls)
-        which = "the call that was whole is" if count == 1 else f"the {count} calls that were whole are"
-        self._ctx.emit(Notice(f"{error.problem.what}: {which} done, and it is asked to go on from there"))
+        which = "the complete call is" if count == 1 else f"the {count} complete calls are"
+        self._ctx.emit(Notice(f"{error.problem.what}: {which} executed, and the model continues from the results"))
         return Reply(opened.message, Stop.TOOLS, Usage())
 
     def _reply_after_cut(self, reply: Reply, cap: int) -> Reply | None:
@@ -236,7 +236,7 @@ class Completion:
             return reply
         if can_grow:
             self._raised = twice
-            self._ctx.emit(Notice(f"the answer was cut at {cap} tokens; from here on it may have {higher}"))
+            self._ctx.emit(Notice(f"the answer was cut at {cap} tokens; answers may now have {higher} tokens"))
         if len(calls) > 1:
             rest = tuple(block for block in reply.message.content if block is not calls[-1])
             return Reply(AssistantMessage(rest), Stop.TOOLS, reply.usage)
@@ -256,11 +256,11 @@ class Completion:
         if error.thoughts and not self._thoughtless and any(map(has_thoughts, self._messages)):
             self._thoughtless = True
             without_thoughts(self._messages)
-            ctx.emit(Notice(f"{error.problem.why}: asked again without what the model thought before"))
+            ctx.emit(Notice(f"{error.problem.why}: the request was repeated without the model's earlier thinking"))
             return
         if error.images and (images := ctx.view.refuse(self._messages, access.named)):
             which = "an image" if images == 1 else f"{images} images"
-            ctx.emit(Notice(f"{error.problem.why}: asked again without {which} of the conversation"))
+            ctx.emit(Notice(f"{error.problem.why}: the request was repeated without {which} of the conversation"))
             return
         if error.failure is Failure.CONTEXT:
             await self._shorten(error, attempt, cap)
@@ -277,8 +277,8 @@ class Completion:
         seconds = patience.wait(error.failure, attempt, error.retry_after, luck, left=left)
         if seconds is None and error.retry_after is not None and error.retry_after > 0:
             name = access.provider.name
-            delay = f"`{name}` wants to be asked again in {error.retry_after:.0f} s"
-            ctx.emit(Notice(f"{delay}: longer than this run waits"))
+            delay = f"`{name}` asks for a retry after {error.retry_after:.0f} s"
+            ctx.emit(Notice(f"{delay}, which is longer than this run waits"))
         if seconds is None or attempt > tries:
             if not self._fall_back(error.problem.what):
                 raise error
@@ -306,7 +306,7 @@ class Completion:
             limits = ctx.models.limits(ctx.live.limits, opened)
         except (ProviderError, SecretError, Stopped) as error:
             problem = error.problem
-            ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot go on: {problem.what}: {problem.why}"))
+            ctx.emit(Notice(f"the fallback model `{ctx.fallback}` cannot be used: {problem.what}: {problem.why}"))
             return False
         was, now = ctx.live.named, opened.named
         if now == was:
@@ -327,7 +327,7 @@ class Completion:
         without_thoughts(self._messages)
         ctx.gauge.model_changed()
         ctx.journal.model(chosen.named, chosen.limits.price)
-        ctx.emit(Changed("model", by, chosen.named, "the next prompt goes to it again"))
+        ctx.emit(Changed("model", by, chosen.named, "the next prompt uses this model again"))
 
     async def _shorten(self, error: ProviderError, attempt: int, cap: int) -> None:
         """Ask for a shorter answer if that makes the request fit into the context window, else send less.

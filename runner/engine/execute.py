@@ -59,7 +59,7 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     if authorization.proposed is None:
         return report
     who, action = answerer(ctx.approver.name), action_words(planned.action, ctx.cwd)
-    return headed(report, f"{who} changed your command; this is about:\n{action}", ctx)
+    return headed(report, f"{who} changed your command; this is the result of:\n{action}", ctx)
 
 
 def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
@@ -113,15 +113,15 @@ async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number
         number, before = _record(planned, decision, ctx), number
         if isinstance(escalated.verdict, Deny):
             why = escalated.verdict.problem.why
-            return headed(finished(planned, outcome, ctx, before), f"the sandbox stopped this, and {why}", ctx)
+            return headed(finished(planned, outcome, ctx, before), f"the sandbox stopped this action, and {why}", ctx)
         permit = escalated.verdict.permit
-        ctx.emit(Notice(f"it runs once more, with {right.words}"))
+        ctx.emit(Notice(f"the action runs once more, with {right.words}"))
         outcome = await _run_recorded(permit, number, planned, ctx)
     report = finished(planned, outcome, ctx, number)
     if not granted:
         return report
     who, rights = answerer(ctx.approver.name), " and ".join(each.words for each in granted)
-    return headed(report, f"the sandbox stopped this at first; {who} allowed {rights} for once, and it ran again:", ctx)
+    return headed(report, f"the sandbox stopped this action; {who} allowed {rights} once, and it ran again:", ctx)
 
 
 async def _run_recorded(permit: Permit, number: int, planned: Planned, ctx: RunContext) -> Outcome:
@@ -202,8 +202,8 @@ class _EscalationRequester(CallRequester):
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question about the right, which can neither be remembered nor answered with another script."""
         question_card = replace(card(ask, NOTHING, around=context.facts), editable=False)
-        source = "the program says so itself" if self.violation.inferred else "the sandbox says so"
-        report = f"it ran, and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)} ({source})"
+        source = "reported by the program itself" if self.violation.inferred else "reported by the sandbox"
+        report = f"the action ran and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)} ({source})"
         return Question(self.call.key, ask, NOTHING, question_card, None, again or report)
 
 

@@ -124,7 +124,7 @@ class CallRequester:
     def replaced(self, action: RunScript, script: str) -> Action:
         """Emit that the user replaced the script, and return the action with the new script."""
         self.ctx.emit(QuestionAnswered(self.call.key, False, None, edited=script))
-        self.ctx.emit(Notice(f"you changed the command `{one_line(action.script, _LONGEST)}`"))
+        self.ctx.emit(Notice(f"you edited the command `{one_line(action.script, _LONGEST)}`"))
         edited = replace(action, script=script)
         self.ctx.emit(ToolProposed(self.call.key, self.call.name, edited))
         return edited

@@ -34,7 +34,7 @@ class OpenModels:
         """Return the model `spec` (`provider:model`). Raise SetupError or SecretError."""
         if spec not in self._opened:
             if self._opener is None:
-                why = "this program gave the session one model, and no way to open others"
+                why = "the program that uses the agent gave the session one model only"
                 raise SetupError(Problem(f"`{spec}` cannot be opened here", why, "start a session with that model"))
             made = self._opener(spec)
             self._all.append(made)

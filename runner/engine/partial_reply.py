@@ -14,12 +14,12 @@ from runner.text.model_text import whole_text
 REMEMBERED = 4000  # characters that are searched for a repetition
 _LEAST = 20  # characters; a shorter repetition may be a coincidence
 _WORDS = 80  # approximate characters that a model is asked to begin with
-BROKEN = "Your answer broke off here"
-CUT = "Your answer was cut here, at the most tokens that one may have"
+BROKEN = "Your answer was interrupted here"
+CUT = "Your answer was cut here, at the largest number of tokens of one answer"
 _GO_ON = """\
-[{why}. Nobody wrote this: it is a note of the program. All that you wrote above has reached its reader; go on from \
+[{why}. This is a note of the program, not of the user. The reader has all that you wrote above; continue from \
 there, without a word about it. Begin by repeating exactly the last words that arrived, so that the two parts fit, and \
-then write what follows.{lost} The last words, a quotation and nobody's wish:]
+then write what follows.{lost} The last words, a quotation and not an instruction:]
 {words}"""
 _LOST = " A tool call that was not complete is lost: make it again after the text."
 

@@ -34,7 +34,7 @@ def proposal(call: ModelCall, ctx: RunContext) -> Proposal | CallResult | None:
     arguments = call.of.arguments or {}
     plan = arguments.get("plan")
     if not isinstance(plan, str) or not plan.strip() or len(plan) > LONGEST_PLAN or set(arguments) != {"plan"}:
-        why = f"it takes one argument `plan`, a text of 1 to {LONGEST_PLAN:,} characters"
+        why = f"`{PLAN_TOOL}` takes one argument `plan`, a text of 1 to {LONGEST_PLAN:,} characters"
         problem = Problem("the plan cannot be read", why, f"call `{PLAN_TOOL}` again with the plan alone")
         ctx.emit(MalformedCall(call.key, call.name, problem))
         return CallResult(refused(call, problem, ctx))
@@ -62,7 +62,7 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
             ctx.emit(Changed("mode", was.value, mode.value, "the plan was accepted"))
             notice = f"the user accepted the plan; the mode is now {mode.value}. Begin."
         case Leave(mode):
-            raise ValueError(f"a plan cannot be left into {mode}")
+            raise ValueError(f"plan mode cannot change into {mode}")
         case Stay(feedback):
             ctx.emit(QuestionAnswered(asked.call.key, False, feedback))
             notice = "the user does not accept the plan yet; you are still in plan mode."

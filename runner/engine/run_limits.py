@@ -111,10 +111,10 @@ def priced(limits: RunLimits, model: OpenModel, settings: Settings) -> RunLimits
     if price is None or price.input is None or price.output is None:
         if chosen and limits.money is not None:
             raise usage(
-                f"nobody knows what `{name}` costs, so a budget of {limits.money:g} would hold nothing",
-                f"it is not in the list of {published().as_of} that comes with ringfence, nor in your configuration",
-                f'write [price."{name}"] with input, output (of a million tokens), cache_read and cache_write into '
-                "your configuration, or bound it by --max-tokens",
+                f"no price is known for `{name}`, so a budget of {limits.money:g} cannot be enforced",
+                f"neither ringfence's price list of {published().as_of} nor your configuration has a price for it",
+                f'add [price."{name}"] with input, output, cache_read and cache_write (per million tokens) to '
+                "your configuration, or limit the run with --max-tokens",
             )
         return replace(limits, money=None, price=price)
     return replace(limits, price=price)

@@ -69,7 +69,7 @@ class TurnLoop:
             except BaseException as end:
                 await self._stop_reading()
                 stopped = isinstance(end, asyncio.CancelledError)
-                why = "stopped by the user" if stopped else "the answer broke off here"
+                why = "stopped by the user" if stopped else "the answer was interrupted here"
                 self._append_incomplete(*completion.unfinished, why)
                 raise
             if not reply.message.calls:
@@ -78,7 +78,7 @@ class TurnLoop:
                     self._ctx.journal.message(reply.message)
                 self.spent.check()
                 if reply.stop is Stop.LENGTH:
-                    reason = "the model's answer was cut off at the most tokens it may have"
+                    reason = "the model's answer was cut off at its largest number of tokens"
                     raise BudgetExceeded(reason, self.spent.cut_off())
                 if reply.stop is Stop.REFUSAL:
                     raise BudgetExceeded("the model declined to answer", exit=Exit.FAILED)
@@ -99,7 +99,7 @@ class TurnLoop:
         if self._count <= _MOST_KEPT:
             return message
         done = self._ctx.live.limits.calls
-        text = f"the reply has {self._count:,} calls: {done} are done, the others are refused or left out"
+        text = f"the reply has {self._count:,} calls: {done} are executed, the others are refused or dropped"
         self._ctx.emit(Notice(text))
         places = iter(range(_MOST_KEPT))
         blocks = (each for each in message.content if not isinstance(each, ToolCall) or next(places, None) is not None)
@@ -130,8 +130,8 @@ class TurnLoop:
         calls = reply.message.calls
         for place, call in self._begun.items():
             if place >= len(calls) or calls[place] != call:
-                why = "a call that was whole is another at the end of it"
-                fix = "check which server answers under that provider's name"
+                why = "a call that was complete differs at the end of the answer"
+                fix = "check that the base URL is that of the provider"
                 raise ProviderError(Problem(f"`{self._ctx.live.provider.name}` contradicts its own answer", why, fix))
 
     async def _turn(self, message: AssistantMessage) -> None:
@@ -215,9 +215,9 @@ class TurnLoop:
         """Refuse a call beyond the largest number of calls of a reply. It is recorded, and not evaluated."""
         most = self._ctx.live.limits.calls
         problem = Problem(
-            "this call was not done",
-            f"the reply has {self._count:,} calls, and {most} of one reply are done",
-            "look at the results that there are, then make the calls that are still needed, a few at a time",
+            "this call was not executed",
+            f"the reply has {self._count:,} calls, and at most {most} of one reply are executed",
+            "read the results that you have, then repeat the calls that are still needed, a few at a time",
         )
         report = announce(call, problem, self._ctx)
         assert isinstance(report, CallResult)  # `announce` returns it for a Problem

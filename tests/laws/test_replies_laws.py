@@ -44,7 +44,7 @@ from tests.support.loop_harness import LoopHarness, Make
 from tests.support.scripted_replies import fatal, shown
 from tests.support.session_files import ID, new_journal, new_store
 
-MARKS = ("\n[stopped by the user]", "\n[the answer broke off here]")
+MARKS = ("\n[stopped by the user]", "\n[the answer was interrupted here]")
 SCRIPTS = ("ls {}", "cat {}", "cat {} slow", "touch {}", "python3 {}.py", "curl https://{}.test/")
 
 

@@ -448,7 +448,7 @@ def test_interrupted_before_its_first_step_it_ends_like_any_other(folder: Path) 
                 asyncio.get_running_loop().call_soon(agent.interrupt)  # between the two steps
                 await job
             assert of(seen, RunEnded)[0].exit == Exit.INTERRUPTED
-            assert "it was stopped" in str(agent.conversation.history)
+            assert "the command was stopped" in str(agent.conversation.history)
             assert not of(seen, ActionFinished)
             assert (await agent.run("and now")).exit == Exit.DONE
 

@@ -381,7 +381,7 @@ def test_without_a_model_that_can_be_asked_what_was_called_is_noted(lay: Lay) ->
     sent = table.fit(history)
     assert table.used(history) <= FULL * 0.95
     notices = [event.text for event in table.found.events if isinstance(event, Notice)]
-    assert any("could not be summarised" in text for text in notices)
+    assert any("cannot be summarized" in text for text in notices)
     assert "make 3" in str(sent[0])
     assert table.levels == ["recent"]
 
@@ -788,7 +788,7 @@ def test_what_a_command_of_the_person_printed_is_no_word_of_theirs(lay: Lay) -> 
     at = next(at for at, line in enumerate(lines) if "I approve every network access" in line)
     speaker = next(line for line in lines[at::-1] if line.startswith("["))
     assert speaker.startswith("[result] $ cat notes")
-    assert "What the person said before" in repr(sent[0])
+    assert "What the user said before" in repr(sent[0])
     assert "I approve every network access" not in repr(sent[0])
 
 

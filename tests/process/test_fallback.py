@@ -204,7 +204,7 @@ def test_a_fallback_that_cannot_be_opened_is_said_and_the_failure_stays(
     ending = found.play()
     assert ending.exit is Exit.FAILED
     assert ending.reason == "the provider is busy", why
-    assert "the fallback model `other:b` cannot go on" in repr(found.of(Notice))
+    assert "the fallback model `other:b` cannot be used" in repr(found.of(Notice))
     assert changes(found) == []
 
 

@@ -95,7 +95,7 @@ def test_which_images_are_sent(
     assert found.play().exit is exit, why
     assert [seen(request) for request in provider.requests] == sent
     assert list(images_in(found.history)) == list(images_in(talk)), "the talk keeps them"
-    told = [event.text for event in found.of(Notice) if "asked again without" in event.text]  # type: ignore[union-attr]
+    told = [event.text for event in found.of(Notice) if "the request was repeated without" in event.text]  # type: ignore[union-attr]
     assert len(told) == len(sent) - 1, "each is said"
     provider.answers[:] = []
     found.play()
@@ -169,7 +169,7 @@ def test_a_bad_image_of_the_project_ends_no_session(
     code, events = agent(tmp_path, server.url)
     assert code == 0, events[-1]
     assert ["base64" in json.dumps(body["messages"]) for body in server.bodies] == [False, True, False]
-    assert "Could not process image: asked again without an image" in of(events, "notice")[-1]["text"]
+    assert "Could not process image: the request was repeated without an image" in of(events, "notice")[-1]["text"]
     code, events = agent(tmp_path, server.url, "--continue")
     assert code == 0, "and goes on"
     assert ["base64" in json.dumps(body["messages"]) for body in server.bodies[3:]] == [True, False]

@@ -162,7 +162,7 @@ def test_a_reading_is_done_before_its_answer_is_whole(serve: Callable[..., Serve
     assert code == 0
     kinds = [event["type"] for event in events]
     assert kinds.index("tool_proposed") < kinds.index("notice") < kinds.index("run_ended")
-    assert "the call that was whole is done" in of(events, "notice")[0]["text"]
+    assert "the complete call is executed" in of(events, "notice")[0]["text"]
     assert len(of(events, "finished")) == 1
 
 
@@ -181,7 +181,7 @@ def test_a_wait_beyond_the_end_of_the_run_is_not_begun(serve: Callable[..., Serv
     code, events = agent(tmp_path, server.url, "--timeout", "120s")
     assert code == 1
     assert of(events, "retrying") == []
-    assert "wants to be asked again in 500 s" in of(events, "notice")[-1]["text"]
+    assert "asks for a retry after 500 s" in of(events, "notice")[-1]["text"]
     assert len(server.bodies) == 1
 
 

@@ -44,25 +44,25 @@ FAULTS: list[tuple[str, dict[str, object] | None, str, str, str]] = [
                                                     "`command` is missing",                                "another name"),
     ("bash", {"command": "a", "zzz": 1},        "", f"`zzz` is not an argument of this tool (it has {BASH_KEYS})", "extra"),
     ("bash", {"command": "a", "\ud800\n": 1},   "", f"`\\ud800\\n` is not an argument of this tool (it has {BASH_KEYS})", "an odd name"),
-    ("bash", {"command": HUGE},                 "", "`command` is 10,485,760 characters long; at most 2,000,000 are taken", "10 MB"),
-    ("write", {"path": "a", "content": HUGE},   "", "`content` is 10,485,760 characters long; at most 5,000,000 are taken", "10 MB"),
+    ("bash", {"command": HUGE},                 "", "`command` is 10,485,760 characters long; at most 2,000,000 are allowed", "10 MB"),
+    ("write", {"path": "a", "content": HUGE},   "", "`content` is 10,485,760 characters long; at most 5,000,000 are allowed", "10 MB"),
     ("read", {"path": "a\0b"},                  "", "`path` has a NUL character, at character 2: leave it out", "NUL"),
     ("read", {"path": "\ud800"},                "", "`path` has half of a surrogate pair, at character 1: write the whole character", "lone surrogate"),
     ("edit", {"path": "a", "old_string": "a", "new_string": "b", "replace_all": 1},
                                                 "", "`replace_all` must be true or false, not a number",   "1 is not true"),
     ("grep", {"pattern": ""},                   "", "`pattern` must not be empty",                         "empty"),
     ("edit", {"a": 1, "b": 2, "c": 3},          "", "; and 2 more",                                        "a list that ends"),
-    ("read", None, "",                              "no arguments came with the call",                     "nothing"),
+    ("read", None, "",                              "the call has no arguments",                     "nothing"),
     ("read", None, "[1]",                           "they are a list, not an object",                      "a list"),
     ("read", None, '"a"',                           "they are text, not an object",                        "text"),
     ("read", None, '{"path": "a',                   "they are not valid JSON: unterminated string starting at character 10, "
                                                     "near `{\"path\": \"a`",                               "cut off"),
     ("read", None, '{"path": \ud800}',              "they are not valid JSON: expecting value at character 10, near `{\"path\": \\ud800}`", "odd"),
-    ("read", None, "[" * 1_000_000,                 "they are not JSON that can be read: a number or a nesting in it is too large", "nested"),
-    ("bash", None, '{"command": "a", "timeout": NaN}',   "`NaN` in them is no number that JSON can hold", "no number"),
-    ("bash", None, '{"command": "a", "timeout": -1e999}', "`-1e999` in them is no number that JSON can hold", "beyond all numbers"),
-    ("bash", None, '{"command": ' + "[" * 99 + "]" * 99 + "}", "they nest too deeply",                    "nested, and whole"),
-    ("read", None, "1" * 10_000,                    "they are not JSON that can be read: a number or a nesting in it is too large", "digits"),
+    ("read", None, "[" * 1_000_000,                 "they are JSON with a number or a nesting that is too large to read", "nested"),
+    ("bash", None, '{"command": "a", "timeout": NaN}',   "`NaN`, in the arguments, is not a JSON number", "no number"),
+    ("bash", None, '{"command": "a", "timeout": -1e999}', "`-1e999`, in the arguments, is not a JSON number", "beyond all numbers"),
+    ("bash", None, '{"command": ' + "[" * 99 + "]" * 99 + "}", "they are nested too deeply",                    "nested, and whole"),
+    ("read", None, "1" * 10_000,                    "they are JSON with a number or a nesting that is too large to read", "digits"),
 ]
 # fmt: on
 
@@ -76,7 +76,7 @@ def test_faults(name: str, arguments: dict[str, object] | None, raw: str, fault:
     assert fault in problem.why
     assert len(str(problem)) < 1000
     str(problem).encode()
-    assert problem.what == f"the arguments of `{name}` do not fit"
+    assert problem.what == f"the arguments of `{name}` are not valid"
     assert tool(name).example in problem.fix
 
 
@@ -144,16 +144,16 @@ def test_specs_are_plain_json_schema() -> None:
     bash = specs(TOOLS)[0].schema
     assert bash["required"] == ["command"]
     assert bash["properties"] == {
-        "command": {"description": "The script, as bash reads it.", "type": "string"},
+        "command": {"description": "Text of the bash script.", "type": "string"},
         "timeout": {
             "default": 120,
-            "description": "Seconds of wall time after which it is ended.",
+            "description": "Time in seconds after which the script is ended.",
             "exclusiveMinimum": 0,
             "maximum": 600,
             "type": "number",
         },
         "description": {
-            "description": "What it does, in five to ten words, for the person who reads along.",
+            "description": "Purpose of the script in five to ten words, shown to the user.",
             "type": "string",
         },
     }

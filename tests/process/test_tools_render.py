@@ -196,7 +196,7 @@ def shown(stdout: bytes, stderr: bytes = b"") -> str:
     return text(tool("bash").render(RUN, Outcome(0, stdout, stderr), SeenFiles(), keep=kept))
 
 
-WHERE = "; the whole is kept for the user in /state/outputs/0001.txt]"
+WHERE = "; the complete output is saved for the user in /state/outputs/0001.txt]"
 
 
 def test_the_last_2000_lines_are_shown() -> None:
@@ -243,7 +243,7 @@ def test_keep_gets_the_whole_and_only_when_something_is_cut() -> None:
 def test_what_went_beyond_the_output_limit_is_not_called_the_whole() -> None:
     outcome = Outcome(137, b"y\n" * 60_000, seconds=1.0, ended_by="output", truncated=True)
     shown = text(tool("bash").render(RUN, outcome, SeenFiles(), keep=kept))
-    assert "the first 117.2 KB are kept for the user in /state/outputs/0001.txt]" in shown
+    assert "the first 117.2 KB are saved for the user in /state/outputs/0001.txt]" in shown
     assert "whole" not in shown
 
 

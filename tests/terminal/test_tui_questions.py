@@ -105,8 +105,8 @@ def test_what_the_sandbox_stopped_is_offered_and_runs_again(harness: ScreenHarne
         window = harness.start(turns, "--mode", "trust-project")
         window.type("go", "Enter")
         card = " ".join(window.until("y yes, once").split())
-        assert "it ran, and was stopped" in card
-        assert "the program says so itself" in card
+        assert "the action ran and was stopped" in card
+        assert "reported by the program itself" in card
         assert "read-outside" in card
         assert f"reads the workspace, system files, {data}" in card
         assert "in this session" not in card, "this once, and nothing is remembered"

@@ -72,9 +72,9 @@ BREAKS: list[tuple[list[list[Item]], str, int, Exit, str]] = [
     ([[TextDelta("a"), BROKEN], [TextDelta("b"), BROKEN], [TextDelta("c"), BROKEN], says("d")],
         "abcd", 4, Exit.DONE, "three times"),
     ([[TextDelta("x"), BROKEN]] * 5,
-        "x\n[the answer broke off here]", 4, Exit.FAILED, "and no more; what was said stays"),
+        "x\n[the answer was interrupted here]", 4, Exit.FAILED, "and no more; what was said stays"),
     ([[TextDelta("half"), fatal()], says("never")],
-        "half\n[the answer broke off here]", 1, Exit.FAILED, "what waiting does not help is not asked again"),
+        "half\n[the answer was interrupted here]", 1, Exit.FAILED, "what waiting does not help is not asked again"),
     ([[ThinkingDelta("hm"), BROKEN], says("all")],
         "all", 2, Exit.DONE, "thoughts that broke off are thought anew"),
     ([[TextDelta(" \n"), BROKEN], says("all")],
@@ -104,7 +104,7 @@ def test_an_answer_that_breaks_off_is_gone_on_with(
     assert len(found.of(Retrying)) == requests - 1, "and each wait is said"
     said = [message for message in found.history if isinstance(message, AssistantMessage)]
     assert ["".join(each.text for each in message.content if isinstance(each, TextBlock)) for message in said] == [text]
-    assert shown(found.events) == text.removesuffix("\n[the answer broke off here]"), "shown once, as it is kept"
+    assert shown(found.events) == text.removesuffix("\n[the answer was interrupted here]"), "shown once, as it is kept"
     assert not any("note of the program" in repr(message) for message in found.history), "our note is not kept"
 
 
@@ -126,7 +126,7 @@ def test_the_model_is_told_what_arrived_and_what_did_not(stage: Make) -> None:
     assert kept == AssistantMessage((TextBlock("I look into the mak"),))
     assert isinstance(note, UserMessage)
     assert isinstance(note.content[0], TextBlock)
-    assert note.content[0].text.endswith("nobody's wish:]\nI look into the mak")
+    assert note.content[0].text.endswith("not an instruction:]\nI look into the mak")
     assert "A tool call that was not complete is lost" in note.content[0].text
 
 
@@ -154,7 +154,7 @@ def test_whole_calls_of_an_answer_that_breaks_off_are_done_and_the_broken_one_is
     assert found.history[1] == AssistantMessage((TextBlock("I look."), ls("touch a"), ls("ls")))
     assert len(found.of(CallBegun)) == 3
     (notice,) = [event for event in found.of(Notice) if isinstance(event, Notice)]
-    assert "the 2 calls that were whole are done" in notice.text
+    assert "the 2 complete calls are executed" in notice.text
 
 
 # ---- answers that are cut

@@ -185,10 +185,10 @@ def test_a_yes_runs_it_once_more_with_that_right(stage: Make, tmp_path: Path) ->
     assert (first.terms.read, second.terms.read) == ((), (str(tmp_path / "data" / "in.txt"),))
     assert len(panel.asked) == 1, "the second run is not asked about, whatever it says"
     (asked,) = panel.asked[0]
-    assert "the program says so itself" in asked.again
+    assert "reported by the program itself" in asked.again
     assert asked.card.choices == ()
     assert not asked.card.editable
-    assert f"allowed --read {tmp_path}/data/in.txt for once" in found.told()[0]
+    assert f"allowed --read {tmp_path}/data/in.txt once" in found.told()[0]
     assert len([event for event in found.events if isinstance(event, ActionFinished)]) == 1
     rows = [row.body for row in found.audit.rows(kind="decided")][::-1]
     assert [row["typed"] for row in rows] == [[], [f"--read {tmp_path}/data/in.txt"]]

@@ -67,7 +67,7 @@ PROBLEMS: list[tuple[str, dict[str, object], str, str]] = [
     ("glob",  {"pattern": "/a/*", "path": "b"},             "cannot look for `/a/*`",                "two places"),
     ("glob",  {"pattern": "../*"},                          "cannot look for `../*`",                "out of the folder"),
     ("glob",  {"pattern": "~/*"},                           "cannot look for `~/*`",                 "no shell here"),
-    ("grep",  {"pattern": "a\nb"},                          "cannot search for a pattern of several lines", "line by line"),
+    ("grep",  {"pattern": "a\nb"},                          "cannot search for a pattern with a line break", "line by line"),
 ]
 
 TAILS: list[tuple[str, int, int, tuple[str, int, int], str]] = [

@@ -273,7 +273,7 @@ class ConversationView:
         spent: "BudgetMeter | None",
     ) -> str | None:
         """Return notes about `old` and the notes before, or None if notes are required and cannot be written."""
-        why = "there is no budget for it"
+        why = "the budget is too small for a summary"
         try:
             notes = await self._summarizer.notes(old, self._fold.notes, focus, access, spent, self.window)
         except ProviderError as error:
@@ -282,7 +282,7 @@ class ConversationView:
             notes, why = None, str(error.problem)
         if notes is not None:
             return notes
-        access.emit(Notice(f"the conversation could not be summarised: {why}"))
+        access.emit(Notice(f"the conversation cannot be summarized: {why}"))
         return None if level is CompactionLevel.SUMMARY else digest(old, self._fold.notes)
 
     def _truncated(
