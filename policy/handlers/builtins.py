@@ -53,7 +53,7 @@ def push(call: Call) -> None:
     """Judge `pushd FOLDER`."""
     words = [word for word in call.words if word.text != "--"]
     if len(words) != 1 or words[0].text is None or words[0].text[:1] in ("-", "+"):
-        call.unknown(f"`{call.label}` other than with one folder")
+        call.unknown(f"`{call.label}` without exactly one folder")
         call.after = ExitStates.same(replace(call.state.with_cwds(None), stack=None))
         return
     call.add_rule_fact(Tier.READ)
@@ -89,12 +89,12 @@ def set_options(call: Call) -> None:
             arguments = tuple(words) or arguments
             break
         if word.text is None or not _SET_LETTERS.fullmatch(word.text):
-            call.unknown("`set` changes how the shell works", word)
+            call.unknown("`set` changes a shell option that affects later commands", word)
             return
         if word.text.endswith("o"):
             name = words.pop(0) if words else None
             if name is not None and name.text not in _SET_NAMES:
-                call.unknown("`set -o` changes how the shell works", name)
+                call.unknown("`set -o` changes a shell option that affects later commands", name)
                 return
     call.accept(replace(call.state, arguments=arguments))
 
@@ -103,7 +103,7 @@ def shift(call: Call) -> None:
     """Judge `shift`, which drops arguments, or none of them if there are fewer."""
     count = call.words[0].text if call.words else "1"
     if len(call.words) > 1 or count is None or not count.isdigit():
-        call.unknown(f"`{call.label}` other than by a number", call.words[0])
+        call.unknown(f"the argument of `{call.label}` is not one number", call.words[0])
     call.add_rule_fact(Tier.READ)
     state, number = call.state, int(count) if count is not None and count.isdigit() else 0
     known = state.arguments
@@ -121,15 +121,15 @@ def trap(call: Call) -> None:
     if not words or words[0].text in ("-p", "-l"):
         return
     if any(word.text is None for word in words):
-        call.unknown("a trap that is known only at run time")
+        call.unknown("a trap known only at run time")
         return
     text, signals = words[0].text or "", [(word.text or "").upper().removeprefix("SIG") for word in words[1:]]
     if len(words) == 1 or text.startswith("-") or text.isdigit():
         if text[1:] or not set(signals) <= _SIGNALS:
-            call.unknown("a trap that is not plain", words[0])
+            call.unknown("the arguments of `trap` are not understood", words[0])
         return  # back to what it was
     if not set(signals) <= _SIGNALS:
-        call.unknown("a trap for something that is not known", words[-1])
+        call.unknown("a trap for an unknown signal", words[-1])
         return
     if text.strip():
         ends = set(signals) <= {"EXIT", "0"}
@@ -143,7 +143,7 @@ def shopt(call: Call) -> None:
     """Judge `shopt`: the files that a pattern matches may change, within the folder that bounds them."""
     for word in call.words:
         if word.text not in _SHOPT:
-            call.unknown("`shopt` changes how the shell works", word)
+            call.unknown("`shopt` changes a shell option that affects later commands", word)
             return
     call.add_rule_fact(Tier.READ)
 
@@ -161,7 +161,7 @@ def umask(call: Call) -> None:
         return
     call.add_rule_fact(Tier.READ)
     if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
-        call.add_reason(Tier.WRITE, "everybody may change what is made afterwards", shape.operands[0])
+        call.add_reason(Tier.WRITE, "lets every user change files created later", shape.operands[0])
         call.add_writes(Tier.WRITE)
 
 
@@ -222,7 +222,7 @@ def _lost(call: Call) -> State:
 def alias(call: Call) -> None:
     """Judge `alias` and `hash`, which only list if they get no arguments."""
     if call.words:
-        call.unknown(f"`{call.label}` with arguments changes what a command name means", call.words[0])
+        call.unknown(f"`{call.label}` with arguments changes the meaning of a command name", call.words[0])
         return
     judge(call)
 

@@ -25,7 +25,7 @@ def _shape(call: Call) -> ParsedOptions | None:
     call.add_rule_fact(Tier.READ)
     for flag, value in shape.flags:
         if flag.tier is not None:
-            call.add_fact(flag.tier, "does more than run a command", value, flag=flag.name)
+            call.add_fact(flag.tier, "has effects besides the command", value, flag=flag.name)
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
     return shape
@@ -41,7 +41,7 @@ def watch(call: Call) -> None:
         return
     texts = [word.text for word in shape.operands]
     if None in texts:
-        call.unknown(f"`{call.label}` reads a script that is known only at run time", shape.operands[0])
+        call.unknown(f"`{call.label}` runs a script known only at run time", shape.operands[0])
     else:
         apply(call, Role.SCRIPT, literal(" ".join(filter(None, texts)), shape.operands[0].span))
 
@@ -49,9 +49,9 @@ def watch(call: Call) -> None:
 def busybox(call: Call) -> None:
     """Judge `busybox APPLET ..`: the applet has the effects of the program with that name."""
     if not call.words or (len(call.words) == 1 and call.words[0].text in call.rule.alone):
-        call.add_fact(Tier.READ, "lists what it can do")
+        call.add_fact(Tier.READ, "lists its applets")
     elif call.words[0].text is None or call.words[0].text[:1] == "-":
-        call.unknown(f"`{call.label}` with a flag of its own", call.words[0])
+        call.unknown(f"the applet that `{call.label}` runs is not known", call.words[0])
     else:
         call.add_rule_fact(Tier.READ)
         call.run(call.words)
@@ -66,7 +66,7 @@ def script(call: Call) -> None:
     if len(shape.operands) > 1:
         call.run(shape.operands[1:])
     elif not {"-c", "--command"} & {flag.name for flag, _ in shape.flags}:
-        call.runs("runs what it is given")
+        call.runs("runs commands from its standard input")
 
 
 _PLACE = re.compile(r"\{(?://|/\.|[./#%]|[0-9]+)?\}")

@@ -37,7 +37,7 @@ def curl(call: Call) -> None:
         if value is None or text is None:
             continue
         if name in ("-T", "--upload-file") and _GLOB.search(text):
-            call.unknown("sends files that it finds by a pattern of its own", value)
+            call.unknown("`curl` expands a pattern in the name of a file to send", value)
         elif name in ("-F", "--form"):
             _form(call, text, value)
         elif name in ("-w", "--write-out"):
@@ -46,7 +46,7 @@ def curl(call: Call) -> None:
             for path in _OUTPUT.findall(text):
                 call.access_path(Role.WRITE, literal(path, value.span))
         elif name in ("-o", "--output") and _NUMBERED.search(text) and globs:
-            call.unknown("writes files that the address names", value, Consequence.WRITES_PATH)
+            call.unknown("writes files whose names come from the address", value, Consequence.WRITES_PATH)
         elif name in ("-E", "--cert") and ":" in text:
             call.access_path(Role.READ, literal(text.partition(":")[0], value.span))  # a password follows
         elif name == "--output-dir":
@@ -79,7 +79,7 @@ def _form(call: Call, text: str, word: AbstractWord) -> None:
     value = text[match.end() :] if match else ""
     files = value.startswith(("@", "<"))
     if '"' in value and (files or "headers" in value):
-        call.unknown("names a file to send in quotes of its own", word)
+        call.unknown("`curl --form` sends a file whose quoted name is not parsed", word)
         return
     for index, part in enumerate(value.split(";")):
         headers = _HEADERS.match(part)

@@ -34,14 +34,14 @@ def printf(call: Call) -> None:
         first = words.pop(0)
         name = literal(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
         if name.text is None or not _NAME.fullmatch(name.text):
-            call.unknown("`printf -v` into a name known only at run time", first)
+            call.unknown("`printf -v` sets a variable whose name is known only at run time", first)
             return
         # A second -v wins over the first, which bash validates too.
         heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
         state = call.shell.variables.assign(state, name.text, heard, call.span)
         call.after = ExitStates.same(state)
     if words and words[0].text is None and not words[0].plain:
-        call.unknown("a word known only at run time may become `printf -v`, which sets a variable", words[0])
+        call.unknown("a word known only at run time may become `-v` of `printf`, which sets a variable", words[0])
         return
     words = words[1:] if words and words[0].text == "--" else words
     call.says = printed(words[:1], words[1:])

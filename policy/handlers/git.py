@@ -22,8 +22,8 @@ _KEY = re.compile(r"[A-Za-z][A-Za-z0-9-]*(?:\.[^=\n]+)?\.[A-Za-z][A-Za-z0-9-]*")
 
 # Values of harmless flags that start something: flag, values, what that does.
 _STARTING = (
-    ("--submodule", ("diff",), "compares by a git of its own in each inner repository"),
-    ("--diff-merges", ("remerge", "r"), "merges anew, with the drivers that the settings name"),
+    ("--submodule", ("diff",), "starts another git in each submodule"),
+    ("--diff-merges", ("remerge", "r"), "repeats merges with merge drivers that Git settings name"),
 )
 _REMOTE = frozenset((
     "git fetch", "git pull", "git push", "git ls-remote", "git clone", "git remote update", "git remote show",
@@ -65,7 +65,7 @@ def git(call: Call) -> None:
         _given(sub, shape)
         _whose(sub)
     if sub is not call and len(sub.words) == 1 and sub.words[0].text == "-h" and not sub.rule.open:
-        sub.add_fact(Tier.READ, "prints a text", flag="-h")
+        sub.add_fact(Tier.READ, "prints its help text", flag="-h")
         sub.quiet = True
     else:
         _judge(sub)
@@ -111,7 +111,7 @@ def _connects(call: Call) -> None:
         for address in found:
             helped = _HELPER.match(address)
             if helped:
-                call.runs("starts a program to reach a remote, which the repository's settings name", consequence=None)
+                call.runs("reaches a remote through a program that the repository's settings name", consequence=None)
                 call.connects("", words[0] if words else None, Scope.WORKSPACE)
             host = endpoint(address, call.port) if ":" in address and not helped else None  # or it is a path
             call.hosts += 1
@@ -132,7 +132,7 @@ def _judge(call: Call) -> None:
     if call.label == "git config" or call.label.startswith("git config "):
         _config(call, shape)
     if call.label in ("git checkout", "git restore") and (files := _restored(call, shape)):
-        call.rule = replace(call.rule, why=f"throws away what is not committed in {files}")
+        call.rule = replace(call.rule, why=f"throws away uncommitted changes in {files}")
     if call.rule.grammar == "network-code":
         network_code(call)
     else:
@@ -175,7 +175,7 @@ def _given(call: Call, shape: ParsedOptions) -> None:
         places = {classifier.place(text, cwd).path for text in value.texts for cwd in cwds}
         same = same and places == {expected[name]}
     if not same:
-        _obeys(call, "is told which repository and files to use, and obeys settings that may run programs")
+        _obeys(call, "uses a repository or folder that its flags name, whose settings may run programs")
         given = named.get("--git-dir")
         if given is not None and call.rule.changes.startswith(".git"):
             rest = call.rule.changes.removeprefix(".git")
@@ -197,13 +197,13 @@ def _whose(call: Call) -> None:
         return
     facts = call.facts
     if facts.beyond:
-        _obeys(call, f"obeys the settings of this repository, which {facts.beyond}")
+        _obeys(call, f"uses the settings of this repository, which {facts.beyond}")
     for cwd in call.state.cwds:
         other = call.findings.classifier.foreign_repository(cwd)
         if other is None:
             continue
         shown = call.findings.classifier.shown(other)
-        _obeys(call, f"obeys the settings of another repository, {shown}, which may run programs")
+        _obeys(call, f"uses the settings of another repository, {shown}, which may run programs")
         if call.rule.tier is not Tier.READ or call.rule.changes:
             place = "" if call.rule.changes in ("", ".") else f"/{call.rule.changes}"
             inside = other.startswith(f"{facts.workspace}/")
@@ -282,10 +282,10 @@ def _restore(call: Call, shape: ParsedOptions) -> None:
             places = (call.findings.classifier.place(text, cwd) for cwd in call.state.cwds or ())
             folder = any(place.kind is Kind.FOLDER for place in places)
             whole = text in _EVERYTHING or text.endswith("/") or text.startswith(":") or "*" in text
-            lost, shown = whole or (folder and (sure or index > 0 or not _is_branch(call, text))), text
+            lost, shown = whole or (folder and (sure or index > 0 or not _is_branch(call, text))), f"`{text}`"
         if lost:
-            consequence = Consequence.DISCARDS_CHANGES if shown == "." else None
-            predicate = f"throws away all changes to `{shown}` not committed"
+            consequence = Consequence.DISCARDS_CHANGES if text == "." else None
+            predicate = f"throws away all uncommitted changes to {shown}"
             call.add_fact(Tier.DANGEROUS, predicate, word, consequence=consequence)
             return
 
@@ -298,7 +298,7 @@ def _archive(call: Call) -> None:
         value = call.flags.get(name)
         known = ("tar", "zip") if name == "--format" else (".tar", ".zip")
         if value is not None and not (value.text or "").endswith(known):
-            call.runs("packs with a program that the settings may name", value, consequence=None)
+            call.runs("writes the archive with a program that Git settings may name", value, consequence=None)
 
 
 _MOST_NAMED = 3  # files that a reason names

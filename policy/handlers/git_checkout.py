@@ -56,9 +56,9 @@ def brought(call: Call) -> None:
         for each in HISTORY if unsure else where:
             names = call.facts.tracked(each)
             if names is None:
-                asked(call, f"restores files that Git keeps ({each}), and whether secrets are among them is not known")
+                asked(call, f"restores files stored by Git ({each}), which could not be checked for secrets")
             elif found := [name for name in names if from_git or label == "worktree add" or missing(name)]:
-                asked(call, f"restores files that Git keeps, and {named(found)} may be among them")
+                asked(call, f"restores files stored by Git, which may include {named(found)}")
 
     call.findings.deferred_checks.append(judged)
 

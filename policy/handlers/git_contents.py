@@ -13,7 +13,9 @@ from policy.model.facts import Kind
 from policy.model.secret_paths import inside, normal
 from policy.model.tier import Tier
 
-INDEX, HISTORY, ASSUMED, GONE = ("index",), ("index", "history"), ("assumed index",), ("gone",)
+# Parts of the repository, as `Facts.tracked` names them.
+INDEX, HISTORY = ("index",), ("index", "history")
+ASSUMED, DELETED = ("index entries assumed unchanged",), ("deleted files",)
 
 # Flags with which a command that lists commits or names prints differences, too (git-log(1), "Generating patch text").
 _EXPLICIT = frozenset((
@@ -75,12 +77,12 @@ def _look(call: Call, shape: ParsedOptions, where: GitSources, *, narrowed: bool
     for each in where:
         found = call.facts.tracked(each)
         if found is None:
-            asked(call, f"prints files that Git keeps ({each}), and whether secrets are among them is not known")
+            asked(call, f"prints files stored by Git ({each}), which could not be checked for secrets")
             return
         names += found
     every = sorted(set(names))
     if names := _chosen(call, shape, every) if narrowed else every:
-        asked(call, f"prints files that Git keeps, and {named(names)} may be among them")
+        asked(call, f"prints files stored by Git, which may include {named(names)}")
 
 
 def named(names: list[str]) -> str:
@@ -110,7 +112,7 @@ def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     unknown = any(flag.name == "-L" and (value is None or not value.texts) for flag, value in shape.flags)
     if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH):
         return HISTORY
-    return GONE if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
+    return DELETED if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
 
 
 def _show(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:

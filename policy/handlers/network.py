@@ -32,7 +32,7 @@ def network_code(call: Call) -> None:
     judge(call)
     if call.quiet:
         return
-    call.runs("runs code that it fetched", consequence=Consequence.RUNS_DOWNLOADED)
+    call.runs("runs code that it downloads", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def ssh(call: Call) -> None:
@@ -59,7 +59,7 @@ def ssh(call: Call) -> None:
                 port = match[2] if match[2].isascii() and match[2].isdigit() else "*"
             continue
         if flag.tier is not None:
-            call.add_fact(flag.tier, "lets other machines in, or this one out", value, flag=flag.name)
+            call.add_fact(flag.tier, "forwards connections to or from this machine", value, flag=flag.name)
         if flag.role is not None and value is not None:
             apply(call, flag.role, value)
     call.port = port
@@ -98,7 +98,7 @@ def transfer(call: Call) -> None:
         if not remote:
             call.access_path(role, word)
         if word is target and clears and remote:
-            call.add_fact(Tier.DANGEROUS, "deletes what is only on the other machine", word, flag="--delete")
+            call.add_fact(Tier.DANGEROUS, "deletes files that exist only on the other machine", word, flag="--delete")
         elif word is target and clears:
             for text in word.texts:
                 call.access_path(Role.DELETE, below(text, word.span))
@@ -120,7 +120,7 @@ def socat(call: Call) -> None:
         kind, _, rest = (word.text or "").partition(":")
         what = rest.partition(",")[0]
         if word.text is None or "!!" in word.text:
-            call.unknown("an end of `socat` that is known only at run time", word)
+            call.unknown("an address of `socat` known only at run time", word)
         elif word.text.partition(",")[0].upper() in _QUIET_ENDS:
             continue
         elif not what or "/" in kind:
@@ -132,10 +132,10 @@ def socat(call: Call) -> None:
             connect(call, literal(what, word.span))
         elif kind.upper().startswith("UNIX") or "LISTEN" in kind.upper():
             call.access_path(Role.READ, literal(what, word.span))
-            call.add_fact(Tier.NETWORK, f"waits for or makes connections by {kind}", word)
+            call.add_fact(Tier.NETWORK, f"accepts or opens connections ({kind})", word)
         else:
-            call.runs(f"may run a program by {kind}", word)
-            call.add_fact(Tier.DANGEROUS, "gives what it runs to the other end", word)
+            call.runs(f"may run a program ({kind})", word)
+            call.add_fact(Tier.DANGEROUS, "lets the other address control a program on this machine", word)
 
 
 _HOSTS = {"gh": "api.github.com", "hub": "api.github.com", "glab": "gitlab.com"}
@@ -168,7 +168,7 @@ def _api(call: Call) -> None:
     given = [value for name, value in call.flags.items() if name in ("-X", "--method")]
     methods = {(value.text or "?").upper() if value is not None else "?" for value in given}
     if methods - {"GET", "HEAD"} or (not methods and _FIELDS & set(call.flags)):
-        call.add_fact(Tier.DANGEROUS, "changes what is on the forge, with your login")
+        call.add_fact(Tier.DANGEROUS, "changes data on the code forge with your login")
     for word in call.words:
         for text in word.texts:
             if "://" in text and text[:1] != "-":

@@ -48,7 +48,7 @@ def packages(call: Call) -> None:
             if f"{call.label} ".startswith(f"{program} "):
                 _obeys(call, program, files)
     elif call.rule.tier is Tier.NETWORK:
-        call.runs("runs code that it fetched", consequence=Consequence.RUNS_DOWNLOADED)
+        call.runs("runs code that it downloads", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def npx(call: Call) -> None:
@@ -73,7 +73,7 @@ def rpm(call: Call) -> None:
             continue
         rest = _FORMATS.sub("}", value.text) if value is not None and value.text is not None else ":"
         if ":" in _OUTSIDE.sub("", rest) or "%|" in rest:
-            call.unknown(f"`rpm {name}` with a format that is not known", value)
+            call.unknown(f"`rpm {name}` with an unknown format", value)
 
 
 def _reading_module(call: Call) -> None:
@@ -117,13 +117,13 @@ def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
     look, workspace = call.facts.look, call.facts.workspace
     call.findings.beyond_plain_edits = True  # what the script itself puts there is not looked at
     if call.state.cwds is None:
-        call.runs("in a folder known only at run time", program=program, consequence=None)
+        call.runs("runs in a folder known only at run time", program=program, consequence=None)
     for cwd in call.state.cwds or ():
         at = look(cwd).real
         while True:
             for file in files:
                 if look(f"{at.rstrip('/')}/{file}").kind is not Kind.MISSING:
-                    predicate = f"obeys `{file}`, which may name a program of the project"
+                    predicate = f"uses `{file}`, which may name a program of the project"
                     call.runs(predicate, program=program, consequence=None)
                     return
             if at in ("/", workspace):

@@ -60,7 +60,7 @@ def dd(call: Call) -> None:
         name, equals, value = (word.text if word.text is not None else word.head).partition("=")
         known = word.text is not None or (not word.may_split and bool(value))
         if not equals or not known or name not in _DATA | {"if", "of"}:
-            call.unknown("an operand of `dd` that is not known", word)
+            call.unknown("an unknown operand of `dd`", word)
         elif name in ("if", "of") and word.text is None:
             call.unknown("`dd` with a file known only at run time", word)
         elif name in ("if", "of"):
@@ -86,7 +86,7 @@ def pdftotext(call: Call) -> None:
         case [source]:
             call.access_path(Role.READ, source)
             if source.text is None:
-                call.unknown(f"`{call.label}` writes beside a file known only at run time", source)
+                call.unknown(f"`{call.label}` writes next to a file known only at run time", source)
             else:
                 call.access_path(Role.WRITE, literal(source.text.removesuffix(".pdf") + ".txt", source.span))
 

@@ -35,7 +35,7 @@ def sqlite(call: Call) -> None:
     if texts and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands)):
         call.add_rule_fact(Tier.READ)
     else:
-        call.runs("may change its database, or run programs", consequence=None)
+        call.runs("may change the database, or run programs", consequence=None)
 
 
 def _harmless(text: str) -> bool:

@@ -23,7 +23,7 @@ def tar(call: Call) -> None:
     """Judge `tar` as list, extract or create."""
     words = list(call.words)
     if [word.text for word in words] in (["--version"], ["--help"]):
-        call.add_fact(Tier.READ, "prints a text about itself")
+        call.add_fact(Tier.READ, "prints its version or help text")
         return
     mode, archive, operands, state = "", None, list[AbstractWord](), call.state
     first, stdout = True, False
@@ -79,7 +79,7 @@ def tar(call: Call) -> None:
         first = False
     inside, call.state = call.state, state
     if len(mode) != 1:
-        call.unknown("`tar` without one clear mode")
+        call.unknown("`tar` without exactly one mode (list, extract or create)")
         return
     made = archive is not None and mode == "c" and archive.globbed and archive.plain and ":" not in archive.head
     if archive is not None and not made and (archive.text is None or ":" in archive.text):

@@ -19,7 +19,7 @@ def assign(call: Call) -> None:
     texts = [word.text for word in call.words]
     shows = call.label in ("declare", "typeset") and texts[:1] in (["-f"], ["-F"])
     if shows and all(text is not None and _FUNCTION.fullmatch(text) for text in texts[1:]):
-        call.add_fact(Tier.READ, "shows functions", flag=texts[0] or "")
+        call.add_fact(Tier.READ, "prints functions", flag=texts[0] or "")
         return
     exports, fixes, names = call.label == "export", call.label == "readonly", set()
     own = state.locals is not None and call.label in ("local", "declare", "typeset")
@@ -36,7 +36,7 @@ def assign(call: Call) -> None:
             if text not in _ASSIGN_FLAGS.get(call.label, _DECLARE_FLAGS) or (text == "-p" and len(call.words) > 1):
                 # -A, -n, -c .. evaluate what is assigned, or make names for other names. With a flag that it does not
                 # know (`export -x`), or to be listed by -p, nothing is assigned at all.
-                call.unknown(f"`{call.label} {text}` changes how values are read", word)
+                call.unknown(f"`{call.label} {text}` changes the meaning of assigned values", word)
             exports = exports or "x" in text
             integers = integers or text == "-i"
             continue
@@ -95,7 +95,7 @@ def let(call: Call) -> None:
     for word in call.words:
         expression = read_arithmetic(word.text) if word.text is not None else None
         if expression is None:
-            call.unknown(f"`{call.label}` computes, and may run what it finds in variables", word)
+            call.unknown(f"`{call.label}` evaluates an expression that may run commands from variables", word)
             return
         state = variables.compute(expression, state, call.frame, word.span or call.span or SourceSpan(0, 0))
     call.accept(state)

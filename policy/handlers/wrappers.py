@@ -40,7 +40,7 @@ def command(call: Call) -> None:
     """Judge `command` and `builtin`: the named command itself, or with -v only its location."""
     words = list(call.words)
     if call.label == "command" and words and words[0].text in ("-v", "-V"):
-        call.add_fact(Tier.READ, "says where a program is", flag="-v")
+        call.add_fact(Tier.READ, "prints the location of a program", flag="-v")
         return
     if call.label == "command" and words and words[0].text == "-p":
         del words[0]
@@ -138,13 +138,13 @@ def shell(call: Call) -> None:
     """Judge `sh` and `bash`: a script given as text is interpreted; one in a file, or on standard input, is not."""
     words, text_next = list(call.words), False
     if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
-        call.add_fact(Tier.READ, "looks for mistakes in a script, and runs nothing of it", flag="-n")
+        call.add_fact(Tier.READ, "checks the syntax of a script without running it", flag="-n")
         call.access_path(Role.READ, words[1])
         return
     while words and words[0].text is not None and words[0].text[:1] in ("-", "+") and len(words[0].text) > 1:
         flag = words[0].text
         if flag in ("--version", "--help"):
-            call.add_fact(Tier.READ, "prints a text", flag=flag)
+            call.add_fact(Tier.READ, "prints its version or help text", flag=flag)
             return
         if flag in ("--norc", "--noprofile", "--posix", "--"):
             del words[0]
@@ -158,18 +158,18 @@ def shell(call: Call) -> None:
             call.unknown(f"`{call.label} {flag}` is not a known flag", words[0])
             return
         if "l" in flag:
-            call.runs("reads start-up files", flag="-l", consequence=None)
+            call.runs("runs start-up files", flag="-l", consequence=None)
         text_next = text_next or "c" in flag
         del words[0]
     if text_next:
         _text(call, words)
     elif words and words[0].text != "-":
-        call.runs("runs a script that is not read first")
+        call.runs("runs a script that is not analysed")
         if words[0].text != "/dev/fd/0":
             call.access_path(Role.READ, words[0])
         call.note_download(call.frame.words_from_network)
     else:
-        call.runs("runs what it is given")
+        call.runs("runs commands from its standard input")
         for text in call.frame.stdin_texts:
             call.find_secrets(text)
         call.note_download(call.frame.stdin_from_network)

@@ -34,7 +34,7 @@ def read_awk(program: str) -> Reading:
     """Judge one awk program. Closed world for everything that reaches beyond its input and output."""
     tokens = _tokens(program)
     if tokens is None:
-        return unknown("the program is not understood")
+        return unknown("the program cannot be parsed")
     writes: list[str] = []
     reads: list[str] = []
     depth, printing = 0, -1  # `printing`: the depth at which a print statement began
@@ -61,17 +61,17 @@ def read_awk(program: str) -> Reading:
         elif text in ("|", "|&"):
             return Reading(Tier.EXECUTE, "a pipe to or from another program")
         elif text == "@":
-            return unknown("`@` loads or calls something named at run time")
+            return unknown("`@` loads a file or calls a function named at run time")
         elif text in ("ARGV", "SYMTAB"):
-            return unknown(f"`{text}` may change which files it reads")
+            return unknown(f"`{text}` may change which files the program reads")
         elif text in (">", ">>") and printing >= 0 and depth <= printing:
             target = tokens[index + 1 : index + 3]
             ends = len(target) < 2 or target[1][1] in (";", "\n", "}")
             if not target or target[0][0] != "string" or not ends or "\\" in target[0][1]:
-                return unknown("it writes to a file known only at run time")
+                return unknown("the program writes to a file known only at run time")
             path = target[0][1][1:-1]
             if path.startswith("/inet"):
-                return Reading(Tier.NETWORK, "it connects to a network")
+                return Reading(Tier.NETWORK, "the program connects to a network")
             if path not in _STREAMS:
                 writes.append(path)
     return Reading(Tier.READ, "", tuple(reads), tuple(writes)) if writes or reads else HARMLESS

@@ -80,11 +80,11 @@ def read_settings(content: bytes) -> tuple[Setting, ...]:
     """Return the settings of one configuration file, in their order. Raises GitConfigError for every text of which the
     meaning is not certain; includes are not followed here."""
     if len(content) > LONGEST:
-        raise GitConfigError("is very long")
+        raise GitConfigError("is longer than 1 MiB")
     text = content.removeprefix(_BYTE_ORDER_MARK).replace(b"\r\n", b"\n")
     for byte, what in ((b"\0", "a NUL byte"), (b"\r", "a carriage return inside a line")):
         if byte in text:
-            raise GitConfigError(f"holds {what}", 1 + text.count(b"\n", 0, text.index(byte)))
+            raise GitConfigError(f"contains {what}", 1 + text.count(b"\n", 0, text.index(byte)))
     found: list[Setting] = []
     base, at, line, counted = "", 0, 1, 0
     for _ in range(_MOST):
@@ -104,7 +104,7 @@ def read_settings(content: bytes) -> tuple[Setting, ...]:
             found.append(Setting(section, rest[:-1] if rest else None, key, value, older, line, last))
         else:
             raise GitConfigError("has a line that is neither a section, a setting nor a comment", line)
-    raise GitConfigError("has very many settings", line)
+    raise GitConfigError(f"has more than {_MOST} sections and settings", line)
 
 
 @lru_cache(maxsize=64)
@@ -173,7 +173,7 @@ def _value(text: bytes, at: int, line: int) -> tuple[str, str, int]:
             escaped = text[at + 1 : at + 2]
             if escaped != b"\n":
                 if escaped not in _ESCAPES:
-                    raise GitConfigError("has a backslash before something that it does not escape", line)
+                    raise GitConfigError("has a backslash before a character that Git does not escape", line)
                 found += _ESCAPES[escaped]
             at += 2
     if quoted:
@@ -201,7 +201,7 @@ def commondir_target(content: bytes) -> str:
 def _path(content: bytes) -> str:
     target = content.rstrip(b"\r\n")  # blanks belong to the name
     if not target or b"\0" in target or len(content) > LONGEST:
-        raise GitConfigError("does not hold a path")
+        raise GitConfigError("does not contain exactly one path")
     return _text(target)
 
 

@@ -20,5 +20,5 @@ def read_jq(program: str) -> Reading:
     code = _STRING.sub(lambda found: found[0] if "\\(" in found[0] else '""', program)
     for word in _WORD.findall(code):
         if word in _REACHES:
-            return unknown(f"`{word}` reaches beyond the input")
+            return unknown(f"`{word}` may access more than the input")
     return HARMLESS

@@ -35,14 +35,14 @@ def read_sed(program: str) -> Reading:
             continue
         after = _addresses(program, at)
         if after is None:
-            return unknown("an address that is not understood")
+            return unknown("an address that cannot be parsed")
         if after >= end:
             return unknown("an address without a command")
         command, at = program[after], after + 1
         if command in _WORDS:
             words = re.compile(_WORDS[command] + _END).match(program, at)
             if words is None:
-                return unknown("a label that is not understood" if command in "btT:" else f"text after `{command}`")
+                return unknown("an unparsable label" if command in "btT:" else f"unexpected text after `{command}`")
             at = words.end()
         elif command in "aic":
             text = _TEXT.match(program, at)
@@ -54,21 +54,21 @@ def read_sed(program: str) -> Reading:
         elif command in "ys":
             parts = _two_parts(program, at)
             if parts is None or (command == "y" and not _ENDED.match(program, parts)):
-                return unknown(f"{'a' if command == 'y' else 'an'} `{command}` that is not understood")
+                return unknown(f"{'a' if command == 'y' else 'an'} `{command}` command that cannot be parsed")
             at = parts
             while at < end and not _ENDED.match(program, at):
                 flag = _S_FLAG.match(program, at)
                 if flag:
                     at = flag.end()
                 elif program[at] == "e":
-                    runs = "the `e` flag runs what it matched"
+                    runs = "the `e` flag of `s` runs text of the input as a command"
                     at += 1
                 elif program[at] == "w":
                     line = _line_end(program, at)
                     writes.append(program[at + 1 : line].lstrip(" \t"))
                     at = line
                 else:
-                    return unknown("an `s` flag that is not understood")
+                    return unknown("an unknown flag of the `s` command")
         elif command == "e":
             return Reading(Tier.EXECUTE, "the `e` command runs a program")
         elif command != "{":

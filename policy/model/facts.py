@@ -104,9 +104,9 @@ class Facts:
             that name it. Reads them when called.
         telling: returns the variables that pass the given hosts to package managers. Reads them when called.
         tracked: returns the files with secret names in one part of the repository of the workspace (relative to the
-            workspace; a folder ends with a slash), or None if unknown. The parts: `index`; `assumed index`, the entries
-            that are assumed to be unchanged; `history`; `tree of REVISION`; and `change of REVISION` (the trees of that
-            commit and of its parents).
+            workspace; a folder ends with a slash), or None if unknown. The parts: `index`; `index entries assumed
+            unchanged`; `history`; `deleted files`, which are in the history and not in HEAD; `stash`; `tree of
+            REVISION`; `change of REVISION` (the trees of that commit and of its parents); and `content of NAME`.
         login: returns True if a file of settings, such as `.npmrc`, contains a login now (see `secret_names`).
         names: returns the entries of a folder, or None if the list would be incomplete.
     """

@@ -33,8 +33,8 @@ _WHY = re.compile(r'''^why = (?:"""(?:(?!""").)*"""|"(?:[^"\\\n]|\\.)*")''', re.
 _VERBS = (
     "moves", "deletes", "writes", "changes", "fetches", "downloads", "runs", "builds", "may run", "sends", "copies",
     "is an editor", "overwrites or deletes a branch", "has the rights of the administrator", "cannot be undone",
-    "another machine", "`e` runs", "the `e` command", "throws away all changes to `.`", "just downloaded", "a pipe to",
-    "deletes everything in the workspace", "writes files in the workspace",
+    "another machine", "`e` runs", "the `e` command", "throws away all uncommitted changes to `.`", "just downloaded",
+    "a pipe to", "deletes everything in the workspace", "writes files in the workspace",
 )  # fmt: skip
 
 

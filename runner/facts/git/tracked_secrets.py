@@ -46,10 +46,10 @@ def tracked(
     """Return a function that answers which secret files are in one of these, relative to `workspace`; None when that is
     not known. It reads the disk when it is asked, and remembers its answers.
 
-    `index`; `assumed index`, its entries that are assumed to be unchanged (git-update-index(1)); `history`, all
-    commits; `gone`, what the history has and HEAD has not; `stash`, what was put aside; `tree of REVISION`; `change of
-    REVISION`, the trees of that commit and of its parents; `content of NAME`, nothing if the name is certainly that of
-    a commit. Of a revision that this reader cannot tell for certain, it answers what it knows of the history.
+    `index`; `index entries assumed unchanged` (git-update-index(1)); `history`, all commits; `deleted files`, what the
+    history has and HEAD has not; `stash`, what was put aside; `tree of REVISION`; `change of REVISION`, the trees of
+    that commit and of its parents; `content of NAME`, nothing if the name is certainly that of a commit. For a
+    revision whose commit is uncertain, the answer is that for `history`.
 
     `cache` names the folder for what is kept between looks, or None where nothing can be kept; it is asked only where
     there is a history.
@@ -60,12 +60,12 @@ def tracked(
     def found(where: str) -> SecretNames:
         if where not in known:
             try:
-                known[where] = gone() if where == "gone" else _found(where, workspace, secrets, cache)
+                known[where] = deleted() if where == "deleted files" else _found(where, workspace, secrets, cache)
             except (Unreadable, OSError, ValueError):
                 known[where] = found("history") if " of " in where else None
         return known[where]
 
-    def gone() -> SecretNames:
+    def deleted() -> SecretNames:
         history, head = found("history"), None
         with contextlib.suppress(Unreadable, OSError, ValueError):
             head = _found("tree of HEAD", workspace, secrets, cache)
@@ -83,7 +83,7 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
     if _other_format(common):
         return None
     secret = _Secret(workspace, secrets)
-    if where in ("index", "assumed index"):
+    if where in ("index", "index entries assumed unchanged"):
         _index(own, common, secret, assumed=where != "index")
         return _told(secret.names)
     kind, _, revision = where.partition(" of ")
