@@ -19,7 +19,7 @@ from policy.rules.rulebook import RuleBook
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
 
-_TOO_MUCH = "more than can be judged in the time of a decision"
+_TOO_MUCH = "more than one decision can analyse"
 
 
 def classify(
@@ -39,7 +39,7 @@ def classify(
         assessment = _classify(action, Interpreter(facts, rules, profile, grammar))
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
-        why = f"this gate failed on it ({type(error).__name__})"
+        why = f"the analysis failed with an internal error ({type(error).__name__})"
         reason = Reason(Tier.UNKNOWN, why, Check.GATE_FAILURE)
         # What the users' rules deny may be among what was not understood, so their question is due in every mode.
         asked = (reason,) if profile.permissions or profile.denied else ()

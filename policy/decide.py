@@ -13,7 +13,7 @@ from policy.terms import Floor, terms_for
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
 _LONGEST = 1000  # characters of a reason, which may hold what a rule's author wrote
-_YOURSELF = "run it yourself in your own shell if you mean it; the agent cannot be given it"
+_YOURSELF = "run it in your own shell if it is intended; the agent cannot get an approval for it"
 
 
 def decide(
@@ -116,9 +116,9 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
 
         why = secrets_read(assessment, facts) or why
     elif not any(rule.ref == reason.rule for rule in profile.permissions):
-        fix = f"use another command, or take the pattern out of `[deny] commands` in your configuration, or {fix}"
+        fix = f"use another command, or remove the pattern from `[deny] commands` in your configuration, or {fix}"
     elif reason.rule.kind is RuleKind.GRANT:
-        fix = f"do it another way, or {fix}; `agent grants revoke {reason.rule.id}` takes the no back"
+        fix = f"do it another way, or {fix}; `agent grants revoke {reason.rule.id}` removes the refusal"
         return Problem(what, why, fix)
     else:
         fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {fix}"
@@ -129,7 +129,7 @@ def _problem(assessment: Assessment, facts: Facts, cell: Cell, reason: Reason) -
     """Return the problem of a refusal that another mode, or a person at the terminal, could lift."""
     if reason in assessment.asked:
         here = "mode `dont-ask` never asks" if cell.mode is Mode.DONT_ASK else "there is no user to ask"
-        fix = "a person at a terminal is asked first; without one, do it another way or leave it to a person"
+        fix = "a user at a terminal is asked first; without a terminal, do it another way or leave it to the user"
         return Problem(f"{named(assessment.action, facts)} was refused", f"{_reason_text(reason)}; {here}", fix)
     from policy.describe.summary import summarize
 
@@ -150,11 +150,11 @@ def _fix(assessment: Assessment, cell: Cell) -> str:
     if allowed:
         ways.append(f"the user who starts the agent can allow it with `--mode {allowed[0].value}`")
     if cell.ruling is Ruling.ASK:
-        ways.append("a person at a terminal is asked first")
+        ways.append("a user at a terminal is asked first")
     elif asking:
-        ways.append(f"with `--mode {asking[0].value}` a person at a terminal is asked first")
+        ways.append(f"with `--mode {asking[0].value}` a user at a terminal is asked first")
     if cell.tier is Tier.NETWORK and cell.mode is not Mode.PLAN:
-        way = "who starts it can open a host for one command (`agent exec --host HOST`), or by a rule with `host`"
+        way = "the user can allow a host for one command (`agent exec --host HOST`) or by a rule with `host`"
         ways.append(way)
-    ways.append("otherwise do it another way or leave it to a person")
+    ways.append("otherwise do it another way or leave it to the user")
     return "; ".join(ways)

@@ -19,7 +19,7 @@ from policy.rules.rulebook import RuleBook
 if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
 
-_YOURSELF = "run it yourself outside the agent, and let the agent work with what it left in the workspace"
+_YOURSELF = "run it yourself outside the agent, and let the agent use the files that it leaves in the workspace"
 _OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
 _CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
 
@@ -105,16 +105,18 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
     fix = _YOURSELF
     if raw:
-        what, why = "that cannot be reached from a sandbox", "only connections to named hosts pass out, through a proxy"
+        what = "this connection cannot be made from a sandbox"
+        why = "a sandbox allows only connections to named hosts, through a proxy"
     elif terms.credentials and backend in _OPEN:
         named = ", ".join(f"`{name}`" for name in terms.credentials)
-        what, why = f"sandbox {backend} adds no credential", f"other programs of this machine could use {named} as well"
-        fix = f"run it under `--backend container`, take the credential out of your configuration, or {_YOURSELF}"
+        what = f"sandbox {backend} injects no credential"
+        why = f"other programs of this machine could also use {named} through its proxy"
+        fix = f"run it under `--backend container`, remove the credential from your configuration, or {_YOURSELF}"
     elif terms.open_hosts and backend in _CLOSED:
         hosts = ", ".join(f"`{host}`" for host in terms.hosts)
-        what = f"sandbox {backend} opens no host"
-        why = f"this would connect to {hosts}, and it has no network of its own"
-        fix = f"run it under T1 or T2 (`agent doctor` says what they need), or {_YOURSELF}"
+        what = f"sandbox {backend} allows no connection"
+        why = f"the action connects to {hosts}, and this sandbox has no network"
+        fix = f"run it under T1 or T2 (`agent doctor` shows what they need), or {_YOURSELF}"
     else:
         return verdict
     return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)

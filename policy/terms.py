@@ -21,7 +21,7 @@ _USUAL_WALL = Limits().wall
 
 # The sandbox provides its own; those of the machine are never passed in.
 _OWN = ("/proc", "/dev")
-_YOURSELF = "run it yourself in your own shell if you mean it; the agent cannot be given that path"
+_YOURSELF = "run it in your own shell if it is intended; the agent cannot get access to that path"
 _KERNEL = ("/proc", "/dev", "/sys")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "stdout", "stderr")
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
@@ -263,7 +263,7 @@ def workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
     why = "belongs to the kernel" if kernel else "is or contains a home folder, keys, or this program's own state"
     return Floor(
         Tier.DENIED if kernel else Tier.SECRET,
-        f"the working folder `{plain(workspace)}` {why}, and all of it would be inside the sandbox",
+        f"the working folder `{plain(workspace)}` {why}, and the whole folder would be visible inside the sandbox",
         "go to a project folder first (`cd FOLDER`), or name one with `--cwd FOLDER`",
     )
 
@@ -271,7 +271,7 @@ def workspace_floor(workspace: str, secrets: Secrets) -> Floor | None:
 def _exposing_floor(folder: str, path: str, inside_it: bool, changes: bool) -> Floor:
     secrets = "keys, credentials or this program's own state; no mode allows that"
     if changes and inside_it:
-        why = f"making or removing {path} needs write access to all of {folder}, which holds {secrets}"
+        why = f"creating or deleting {path} needs write access to all of {folder}, which contains {secrets}"
         fix = f"change {path} yourself in your own shell, or let the agent use a path inside the project"
     else:
         why = f"{'changing' if changes else 'reading'} all of {folder} would include {secrets}"

@@ -48,7 +48,7 @@ def find_disagreement(text: str, tree: Script) -> Opaque | None:
         with _loading:
             package = _bashlex()
     except Exception as error:  # SEAM: for any cause, a missing second parser must not look like one without findings
-        return Opaque(f"the second reader (bashlex) does not start: {error}", SourceSpan(0, len(text)))
+        return Opaque(f"the second parser (bashlex) does not start: {error}", SourceSpan(0, len(text)))
     missing = _missing_for_bashlex(package, text, text, index)
     if missing is not None and "\\\n" in text:
         # bashlex reports wrong positions after a line continuation inside a substitution: try again without them.
@@ -78,7 +78,10 @@ def _first_missing(found: list[Found], text: str, index: "_TreeIndex") -> Opaque
             continue
         first, last = min(start, len(text)), min(max(start, end), len(text))
         words = " ".join(text[first:last].split())[:60]
-        return Opaque(f"a second reader finds {_KIND_NAMES[kind]} here: `{words}`", SourceSpan(first, last))
+        kind_name = _KIND_NAMES[kind]
+        return Opaque(
+            f"the second parser finds {kind_name} that the first does not: `{words}`", SourceSpan(first, last)
+        )
     return None
 
 

@@ -121,14 +121,14 @@ _KINDS = (
     (r"/[^/]+\.(?:p12|pfx|keystore|jks|jceks|bcfks|keytab)\Z", "a store of private keys"),
     (r"/\.(?:ssh|gnupg)(?:/|\Z)", "where private keys and logins are kept"),
     (r"/(?:g?shadow[^/]*|master\.passwd|opasswd)\Z", "the password file of the machine"),
-    (rf"/(?:{_HISTORY})(?:/|\Z)", "a history of what was typed"),
+    (rf"/(?:{_HISTORY})(?:/|\Z)", "a history of typed commands"),
     (rf"/(?:{_MANAGERS})(?:/|\Z)|\.kdbx\Z", "a store of passwords"),
     (rf"/(?:{_BROWSERS})(?:/|\Z)", "saved sessions and passwords of a browser or mail program"),
     (r"\A/dev/(?:mem|kmem|port)\Z|\A/proc/.*(?:/mem|kcore)\Z", "memory of other programs"),
     (r"\A/proc/.*/environ\Z", "the environment of another program"),
     (r"\A/dev/", "a whole disk"),
-    (r"\A(?:/var)?/run/(?:docker|podman|containerd|crio)", "control of containers that is as good as root"),
-    (r"/(?:\.config|\.cache|state)/ringfence(?:/|\Z)", "what ringfence itself keeps"),
+    (r"\A(?:/var)?/run/(?:docker|podman|containerd|crio)", "control of containers that is equivalent to root"),
+    (r"/(?:\.config|\.cache|state)/ringfence(?:/|\Z)", "data of ringfence itself"),
 )
 
 

@@ -14,7 +14,7 @@ from policy.model.host_words import nearby
 from policy.model.tier import Tier
 from policy.model.verdict import UNNAMED, Terms
 
-_MOST_PARTS = 5  # parts of a summary before "does more"
+_MOST_PARTS = 5  # parts of a summary before "has further effects"
 _LONGEST = 160
 _MOST_TYPED = 40
 
@@ -27,7 +27,7 @@ _BEYOND_TALKING = (Consequence.TRANSFERS, Consequence.RUNS_CODE, Consequence.RUN
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
 _DANGERS: dict[Consequence | None, str] = {
     Consequence.OVERWRITES_BRANCH: "overwrites or deletes a branch on the server",
-    Consequence.RUNS_DOWNLOADED: "runs code it downloads first",
+    Consequence.RUNS_DOWNLOADED: "downloads code and runs it",
     Consequence.NEEDS_ADMINISTRATOR: "needs administrator rights",
     Consequence.IRREVERSIBLE: "does something that cannot be undone, or goes around a protection",
 }
@@ -43,7 +43,7 @@ def summarize(assessment: Assessment, around: Around) -> str:
     """Return the end of a sentence that starts with the action: one line without control characters."""
     parts = list(dict.fromkeys(plain(part, _LONGEST) for part in _Summary(assessment, around).parts()))
     if len(parts) > _MOST_PARTS:
-        parts = [*parts[:_MOST_PARTS], "does more"]
+        parts = [*parts[:_MOST_PARTS], "has further effects"]
     if any(char in part for part in parts for char in ",:;"):
         return "; ".join(parts)
     return joined(parts) if parts else "only reads the workspace and the system"
@@ -61,14 +61,14 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     """Return the rights that the action needs and an approval would not grant."""
     missing = []
     if UNNAMED in terms.hosts:
-        named_then = "that host is stopped and named, and one more yes, `--host` or a rule opens it"
+        named_then = "the connection is then blocked, and one more approval, `--host` or a rule allows its host"
         missing.append(f"the host is known only at run time: {named_then}")
     elif Tier.NETWORK in assessment.tiers and not terms.hosts:
-        missing.append("what needs the network will fail, since no host is known (name it with `--host`, or in a rule)")
+        missing.append("connections will fail, because no host is known (name the host with `--host` or in a rule)")
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:
         where = "which is this machine or a private network"
-        missing.append(f"{listed(inner)}, {where}, stays closed until you say `{inner[0]} private`")
+        missing.append(f"{listed(inner)}, {where}, stays blocked until `--host` or a rule says `{inner[0]} private`")
     return tuple(missing)
 
 
@@ -117,7 +117,7 @@ class _Summary:
         yield from (reason.text for reason in unknown if reason.consequence in PATH_CONSEQUENCES)
         rest = [reason.text for reason in unknown if reason.consequence not in PATH_CONSEQUENCES]
         if rest:
-            more = f", and {len(rest) - 1} more like it" if len(rest) > 1 else ""
+            more = f", and {len(rest) - 1} more such reasons" if len(rest) > 1 else ""
             yield f"cannot be read with certainty: {rest[0]}{more}"
 
     def _irreversible(self) -> tuple[bool, list[str]]:
@@ -226,7 +226,7 @@ class _Summary:
             direct = [host for host in known if host not in from_settings]
             yield from [f"connects to {listed(direct)}"] if direct else ()
             configured = [host for host in known if host in from_settings]
-            yield from [f"connects to {listed(configured)}, as the repository's settings say"] if configured else ()
+            yield from [f"connects to {listed(configured)}, which the repository's settings name"] if configured else ()
             reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
             yield from (f"{reason.predicate} ({reason.command})" for reason in sent)
@@ -259,7 +259,7 @@ class _Summary:
         if own:
             yield f"runs code from this repository ({listed(_longest(own))})"
         if unchecked:
-            yield f"runs code that nobody has checked ({listed(_longest(unchecked))})"
+            yield f"runs code that is not analysed ({listed(_longest(unchecked))})"
 
     def _fetched(self) -> Iterator[str]:
         """Yield the code that is downloaded and run. The commands that download it need no other phrase."""
@@ -267,7 +267,7 @@ class _Summary:
         downloads = [reason for reason in downloads if reason.tier is Tier.EXECUTE]
         self.covered.update(reason.command for reason in downloads)
         if downloads:
-            yield f"runs code it downloads first ({listed([self._typed(each) for each in downloads])})"
+            yield f"downloads code and runs it ({listed([self._typed(each) for each in downloads])})"
 
     def _typed(self, reason: Reason) -> str:
         """Return the command as it was typed if that is short, else the name of the command."""

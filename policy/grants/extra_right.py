@@ -83,10 +83,10 @@ def ask_for(
     if not _exactly(terms, had, typed):
         return None
     target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], context.facts)
-    deed = f"{_DOING[extra.flag]} {target}"
-    text = f"the sandbox stopped it: this would let it {deed}, too"
-    stopped = f"{named(action, context.facts)} was stopped"
-    question = f"{stopped}. Approval runs it once more, and lets it {deed} beside what it had. Allow it?"
+    right = f"{_DOING[extra.flag]} {target}"
+    text = f"the sandbox blocked the action: it lacks the right to {right}"
+    stopped = f"{named(action, context.facts)} was blocked"
+    question = f"{stopped}. An approval runs it once more with the additional right to {right}. Allow it?"
     reason = Reason(tier, text, Check.ADDITIONAL_RIGHT)
     return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), reason, question)
 

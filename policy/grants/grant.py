@@ -13,7 +13,7 @@ from policy.model.tier import Ruling, Tier
 MAIN = "main"  # the agent that the user instructs; subagents have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`
 CLOCKS_DIFFER = 300.0  # seconds of tolerance between two clocks
-_TELLING = 300  # characters of a command or reason on one line
+_LONGEST_LINE = 300  # characters of a command or reason on one line
 
 
 class GrantScope(StrEnum):
@@ -53,7 +53,7 @@ class GrantSubject:
     def command(self) -> str:
         """Return the command in backticks, with holes as `*`, or an empty text if the subject is not a command."""
         line = " ".join(word if word == HOLE else shlex.quote(word) for word in self.shape.words)
-        return f"`{plain(line, _TELLING)}`" if line else ""
+        return f"`{plain(line, _LONGEST_LINE)}`" if line else ""
 
     @property
     def words(self) -> str:
@@ -126,7 +126,7 @@ class Grant:
             host=what.host if allows else (),
             # An empty list would allow the default tiers of a rule.
             tier=(what.tiers or (Tier.READ,)) if allows else (),
-            why=what.words if allows else plain(self.reason, _TELLING) or "no reason was given",
+            why=what.words if allows else plain(self.reason, _LONGEST_LINE) or "no reason was given",
             shape=what.shape if allows else None,
         )
 

@@ -39,7 +39,7 @@ def approve(ask: Ask) -> Allow:
     """
     worst = ask.assessment.tiers[0]
     if worst >= Tier.SECRET or ask.cell.tier >= Tier.SECRET:
-        raise ValueError(f"no yes allows tier {worst.label}")
+        raise ValueError(f"no approval allows tier {worst.label}")
     return Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, ask.reason)
 
 
@@ -48,15 +48,15 @@ def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
     on unchanged.
     """
     what = f"{named(ask.assessment.action, ask.terms)} was refused"
-    why, fix = f"{answerer(by)} said no", "do it another way, or say what it is for and ask what they would accept"
+    why, fix = f"{answerer(by)} refused", "do it another way, or explain the purpose and ask what would be accepted"
     if reply := (feedback or "").strip():
-        why, fix = f"{why}: {reply}", "do what they said instead"
+        why, fix = f"{why}: {reply}", "follow that answer instead"
     return Deny(Problem(what, why, fix), ask.cell, ask.reason)
 
 
 def answerer(by: str) -> str:
     """Return the author of an answer as text for the model."""
-    return "the person at the terminal" if by == PERSON else f"the {plain(by)} that answers here"
+    return "the user at the terminal" if by == PERSON else f"the {plain(by)} that answers questions here"
 
 
 def resolve(

@@ -93,15 +93,15 @@ def variable_reach(name: str, value: str | None, inherited: tuple[str, ...], *, 
 # the one that was judged. Sources: ld.so(8), bash(1), git(1).
 _UNDOING = (
     (r"(?:LD|DYLD)_.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|MALLOC_.*|RES_OPTIONS|HOSTALIASES|LOCALDOMAIN",
-     "the system's own libraries obey it in every program, which could run other code than was judged"),
+     "the system libraries use it in every program, so code could run that was not judged"),
     (r"(?i:(?:.*_)?PROXY|NO_PROXY|npm_config_(?:https_|http_|no)?proxy)",
-     "the only way out is the sandbox's own proxy, which sets it itself"),
+     "the sandbox's own proxy is the only way to a network, and the sandbox sets it"),
     (r"(?i:GIT_(?!(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL|DATE)\Z).*|SSH_ASKPASS|GPG_.*)",
-     "Git obeys it, and it could undo what keeps a repository's own settings from starting programs"),
+     "Git uses it, and it could disable the protection from programs that a repository's settings name"),
     (r"XDG_CONFIG_(?:HOME|DIRS)|CURL_HOME|WGETRC|RIPGREP_CONFIG_PATH",
-     "programs that only read obey settings from there, Git among them, and those may start other programs"),
+     "programs that only read, such as Git, take settings from it, and these may start other programs"),
     (r"RINGFENCE_.*|TMPDIR|PAGER|MANPAGER|SYSTEMD_PAGER|LESSOPEN|LESSCLOSE|LESSSECURE|EDITOR|VISUAL",
-     "the sandbox sets it itself, or programs start by it what was not judged"),
+     "the sandbox sets it, or it makes programs start code that was not judged"),
 )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def undone_guard(name: str) -> str | None:
     Such a variable would undo a guard of the command.
     """
     if re.fullmatch(_SHELL, name):
-        return "bash obeys it, so the script could do something else than what was judged"
+        return "bash uses it, so the script could do something other than what was judged"
     return next((why for names, why in _UNDOING if re.fullmatch(names, name)), None)
 
 
@@ -267,12 +267,12 @@ class Variables:
         """Report a value of a `declare -i` variable that may not be a number, because bash evaluates it."""
         each = (value,) if value.items is None else value.items
         if not all(abstract_word.is_number(item) and not item.empty for item in each):
-            text = f"bash evaluates what is assigned to `{name}`, which is not certainly a number"
+            text = f"bash evaluates the value assigned to `{name}`, which may not be a number"
             self._findings.unknown(text, Check.INTEGER_VARIABLE, span)
 
     def report_obeyed(self, name: str, span: SourceSpan | None) -> None:
         """Report that the script sets a variable that the shell or programs obey."""
-        self._findings.unknown(f"sets {name}, which the shell or other programs obey", Check.SPECIAL_VARIABLE, span)
+        self._findings.unknown(f"sets {name}, which the shell or other programs may use", Check.SPECIAL_VARIABLE, span)
 
     def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
         """Return the state after a variable was exported to every later program. With `value` None, it keeps its

@@ -127,7 +127,7 @@ class Call:
     def add_undescribed_use(self, tier: Tier, word: AbstractWord | None = None) -> None:
         """Add a use that the rule does not describe as a reason of `tier`."""
         predicate, consequence = UNDESCRIBED_USES.get(tier, (self.rule.why, self.rule.consequence))
-        whole = f"{predicate} when used like this"
+        whole = f"{predicate} in this form"
         short = whole if tier is Tier.DANGEROUS else predicate  # for the summary
         self.add_sentence(tier, f"`{self.label}` {whole}", short, word, consequence)
 

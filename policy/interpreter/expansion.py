@@ -51,7 +51,7 @@ class Expander:
         self.findings.classifier.budget.spend(5 * len(parts))
         whole = concatenate([self._part(part, state, frame) for part in parts] or [NOTHING], frame.place(word.span))
         if len(whole.likely_texts) >= abstract_word.MOST_MAYBE:
-            self.findings.unknown("a word that may mean too many things", Check.AMBIGUOUS_WORD, whole.span)
+            self.findings.unknown("a word with too many possible values", Check.AMBIGUOUS_WORD, whole.span)
         return whole
 
     def expand_all(
@@ -121,7 +121,7 @@ class Expander:
                 return AbstractWord(texts=(text,))
             case ast.Tilde(user=user, span=span):
                 if user:
-                    what = f"`~{user}` is a home folder that is not known"
+                    what = f"`~{user}` is an unknown home folder"
                     self.findings.unknown(what, Check.UNKNOWN_HOME, frame.place(span))
                     # The effects in the usual home folders are judged, too.
                     beside = self.facts.home.rpartition("/")[0]
@@ -162,7 +162,7 @@ class Expander:
 
     def require_number(self, what: str, span: SourceSpan) -> None:
         """Report a text that bash evaluates as arithmetic: a subscript of an array in it may run a command."""
-        text = f"{what}, which is not certainly a number: bash evaluates what it holds"
+        text = f"{what}, which may not be a number: bash evaluates its value"
         self.findings.unknown(text, Check.ARITHMETIC_EVALUATION, span)
 
     def _parameter(self, part: Parameter, state: State, frame: ExecutionFrame) -> AbstractWord:
@@ -216,7 +216,7 @@ class Expander:
             return
         items = self.value(part.name, state, whole=True).items
         if items is None or len(items) < -int(part.subscript):
-            text = f"`{part.name}[{part.subscript}]`, which is not certainly there"
+            text = f"`{part.name}[{part.subscript}]`, which may not exist"
             self.findings.unknown(text, Check.ARRAY_INDEX, frame.place(part.span))
 
     def _raw(self, part: Parameter | Expansion, state: State) -> AbstractWord | None:

@@ -172,7 +172,7 @@ class Findings:
             if role not in (Role.NAMES, Role.TREE) and any(
                 self.classifier.finds_secrets(word.head, word.tail, cwd) for cwd in cwds or ("/",)
             ):
-                text = f"{_SECRET_VERBS.get(role, 'changes')} {word.head}*{word.tail}, which finds keys and passwords"
+                text = f"{_SECRET_VERBS.get(role, 'changes')} {word.head}*{word.tail}, which matches keys and passwords"
                 self.add_reason(Tier.SECRET, text, rule, span, consequence=_to_paths(role))
             if role in (Role.WRITE, Role.DELETE, Role.MOVE):
                 paths += self._locked_matches(word, folder, start, cwds or ("/",), at)
@@ -206,7 +206,7 @@ class Findings:
         names = self.classifier.locked_names(start, "" if more else end)
         places = [self.classifier.place(f"{folder}/{name}", cwd, bound=bool(more)) for name in names for cwd in cwds]
         if rest and self.classifier.locked(f"{self.classifier.facts.workspace}/{rest}"):
-            text = f"changes `{rest}` in some folder, which other programs run or obey by themselves"
+            text = f"changes `{rest}` in some folder, which other programs run automatically"
             self.add_reason(Tier.DANGEROUS, text, *at, consequence=Consequence.WRITES_PATH)
         return [place for place in places if place.kind is not Kind.MISSING]
 
@@ -252,7 +252,7 @@ class Findings:
             return  # a folder whose name looks secret: the sandbox masks what is in it
         if place.scope is Scope.OUTSIDE and place.kind is Kind.MISSING:
             # A missing file needs no right and no question: the command sees that the file is missing.
-            self.add_effect(EffectKind.READS, f"{place.shown}, which is not there", Scope.NONE)
+            self.add_effect(EffectKind.READS, f"{place.shown}, which does not exist", Scope.NONE)
             return
         effect = self.add_effect(EffectKind.READS, place.path, place.scope, not place.bound)
         what = f"files {_below(place)}" if place.bound else place.shown
@@ -261,7 +261,7 @@ class Findings:
         elif place.scope is Scope.OUTSIDE:
             self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, outside the workspace", *at, effect)
         elif place.scope is Scope.WORKSPACE and (names := self.classifier.git_secrets(place.path)) != ():
-            among = f"may have `{plain(names[0])}`" if names else "may have secret files, which is not known"
+            among = f"may keep `{plain(names[0])}`" if names else "may keep secret files"
             self.add_reason(Tier.READ_OUTSIDE, f"reads {what}, where Git {among}", *at, effect)
 
     def _look(self, role: Role, place: ResolvedPath, at: _Origin) -> None:
@@ -291,9 +291,9 @@ class Findings:
             self._secret(kind.value, place, at, effect)
             return None
         elif place.path.startswith(("/proc/", "/sys/")):
-            what = f"{place.path}, a switch of the system"
+            what = f"{place.path}, a setting of the kernel"
         elif place.locked:
-            what = f"{place.shown}, which other programs run or obey by themselves"
+            what = f"{place.shown}, which other programs run automatically"
         else:
             return effect
         predicate = f"{'deletes' if kind is EffectKind.DELETES else 'changes'} {what}"

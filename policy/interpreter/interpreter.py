@@ -75,7 +75,7 @@ class Interpreter:
                 self.findings.add(denied)
         likely = [replace(command, words=variant) for variant in _likely(words)]
         if len(likely) > MOST_LIKELY:
-            self.findings.unknown("a command that may mean too many things", Check.AMBIGUOUS_COMMAND, span)
+            self.findings.unknown("a command with too many possible values", Check.AMBIGUOUS_COMMAND, span)
         if not first.texts or (first.may_split and first.text is None):
             self.findings.unknown(
                 "the program is known only at run time", Check.COMPUTED_PROGRAM_NAME, first.span or span
@@ -110,7 +110,7 @@ class Interpreter:
         if rule is None:
             self.findings.beyond_plain_edits = True
             self.findings.step.update(stranger=True)
-            text = f"`{known}` is not among the commands that are known" if known else "an empty command name"
+            text = f"`{known}` is not a known command" if known else "an empty command name"
             self.findings.unknown(text, Check.UNLISTED_PROGRAM, first.span or span)
             return CommandResult(ExitStates.same(state))
         call = Call(self, rule, known, words, state, span, command.frame)
@@ -139,7 +139,7 @@ class Interpreter:
         if begin.exports and not rule.builtin and not opaque:
             # Code that is not read is judged and confined as if it did anything, so a variable cannot add effects. The
             # tier of this call decides, because a program may do less with these arguments.
-            text = f"sets {', '.join(begin.exports)}, which `{call.label}` may obey"
+            text = f"sets {', '.join(begin.exports)}, which `{call.label}` may use"
             self.findings.unknown(text, rule.ref, call.span)
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
             self.findings.step.update(interprets=True)

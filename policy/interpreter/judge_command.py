@@ -22,7 +22,7 @@ _VERBS = {
     Tier.WRITE_OUTSIDE: ("changes files outside the workspace", None),
     Tier.READ_OUTSIDE: ("reads files outside the workspace", None),
     Tier.DANGEROUS: ("cannot be undone or goes around protections", Consequence.IRREVERSIBLE),
-    Tier.UNKNOWN: ("is not a use that can be judged", None),
+    Tier.UNKNOWN: ("cannot be judged", None),
 }
 
 
@@ -40,7 +40,7 @@ def judge(call: Call) -> None:
     rule = call.rule
     if rule.alone and len(call.words) == 1 and call.words[0].text in rule.alone:
         if (obeyed := _obeyed_file(call)) is not None:
-            call.runs(f"obeys {obeyed}, which may run a program of the workspace", consequence=None)
+            call.runs(f"uses {obeyed}, which may run a program of the workspace", consequence=None)
             return
         call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
@@ -68,7 +68,7 @@ def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
         return None
     roles = _roles(rule, given, len(operands))
     if roles is None:
-        shape.trouble, shape.where = f"`{call.label}` takes fewer operands than that", operands[-1]
+        shape.trouble, shape.where = f"`{call.label}` takes fewer operands", operands[-1]
     elif _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
         # The position of a word is only certain if the words before it are single words.
         shape.trouble = f"a word known only at run time may shift the operands of `{call.label}`"
@@ -209,7 +209,7 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
             call.findings.add_effect(EffectKind.RUNS, f"{call.label} {name}")
         elif flag.tier is Tier.NETWORK and flag.role in (None, Role.READ):
             call.findings.add_effect(EffectKind.CONNECTS, "")
-        predicate, consequence = _VERBS.get(flag.tier, ("is not a plain read", None))
+        predicate, consequence = _VERBS.get(flag.tier, ("does more than read", None))
         loss = FLAG_CONSEQUENCES.get(f"{call.label} {name}")
         if loss is not None:
             predicate, consequence = CONSEQUENCE_TEXTS[loss], loss

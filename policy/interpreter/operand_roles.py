@@ -48,7 +48,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
         elif role is Role.PAIR:
             apply(call, Role.UPLOAD, word)
     elif role is Role.CODE:
-        call.runs("runs code that is not read first", word)
+        call.runs("runs code that is not analysed", word)
         text = word.text
         # The name of a hidden secret such as `.env` is no code such as `process.env`.
         hidden = text is not None and text[:1] == "." and call.findings.classifier.secret_parts(text)
@@ -99,7 +99,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
 def _mount(call: Call, word: AbstractWord) -> None:
     """Report a path that is mounted into a container, which may also write it unless the word is marked read-only."""
     if word.text is None:
-        call.unknown(f"`{call.label}` hands over a path known only at run time", word)
+        call.unknown(f"`{call.label}` passes on a path known only at run time", word)
         return
     source, fixed = mounted(word.text)
     if source:
@@ -112,7 +112,7 @@ def _other_spelling(call: Call, word: AbstractWord) -> None:
     """Judge a word that is not spelled as its role requires, as a use that the rule does not describe."""
     tier = call.rule.otherwise
     if tier is None:
-        call.unknown(f"a word that may mean something else to `{call.label}`", word)
+        call.unknown(f"a word with another possible meaning for `{call.label}`", word)
     else:
         call.add_undescribed_use(tier, word)
         call.add_writes(tier)
@@ -202,7 +202,7 @@ def _stored_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
     found = any(name == path or (relative and name.rpartition("/")[2] == last) for name in kept or ())
     if found or (kept is None and facts.login(f"{facts.workspace}/{path}")):
         call.findings.add_effect(EffectKind.READS, f"{facts.workspace}/{path}", Scope.SECRET)
-        call.add_reason(Tier.SECRET, f"reads {path}, settings that hold a login", word)
+        call.add_reason(Tier.SECRET, f"reads {path}, settings with a login", word)
 
 
 def enter(call: Call, word: AbstractWord) -> State:

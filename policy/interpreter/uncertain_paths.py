@@ -56,7 +56,7 @@ def secrets_of(
         yield f"{end} in some folder, {secret_kind(end)}"
     for cwd in (cwds or ()) if word.pattern else ():
         if names := only_secrets(classifier, word.pattern, cwd):
-            yield f"{', '.join(names[:3])} by a pattern that finds nothing but secrets"
+            yield f"{', '.join(names[:3])} by a pattern that matches only secrets"
 
 
 def likely_texts(classifier: PathClassifier, word: AbstractWord, cwds: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -87,38 +87,38 @@ def host_rule(text: str) -> HostRule | Problem:
         methods = tuple(sorted(set(words[0].split(","))))
         for method in methods:
             if method not in METHODS:
-                why = f"`{method}` is no method that can be named here"
-                return _wrong(text, why, f"use some of {', '.join(METHODS)}")
+                why = f"`{method}` is not a method that a rule can name"
+                return _wrong(text, why, f"use one or more of {', '.join(METHODS)}")
     elif len(words) != 1:
         return _wrong(text, "it is not one host", _FIX)
     rest = words[-1]
     if "://" in rest:
-        return _wrong(text, "it has a scheme", "leave that out: " + _FIX)
+        return _wrong(text, "it has a scheme", "remove the scheme: " + _FIX)
     if "?" in rest or "#" in rest:
-        return _wrong(text, "only the path is looked at, not what follows `?` or `#`", "end it at the path")
+        return _wrong(text, "only the path is compared, not the query or the fragment", "end it at the path")
     if "@" in rest.partition("/")[0]:
-        return _wrong(text, "it holds a user name", _FIX)
+        return _wrong(text, "it contains a user name", _FIX)
     authority, slash, after = rest.partition("/")
     prefix = slash + after if after else ""
     if prefix and not (_PREFIX.match(prefix) and _certain(prefix)):
         return _wrong(text, "servers may read that path in two ways", "write it without `%`, `;`, `//`, `.` and `..`")
     if _BARE_SIX.match(authority):
         fix = "put an IPv6 address in brackets: `[2001:db8::1]`"
-        return _wrong(text, "it cannot be told where the address ends", fix)
+        return _wrong(text, "the end of the address is ambiguous", fix)
     host, port = _split(authority)
     ports: tuple[int, ...] = USUAL
     if port == "*":
         ports = ()
     elif port is not None:
         if not _PORT.match(port) or int(port) > 65535:
-            return _wrong(text, f"`{port}` is no port", "use a number from 1 to 65535, or `*` for all")
+            return _wrong(text, f"`{port}` is not a port", "use a number from 1 to 65535, or `*` for all")
         ports = (int(port),)
     star = "*." if host.startswith("*.") else ""
     named = _name(host[len(star) :])
     if isinstance(named, Problem):
-        return Problem(f"`{text}` is no host that can be allowed", named.why, named.fix)
+        return Problem(f"`{text}` is not a host that can be allowed", named.why, named.fix)
     if star and (named.startswith("[") or _NUMERIC.match(named.rpartition(".")[2])):
-        return _wrong(text, "an address has nothing below it", "name the address itself")
+        return _wrong(text, "an address has no subdomains", "name the address itself")
     return HostRule(star + named, ports, methods, prefix, private)
 
 
@@ -157,21 +157,21 @@ def _name(text: str) -> str | Problem:
     if not text.isascii():
         written = _ascii(text)
         if written is None:
-            return _wrong(text, "its letters can be read as more than one name", "write it as it is sent: `xn--...`")
+            return _wrong(text, "its letters can be read as more than one name", "write its ASCII form: `xn--...`")
         text = written
     name = text.lower()
     name = name[:-1] if name.endswith(".") and len(name) > 1 else name
     labels = name.split(".")
     if name == "*":
-        return _wrong(text, "that is the whole internet", "name the hosts that you mean")
+        return _wrong(text, "it matches the whole internet", "name the hosts that are meant")
     if len(name) > LONGEST_NAME or not all(_LABEL.match(label) for label in labels):
-        return _wrong(text, "it is no name of a host", _FIX)
+        return _wrong(text, "it is not a host name", _FIX)
     if _NUMERIC.match(labels[-1]):
         # As in browsers (WHATWG URL, "ends in a number"): such a name is an address or an error.
         numbers = [int(label) for label in labels if label.isdigit()]
         if len(numbers) == len(labels) == 4 and max(numbers) < 256 and name == ".".join(map(str, numbers)):
             return name
-        return _wrong(text, "programs do not agree which address that is", "write it like `192.0.2.1`")
+        return _wrong(text, "programs read this address differently", "write it like `192.0.2.1`")
     return name
 
 
@@ -181,9 +181,9 @@ def _six(text: str) -> str | Problem:
     try:
         address = ipaddress.IPv6Address(text[1:-1])
     except ValueError:
-        return _wrong(text, "it is no IPv6 address", "write it like `[2001:db8::1]`")
+        return _wrong(text, "it is not an IPv6 address", "write it like `[2001:db8::1]`")
     if address.scope_id is not None or address.ipv4_mapped is not None:
-        why = "an address in an interface's scope, or of IPv4 inside IPv6, is none of its own"
+        why = "an address with an interface, or an IPv4 address inside IPv6, names no host of its own"
         return _wrong(text, why, "name the address without its interface, or the IPv4 address itself")
     return f"[{address.compressed}]"
 
@@ -228,4 +228,4 @@ def _alone(whole: str) -> bool:
 
 
 def _wrong(text: str, why: str, fix: str) -> Problem:
-    return Problem(f"`{text}` is no host that can be allowed", why, fix)
+    return Problem(f"`{text}` is not a host that can be allowed", why, fix)

@@ -24,7 +24,7 @@ def whose(rule: PermissionRule, facts: Facts) -> str:
     if rule.layer is Layer.TYPED:
         return f"`{rule.ref.id}` of this command line"
     if rule.layer is Layer.GRANT:
-        kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered no"
+        kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered refusal"
         return f"your {kind} {rule.ref.id}"
     return f"{_OWNERS.get(rule.layer, 'your rule')} {near(rule.ref.id, facts)}:{rule.ref.line}"
 

@@ -61,7 +61,7 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
     fault = partial(RuleFinding, Severity.ERROR, rule.ref)
     for pattern in (*rule.read, *rule.write):
         if why := _path_fault(pattern):
-            yield fault("path", f"no path is ever like `{pattern}`: {why[0]}", why[1])
+            yield fault("path", f"no path can match `{pattern}`: {why[0]}", why[1])
     for host in rule.host:
         if rule.verdict is Ruling.ALLOW:
             from policy.model.host_rule import host_rule  # imported here: only rules about hosts need it
@@ -69,15 +69,15 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
             if isinstance(found := host_rule(host), Problem):
                 yield fault("host", f"{found.what}: {found.why}", found.fix)
         elif not _HOST.fullmatch(host):
-            fix = 'write the host alone, such as "example.com" or "*.example.com"'
+            fix = 'write only the host, such as "example.com" or "*.example.com"'
             yield fault("host", f"`{host}` is not the name of a host", fix)
     if any(REST in word for word in rule.run):
-        text = "`**` stands for any further words, so nothing may follow it"
-        yield fault("rest", text, "make it the last word, alone")
+        text = "`**` matches all further words, so no word may follow it"
+        yield fault("rest", text, "make `**` the last word")
     for program in rule.run[0] if rule.run else ():
         if any(char.isspace() for char in program):
             words = ", ".join(f'"{word}"' for word in program.split())
-            yield fault("blank", f"no program is named `{program}`", f"write each word by itself: run = [{words}]")
+            yield fault("blank", f"no program is named `{program}`", f"write each word in quotes: run = [{words}]")
     tools = frozenset(rule.tool)
     names = ", ".join(f"`{tool.value}`" for tool in rule.tool)
     for given, key, does in (
@@ -87,8 +87,8 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
         (bool(rule.write) and not rule.read, "write", _WRITING),
     ):
         if given and tools and not tools & does:
-            fix = f"drop `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
-            yield fault("tool", f"`{key}` is never about the tool {names}", fix)
+            fix = f"remove `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
+            yield fault("tool", f"`{key}` never applies to the tool {names}", fix)
     if rule.verdict is Ruling.ALLOW:
         yield from _allow_faults(rule, rulebook, profile)
 
@@ -98,14 +98,14 @@ def _path_fault(pattern: str) -> tuple[str, str] | None:
     first, *rest = parts = pattern.split("/")
     # fmt: off
     checks = (
-        (pattern in ("/", "~", "~/", ""), "it names everything there is", "name a folder in it"),
-        (pattern.endswith("/"), "paths do not end in `/`", f"write `{pattern}**` for all that is in it"),
-        (first.startswith("~") and first != "~", "only your own home is known, as `~/`", "write the whole path"),
-        ("." in parts or ".." in parts, "paths are compared after `.` and `..` are gone", "write where it leads to"),
-        ("" in rest, "it has an empty name", "write one `/`"),
-        (any("**" in part and part != "**" for part in parts), "`**` stands for whole names",
-         "put it between `/`, or write one `*` within a name"),
-        (("**", "**") in pairwise(parts), "two `**` say the same as one", "leave one out"),
+        (pattern in ("/", "~", "~/", ""), "a whole root or home folder is not a pattern", "name a folder inside it"),
+        (pattern.endswith("/"), "paths do not end in `/`", f"write `{pattern}**` for everything in the folder"),
+        (first.startswith("~") and first != "~", "only your own home is known, as `~/`", "write the absolute path"),
+        ("." in parts or ".." in parts, "`.` and `..` are resolved before the comparison", "write the resolved path"),
+        ("" in rest, "it contains `//`", "write a single `/`"),
+        (any("**" in part and part != "**" for part in parts), "`**` matches whole names only",
+         "put `**` between two `/`, or write one `*` within a name"),
+        (("**", "**") in pairwise(parts), "two `**` in a row match the same as one", "remove one of them"),
     )
     # fmt: on
     return next(((why, fix) for wrong, why, fix in checks if wrong), None)
@@ -114,23 +114,23 @@ def _path_fault(pattern: str) -> tuple[str, str] | None:
 def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None) -> Iterator[RuleFinding]:
     fault = partial(RuleFinding, Severity.ERROR, rule.ref)
     if rule.layer is Layer.REPOSITORY:
-        fix = "put it into your own configuration if you want it"
-        yield fault("repository", "a rule that came with the repository may ask and deny, never allow", fix)
+        fix = "copy the rule into your own configuration if it is intended"
+        yield fault("repository", "a rule of the repository may ask and deny, but not allow", fix)
     if not any((rule.run, rule.read, rule.write, rule.host)):
         fix = "name a command, a path or a host, or choose another --mode"
-        yield fault("allow-what", "a tool or tier alone says nothing about what is done with it", fix)
+        yield fault("allow-what", "a tool or a tier alone limits the rule to no command, path or host", fix)
         return
     for tier in rule.tier:
         if tier in NEVER:
-            yield fault("never", f"no rule allows tier `{tier.label}`", "take it out; a person is asked each time")
+            yield fault("never", f"no rule allows tier `{tier.label}`", "remove it; the user is asked each time")
     if rule.tier and not set(rule.tier) - NEVER - {Tier.READ}:
         return
     by_paths = {Tier.READ_OUTSIDE} if rule.read else set()
     by_paths |= {Tier.WRITE, Tier.WRITE_OUTSIDE} if rule.write else set()
     by_paths |= {Tier.NETWORK} if rule.host else set()
     if rule.tier and not rule.run and not set(rule.tier) & by_paths:
-        fix = "name the command with `run`, or drop `tier`"
-        yield fault("tier", "its tiers have nothing to do with its paths and hosts", fix)
+        fix = "name the command with `run`, or remove `tier`"
+        yield fault("tier", "none of its tiers applies to its paths and hosts", fix)
     if rule.run and all("*" not in word and "?" not in word for word in rule.run[0]):
         found = [why for word in rule.run[0] if (why := _never_run(word, rule, rulebook))]
         if len(found) == len(rule.run[0]):
@@ -139,8 +139,8 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
         secrets = Secrets(profile, "/~", ())
         for pattern in (*rule.read, *rule.write):
             if _secret(pattern, secrets):
-                text = f"`{pattern}` is {secret_kind(pattern)}; no rule opens it"
-                yield fault("secret", text, "take it out")
+                text = f"`{pattern}` is {secret_kind(pattern)}; no rule allows it"
+                yield fault("secret", text, "remove it")
 
 
 def _secret(pattern: str, secrets: Secrets) -> bool:
@@ -163,13 +163,13 @@ def _never_run(program: str, rule: PermissionRule, rulebook: RuleBook) -> tuple[
             tiers.append((f"{known.name} {flag}", fact.tier))
     for label, tier in tiers:
         if tier is not None and tier in NEVER:
-            return f"`{label}` is tier `{tier.label}`, which no rule allows", "remove it; a person is asked each time"
+            return f"`{label}` is tier `{tier.label}`, which no rule allows", "remove it; the user is asked each time"
     shell = known.grammar == "sh" and any("-c" in word for word in rest[:1])
     wraps = known.grammar in WRAPPERS or known.operands.runs or shell
     plain = known.tier is Tier.READ and not known.interpreter and not (rule.tier or rule.write or rule.read)
     if not wraps or not plain:
         return None
-    text = f"what `{known.name}` runs is judged by itself, so this allows nothing"
+    text = f"what `{known.name}` runs is judged separately, so this rule allows nothing"
     return text, "write a rule for the command that it runs"
 
 

@@ -43,14 +43,14 @@ def permissions(document: TomlDocument, layer: Layer) -> tuple[PermissionRule, .
     """
     entries = [entry for entry in document.entries if entry.name == "rule"]
     if len(entries) > MOST:
-        raise entries[MOST].error_at("", f"a file holds at most {MOST} rules", "say more with fewer")
+        raise entries[MOST].error_at("", f"a file holds at most {MOST} rules", "merge or remove rules")
     return tuple(_rule(entry, layer) for entry in entries)
 
 
 def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     label = entry.values.get("verdict")
     if label is None:
-        raise entry.error_at("", "it has no `verdict`", 'add verdict = "allow", "ask" or "deny"')
+        raise entry.error_at("", "`verdict` is missing", 'add verdict = "allow", "ask" or "deny"')
     verdict = {ruling.name.lower(): ruling for ruling in Ruling}.get(str(label))
     if verdict is None:
         raise entry.error_at("verdict", f"there is no verdict `{label}`", "write `allow`, `ask` or `deny`")
@@ -75,12 +75,12 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     )
     if "run" in entry.values and not rule.run:
         fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
-        raise entry.error_at("run", "it names no program", fix)
+        raise entry.error_at("run", "the list names no program", fix)
     if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
         fix = "add one of `run`, `tool`, `read`, `write`, `host`, `tier`"
-        raise entry.error_at("", "it does not say what it is about", fix)
+        raise entry.error_at("", "it does not say which actions it applies to", fix)
     if verdict is not Ruling.ALLOW and not rule.why:
-        raise entry.error_at("", "it has no `why`", 'explain the rule to a user whom it stops: why = "..."')
+        raise entry.error_at("", "`why` is missing", 'explain the rule to a user whom it stops: why = "..."')
     if any(not char.isprintable() for char in rule.why):
         raise entry.error_at("why", "it is not one line of printable text", "write it as one line")
     return rule
@@ -100,7 +100,7 @@ def _host(text: str) -> str:
 def _list(entry: TomlEntry, key: str) -> tuple[str, ...]:
     items = texts(entry.values.get(key, ()))
     if key in entry.values and not items:
-        raise entry.error_at(key, "the list is empty, so the rule would never match", f"fill it, or drop `{key}`")
+        raise entry.error_at(key, "the list is empty, so the rule would never match", f"add one, or remove `{key}`")
     return tuple(dict.fromkeys(items))
 
 

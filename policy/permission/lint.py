@@ -48,8 +48,8 @@ def _alone(
     rule: PermissionRule, rulebook: RuleBook, today: date | None, profile: Profile | None
 ) -> Iterator[RuleFinding]:
     if today is not None and rule.expired(today):
-        text = f"its last day was {rule.until}"
-        yield RuleFinding(Severity.NOTICE, rule.ref, "expired", text, "remove it, or give it a later day")
+        text = f"the rule has expired: its last day was {rule.until}"
+        yield RuleFinding(Severity.NOTICE, rule.ref, "expired", text, "remove the rule, or set a later `until`")
         return
     errors = tuple(faults(rule, rulebook, profile))
     yield from errors
@@ -59,8 +59,8 @@ def _alone(
     yield from _joined(rule)
     for pattern in (*rule.read, *rule.write):
         if "{" in pattern:
-            text = f"in `{pattern}` braces mean themselves"
-            yield RuleFinding(Severity.WARNING, rule.ref, "braces", text, "write one pattern for each")
+            text = f"braces are not expanded in `{pattern}`"
+            yield RuleFinding(Severity.WARNING, rule.ref, "braces", text, "write one pattern for each alternative")
     if rule.verdict is Ruling.ALLOW:
         yield from _broad(rule, rulebook)
     elif rule.verdict is Ruling.DENY:
@@ -77,14 +77,14 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
         near = get_close_matches(program, names, n=1, cutoff=0.8)
         near = near or [name for name in names if sorted(name) == sorted(program)]  # two letters are swapped
         if near:
-            text = f"nothing is known about a program `{program}`, but about `{near[0]}`"
-            yield RuleFinding(Severity.WARNING, rule.ref, "typo", text, f"if you mean it, write `{near[0]}`")
+            text = f"no command rule describes a program `{program}`, but one describes `{near[0]}`"
+            yield RuleFinding(Severity.WARNING, rule.ref, "typo", text, f"write `{near[0]}` if that program is meant")
         elif rule.verdict is Ruling.ALLOW:
-            text = f"nothing is known about `{program}`, so whatever it does in the project is allowed, without network"
-            yield RuleFinding(Severity.WARNING, rule.ref, "no-facts", text, "allow only the words that you need")
+            text = f"no command rule describes `{program}`, so all it does in the project is allowed, without network"
+            yield RuleFinding(Severity.WARNING, rule.ref, "no-facts", text, "allow only the words that are needed")
         else:
-            text = f"nothing is known about `{program}`, so options before a subcommand are not told from it"
-            fix = "check the spelling; deny the program as a whole if unsure"
+            text = f"no command rule describes `{program}`, so options before a subcommand are taken for it"
+            fix = "check the spelling; if unsure, deny the whole program"
             yield RuleFinding(Severity.WARNING, rule.ref, "no-facts", text, fix)
 
 
@@ -92,7 +92,7 @@ def _joined(rule: PermissionRule) -> Iterator[RuleFinding]:
     """Yield findings about words that seem to match across several commands, but do not."""
     for text in (text for word in rule.run for text in word):
         if (bare := text.strip("0123456789")) and set(bare) <= _BETWEEN:
-            message = f"a rule is about one command, so `{text}` is only met as a quoted word"
+            message = f"a rule applies to one command, so `{text}` matches only as a quoted word"
             fix = "write a rule for each command; files go into `write`"
             yield RuleFinding(Severity.WARNING, rule.ref, "operator", message, fix)
             return
@@ -103,7 +103,7 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     warn = partial(RuleFinding, Severity.WARNING, rule.ref, "broad")
     for program in rule.run[0] if rule.run else ():
         if not program.strip("*?"):
-            yield warn(f"every command may run {code}", "name the programs that you mean")
+            yield warn(f"every command may run {code}", "name the programs that are meant")
             break
         known, rest = follow(program, rule, rulebook)
         open_end = rule.more or any(not text.strip("*?") for word in rest for text in word)
@@ -114,32 +114,32 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
             yield warn(f"`{rule.pattern}` runs {code}", "name the script that may run")
             break
     if Tier.UNKNOWN in rule.tier and rule.more:
-        text = "tier `unknown` with `**` allows also what nobody knows about this program"
-        yield warn(text, "name the words that you need")
+        text = "tier `unknown` with `**` also allows uses of this program that no command rule describes"
+        yield warn(text, "name the words that are needed")
     for pattern in rule.write:
         if pattern in ("**", "*", "~/**", "/**"):
-            yield warn(f"`{pattern}` is every file there", "name the folders that you mean")
+            yield warn(f"`{pattern}` matches every file", "name the folders that are meant")
     for host in rule.host:
         if host.startswith("*.") and host.count(".") == 1:
-            yield warn(f"`{host}` is most of the internet", "name the hosts that you mean")
+            yield warn(f"`{host}` matches most of the internet", "name the hosts that are meant")
 
 
 def _unheld(rule: PermissionRule) -> Iterator[RuleFinding]:
     """Yield findings about denials that apply only to the text of a script, because the sandbox cannot enforce them."""
-    kept = "the sandbox cannot keep `{}` from being changed by code that nobody reads, such as a build"
-    hidden = "the sandbox cannot hide `{}`: looking at a folder above is denied, and a build can read it"
+    kept = "the sandbox cannot prevent changes of `{}` by code that is not analysed, such as a build"
+    hidden = "the sandbox cannot hide `{}`: reading a folder above it is denied, but a build can read it"
     for patterns, holds, text, example in (
         (rule.write, holds_writing, kept, "docs/**"), (rule.read, holds_reading, hidden, "private/**"),
     ):  # fmt: skip
         fix = f"name one folder, such as `{example}`, without `**` in the middle or brackets"
         if rule.run or rule.tool or rule.tier or rule.source:
-            fix = "deny the path by a rule of its own, whatever the command"
+            fix = "deny the path in a separate rule that names no command"
         for pattern in patterns:
             if not holds(rule, pattern, _NOWHERE):
                 yield RuleFinding(Severity.WARNING, rule.ref, "parser-only", text.replace("{}", pattern), fix)
     if rule.run and not (rule.read or rule.write or rule.host):
-        text = f"`{rule.pattern}` is denied where a script says it; a build that runs it is not seen"
-        fix = "deny the paths that matter, too: those hold for any code"
+        text = f"`{rule.pattern}` is denied where a script contains it, but not where a build runs it"
+        fix = "also deny the paths to protect: a denied path applies to all code"
         yield RuleFinding(Severity.NOTICE, rule.ref, "parser-only", text, fix)
 
 
@@ -154,16 +154,16 @@ def beside(rule: PermissionRule, rules: Sequence[PermissionRule], index: int) ->
             if index > place:
                 strict = max(rule, other, key=lambda one: one.verdict)
                 own, others = rule.verdict.name.lower(), other.verdict.name.lower()
-                difference = f"it says `{own}`, and {other.ref} says `{others}` about the same"
-                text = f"{difference}; the stricter one counts ({strict.ref})"
+                difference = f"its verdict is `{own}`, and {other.ref} has `{others}` for the same actions"
+                text = f"{difference}; the stricter rule applies ({strict.ref})"
                 yield warn("ambiguous", text, "keep one of them", other.ref)
             continue
         if other.verdict < rule.verdict or not _wider(other, rule) or (same and index < place):
             continue
         if other.verdict is rule.verdict:
-            yield warn("redundant", f"{other.ref} says the same, or more", "remove one of them", other.ref)
+            yield warn("redundant", f"{other.ref} covers the same actions, or more", "remove one of them", other.ref)
         else:
-            stronger = f"{other.ref} says `{other.verdict.name.lower()}` about all of it, which is stronger"
+            stronger = f"{other.ref} has the stricter verdict `{other.verdict.name.lower()}` for all of its actions"
             yield warn("shadowed", f"it never takes effect: {stronger}", "remove one of them", other.ref)
 
 

@@ -138,7 +138,7 @@ def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:
     for reason in step.reasons:
         if reason.tier in rule.tier:
             return _Meeting(_Met.YES, reason.span)
-    return _Meeting(_Met.MAYBE, None, "what it does cannot be read with certainty") if step.text else _NOT
+    return _Meeting(_Met.MAYBE, None, "its effects cannot be read with certainty") if step.text else _NOT
 
 
 def _handed(rule: PermissionRule, assessment: Assessment) -> bool:
@@ -153,7 +153,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
     if step.text:
         if mentions(step.text, rule.run):
             return _Meeting(_Met.YES)
-        return _Meeting(_Met.MAYBE, None, "what it runs cannot be read with certainty")
+        return _Meeting(_Met.MAYBE, None, "the code that it runs cannot be read with certainty")
     if not step.words:
         return _NOT
     first = step.words[0]
@@ -200,7 +200,7 @@ def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, ope
     reading = tuple(path for path in rule.read if not holds_reading(rule, path, facts))
     writing = tuple(path for path in rule.write if not holds_writing(rule, path, facts))
     if (reading or writing or rule.host) and any(step.text for step in assessment.steps):
-        yield _Meeting(_Met.MAYBE, None, "what it does cannot be read with certainty")
+        yield _Meeting(_Met.MAYBE, None, "its effects cannot be read with certainty")
     for effect in assessment.effects:
         if effect.kind is EffectKind.CONNECTS:
             yield _host_met(rule, effect, assessment, opened)

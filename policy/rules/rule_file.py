@@ -93,7 +93,7 @@ def chunks(text: str, file: str, *, examples: bool = False) -> Iterator[Chunk]:
         at = text.find("\n[", at + 1)
     for number, line in enumerate(text[: starts[0] if starts else None].split("\n"), 1):
         if line.strip() and not line.lstrip().startswith("#"):
-            raise rule_error(file, number, f"`{line.strip()}` stands before the first table")
+            raise rule_error(file, number, f"`{line.strip()}` is before the first table")
     at, line_number = 0, 1
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         line_number += text.count("\n", at, start)

@@ -66,7 +66,7 @@ class _Table:
             if keys is not None and key not in keys:
                 raise chunk.error(f"there is no key `{key}`", _nearest(key, keys), key=key)
             if key in _SWITCHES and not isinstance(value, bool):
-                raise chunk.error(f"`{key}` is true or false", f"write {key} = true", key=key)
+                raise chunk.error(f"`{key}` must be true or false", f"write {key} = true", key=key)
 
     def text(self, key: str) -> str:
         value = self.values.get(key, "")
@@ -159,7 +159,7 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         raise chunk.error(f"no grammar `{grammar}`", _nearest(grammar, GRAMMARS), key="grammar")
     tier = table.tier("tier") or Tier.READ
     if table.values.get("open") and tier is Tier.READ:
-        raise chunk.error("a command that only reads must list its flags", "drop `open`")
+        raise chunk.error("a command that only reads must list its flags", "remove `open`")
     here = table.text("here")
     same: dict[str, Any] = {key: bool(table.values.get(key)) for key in _SWITCHES if key != "any"}
     same |= {key: frozenset(table.words(key)) for key in _WORD_SETS} | {key: table.text(key) for key in _TEXTS}

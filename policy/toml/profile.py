@@ -68,7 +68,7 @@ def shapes() -> dict[KeyPath, ValueType]:
 def _checked_list(document: TomlDocument, path: KeyPath) -> tuple[str, ...]:
     """Return the list at `path` after validating each entry. Raises TomlError."""
     if path not in document.values:
-        why = "without this list something would be silently unprotected"
+        why = "without this list, files or names could be unprotected without notice"
         fix = f"add `{path[-1]} = []` under `[{path[0]}]` if it is meant to be empty"
         raise TomlError(document.source, 0, f"`{'.'.join(path)}`", why, fix, fault="is missing")
     entries = texts(document.values[path])
@@ -94,7 +94,7 @@ def patterns_fault(value: Value) -> tuple[str, str] | None:
     """Return the cause and the fix for the first pattern whose first word would match every program, or None."""
     for words in patterns(value):
         if not words[0].strip("*?"):
-            why = f"the first word of {list(words)} would stand for every program"
+            why = f"the first word of {list(words)} would match every program"
             return why, "start the pattern with a program's name"
     return None
 
@@ -115,7 +115,7 @@ def texts(value: Value) -> tuple[str, ...]:
 def _fault(entry: str, path: KeyPath) -> str | None:
     words = [word for word in entry.split("/") if word]
     if "[" in entry or "]" in entry or "\0" in entry or "\n" in entry or not words:
-        return "may hold only a name, `/`, `*` and `?`"
+        return "may contain only a name, `/`, `*` and `?`"
     if path == ("secret", "names") and len(words) == 2 and not any(char in words[0] for char in "*?"):
         words = words[1:]  # a folder, and a name in it
     if path in _NAMES and len(words) != 1:
@@ -139,7 +139,7 @@ def names_credential(name: str) -> bool:
 def _name_fault(entry: str) -> str | None:
     stem = entry[:-1] if entry.endswith("*") else entry
     if not stem.replace("_", "").isalnum() or not stem.isascii() or (stem != entry and len(stem) < 3):
-        return "is not a variable name (a `*` may end one of three letters or more)"
+        return "is not a variable name (a `*` at the end needs three letters or more before it)"
     if names_credential(entry):
-        return "looks like a credential, and those never enter the sandbox"
+        return "looks like a credential, and credentials never enter the sandbox"
     return None

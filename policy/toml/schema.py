@@ -183,7 +183,7 @@ def parse(text: str, source: str) -> dict[str, object]:
     except ValueError as error:  # TOMLDecodeError, or a number too long to be one
         raise _syntax(error, source, text) from None
     except RecursionError:
-        why, fix = "its lists are nested too deeply", "write it with less nesting"
+        why, fix = "its lists are nested too deeply", "reduce the nesting"
         raise TomlError(source, 0, "", why, fix, fault=_UNREADABLE) from None
 
 
@@ -218,7 +218,7 @@ def _entries(
     """Yield each `[[name]]`, or the errors of one that is not valid."""
     tables = raw if isinstance(raw, list) else []
     if not isinstance(raw, list) or not all(isinstance(table, dict) for table in tables):
-        why = "it is written once for each entry, in two brackets"
+        why = "each entry needs a header of its own in double brackets"
         yield document.error_at((name,), why, f"write `[[{name}]]`")
         return
     for table, (line, lines) in zip(tables, _places(document.text, name, len(tables)), strict=True):

@@ -39,7 +39,7 @@ _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "composer": ((), (".config/composer/config.json", ".composer/config.json"), ("composer.json",)),
 }
 # The variable by which a tool is told the registry inside, where the person's own files do not exist.
-_TELLING = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
+_LONGEST_LINE = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
 # What was locked says where it came from. Asked only where no settings name a registry.
 _LOCKS = {
     "npm":  ("package-lock.json", re.compile(r'"resolved":\s*"(https?://[^"\s]+)')),
@@ -76,7 +76,7 @@ def registry_variables(
     among the hosts, and the project names no registry, which would take precedence.
     """
     variables = []
-    for kind, name in _TELLING.items():
+    for kind, name in _LONGEST_LINE.items():
         first = next(iter(_own(kind, home, environ)), "")
         if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
             variables += [(name, first)] if next(_projects(kind, workspace, home), None) is None else []

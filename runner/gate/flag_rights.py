@@ -64,7 +64,7 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
     if not path or "\0" in path:
         raise usage(f"{flag_text} names no path", "it is empty, or no path at all", "name a file or folder that exists")
     if path.startswith("~"):
-        raise usage(f"{flag_text} cannot be told", "only your own home is known, as `~/`", "write the whole path")
+        raise usage(f"{flag_text} cannot be told", "only your own home is known, as `~/`", "write the absolute path")
     path = os.path.join(cwd, path)
     try:
         real = os.path.realpath(path, strict=True)
@@ -107,7 +107,7 @@ def _host(text: str) -> str:
 
     rule = host_rule(text)
     if isinstance(rule, Problem):
-        raise Stopped(replace(rule, what=f"`--host {plain(text)}` is no host that can be allowed"), Exit.USAGE)
+        raise Stopped(replace(rule, what=f"`--host {plain(text)}` is not a host that can be allowed"), Exit.USAGE)
     return str(rule)
 
 

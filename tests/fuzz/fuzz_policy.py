@@ -105,7 +105,7 @@ def broken(action: Action) -> Iterator[str]:
     took = time.perf_counter() - before
     if took > SLOW:
         yield f"an answer that takes {took:.1f} s"
-    if any("this gate failed" in reason.text for reason in assessment.reasons):
+    if any("failed with an internal error" in reason.text for reason in assessment.reasons):
         yield f"the gate itself failed: {assessment.reasons[0].text}"
     script = action.script if isinstance(action, RunScript) else ""
     yield from _reasons(assessment, script)

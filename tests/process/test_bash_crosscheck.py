@@ -101,13 +101,15 @@ def test_it_objects_to_whatever_is_taken_out_of_a_tree(text: str) -> None:
     for victim in victims:
         objection = find_disagreement(text, without(whole, victim))
         assert isinstance(objection, Opaque), victim
-        assert objection.reason.startswith("a second reader finds a")
+        assert objection.reason.startswith("the second parser finds a")
         assert 0 <= objection.span.start < objection.span.end <= len(text)
 
 
 def test_it_names_what_it_found_and_where() -> None:
     objection = find_disagreement("a x$(rm -rf y)", tree("a xxxxxxxxxxxx"))
-    assert objection == Opaque("a second reader finds a command substitution here: `$(rm -rf y)`", SourceSpan(3, 14))
+    assert objection == Opaque(
+        "the second parser finds a command substitution that the first does not: `$(rm -rf y)`", SourceSpan(3, 14)
+    )
 
 
 @given(st.text(max_size=40))
@@ -189,7 +191,7 @@ def test_a_witness_that_does_not_start_is_no_silent_one() -> None:
         "print(find_disagreement('a $(b)', read('a $(b)')).reason)\n"
     )
     said = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True).stdout
-    assert said.startswith("the second reader (bashlex) does not start")
+    assert said.startswith("the second parser (bashlex) does not start")
 
 
 def test_the_tables_are_for_the_sources_that_are_installed() -> None:

@@ -108,13 +108,14 @@ def test_why_says_how_a_host_can_be_named(place: Path) -> None:
     assert "agent exec --host example.org:8443 ..." in told
     assert 'host    = ["example.org:8443"]' in told
     near = agent(place, "why", "curl http://localhost:3000/").stdout
-    assert "stays closed until you say `localhost:3000 private`" in near, "an approval that would not be kept says so"
+    blocked = "stays blocked until `--host` or a rule says `localhost:3000 private`"
+    assert blocked in near, "an approval that would not be kept says so"
     assert "agent exec --host 'localhost:3000 private' ..." in near
     assert '"localhost:3000 private"' in near
     unknown = agent(place, "why", "npm ci").stdout
-    assert "that host is stopped and named, and one more yes, `--host` or a rule opens it" in unknown
+    assert "the connection is then blocked, and one more approval, `--host` or a rule allows its host" in unknown
     weak = agent(place, "exec", "--backend", "T3", "--accept-partial", "--host", "x.org", "--", "curl", "http://x.org/")
-    assert (weak.returncode, "T3 opens no host" in weak.stderr) == (Exit.DENIED, True)
+    assert (weak.returncode, "T3 allows no connection" in weak.stderr) == (Exit.DENIED, True)
     raw = agent(place, "exec", "--mode", "dangerously", "--", "ping", "-c", "1", "example.org")
     assert raw.returncode == Exit.DENIED
     assert "proxy" in raw.stderr

@@ -249,7 +249,7 @@ def test_what_the_repository_names_is_only_asked_about(
     if isinstance(verdict, Ask):
         assert verdict.terms.hosts == hosts, why
         assert all(host in verdict.question for host in hosts)
-        assert ("as the repository's settings say" in verdict.question) is ("https://" not in script)
+        assert ("which the repository's settings name" in verdict.question) is ("https://" not in script)
     if isinstance(verdict, Allow):
         assert verdict.permit.terms.hosts == hosts, why
 

@@ -745,7 +745,7 @@ def test_a_named_outside_path_is_granted_and_nothing_beside_it(bench: Bench) -> 
         ({"workspace": "/proc"}, "workspace"),
         ({"workspace": "/no/such/folder"}, "folder"),
         ({"hosts": ["example.com"], "tier": "T3"}, "network"),
-        ({"hosts": ["example.com", "127.1"]}, "which address"),
+        ({"hosts": ["example.com", "127.1"]}, "differently"),
         ({"read": ["/no/such/file"]}, "exist"),
         ({"write": ["/"]}, "sandbox"),
     ],

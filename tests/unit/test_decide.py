@@ -453,7 +453,7 @@ def test_reading_a_key_is_refused_in_plain_words() -> None:
     problem = denial(assess([Tier.READ, Tier.SECRET], [item], action)).problem
     assert problem.what == "`cat ~/.ssh/id_rsa` was refused"
     assert problem.why == "reads ~/.ssh/id_rsa, a private key; no mode allows that"
-    assert problem.fix == "run it yourself in your own shell if you mean it; the agent cannot be given it"
+    assert problem.fix == "run it in your own shell if it is intended; the agent cannot get an approval for it"
 
 
 WAYS = [
@@ -473,7 +473,7 @@ WAYS = [
         ["--mode"],
         "the list is the user's to change",
     ),
-    ([Tier.SECRET], False, Mode.DANGEROUSLY, False, ["yourself"], ["--mode"], "no mode helps"),
+    ([Tier.SECRET], False, Mode.DANGEROUSLY, False, ["in your own shell"], ["--mode"], "no mode helps"),
 ]
 
 
@@ -508,8 +508,8 @@ def test_a_question_about_a_network_says_that_a_yes_gives_none() -> None:
     found = verdict(assess([Tier.NETWORK], [effect(CONNECT, "", Scope.NONE)], action), Mode.DEFAULT)
     assert isinstance(found, Ask)
     assert found.question.endswith(
-        "An approval lets it read, and nothing more; the host is known only at run time: that host is stopped and "
-        "named, and one more yes, `--host` or a rule opens it. Allow it?"
+        "An approval lets it read, and nothing more; the host is known only at run time: the connection is then blocked, "
+        "and one more approval, `--host` or a rule allows its host. Allow it?"
     )
 
 

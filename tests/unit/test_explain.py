@@ -71,7 +71,7 @@ def asked() -> Explanation:
     cell = Cell(Tier.DANGEROUS, Mode.DEFAULT, Ruling.ASK)
     elsewhere = ((Mode.PLAN, Ruling.DENY), (Mode.DEFAULT, Ruling.ASK), (Mode.DANGEROUSLY, Ruling.ALLOW))
     ask = Ask(seen, WORK, cell, found[0], "download and run this?")
-    return explain(seen, ask, "/w", elsewhere, line="runs code it downloads first (sh)", rule='[[rule]]\nhost = ["x"]')
+    return explain(seen, ask, "/w", elsewhere, line="downloads code and runs it (sh)", rule='[[rule]]\nhost = ["x"]')
 
 
 def denied() -> Explanation:

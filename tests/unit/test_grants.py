@@ -50,20 +50,20 @@ def test_no_yes_lifts_a_floor(tier: Tier) -> None:
         replace(ask, cell=replace(ask.cell, tier=tier)),
     ]
     for each in forged:
-        with pytest.raises(ValueError, match="no yes allows"):
+        with pytest.raises(ValueError, match="no approval allows"):
             approve(each)
 
 
 @pytest.mark.parametrize(
     ("feedback", "why", "fix"),
     [
-        (None, "the person at the terminal said no", "do it another way"),
-        ("", "the person at the terminal said no", "do it another way"),
-        ("  \n", "the person at the terminal said no", "do it another way"),
+        (None, "the user at the terminal refused", "do it another way"),
+        ("", "the user at the terminal refused", "do it another way"),
+        ("  \n", "the user at the terminal refused", "do it another way"),
         (
             "use the cache instead",
-            "the person at the terminal said no: use the cache instead",
-            "do what they said instead",
+            "the user at the terminal refused: use the cache instead",
+            "follow that answer instead",
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_no_reaches_the_model_in_the_persons_words(feedback: str | None, why: 
 
 
 def test_a_no_is_told_as_whose_it_was() -> None:
-    assert refuse(question(), None, "program").problem.why == "the program that answers here said no"
+    assert refuse(question(), None, "program").problem.why == "the program that answers questions here refused"
 
 
 @pytest.mark.threat("T29")
