@@ -281,7 +281,7 @@ def test_an_old_secret_is_no_question_for_what_shows_other_commits(script: str, 
 @pytest.mark.parametrize("script", BEYOND)
 def test_what_may_show_an_old_secret_is_a_question(script: str, past: Repository) -> None:
     assert any(
-        (reason.tier is Tier.READ_OUTSIDE and "Git keeps" in reason.text) or reason.tier > Tier.READ_OUTSIDE
+        (reason.tier is Tier.READ_OUTSIDE and "stored by Git" in reason.text) or reason.tier > Tier.READ_OUTSIDE
         for reason in past.reasons(filled(script, past))
     )
 
