@@ -55,8 +55,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    settings.load_profile("few" if config.getoption("--smoke") else "busy")
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Choose the number of examples before a file is imported, because a law reads it then.
+
+    The laws of tests/unit try all their examples, with `--smoke` as well: it includes `make check`.
+    """
+    few = collector.config.getoption("--smoke") and not collector.path.is_relative_to(TESTS / "unit")
+    settings.load_profile("few" if few else "busy")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
@@ -90,12 +95,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             functions.add(function)
         items[:] = kept
         config.hook.pytest_deselected(items=left_out)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let the laws of tests/unit try all their examples, with `--smoke` as well: it includes `make check`."""
-    few = item.config.getoption("--smoke") and item.get_closest_marker("unit") is None
-    settings.load_profile("few" if few else "busy")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
