@@ -138,15 +138,18 @@ async def _run_recorded(permit: Permit, number: int, planned: Planned, ctx: RunC
     except asyncio.CancelledError:
         ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"))
         raise
-    undo = ctx.undo
+    undo, step = ctx.undo, None
 
     def look() -> ChangedFiles:
+        nonlocal step
         step = undo.after(running)
-        if step is not None:
-            ctx.journal.snapshot(str(step), planned.call.key)
         return undo.changed
 
-    return await _run(permit, number, planned.call, ctx, look)
+    try:
+        return await _run(permit, number, planned.call, ctx, look)
+    finally:  # after the outcome is recorded: the session file may refuse the entry
+        if step is not None:
+            ctx.journal.snapshot(str(step), planned.call.key)
 
 
 async def _run(

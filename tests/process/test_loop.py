@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from http.server import HTTPServer
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -44,11 +45,16 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
+from runner.sessions.journal import Journal
+from runner.sessions.store import JournalError
 from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
 from sandbox.linux.backend import Linux
 from tests.support.loop_harness import DONE, NETWORK, READ, WORK, FakeSandbox, FixedApprover, Make, bash, busy, call
 from tests.support.web_site import SECRET as SERVED
 from tests.support.web_site import Site
+
+if TYPE_CHECKING:
+    from runner.changes.undo.recorder import SnapshotRecorder
 
 LOST = Problem("the sandbox is gone", "its helper died", "try again")
 
@@ -91,6 +97,26 @@ def test_when_the_record_cannot_be_written_nothing_runs(stage: Make) -> None:
     ending = found.play()
     assert ending.exit is Exit.FAILED
     assert found.sandbox.ran == []
+
+
+def test_the_outcome_is_recorded_if_the_session_file_cannot_be_written(stage: Make) -> None:
+    class Recorder:
+        changed = None
+
+        async def before(self, permit: Permit, words: str, call: str) -> None:
+            return None
+
+        def after(self, running: None) -> int:
+            return 1
+
+    class FullDisk(Journal):
+        def snapshot(self, snapshot: str, call: str) -> None:
+            raise JournalError(Problem("the session could not be kept", "no space left on device", "make room"))
+
+    made = stage(bash(WORK), DONE)
+    made.ctx = replace(made.ctx, undo=cast("SnapshotRecorder", Recorder()), journal=FullDisk())
+    assert made.play().exit is Exit.FAILED
+    assert next(iter(made.audit.rows())).kind == "finished"
 
 
 def test_the_whole_story_is_in_the_log(stage: Make) -> None:
