@@ -20,6 +20,7 @@ from policy.model.tier import Tier
 from runner.config import shipped
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
+from runner.facts.git.objects import Objects, Unreadable
 from runner.facts.git.tracked_secrets import tracked
 from tests.support.law import examples
 
@@ -774,3 +775,13 @@ def test_law_what_git_shows_of_a_commit_was_asked_about(
     ids = [line[:8] for line in repository.git("log", "--all", "--format=%H").split()]
     script = " ".join(["git", command, *words, paths]).format(a=ids[0], b=ids[len(ids) // 2], c=ids[-3])
     prints_no_secret_as_a_read(script, repository)
+
+
+def test_a_damaged_pack_leaves_no_file_open(tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack/pack-1.pack").write_bytes(b"PACK")
+    (tmp_path / "pack/pack-1.idx").write_bytes(b"damaged")
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(Unreadable), Objects(str(tmp_path)):
+        pass
+    assert sorted(os.listdir("/proc/self/fd")) == before

@@ -46,7 +46,6 @@ class _Pack:
     """Pack with its index of version 2."""
 
     def __init__(self, path: str) -> None:
-        self.data, _ = open_regular(f"{path}.pack", follow=False)
         self.cached: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
         index = whole(f"{path}.idx", _LARGEST_INDEX)
         if index is None or index[:8] != b"\xfftOc\0\0\0\2" or len(index) < 8 + 1024 + 40:
@@ -60,6 +59,7 @@ class _Pack:
         self._names = index[names : names + count * ID]
         self._offsets = index[offsets : offsets + 4 * count]
         self._far = index[offsets + 4 * count : -40]
+        self.data, _ = open_regular(f"{path}.pack", follow=False)  # last: after a failure nothing is open
 
     def place(self, id: bytes) -> int | None:
         """Return where the object begins; None if it is not in this pack."""
