@@ -20,7 +20,7 @@ from policy.model.action import ReadFile, RunScript
 from runner.changes.undo.blobs import BlobPlace
 from runner.changes.undo.lock import UndoError
 from runner.changes.undo.snapshot import Snapshotter
-from runner.changes.undo.store import clear
+from runner.changes.undo.store import Store, clear
 from runner.secrets.secret import Secret, _registered
 from tests.support.places import ROOT
 from tests.support.undo_workspace import WORK, UndoWorkspace, as_nobody
@@ -709,3 +709,11 @@ def test_cancelling_a_first_look_ends_it(base: Path) -> None:
     assert len(kept) < 3000
     assert world.act("echo x > a") is not None
     assert world.undo().whole
+
+
+def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path: Path) -> None:
+    (tmp_path / "steps.db").mkdir()
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="directory"):
+        Store(tmp_path)
+    assert sorted(os.listdir("/proc/self/fd")) == before

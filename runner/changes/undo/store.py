@@ -73,10 +73,14 @@ class Store:
         except OSError as error:
             raise unusable(folder, (error.strerror or "").lower()) from None
         self.lost = 0  # steps that were deleted to make room and not reported to the user yet
-        with self.turns.locked():
-            self._db, self.notices = connect(folder)
-            self._drop_strays()
-            self.packs = BlobStore(folder, self._pack)
+        try:
+            with self.turns.locked():
+                self._db, self.notices = connect(folder)
+                self._drop_strays()
+                self.packs = BlobStore(folder, self._pack)
+        except BaseException:
+            self.turns.close()
+            raise
         self._index: tuple[int, dict[str, Index]] | None = None
         self._dead: list[int] = []
 
