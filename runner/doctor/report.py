@@ -361,7 +361,7 @@ def _injected(names: tuple[str, ...]) -> list[CheckResult]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="ascii") as file:
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""

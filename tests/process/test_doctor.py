@@ -11,7 +11,7 @@ import pytest
 from policy.model.verdict import Problem
 from runner.config import load
 from runner.doctor.models import models
-from runner.doctor.report import CheckResult, CheckState, _container, _unavailable_result, namespaces
+from runner.doctor.report import CheckResult, CheckState, _container, _read, _unavailable_result, namespaces
 from sandbox.backend import ContainerOptions
 from tests.support.sandbox_bench import NO_NAMESPACES
 
@@ -50,6 +50,14 @@ def test_a_refused_sandbox_does_not_send_the_reader_round_in_a_circle() -> None:
         assert "agent doctor" not in fix
     other = Problem("it cannot be built", "no library", "sudo apt-get install libseccomp2")
     assert _unavailable_result("T1", other, spaces).fix == other.fix
+
+
+def test_a_file_of_the_system_may_hold_any_letters(tmp_path: Path) -> None:
+    """A disk can have a name in any language, and in bytes that are no UTF-8."""
+    (tmp_path / "mounts").write_bytes(
+        b"/dev/sdb1 /media/ann/Gr\xc3\xb6\xc3\x9fe ext4 rw 0 0\n/dev/sdc1 /media/\xff vfat rw 0 0\n"
+    )
+    assert [line.split()[2] for line in _read(str(tmp_path / "mounts")).splitlines()] == ["ext4", "vfat"]
 
 
 @pytest.mark.threat("T19")
