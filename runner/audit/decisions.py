@@ -92,13 +92,16 @@ class DecisionTrail:
         effects = map(mapping, items(self.body.get("effects")))
         named = [beginning(effect.get("target")) for effect in effects if effect.get("kind") == "connects"]
         tried = [beginning(mapping(made).get("host")) for made in items(self.outcome.get("connections"))]
-        return list(dict.fromkeys(_bare(host) for host in [*named, *tried] if host))
+        return list(dict.fromkeys(bare_host(host) for host in [*named, *tried] if host))
 
 
-def _bare(host: str) -> str:
-    """Return the host without its port, and an IPv6 address without its brackets."""
+def bare_host(entry: str) -> str:
+    """Return the host of an entry of an allowlist, of which `--host` records all: without methods, port, path and
+    `private`, and an IPv6 address without its brackets.
+    """
+    host = entry.removesuffix(" private").rpartition(" ")[2].partition("/")[0]
     name, colon, port = host.rpartition(":")
-    if colon and port.isdigit() and (":" not in name or name.endswith("]")):
+    if colon and (port.isdigit() or port == "*") and (":" not in name or name.endswith("]")):
         host = name
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
 

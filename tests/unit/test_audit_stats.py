@@ -5,9 +5,9 @@ import json
 import pytest
 
 from runner.audit.chain import Record
-from runner.audit.decisions import DecisionTrail
+from runner.audit.decisions import DecisionTrail, bare_host
 from runner.audit.list_view import WIDE
-from runner.audit.reports.stats import Known, Stats, _host, stats_json, stats_text, unnamed
+from runner.audit.reports.stats import Known, Stats, stats_json, stats_text, unnamed
 from tests.support.golden_records import all_deeds, golden
 
 KNOWN = Known(
@@ -66,6 +66,7 @@ ANSWERS = [
 HOSTS = [
     ("example.org:443", "example.org"), ("example.org", "example.org"), ("2001:db8::1", "2001:db8::1"),
     ("[2001:db8::1]:443", "2001:db8::1"), ("10.0.0.1:80 private", "10.0.0.1"), ("", ""),
+    ("[::1]:* private", "::1"), ("GET,POST example.org:8080/api", "example.org"), ("*.example.org:*", "*.example.org"),
 ]
 # fmt: on
 
@@ -79,7 +80,12 @@ def test_who_answered(fields: dict[str, object], answer: str, why: str) -> None:
 
 @pytest.mark.parametrize(("target", "host"), HOSTS, ids=[target for target, _ in HOSTS])
 def test_a_host_without_its_port(target: str, host: str) -> None:
-    assert _host(target) == host
+    assert bare_host(target) == host
+    named = decided(effects=[{"kind": "connects", "target": target}])
+    assert named.hosts == ([host] if host else [])
+    stats = Stats()
+    stats.add(named)
+    assert list(stats.tables["hosts"]) == named.hosts
 
 
 def test_a_rule_that_only_helped_has_spoken() -> None:

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 
-from runner.audit.decisions import DecisionTrail
+from runner.audit.decisions import DecisionTrail, bare_host
 from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.list_view import action_line
 from runner.audit.query import command_of, was_question
@@ -145,21 +145,12 @@ def _hosts(deed: DecisionTrail) -> dict[str, bool]:
     allowed = deed.record.body.get("verdict") == "allow"
     found: dict[str, bool] = {}
     for effect in map(mapping, items(deed.record.body.get("effects"))):
-        if effect.get("kind") == "connects" and (host := _host(text(effect.get("target")))):
+        if effect.get("kind") == "connects" and (host := bare_host(text(effect.get("target")))):
             found[host] = allowed
     for made in map(mapping, items(deed.outcome.get("connections"))):
         if host := text(made.get("host")):
             found[host] = found.get(host, True) and bool(made.get("allowed"))
     return found
-
-
-def _host(target: str) -> str:
-    """Return the host without its port: of `[2001:db8::1]:443`, `example.org:443` and `2001:db8::1`."""
-    target = target.partition(" ")[0]  # without ` private`, which may follow
-    if target.startswith("["):
-        return target[1:].partition("]")[0]
-    name, mark, port = target.rpartition(":")
-    return name if mark and port.isdigit() and ":" not in name else target
 
 
 _NAMED = 20  # listed rules of the user
