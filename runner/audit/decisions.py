@@ -10,7 +10,7 @@ from runner.audit.log import AuditLog
 from runner.audit.query import Query, was_question
 
 DECISIONS = ("decided", "refused", "applied", "planned")  # kinds of records with a verdict
-_TELLING = ("script", "argv", "pattern", "path", "url", "root", "plan")  # the first one present describes the action
+_TELLING = ("script", "argv", "pattern", "path", "root", "plan")  # the first one present describes the action
 SESSIONS = 256  # session records in memory at a time: a log may have as many sessions as decisions
 
 
@@ -70,14 +70,19 @@ class DecisionTrail:
         return beginning(mapping(self.body.get(field)).get(name))
 
     @property
-    def action_value(self) -> object:
-        """Return the requested action as recorded: a script, the joined words of a command, a path, or the arguments of
-        a malformed call.
+    def subject(self) -> object:
+        """Return the field that describes the action: a script, the words of a command, a path, or the arguments of a
+        malformed call.
         """
         if self.malformed:
             return self.body.get("arguments")
         action = mapping(self.body.get("action"))
-        value = next((action[name] for name in _TELLING if name in action), "")
+        return next((action[name] for name in _TELLING if name in action), "")
+
+    @property
+    def action_value(self) -> object:
+        """Return the requested action as recorded, with the words of a command joined."""
+        value = self.subject
         if isinstance(value, list):
             return " ".join(beginning(word) for word in value)
         return {**value, "cut": beginning(value).replace("\0", " ")} if isinstance(value, dict) else value

@@ -14,8 +14,6 @@ from runner.text.sanitize import one_line, visible
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
 _LOUD = "\x1b[1;31m"  # for the tiers that no rule and no grant can allow
 _HUES = {"read": _DIM, "dangerous": _LOUD, "unknown": _LOUD, "secret": _LOUD, "denied": _LOUD, "malformed": _LOUD}
-# The line of an action shows the first of these fields that the action has.
-_TELLING = ("script", "argv", "pattern", "path", "root", "plan")
 _HOSTS = 5  # listed connections of one command
 _INDENT = " " * 7
 NARROW = 84  # columns below which an action gets a line of its own
@@ -126,11 +124,9 @@ def finished_line(record: Record, *, colour: bool, width: int) -> Iterator[str]:
 
 def action_line(deed: DecisionTrail) -> str:
     """Return the action in short: the script, the words, the path, or the arguments of a malformed call."""
-    if deed.malformed:
-        return text(deed.body.get("arguments"))
-    action = mapping(deed.body.get("action"))
-    value = next((action[name] for name in _TELLING if name in action), "")
+    value = deed.subject
     words = " ".join(text(word) for word in value) if isinstance(value, list) else text(value)
+    action = {} if deed.malformed else mapping(deed.body.get("action"))
     if text(action.get("type")) in ("RunScript", "RunArgv"):
         return f"$ {words}"
     where = f" in {text(action['root'])}" if "pattern" in action and "root" in action else ""
