@@ -131,7 +131,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
 
         limits = apply_limits(limits, args.limits)
         if args.timeout is not None:
-            limits = apply_limits(limits, (f"wall={parse_seconds(args.timeout, '--timeout')}",))
+            limits = replace(limits, wall=parse_seconds(args.timeout, "--timeout"))
     action: Action
     if args.tool is not None:
         path, text = args.path or ".", args.script or ""

@@ -1,10 +1,12 @@
 """`agent exec` evaluates an action again after an approval, so that the approval covers exactly what the user saw."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from policy.model.action import RunScript
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Deny
 from runner.audit.fact_recorder import FactRecorder
@@ -45,8 +47,6 @@ def answered(
     folder: Path, answers: list[str], change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[ExecCase, list[str]]:
     """Judge one action. `change` happens while the first question is on the screen."""
-    import os
-
     prompts: list[str] = []
 
     async def read_line(prompt: str) -> str:
@@ -59,6 +59,13 @@ def answered(
     script = f"cat {folder}/outside/notes.txt"
     gate, action = open_gate(GateArgs(script, None, cwd=str(folder / "workspace"), mode=Mode.DEFAULT), os.environ)
     return _judge(gate, action, FactRecorder(gate.facts, gate.settings.profile), attended=True), prompts
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [("0.05ms", 0.00005), ("2m", 120.0)])
+def test_a_timeout_has_the_precision_of_a_number(folder: Path, timeout: str, seconds: float) -> None:
+    gate, action = open_gate(GateArgs("true", None, cwd=str(folder / "workspace"), timeout=timeout), os.environ)
+    assert gate.limits.wall == seconds
+    assert action == RunScript("true", str(folder / "workspace"), seconds)
 
 
 # fmt: off
