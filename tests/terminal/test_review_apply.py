@@ -360,6 +360,7 @@ def test_a_change_in_between_is_not_overwritten(base: Path) -> None:
     store = world.store()
     with pytest.raises(PatchError, match="nothing was applied") as error:
         apply(found, world.ground, store, "agent apply p", "s")
+    assert store.steps() == []
     store.close()
     assert error.value.problem.why == "`b`: another process changed it just now"
     assert (world.w / "a").read_text() == "1\n"
@@ -375,6 +376,7 @@ def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
     store = world.store()
     with pytest.raises(PatchError, match="nothing was applied") as error:
         apply(found, world.ground, store, "agent apply p", "s", warned=())
+    assert store.steps() == []
     store.close()
     assert error.value.problem.why.startswith("`sub/HEAD`: by now, with it Git takes `sub` for a repository")
     assert not (world.w / "sub/HEAD").exists()

@@ -62,12 +62,13 @@ def apply(
             snapshotter.recover(lambda each: below_root(rules, each))
             snapshotter.take_paths(root, paths, below_root(rules, root))
             _keep(store, plan.items)
-            step = store.begin("action", words, session, "", ((root, paths),))
         _require_unchanged(root, plan.items)
         # New auto-run files that the user was not warned about.
         news = inventory_of(scope, terms, root).findings(changes_of(plan.items)) if warned is not None else {}
         for path in news.keys() - set(warned or ()):
             raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {news[path].why}", "look at it again"))
+        with store.transaction():
+            step = store.begin("action", words, session, "", ((root, paths),))
         done = restore(store, items, step)
         if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
             with safe_open.opened_root(root) as top:
