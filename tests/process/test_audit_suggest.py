@@ -17,7 +17,7 @@ from policy.grants.resolve import approve, refuse
 from policy.model.action import Action, WriteFile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask
-from runner.audit.chain import Record, canonical
+from runner.audit.chain import Record, canonical, digest
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Decision, RecordedAnswer, SessionInfo
@@ -61,7 +61,7 @@ class World:
         decision = Decision("bash", assessment, verdict, "T1", said, noted=noted)
         names = []
         for part in noted.parts():
-            names.append(str(len(self.parts)))
+            names.append(digest(part))
             self.parts[names[-1]] = json.loads(canonical(part))
         number = 10 * len(self.deeds) + 2
         body = {**json.loads(canonical(decision.body("s"))), "facts": names, **changed}
@@ -220,6 +220,18 @@ def test_what_holds_now_is_not_suggested_again() -> None:
     report = world.report(hearing=now)
     assert report.suggestions == ()
     assert [(each.why, each.records) for each in report.left] == [("settled by what holds now", (number,))]
+
+
+def test_equal_actions_are_judged_by_the_policy_of_their_own_session() -> None:
+    """`agent ci` in the same folder uses no configuration of the repository, for example."""
+    world = World()
+    alone, settled = world.asked("npm test"), world.asked("npm test")
+    own, wide = (each.hearing for each in (world, World('allow run=["npm", "test"]')))
+    policies = {alone: Policy(own.profile, own.rules), settled: Policy(wide.profile, wide.rules)}
+    search = Search(world.parts.get, lambda deed: policies[deed.record.id], own, ())
+    report = search.report(world.deeds, limit=10, least=1)
+    assert [each.records for each in report.suggestions] == [(alone,)]
+    assert [(each.why, each.records) for each in report.left] == [("settled by what holds now", (settled,))]
 
 
 def test_the_newest_are_looked_at_and_few_are_left_out() -> None:

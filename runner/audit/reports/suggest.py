@@ -22,7 +22,7 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import items, mapping, text
 from runner.audit.list_view import action_line
 from runner.audit.query import was_question
-from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, RecordedParts, rejudge
+from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, RecordedParts, Replay
 from runner.audit.reports.stats import answer_of
 from runner.audit.reports.suggest_rules import SuggestedRule, combine, command_lines, parse_rules, probes, wider
 from runner.gate.suggest import no_rule_lifts, read_rules, suggested
@@ -123,8 +123,13 @@ class Search:
     context: EvaluationContext
     examples: Sequence[str]
     left: defaultdict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
-    _judged: dict[object, NewVerdict | NotRecorded] = field(default_factory=dict)
+    _tried: dict[tuple[int, tuple[SuggestedRule, ...]], Policy] = field(default_factory=dict)
     _today: dict[str, bool] = field(default_factory=dict)  # by script: True if it is allowed without a new rule
+
+    _replay: Replay = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._replay = Replay(self.facts)
 
     def report(self, deeds: Iterable[DecisionTrail], *, limit: int, least: int) -> SuggestionReport:
         """Return the rules for the newest `limit` questions and denials of `deeds`; each settles at least `least`
@@ -286,17 +291,13 @@ class Search:
     def _rejudge(
         self, deed: DecisionTrail, policy: Policy, rules: tuple[SuggestedRule, ...] = ()
     ) -> NewVerdict | NotRecorded:
-        """Judge an action again with further rules. Equal actions are judged once, since a log has many of them."""
-        body = deed.record.body
-        session = text(body.get("session"))
-        same = [str(body.get(name)) for name in ("action", "facts", "mode", "source", "typed", "reach", "granted")]
-        key = (*same, session if deed.session is None else text(deed.session.body.get("workspace")), rules)
-        if key not in self._judged:
+        """Judge an action again with further rules."""
+        key = id(policy), rules  # of a policy that `_replay` has judged by, and stores
+        if rules and key not in self._tried:
             more = tuple(each for rule in rules for each in read_rules(rule.text()))
             profile = replace(policy.profile, permissions=(*policy.profile.permissions, *more))
-            tried = replace(policy, profile=profile, unattended=bool(rules) or policy.unattended)
-            self._judged[key] = rejudge(deed, tried, self.facts)
-        return self._judged[key]
+            self._tried[key] = replace(policy, profile=profile, unattended=True)
+        return self._replay.rejudge(deed, self._tried[key] if rules else policy)
 
 
 def _unsettled(deed: DecisionTrail) -> bool:
