@@ -191,15 +191,15 @@ def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailab
     `message` is the error text of the program that should have started the helper.
     """
     number, _, step = answer.partition(" ")[2].partition(" ")
-    why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a word"
+    why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a reason"
     refused = f"the kernel refused to {step or 'start the helper'} ({why.lower()})"
-    fix = "run `agent doctor`: it says what this machine lacks and the command that adds it; nothing was run"
+    fix = "run `agent doctor` for what this machine lacks and the command that adds it; nothing was run"
     return SandboxUnavailable.of(f"the {tier} sandbox cannot be built here", message or refused, fix)
 
 
 def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
     """Return the error for a canary that escaped; `broken` are the failed checks, in words."""
-    what, why = f"the {tier} sandbox does not hold on this machine", f"its canary got out: {', '.join(broken)}"
+    what, why = f"the {tier} sandbox does not confine commands here", f"its canary escaped: {', '.join(broken)}"
     return SandboxUnavailable.of(what, why, "run `agent doctor` for what the machine lacks; nothing was run")
 
 
@@ -254,9 +254,9 @@ def file_outcome(status: int, data: bytes, seconds: float, ended: str | None) ->
     """
     import json
 
-    failed = Problem("the file action did not finish", f"it ended with status {status}", "try again, or ask for less")
+    failed = Problem("the file action failed", f"its process ended with status {status}", "try again, or request less")
     if ended is not None:
-        failed = Problem("the file action was ended", f"it passed the {ended} limit", "ask for less")
+        failed = Problem("the file action was ended", f"it passed the {ended} limit", "request less")
         return Outcome(status or 1, seconds=seconds, ended_by=ended, problem=failed)
     try:
         answer = json.loads(data)

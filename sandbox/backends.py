@@ -82,17 +82,17 @@ async def open_backend(
         if first is None:
             first = SandboxUnavailable(_too_weak(candidate, insisted))
         elif not insisted:
-            problem, words = first.problem, "(`agent doctor` lists what it misses)"
-            why = f"{problem.why}; the weaker {enforcement.backend} sandbox would work but enforces only a part"
-            fix = f"{problem.fix}; or accept the weaker one with --accept-partial {words}"
+            problem, words = first.problem, "(`agent doctor` lists what it does not enforce)"
+            why = f"{problem.why}; the weaker {enforcement.backend} sandbox would work, but enforces less"
+            fix = f"{problem.fix}; or accept the weaker sandbox with --accept-partial {words}"
             first = SandboxUnavailable.of(problem.what, why, fix)
     raise first or SandboxUnavailable(_too_weak("none", insisted))
 
 
 def _too_weak(name: str, insisted: bool) -> Problem:
-    why = "you asked for that backend, and did not accept that"
-    fix = "add --accept-partial to run under it (`agent doctor` lists what it misses)"
+    why = "partial enforcement must be accepted explicitly"
+    fix = "add --accept-partial to use it (`agent doctor` lists what it does not enforce)"
     if insisted:
-        why = "that backend was asked for, and one that holds in full"
-        fix = "leave --backend out, or name one that holds in full (`agent doctor`)"
-    return Problem(f"the {name} sandbox enforces only a part", why, fix)
+        why = "this backend and full enforcement were both requested"
+        fix = "leave --backend out, or name a backend with full enforcement (`agent doctor` lists them)"
+    return Problem(f"the {name} sandbox enforces only a part of the restrictions", why, fix)

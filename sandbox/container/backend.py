@@ -44,12 +44,12 @@ LOCAL = ("T1", "T2", "T3")  # tiers for file actions, best first
 
 # The restrictions of T1 that a container does not enforce, in words, for `agent doctor` and the audit log.
 LACKS = (
-    "Landlock is not used: the mounts alone say what may be written",
-    "the daemon and its runtime are trusted, and they are root outside (unless it is rootless)",
-    "programs and libraries are the image's: its author is trusted as much as /usr is",
-    "what is mounted below the workspace, or below another path that was given, is not there",
-    "folders that are the image's own are readable in full",
-    "a command can keep the kernel from ending it first when memory is short, where the daemon lacks CAP_SYS_RESOURCE",
+    "Landlock is not used: only the mounts restrict where a command can write",
+    "the daemon and its runtime are trusted and have the rights of root (unless the daemon is rootless)",
+    "programs and libraries come from the image, which is trusted as much as /usr",
+    "file systems that are mounted below the workspace or another granted path are not visible",
+    "all folders of the image can be read",
+    "if the daemon lacks CAP_SYS_RESOURCE, a command can make the kernel end other processes first for lack of memory",
 )
 
 
@@ -280,7 +280,7 @@ async def _converse(
         denied = "permission denied" if "denied" in failure else failure.strip()
         reason = "no such file or directory" if missing else denied
         why = f"{reason} (inside the container, where only the image and granted paths exist)"
-        fix = "check the name, and that the folder lies in the workspace and the program in the image"
+        fix = "check the name, and that the folder is in the workspace and the program is in the image"
         problem = Problem(f"`{argv[0]}` could not be started", why, fix)
         # The status is that of a shell.
         return Outcome(127 if missing else 126, b"", f"{argv[0]}: {reason}\n".encode(), seconds, problem=problem)
@@ -299,7 +299,7 @@ def _unspeakable(words: tuple[str, ...]) -> Problem | None:
         return Problem("the command cannot be given to a container", why, "use names in UTF-8, or use T1")
     if any(len(word.encode()) >= _LONGEST for word in words):
         why = f"one of its words (a script is one word) has {_LONGEST} bytes or more, and the kernel accepts fewer"
-        return Problem("the command is too long", why, "put it into a file of the workspace, and run that")
+        return Problem("the command is too long", why, "write the script to a file of the workspace, and run that file")
     return None
 
 

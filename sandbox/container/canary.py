@@ -17,7 +17,7 @@ from sandbox.inside import canary
 # fmt: off
 WORDS = {
     **canary.WORDS,
-    "capabilities": "capabilities are left",
+    "capabilities": "the process has capabilities",
     "devices":      "devices of the machine are visible",
     "daemon":       "a socket of the container daemon is visible",
     "groups":       "control groups can be changed",
@@ -25,8 +25,8 @@ WORDS = {
     "filter":       "a different seccomp filter is loaded",
     "variables":    "variables are set that the terms do not name",
     "mounted":      "the mounts differ from the requested ones",
-    "same":         "the daemon sees different files",
-    "user":         "commands run as another user",
+    "same":         "the daemon does not see the files of this machine",
+    "user":         "commands run as another user than requested",
 }
 # fmt: on
 

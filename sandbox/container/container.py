@@ -113,13 +113,13 @@ class Box:
         tree = self._tree
         try:
             if tree is None or not tree.seen:
-                raise OSError(0, "its processes are not visible here")
+                raise OSError(0, "the container's processes are not visible here")
             listener = listen_inside(self.pid, PORT)
         except OSError as error:
             if not self.terms.open_hosts:
                 return  # no host is allowed, so only the record of refused hosts is missing
             what = f"the container sandbox cannot open the network to {', '.join(self.terms.hosts)}"
-            why = f"its network cannot be entered ({(error.strerror or '').lower()}): only root may enter it, and "
+            why = f"only root may enter the container's network ({(error.strerror or '').lower()}), and "
             why += "this program never opens the whole network for one host"
             raise SandboxUnavailable.of(what, why, "use T1 for commands that need a host") from None
         self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
@@ -142,7 +142,7 @@ class Box:
             if decoys.touched:
                 text += "outside 0\n"
         if ended.failed or ended.why or not ended.out:
-            raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "its canary printed nothing")
+            raise _not_made(ended.failed or ended.err.decode("utf-8", "replace")[:300] or "the canary printed nothing")
         checks, lost, gaps = canary.judge(text, terms.limits, self.user, body, self.environment)
         level = Level.PARTIAL if lost else Level.FULL
         limits = "" if lost else "the container's cgroup (memory, pids)"
@@ -307,10 +307,10 @@ def _not_made(why: str) -> SandboxUnavailable:
 
 
 _FIXES = (
-    ("unknown runtime", "install that runtime and add it to the daemon (`runtimes` in daemon.json), or leave it out"),
-    ("invalid runtime", "install that runtime and add it to the daemon, or leave it out"),
+    ("unknown runtime", "install that runtime and add it to `runtimes` of daemon.json, or remove `runtime`"),
+    ("invalid runtime", "install that runtime and add it to the daemon, or remove `runtime`"),
     ("bind source path does not exist", "use a daemon that sees this machine's files (one from a snap does not)"),
-    ("/bin/bash", "use an image with /bin/bash, in which scripts are run"),
+    ("/bin/bash", "use an image that contains /bin/bash, which runs the scripts"),
 )
 
 
@@ -323,7 +323,7 @@ def _code(report: Mapping[str, Any]) -> int | None:
 
 def _gone() -> SandboxUnavailable:
     return SandboxUnavailable.of(
-        "the container is gone", "the daemon ended it, or another program removed it", "try again; a new one is created"
+        "the container is gone", "the daemon ended it, or another program removed it", "try again: a new one is created"
     )
 
 
@@ -339,7 +339,7 @@ def listen_inside(pid: int, port: int) -> socket.socket:
         try:
             with safe_rmtree.closing(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)) as handle:
                 if os.path.samestat(os.fstat(handle), os.stat("/proc/self/ns/net")):
-                    raise OSError(0, "it shares the network of this machine")
+                    raise OSError(0, "the container shares the network of this machine")
                 if ctypes.CDLL(None, use_errno=True).setns(handle, _NEW_NETWORK) != 0:
                     number = ctypes.get_errno()
                     raise OSError(number, os.strerror(number))

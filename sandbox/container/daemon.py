@@ -102,11 +102,11 @@ def find_socket(chosen: str, environ: Mapping[str, str]) -> str:
         if not path.startswith("/"):
             raise SandboxUnavailable.of(
                 f"the container daemon at `{named}` cannot be used",
-                "it may be on another machine, and containers there do not see your workspace",
+                "that daemon may be on another machine, whose containers do not see your workspace",
                 'name a socket of this machine: `socket = "/run/docker.sock"` under [sandbox.container]',
             )
         if not is_socket(path):
-            raise NoDaemon.of(f"there is no container daemon at `{path}`", "no socket is there", _FIX)
+            raise NoDaemon.of(f"there is no container daemon at `{path}`", "no socket has that path", _FIX)
         return path
     places = usual(environ)
     if path := next(filter(is_socket, places), ""):
@@ -144,7 +144,7 @@ def _context(environ: Mapping[str, str]) -> str:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SandboxUnavailable.of(
             "the Docker context in use cannot be read",
-            f"a file below `{folder}` is not as expected ({error})",
+            f"a file below `{folder}` is missing or invalid ({error})",
             "run `docker context use default`, or name the socket under [sandbox.container]",
         ) from None
 
@@ -170,18 +170,18 @@ async def find_image(daemon: Daemon, name: str) -> Image:
     if not name:
         raise SandboxUnavailable.of(
             "no image is configured for the container sandbox",
-            "commands run with the programs of an image, and you choose which",
+            "commands run with the programs of an image, which you choose",
             'write `image = "NAME@sha256:..."` under [sandbox.container] in your configuration',
         )
     try:
         details = await daemon.call(lambda client: client.inspect_image(name))
     except DaemonRefused as error:
-        what, why, fix = f"the image `{name}` cannot be used", str(error), "check its name"
+        what, why, fix = f"the image `{name}` cannot be used", str(error), "check the name of the image"
         if error.status == 404:
-            what, why = f"the image `{name}` is not on this machine", "images are never fetched here"
+            what, why = f"the image `{name}` is not on this machine", "this program never fetches images"
             fix = f"fetch it yourself: `docker pull {name}`"
             if name.startswith("sha256:"):
-                fix = "`docker images --no-trunc` lists those that are there"
+                fix = "run `docker images --no-trunc` to list the images of this machine"
         raise SandboxUnavailable.of(what, why, fix) from None
     if not is_pinned(name):
         what, why = f"the image `{name}` is not pinned", "a tag can name a different image later"
@@ -189,8 +189,8 @@ async def find_image(daemon: Daemon, name: str) -> Image:
         raise SandboxUnavailable.of(what, why, f'write `image = "{exact}"`')
     made_for, ours = str(details.get("Architecture", "")), _ARCHITECTURES.get(os.uname().machine, os.uname().machine)
     if made_for != ours:
-        why = f"it is made for {made_for or 'an unknown machine'}, and this is {ours}"
-        raise SandboxUnavailable.of(f"the image `{name}` is for another machine", why, f"use one for {ours}")
+        why = f"the image is made for {made_for or 'an unknown machine'}, and this machine is {ours}"
+        raise SandboxUnavailable.of(f"the image `{name}` is for another machine", why, f"use an image for {ours}")
     config = details.get("Config") or {}
     variables = tuple(str(item).partition("=")[0] for item in config.get("Env") or ())
     # Normalized as by the daemon and the kernel: `/data/` and `//data` are `/data`.

@@ -21,7 +21,7 @@ def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
     real = {path: os.path.realpath(path) for path in granted}
     for path in sorted(granted):
         if any(inside(each, "/dev") for each in (path, real[path])):
-            raise _refused(path, "devices belong to the machine, and a container has a few devices of its own")
+            raise _refused(path, "devices belong to the machine, and a container has a few of its own")
     for socket in sockets:
         try:
             status = os.stat(socket)
@@ -30,7 +30,7 @@ def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
         place = os.path.realpath(socket)
         for path in sorted(granted):
             if inside(place, real[path]) or inside(socket, path) or os.path.samestat(_stat(path), status):
-                why = f"the container daemon listens at `{socket}`, and a program that can use it is root outside"
+                why = f"the container daemon listens at `{socket}`, which gives the rights of root outside"
                 raise _refused(path, why)
             if other := _elsewhere(real[path], status):
                 raise _refused(path, f"`{other}` is another name of the container daemon's socket `{socket}`")

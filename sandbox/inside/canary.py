@@ -17,7 +17,7 @@ WORDS = {
     "network":      "a listener on the host can be reached",
     "abstract":     "an abstract socket of the host can be reached",
     "processes":    "processes outside can be seen",
-    "capabilities": "capabilities are left",
+    "capabilities": "the process has capabilities",
     "privileges":   "new privileges can be gained",
     "seccomp":      "no seccomp filter is loaded",
     "namespaces":   "a new user namespace can be made",

@@ -360,7 +360,7 @@ def main() -> None:
             confine.map_ids(mappers[0], proc, child)
         os.close(proc)
     except Exception as error:  # the seam of the helper process: report every error to the runner, then end
-        reason = f"0 {type(error).__name__}: {error}"
+        reason = f"0 confine a process: {type(error).__name__}: {error}"
         if isinstance(error, OSError):
             step = getattr(error, "step", f"open {error.filename}" if error.filename else "confine a process")
             reason = f"{error.errno} {step}"

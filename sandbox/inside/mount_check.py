@@ -48,7 +48,7 @@ def check(expected: tuple[ExpectedMount, ...], real: tuple[str, ...]) -> None:
     """Raise KernelError with the target unless each target is a separate mount that shows the expected file."""
     mounts: set[str] = set()
     for target, device, inode, read_only in expected:
-        step = f"mount {target}: something else was put there meanwhile"
+        step = f"mount {target}: another program replaced the file meanwhile"
         with closing(_open(target, real)) as place:
             status = os.fstat(place)
             writable = not os.fstatvfs(place).f_flag & os.ST_RDONLY

@@ -72,7 +72,7 @@ def read_whole(path: str | os.PathLike[str], most: int, *, follow: bool, dir_fd:
     with open(open_regular(path, follow=follow, dir_fd=dir_fd)[0], "rb", buffering=0) as file:
         content = read_descriptor(file.fileno(), most + 1)
     if len(content) > most:
-        raise FileTooLongError("longer than is accepted")
+        raise FileTooLongError("the file is too long")
     return content
 
 

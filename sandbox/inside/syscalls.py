@@ -107,7 +107,7 @@ def unmount(target: str) -> None:
 def detach_root() -> None:
     """Make the current folder the root and detach the old root (pivot_root(2), the `.` `.` form)."""
     _syscall("pivot_root", _number("pivot_root"), b".", b".")
-    _checked("let go of the old root", int(_libc.umount2(b".", MNT_DETACH)))
+    _checked("detach the old root", int(_libc.umount2(b".", MNT_DETACH)))
     os.chdir("/")
 
 
@@ -184,7 +184,7 @@ def drop_capabilities() -> None:
 def landlock_abi() -> int:
     """Return the Landlock ABI of the running kernel; 0 if Landlock is missing or disabled at boot."""
     try:
-        return _syscall("ask for Landlock", LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
+        return _syscall("query the Landlock version", LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)
     except KernelError:
         return 0
 

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 # The restrictions that T3 cannot enforce, in words, for `agent doctor` and the audit log.
 T3_LACKS = (
-    "names, sizes, attributes and link targets of all files of the machine can be seen, and watched (no private root)",
-    "modes, times and attributes of files outside can be changed where your user may (Landlock does not cover them)",
-    "secret files inside the workspace cannot be masked, nor its auto-run files and hard links kept read-only",
-    "memory and processes are limited one by one, not for everything that a command starts",
-    "before Linux 6.12, a command can end the processes that watch it, and what it left then goes on",
-    "other processes of your user share the PID and IPC namespaces: memory and queues too, and can be slowed down",
-    "a file of the workspace that has a second name outside (a hard link) is changed there too",
+    "commands can see and watch the names, sizes, attributes and link targets of all files (no private root)",
+    "commands can change modes, times and attributes of your files outside (Landlock does not restrict this)",
+    "secret files in the workspace are not masked, and its auto-run files and hard links are not read-only",
+    "limits of memory and processes apply to each process, not to all processes of a command together",
+    "before Linux 6.12, a command can end the processes that watch it; processes that it started then continue",
+    "commands share the PID and IPC namespaces (memory, queues) with your processes, and can slow them down",
+    "a change of a file of the workspace also changes its second name outside (a hard link)",
 )
 _DIGITS = 16  # digits of the largest number of milliseconds or KiB that is accepted from a helper
 _T3_OPEN = frozenset({"processes"})  # checks that T3 does not pass
@@ -175,7 +175,7 @@ class Linux:
             raise helper_failed(self.name, answer, slot.complaint())
         hosts = () if self.name == "T3" else terms.hosts  # T3 opens no host
         if hosts and not slot.handed:
-            raise helper_failed(self.name, "failed 0 hand over a listener")
+            raise helper_failed(self.name, "failed 0 pass on a listener for the proxy")
         if hosts:
             slot.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
         slot.enforcement = self._enforced(await canary_probe.try_out(slot, self.name, terms), slot.scan, slot.group)
@@ -194,7 +194,7 @@ class Linux:
         if self.name == "T3":
             checks = {name: held for name, held in checks.items() if name not in _T3_OPEN}
             if protected.masked:
-                missing += (f"{len(protected.masked)} secret file(s) of the workspace stay readable",)
+                missing += (f"{len(protected.masked)} secret file(s) of the workspace can be read",)
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
 
 
@@ -283,9 +283,7 @@ async def _converse(
     return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
 
 
-GONE = Problem(
-    "the sandbox helper died while a command ran", "its process is gone; the command went with it", "try again"
-)
+GONE = Problem("the sandbox helper ended while a command ran", "the command ended with the helper process", "try again")
 
 
 def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcome:
@@ -300,10 +298,10 @@ def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcom
     reason = os.strerror(code).lower() if code else "the sandbox refused"
     status = 127 if code == 2 else 126
     text = f"{name or program}: {reason}\n"
-    fix = "check the name, and that the folder and the program lie in the workspace or a system folder"
+    fix = "check the name, and that the folder and the program are in the workspace or a system folder"
     if code == errno.EACCES:
-        held = "root, too, is held to them here"
-        fix = f"check that the modes of the working folder and of the program let you in: {held}"
+        held = "in the sandbox they hold for root, too"
+        fix = f"check the modes of the working folder and of the program: {held}"
     why = f"{reason} (inside the sandbox, where only granted paths exist)"
     problem = Problem(f"`{program}` could not be started", why, fix)
     return Outcome(status, b"", text.encode(), seconds, problem=problem)

@@ -73,13 +73,13 @@ class Waiting:
         program = interpreter_paths.bubblewrap()
         if program is None:
             why = "bubblewrap (`bwrap`) is not installed in a system folder"
-            fix = "run `agent doctor`: it says how to install it; nothing was run"
+            fix = "run `agent doctor` for the command that installs it; nothing was run"
             raise SandboxUnavailable.of("the T2 sandbox cannot be built here", why, fix)
         if len(plan.mounts) > MOST:
             raise SandboxUnavailable.of(
-                "the workspace holds too many secret, auto-run or hard-linked files for the T2 sandbox",
-                f"bubblewrap takes too long over more than {MOST} of them, and protecting only some would be a gap",
-                "use --cwd with a smaller folder; a clone that shares its objects stops doing so by `git repack -a -d`",
+                "the workspace contains too many secret, auto-run or hard-linked files for the T2 sandbox",
+                f"bubblewrap takes too long for more than {MOST} of them, and protecting only some would leave a gap",
+                "use --cwd with a smaller folder, or run `git repack -a -d` in a clone that shares its objects",
             )
         empty = scratch.empty()
         try:

@@ -78,7 +78,7 @@ async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool
             text += "outside 0\n"
     checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
     if text.startswith("!") or not checks:
-        raise helper_failed(tier, f"failed 0 canary {text[:200]}")
+        raise helper_failed(tier, f"failed 0 run the canary: {text[:200]}")
     return checks
 
 

@@ -45,11 +45,11 @@ class Feed:
         for _, when, blockers, path in mine:
             if when < int(since * 1000) / 1000:  # the log counts milliseconds
                 continue  # a denial of an earlier command
-            fix = "do without it"
+            fix = "change the command so that it does not need this"
             denied = ", ".join(dict.fromkeys(_WORDS.get(name, name) for name in blockers.split(",")))
             if path:
                 denied += f" `{path}`"
-                fix = f"name `{path}` in the command itself: the gate then asks, or says why not"
+                fix = f"name `{path}` in the command, so that the user can be asked"
             violations[blockers, path] = Violation(f"{denied} was denied", path, fix, False, "landlock")
         return tuple(violations.values())[:_MOST]
 
@@ -130,7 +130,7 @@ _WORDS = {
     "fs.remove_dir": "removing from", "fs.remove_file": "removing from", "fs.make_char": "making a device in",
     "fs.make_dir": "making a folder in", "fs.make_reg": "making a file in", "fs.make_sock": "making a socket in",
     "fs.make_fifo": "making a pipe in", "fs.make_block": "making a device in", "fs.make_sym": "making a link in",
-    "fs.refer": "moving or linking between folders at", "fs.truncate": "shortening",
+    "fs.refer": "moving or linking between folders at", "fs.truncate": "truncating",
     "fs.ioctl_dev": "controlling the device",
     "fs.change_topology": "mounting at", "fs.resolve_unix": "connecting to the socket",
     "net.bind_tcp": "listening on a port",

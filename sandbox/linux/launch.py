@@ -58,8 +58,8 @@ def launch(
         # Another process replaced files by links during the scan.
         raise SandboxUnavailable.of(
             "the workspace cannot be examined",
-            f"`{plain(os.fsdecode(error.filename or '?'))}` changed meanwhile ({(error.strerror or '').lower()})",
-            "stop what is changing it, and try again; nothing was run",
+            f"`{plain(os.fsdecode(error.filename or '?'))}` changed during the scan ({(error.strerror or '').lower()})",
+            "stop the program that changes it, and try again; nothing was run",
         ) from None
     rights = Rights.READ_ONLY if tier == "T3" else terms.rights  # without a network namespace: no sockets at all
     if terms.hosts and tier != "T3":
@@ -70,8 +70,8 @@ def launch(
         tool_cache.ready(terms.cache, terms.workspace)
     if not (abi := syscalls.landlock_abi()):
         what = f"the {tier} sandbox cannot be built here"
-        why = "the kernel has no Landlock, or it was switched off at boot"
-        raise SandboxUnavailable.of(what, why, "run `agent doctor`: it says which, and what to do; nothing was run")
+        why = "the kernel has no Landlock, or Landlock was switched off at boot"
+        raise SandboxUnavailable.of(what, why, "run `agent doctor` for the cause and the fix; nothing was run")
     own: tuple[plan_builder.MountStep, ...] = ()
     if tier == "T2":
         from sandbox.linux import bwrap, interpreter_paths  # for T2 only, because `agent exec` must start fast

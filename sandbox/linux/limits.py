@@ -24,27 +24,27 @@ _PASSED = {
     "memory": ("memory", "memory", "--limit memory"),
     "file": ("file size", "file", "--limit file"),
     "output": ("output", "output", "--limit output"),
-    "disk": ("space on the disk", "disk", "--limit disk"),
+    "disk": ("disk space", "disk", "--limit disk"),
 }
 
 
 def passed(ended_by: str, limits: Limits) -> Problem:
     """Return the problem text for the limit that ended a command, with its value and the flag that raises it."""
     if ended_by == "watch":
-        what = "the command was ended: it made a file that other programs run by themselves"
-        why = "editors, prompts and Git obey such files at once, outside of the sandbox; it was set aside"
-        return Problem(what, why, "make that file yourself, or name it in the command, so that the gate can ask")
+        what = "the command was ended: it created an auto-run file"
+        why = "editors, prompts or Git run such files automatically, outside of the sandbox; the file was set aside"
+        return Problem(what, why, "create the file yourself, or name it in the command, so that you are asked")
     if ended_by not in _PASSED:
         what = f"the command was ended ({ended_by})"
         if ended_by == "group":
-            what = "the command was ended: the kernel's control group around it was taken away"
-        return Problem(what, "its limits could not be kept any more", "try again; `agent doctor` tells what keeps them")
+            what = "the command was ended: its control group was removed"
+        return Problem(what, "its limits were not enforced any more", "try again, and check `agent doctor`")
     used, field, how = _PASSED[ended_by]
     value = getattr(limits, field)
     number = f"{value:g} s" if field in ("wall", "cpu") else str(value) if field == "pids" else amount(value)
     # The disk is checked once more after the command, so the command may have ended by itself.
     what = f"the command {'' if ended_by == 'disk' else 'was ended: it '}used up its {used} ({number})"
-    return Problem(what, "every command runs under limits, with all that it starts", f"raise it with {how}")
+    return Problem(what, "the limit holds for a command and all its processes", f"raise the limit with {how}")
 
 
 def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]) -> tuple[Violation, ...]:
@@ -58,8 +58,8 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
     text = (outcome.stderr[-_TAIL:] + b"\n" + outcome.stdout[-_TAIL:]).decode("utf-8", "replace")
     pids = f"the limit of {limits.pids} processes was reached"
     if refused:
-        pids = f"a process or thread could not be started, {refused} time(s): the limit is {limits.pids}"
-    files = f"the limit of {limits.open_files} open files was reached, or one that the command set itself"
+        pids = f"{refused} attempt(s) to start a process or thread failed: the limit is {limits.pids}"
+    files = f"the limit of {limits.open_files} open files, or a lower one that the command set, was reached"
     too_large = outcome.status == 128 + signal.SIGXFSZ or _FILE.search(text)
     largest = f"{'disk' if limits.largest < limits.file else 'file'}={amount(limits.largest * 2)}"
     too_long = outcome.status == 128 + signal.SIGXCPU
@@ -76,13 +76,13 @@ def reached(outcome: Outcome, limits: Limits, refused: int, held: frozenset[str]
     )
     violations = [
         # Only the number of refused processes comes from the kernel.
-        Violation(what, "", f"raise it with --limit {limit}, or ask for less", not refused or what != pids, "limit")
+        Violation(what, "", f"raise the limit with --limit {limit}, or use less", not refused or what != pids, "limit")
         for is_reached, what, limit in rows
         if is_reached
     ]
     if _SPACE.search(text):
         most = amount(min(limits.memory // 2, limits.file))
-        what = f"HOME or /dev/shm is full (they lie in memory, {most} each), or the disk is"
+        what = f"HOME or /dev/shm (both in memory, {most} each) or the disk is full"
         violations.append(Violation(what, "", "write to the workspace or to /tmp instead", inferred=True))
     return tuple(violations)
 

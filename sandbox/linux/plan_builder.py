@@ -145,40 +145,40 @@ def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
     for path in (terms.workspace, *terms.read, *terms.write):
         if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
             printable = path.replace("\0", "\\0")
-            why = "a sandbox is given whole paths, without `..` and without a NUL byte"
-            refuse(f"`{printable}` is no path that can be given to a sandbox", why, "name it from `/` on")
+            why = "a path must be absolute, without `..` and without a NUL byte"
+            refuse(f"`{printable}` cannot be given to a sandbox", why, "write the whole path, from `/` on")
     if look(terms.workspace) != "dir":
         what = f"the workspace `{terms.workspace}` is not a folder"
-        refuse(what, "it is missing or not a folder", "use --cwd FOLDER")
+        refuse(what, "the path is missing, or is no folder", "use --cwd FOLDER")
     if terms.workspace == "/" or (terms.home + "/").startswith(terms.workspace + "/"):
         why = "it is your home folder or contains it, so every key and setting in it would be inside the sandbox"
         fix = "start in a project folder, or use --cwd FOLDER"
         refuse(f"`{terms.workspace}` cannot be a workspace", why, fix)
     for base in ("/proc", "/sys", "/dev"):
         if (terms.workspace + "/").startswith(base + "/"):
-            refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} is the kernel's", "use --cwd FOLDER")
+            refuse(f"`{terms.workspace}` cannot be a workspace", f"{base} belongs to the kernel", "use --cwd FOLDER")
     if protected.truncated:
-        what = "the workspace holds too many secret or auto-run files to protect one by one"
-        refuse(what, "protecting only some of them would be a silent gap", "use --cwd with a smaller folder")
+        what = "the workspace contains too many secret or auto-run files to protect one by one"
+        refuse(what, "protecting only some of them would leave a gap", "use --cwd with a smaller folder")
     if protected.crowded and terms.rights is Rights.WORKSPACE_WRITE:
-        what = "the workspace holds too many files with hard links elsewhere to protect one by one"
-        why = "who changes one of them changes a file outside, and protecting only some would be a silent gap"
-        fix = "a clone that shares its objects stops doing so by `git repack -a -d`; or use --cwd with a smaller folder"
+        what = "the workspace contains too many files with hard links elsewhere to protect one by one"
+        why = "a change of such a file also changes a file outside, and protecting only some would leave a gap"
+        fix = "run `git repack -a -d` in a clone that shares its objects, or use --cwd with a smaller folder"
         refuse(what, why, fix)
     for path in terms.read + terms.write:
         shape = look(path)
         if shape is None:
             refuse(f"`{path}` does not exist", "a sandbox can only be given paths that exist", "create it first")
         elif shape.startswith("-> "):
-            refuse(f"`{path}` is a link", "what is given is the place itself, not what leads to it", "name the place")
+            refuse(f"`{path}` is a link", "a sandbox is given real paths only", "name the target of the link")
         if path in ("/", "/run"):
-            why = "it contains everything else" if path == "/" else "it holds the sockets of the machine's services"
+            why = "it contains everything else" if path == "/" else "it contains the sockets of the machine's services"
             refuse(f"`{path}` cannot be given to a sandbox", why, "name a narrower path")
         for base in ("/proc", "/sys", "/dev"):
             device = path.startswith("/dev/") and path[5:] in DEVICES
             if (path + "/").startswith(base + "/") and not device and not path.startswith("/dev/shm/"):
-                why = f"{base} is the kernel's: the sandbox has one of its own, with what is harmless in it"
-                refuse(f"`{path}` cannot be given to a sandbox", why, "copy what is needed into the workspace")
+                why = f"{base} belongs to the kernel: the sandbox has its own, with harmless content only"
+                refuse(f"`{path}` cannot be given to a sandbox", why, "copy the needed files into the workspace")
 
 
 def refuse_hosts(terms: Terms, tier: str) -> None:
@@ -189,8 +189,8 @@ def refuse_hosts(terms: Terms, tier: str) -> None:
 
     if tier == "T3":
         what = f"the {tier} sandbox cannot open the network to {', '.join(terms.hosts)}"
-        why = "it has no network of its own, and it never opens the whole network for the sake of one host"
-        fix = "run `agent doctor`: it says what the T1 sandbox needs here; or run this command yourself"
+        why = "it has no separate network, and this program never opens the whole network for one host"
+        fix = "run `agent doctor` for what the T1 sandbox needs here, or run the command yourself"
         raise SandboxUnavailable.of(what, why, fix)
     for text in terms.hosts:
         if isinstance(rule := host_rule(text), Problem):

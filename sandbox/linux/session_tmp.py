@@ -82,8 +82,8 @@ def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
                 os.close(os.open(last, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=handle))
     except OSError as error:
         raise SandboxUnavailable.of(
-            f"`{target}` cannot be shown to the command",
-            f"something that an earlier command left in {root} is in its way ({(error.strerror or '').lower()})",
+            f"`{target}` cannot be made visible to the command",
+            f"a file that an earlier command left in {root} blocks the path ({(error.strerror or '').lower()})",
             f"start a new session, or name a path outside of {root}",
         ) from None
     finally:

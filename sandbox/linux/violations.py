@@ -80,8 +80,8 @@ def explain(
         for name in dict.fromkeys((*names, *refused)):
             path = os.path.normpath(os.path.join(str(getattr(permit.action, "cwd", terms.workspace)), name))
             if _masked(path, terms) and error_text != _MISSING:
-                what = f"`{path}` is masked: it is a secret by its name, or a rule denies reading it"
-                fix = "do without it, or look at it yourself, outside the agent"
+                what = f"`{path}` is masked: its name is that of a secret, or a rule denies reading it"
+                fix = "continue without this file, or read it yourself, outside the agent"
                 violations.setdefault(path, Violation(what, path, fix, inferred=True))
                 continue
             violation = _about(path, error_text, terms, protected, private)
@@ -109,19 +109,19 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
         if any(inside(real, root) for root in writable):
             if not _kept(real, terms, protected):
                 return None  # caused by a read-only mount of the host, or a folder in use
-            what = f"{leads}`{real}` is kept read-only: other programs run or read it by themselves, it has names"
-            what += " elsewhere, or a rule denies changing it"
-            return Violation(what, path, "change it yourself, outside the agent", inferred=True)
-        right = "writing"
+            what = f"{leads}`{real}` is kept read-only: it is an auto-run file, which other programs run or"
+            what += " read automatically, or it has hard links elsewhere, or a rule denies changing it"
+            return Violation(what, path, "change the file yourself, outside the agent", inferred=True)
+        right = "write"
         if terms.rights is Rights.READ_ONLY and inside(real, terms.workspace):
-            right = "changing anything"
+            right = "change"
         if not private and not (_may(real, os.W_OK) and _readable(real)):
             return None  # caused by the file's modes, which also hold without a sandbox
-        what = f"{leads}`{real}`, and {right} there is not" if leads else f"{right} `{path}` is not"
-        return Violation(f"{what} in its terms", path, _fix(real, terms), inferred=True, right=f"--write {real}")
+        what = f"{leads}`{real}`, which is read-only here" if leads else f"the command may not {right} `{path}`"
+        return Violation(what, path, _fix(real, terms), inferred=True, right=f"--write {real}")
     if private and error_text == _READ_ONLY_SAID and inside(real, "/proc"):
         what = f"`{path}` belongs to the kernel, and is read-only to every command"
-        return Violation(what, path, "change it yourself, outside the agent", inferred=True)
+        return Violation(what, path, "change the file yourself, outside the agent", inferred=True)
     if any(inside(real, place) for place in own) and not (
         private and inside(real, terms.home) and os.path.lexists(real)
     ):
@@ -135,12 +135,12 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
         return None
     whole = os.path.realpath(path)
     if private and not leads and any(inside(whole, root) for root in visible):
-        what = f"`{path}` goes through a link that is not inside; where it leads, `{whole}`, is"
-        return Violation(what, path, f"use `{whole}` itself", inferred=True)
-    what = f"{leads}`{real}`, which is outside" if leads else f"`{path}` is outside"
+        what = f"`{path}` leads through a link that is not visible in the sandbox, but its target `{whole}` is"
+        return Violation(what, path, f"use `{whole}` instead", inferred=True)
+    what = f"{leads}`{real}`, which is not" if leads else f"`{path}` is not"
     # The program tried to create a path that does not exist.
     right = f"--read {real}" if os.path.lexists(real) and error_text != _READ_ONLY_SAID else f"--write {real}"
-    return Violation(f"{what} what this command was given", path, _fix(real, terms), inferred=True, right=right)
+    return Violation(f"{what} among the paths of this command", path, _fix(real, terms), inferred=True, right=right)
 
 
 def _kept(path: str, terms: Terms, protected: Scan | None) -> bool:
@@ -196,31 +196,31 @@ def _masked(path: str, terms: Terms) -> bool:
 
 def _fix(path: str, terms: Terms) -> str:
     if terms.rights is Rights.READ_ONLY and inside(path, terms.workspace):
-        return "it was classified as reading only; say what it writes in the command itself, and the gate will ask"
-    return f"name `{path}` in the command itself: the gate then asks, or says why not; or use a path in the workspace"
+        return "the command was classified as reading only; name the file that it writes, so that the user can be asked"
+    return f"name `{path}` in the command, so that the user can be asked; or use a path in the workspace"
 
 
 def _family(terms: Terms, private: bool) -> Violation:
-    what = "AF_UNIX sockets are closed to this command"
+    what = "this command may not use AF_UNIX sockets"
     flags = "`agent exec --unix`, or `sandbox.unix_sockets = true`"
-    fix = f"use a TCP port on 127.0.0.1; a person could allow them: {flags}"
+    fix = f"use a TCP port on 127.0.0.1; the user can allow such sockets: {flags}"
     if not private:  # without a separate network
-        what = "sockets of every kind are closed in this sandbox"
-        fix = "a person could run it under T1 or T2: `agent doctor` says what they need"
+        what = "no command may use sockets in this sandbox"
+        fix = "the user can run it under T1 or T2: `agent doctor` shows what they need"
     elif terms.unix:
-        what = "sockets of other families than IPv4, IPv6 and AF_UNIX are closed to every command"
-        fix = "do without that socket"
+        what = "no command may use sockets of other families than IPv4, IPv6 and AF_UNIX"
+        fix = "change the command so that it does not need that socket"
     return Violation(what, "", fix, inferred=True)
 
 
 def _network(terms: Terms, private: bool, line: str) -> Violation:
     if terms.open_hosts:
-        what = f"it tried to reach the network past the proxy, which alone goes out (to {', '.join(terms.open_hosts)})"
-        fix = "have the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)"
+        what = f"the command tried to connect without the proxy, its only way out ({', '.join(terms.open_hosts)})"
+        fix = "make the program use `HTTP_PROXY`, or SOCKS5 at the same address (`socks5h://127.0.0.1:3128`)"
         return Violation(what, "", fix, inferred=True)
     match = _HOST.search(line)
     host = match["host"] if match else ""
-    what = "the network is closed to this command (no host in its terms)"
-    fix = "let the command name its host so that the gate can ask; a person could open one: `agent exec --host HOST`"
+    what = "the network is closed to this command (its terms name no host)"
+    fix = "name the host in the command, so that the user can be asked; the user can allow it: `agent exec --host HOST`"
     fix += "" if private else ", under T1 or T2"
     return Violation(what, host, fix, inferred=True, right=f"--host {host}" if host else "")

@@ -53,12 +53,12 @@ try workspace 'echo got in > .ringfence-canary && rm .ringfence-canary'
 """
 # The restrictions that seatbelt cannot enforce, in words, for `agent doctor` and the audit log.
 LACKS = (
-    "the port of the egress proxy is open to other programs of this machine while a command with hosts runs",
-    "commands have no loopback of their own: they may listen on localhost but not connect to it",
-    "processes have no namespace of their own: those of your user can be seen, not signalled",
-    "what a command leaves in a process group of its own goes on after the command",
-    "memory and processes are not limited; CPU, file size and open files are, process by process",
-    "a hidden file of the workspace that appears while a command runs is not masked",
+    "other programs of this machine can use the egress proxy while a command with allowed hosts runs",
+    "commands share the loopback of the machine: they may listen on localhost, but not connect to it",
+    "commands can see the other processes of your user, but not signal them",
+    "processes that a command moved to another process group continue after the command",
+    "memory and processes are not limited; CPU time, file size and open files are limited for each process",
+    "a secret file that appears in the workspace while a command runs is not masked",
     "hard links and clones of files cannot be made",
 )
 
@@ -116,10 +116,9 @@ class Seatbelt:
     async def probe(self, terms: Terms | None = None) -> Enforcement:
         """Try to escape from a real sandbox. Raises SandboxUnavailable if it cannot be built or does not hold."""
         if sys.platform != "darwin" or not os.access(self.program, os.X_OK):
-            why = "it is a part of macOS" if sys.platform != "darwin" else f"`{self.program}` is not there"
-            raise SandboxUnavailable.of(
-                "the seatbelt sandbox is not on this machine", why, "leave --backend out to get the best one that is"
-            )
+            why = "seatbelt is a part of macOS" if sys.platform != "darwin" else f"`{self.program}` is missing"
+            fix = "leave --backend out to get the best one"
+            raise SandboxUnavailable.of("the seatbelt sandbox is not on this machine", why, fix)
         terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent")
         checks = await self._canary(replace(terms, rights=Rights.READ_ONLY, hosts=(), limits=Limits(wall=10.0)))
         if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):
@@ -159,8 +158,8 @@ class Seatbelt:
         size = len(written.text) + sum(len(name) + len(path) + 16 for name, path in written.parameters)
         crowded = protected.crowded and terms.rights is Rights.WORKSPACE_WRITE
         if protected.truncated or crowded or size > _MOST:
-            what = "the workspace holds too many secret, auto-run or hard-linked files to protect one by one"
-            why = "protecting only some of them would be a silent gap"
+            what = "the workspace contains too many secret, auto-run or hard-linked files to protect one by one"
+            why = "protecting only some of them would leave a gap"
             raise SandboxUnavailable.of(what, why, "use --cwd with a smaller folder")
         limits = terms.limits
         bounds = {"RLIMIT_CORE": 0, "RLIMIT_CPU": limits.cpu, "RLIMIT_FSIZE": limits.largest}
@@ -235,8 +234,10 @@ class Seatbelt:
         lines = (line.partition(" ") for line in done.stdout.decode("utf-8", "replace").splitlines())
         checks = {name: held == "1" for name, _, held in lines}
         if len(checks) != _TRIES.count("\ntry "):
-            reason = done.stderr.decode("utf-8", "replace").strip()[:200] or "it ended without a word"
+            reason = done.stderr.decode("utf-8", "replace").strip()[:200] or "the canary ended without output"
             raise SandboxUnavailable.of(
-                "the seatbelt sandbox cannot be built here", reason, "nothing was run; report it with this text"
+                "the seatbelt sandbox cannot be built here",
+                reason,
+                "report this as a bug, with this text; nothing was run",
             )
         return {**checks, "outside": checks["outside"] and untouched}

@@ -98,7 +98,7 @@ class Watch:
         lost = [mark for mark in self.found.marks if mark[0] in gone and mark in marks((mark[0],))]
         if self.trees is not None and lost:
             self.trees.remember(self.terms.workspace, ((path, number, birth) for path, _, number, birth in lost))
-        what = "stays masked: what told that it is secret was taken away by the command"
+        what = "stays masked: the command removed the link that marked it as secret"
         fix = "replace the file if it is no secret"
         return tuple(Violation(f"`{path}` {what}", path, fix, False, "watch") for path, *_ in lost)
 
@@ -157,16 +157,16 @@ class Watch:
     def set_aside(self, path: str, *, quickly: bool = False) -> Violation:
         """Move one file or folder away, and return a violation with its new path. `quickly`: by one rename, while a
         command still runs."""
-        what = f"`{path}` appeared: other programs run files of this name by themselves"
+        what = f"`{path}` is a new auto-run file: other programs run or read it automatically"
         try:
             folder = self.aside or Path(tempfile.mkdtemp(prefix="ringfence-aside-"))
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             place = _moved(path, str(folder / f"{time.time_ns()}-{os.path.basename(path)}"), quickly=quickly)
         except OSError as error:
-            return Violation(f"{what}; it could not be set aside ({error.strerror})", path, "remove it", False, "watch")
-        return Violation(
-            f"{what}; it was set aside", path, f"look at it in {place}, and copy it back if you want it", False, "watch"
-        )
+            what += f"; it could not be set aside ({error.strerror})"
+            return Violation(what, path, "remove the file", False, "watch")
+        fix = f"examine {place}, and copy it back if you want it"
+        return Violation(f"{what}; it was set aside", path, fix, False, "watch")
 
 
 def _places(terms: Terms) -> list[ScanPlace]:

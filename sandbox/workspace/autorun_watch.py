@@ -255,8 +255,8 @@ class Live:
         if known or "/.git/" in path or os.path.basename(path) in _WRITTEN:
             return
         self._aside.add(path)
-        what = f"`{path}` appeared and was gone again: other programs run files of this name by themselves"
-        self.found.append(Violation(what, path, "make no files of this name", False, "watch"))
+        what = f"`{path}`, an auto-run file, appeared and was gone again: a program may have run it automatically"
+        self.found.append(Violation(what, path, "do not create files of this name", False, "watch"))
 
     # ---- the state of Git
 

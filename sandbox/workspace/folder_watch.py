@@ -29,8 +29,8 @@ _FRESH = 100_000_000  # nanoseconds: a folder that changed more recently may cha
 # Folders of installed packages, each with thousands of folders, in which editors and prompts do not start. They are
 # examined after the command has ended.
 _PACKAGES = frozenset(("node_modules", "bower_components", ".venv", "venv", "site-packages", ".tox", "__pycache__"))
-LACKS = "files that other programs run by themselves are set aside when a command has ended, not at once: {why}"
-SLOW = "files that other programs run by themselves are set aside within about a second, not at once: {why}"
+LACKS = "auto-run files are set aside only after the end of a command, not at once: {why}"
+SLOW = "auto-run files are set aside within about a second, not at once: {why}"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -110,7 +110,7 @@ def common_folder(folder: str) -> str:
     content = read_file(path)
     if content is None:
         if os.path.lexists(path):
-            raise UncertainSettingsError("lie elsewhere: `commondir` leads to nothing")
+            raise UncertainSettingsError("are elsewhere: `commondir` names a missing folder")
         return folder
     return _place_in(folder, "commondir", content, commondir_target)
 
@@ -120,7 +120,7 @@ def _place_in(folder: str, name: str, content: bytes, target: Callable[[bytes], 
     try:
         return real_path(os.path.join(folder, target(content)))
     except GitConfigError as error:
-        raise UncertainSettingsError(f"lie elsewhere: `{name}` {error}") from None
+        raise UncertainSettingsError(f"are elsewhere: `{name}` {error}") from None
 
 
 def settings_of(path: str) -> tuple[Setting, ...]:
@@ -170,7 +170,7 @@ def included_place(name: str, value: str, folder: str, home: str) -> str | None:
 def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[FileSetting]:
     opened[0] += 1
     if depth > _DEEPEST or opened[0] > _MOST_FILES:
-        raise UncertainSettingsError("include very many files")
+        raise UncertainSettingsError("include too many files")
     for setting in settings_of(path):
         yield FileSetting(path, setting)
         for place in included_by(path, setting, home):
@@ -206,9 +206,9 @@ def stamp_of(path: str) -> tuple[int, ...] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError):
-        raise UncertainSettingsError("lie in a file that cannot be read") from None
+        raise UncertainSettingsError("are in a file that cannot be read") from None
     if not stat.S_ISREG(status.st_mode):
-        raise UncertainSettingsError("lie in something that is no plain file")
+        raise UncertainSettingsError("are not in a regular file")
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -220,11 +220,11 @@ def read_file(path: str, most: int = LONGEST) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except NotRegularError:
-        raise UncertainSettingsError("lie in something that is no plain file") from None
+        raise UncertainSettingsError("are not in a regular file") from None
     except FileTooLongError:
-        raise UncertainSettingsError("lie in a very long file") from None
+        raise UncertainSettingsError("are in a file that is too long") from None
     except (OSError, ValueError):
-        raise UncertainSettingsError("lie in a file that cannot be read") from None
+        raise UncertainSettingsError("are in a file that cannot be read") from None
 
 
 @lru_cache(maxsize=256)
@@ -247,7 +247,7 @@ def real_path(path: str) -> str:
     try:
         return os.path.realpath(path)
     except (OSError, ValueError):
-        raise UncertainSettingsError("lie at a path that cannot be read") from None
+        raise UncertainSettingsError("are at an invalid path") from None
 
 
 def like_repository(names: Container[str]) -> bool:

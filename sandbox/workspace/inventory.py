@@ -30,8 +30,8 @@ from sandbox.workspace.git_settings import POINTERS, SHAPE, inside_git, like_rep
 _LONGEST = 4096  # bytes of HEAD and `commondir` that are read
 _REF = re.compile(rb"(?:ref:\s*refs/|[0-9a-f]{40})")  # setup.c, validate_headref()
 
-BY_NAME = "other programs run it by themselves"
-_LINKED = "it is a link, and other programs run files behind a name like this by themselves"
+BY_NAME = "it is an auto-run file: other programs run or read it automatically"
+_LINKED = "it is a link, and other programs automatically run files behind a link of this name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class AutorunInventory:
 
     def _inside(self, folder: str, paths: Iterable[str]) -> dict[str, Finding]:
         """Return the members of `paths` that Git obeys if `folder` is the inside of a repository."""
-        why = f"Git takes {_shown(folder)} for a repository, in which it obeys this file"
+        why = f"Git treats {_shown(folder)} as a repository, and applies this file in it"
         rests = ((path, _rest(path, folder)) for path in paths if not path.endswith(".sample"))  # githooks(5)
         return {path: Finding(why) for path, rest in rests if any(_begins(rest, each) for each in self._obeyed)}
 
@@ -233,7 +233,7 @@ class _Tree:
 
 
 def _completed(folder: str) -> str:
-    return f"with it Git takes {_shown(folder)} for a repository, and obeys settings or hooks that lie there already"
+    return f"with it, Git treats {_shown(folder)} as a repository, and applies its existing settings or hooks"
 
 
 _SHAPE = frozenset(map(str.casefold, SHAPE))

@@ -49,7 +49,7 @@ def ready(kept: str, workspace: str) -> None:
     except OSError as error:
         raise _unusable(kept, error) from None
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
-        raise _unusable(kept, FileExistsError(17, "it is not a folder of yours"))
+        raise _unusable(kept, FileExistsError(17, "it is not a folder that you own"))
 
 
 def everything(base: str) -> tuple[WorkspaceCache, ...]:
@@ -95,7 +95,7 @@ def _make(kept: str, workspace: str) -> os.stat_result:
 
 def _unusable(kept: str, error: OSError) -> SandboxUnavailable:
     why = (error.strerror or "it cannot be reached").lower()
-    fix = "check that folder, or name another place with RINGFENCE_CACHE_DIR; nothing was run"
+    fix = "check that folder, or set RINGFENCE_CACHE_DIR to another one; nothing was run"
     return SandboxUnavailable.of(f"the sandbox's own cache `{kept}` cannot be used", why, fix)
 
 

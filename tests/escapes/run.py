@@ -33,7 +33,7 @@ from tests.escapes.world import ADDRESS, Stage, World, compiled
 ATTEMPTS: tuple[Attempt, ...] = (*FILES, *NETWORK, *KERNEL, *PROCESSES, *WORKSPACE)
 AGENT = Path(sys.executable).parent / "agent"
 LIMITS = {"pids": "256", "memory": "512M", "file": "64M", "output": "2M", "disk": "256M"}
-WATCHED = b"the command was ended: it made a file that other programs run by themselves"
+WATCHED = b"the command was ended: it created an auto-run file"
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("self",)
 
 

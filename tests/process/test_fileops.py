@@ -152,7 +152,7 @@ def test_what_is_not_a_file_is_refused_without_waiting(tmp_path: Path) -> None:
         (tmp_path / "socket",            "it is a socket, not a file"),
         (tmp_path,                       "it is a folder, not a file"),
         (Path("/dev/zero"),              "it is a device, not a file"),
-        (tmp_path / "loop",              "its symlinks go round in a circle"),
+        (tmp_path / "loop",              "its symbolic links form a loop"),
         (tmp_path / ("n" * 300),         "the name is too long for the file system"),
         (tmp_path / "nothing",           f"there is no `nothing` in `{tmp_path}`"),
         (tmp_path / "no" / "thing",      f"there is no `no` in `{tmp_path}`"),
@@ -282,19 +282,19 @@ def test_edit(tmp_path: Path, before: bytes, old: str, new: str, every: bool, af
 
 
 TWENTY = ", ".join(str(number) for number in range(1, 21))
-NOT = "the old text is not in it, "
+NOT = "the old text is not in the file, "
 
 # fmt: off
 REFUSED_EDITS: list[tuple[bytes, str, str, str, str]] = [
-    (b"a\nb\na\n", "a", "x",   "the old text is in it 2 times, on lines 1, 3",                 "how many, and where"),
-    (b"x\n" * 30, "x", "y",    f"the old text is in it 30 times, on lines {TWENTY} and 10 more",  "a list that ends"),
+    (b"a\nb\na\n", "a", "x",   "the old text is in the file 2 times, on lines 1, 3",                 "how many, and where"),
+    (b"x\n" * 30, "x", "y",    f"the old text is in the file 30 times, on lines {TWENTY} and 10 more",  "a list that ends"),
     (b"a\nretries = 3\n", "retris = 3", "x", NOT + "the closest line is 2: `retries = 3`",       "the closest line"),
     (b"def f():\n    pass\n", "def f():\n\tpass", "x",
                                NOT + "but line 1 differs from it in spaces or tabs only",         "tabs for spaces"),
     (b"a\nbee\nc\n", "     2\tbee", "x",
                                NOT + "but it is on line 2 without the line numbers that `read` adds", "line numbers"),
-    (b"abc\n", "zzzzzz", "x",  NOT + "and no line is like its first one",  "nothing like it"),
-    (b"abc\n", " \n\n ", "x",  NOT + "and nothing in it is like it",      "only blanks"),
+    (b"abc\n", "zzzzzz", "x",  NOT + "and no line is similar to its first line",  "nothing like it"),
+    (b"abc\n", " \n\n ", "x",  NOT + "and it has only empty lines",      "only blanks"),
     (b"abc\n", "", "x",        "the text to replace is empty",                                 "nothing to replace"),
     (b"abc\n", "b", "b",       "the old and the new text are the same",                        "nothing to do"),
     (b"a\0b\n", "a", "b",      "it is a binary file",                                          "binary"),

@@ -129,7 +129,7 @@ def test_a_file_in_a_locked_folder_is_written_in_place(shared: Path) -> None:
         {"op": "WriteFile", "path": str(shared / "other"), "content": "x"},
     )
     for answer in (written, edited):
-        assert answer["notes"] == ["written in place, since its folder may not be changed"]
+        assert answer["notes"] == ["written in place, because its folder may not be changed"]
     assert path.read_text() == "shorter\n"
     assert path.stat().st_ino == inode
     assert why(new) == "it is protected from this action"
@@ -252,7 +252,7 @@ def test_locked_and_granted_files_inside_mounts(shared: Path) -> None:
     requests: list[dict[str, object]] = [{"op": "WriteFile", "path": str(file), "content": "new\n"} for file in files]
     requests.append({"op": "WriteFile", "path": str(granted.parent / "other"), "content": "new\n"})
     in_place, refused, normal, other = in_child(prepare, *requests)
-    assert in_place["notes"] == ["written in place, since its folder may not be changed"]
+    assert in_place["notes"] == ["written in place, because its folder may not be changed"]
     assert {why(refused), why(other)} <= {"this action may not write there", "it is protected from this action"}
     assert normal["notes"] == []
     assert [file.read_text() for file in files] == ["new\n", "old\n", "new\n"]

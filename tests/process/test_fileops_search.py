@@ -322,7 +322,7 @@ def test_what_only_one_engine_reads_is_still_searched(sources: Path, engine: str
 @pytest.mark.parametrize("pattern", ["(open", "[z-a]", "*a", "a**" + "{", "(?P<x"])
 def test_a_pattern_that_nobody_reads_is_a_problem(sources: Path, engine: str, pattern: str) -> None:
     told = problem(grep(sources, pattern))
-    assert told["why"].startswith("it is not a regular expression: ")
+    assert told["why"].startswith("it is not a valid regular expression: ")
     assert "backslash" in told["fix"]
 
 
@@ -330,7 +330,7 @@ def test_a_pattern_that_nobody_reads_is_a_problem(sources: Path, engine: str, pa
 def test_a_catastrophic_pattern_ends(tmp_path: Path, engine: str) -> None:
     (tmp_path / "trap").write_text("a" * 60 + "!\n")
     answer = grep(tmp_path, r"^(?=a)(a+)+$", seconds=0.5)  # look-ahead: our own engine takes it in both cases
-    assert "after 0.5 s nothing was found yet" in problem(answer)["why"]
+    assert "no match was found within 0.5 s" in problem(answer)["why"]
 
 
 def test_what_was_found_in_time_is_kept(tmp_path: Path, engine: str) -> None:

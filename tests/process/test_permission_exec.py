@@ -101,7 +101,7 @@ def test_denied_paths_are_held_by_the_sandbox_and_the_rule_is_recorded(project: 
 
 # the code, what is said of it, why
 STOPPED = [
-    ('open("private/plan")', "private/plan` is masked: it is a secret by its name, or a rule denies reading it", "hidden"),
+    ('open("private/plan")', "private/plan` is masked: its name is that of a secret, or a rule denies reading it", "hidden"),
     ('open("migrations/1.sql", "w")', "migrations/1.sql` is kept read-only: ", "locked"),
     ('open(".env")', ".env` is masked: ", "a secret by its name"),
     ('open(".env.none")', "", "one that is not there is an error of the program"),

@@ -293,7 +293,7 @@ def test_what_is_there_stays_as_it_is_and_patches_are_warned_of(place: Place) ->
     )
     done = forked_agent.run([AGENT, "apply", "--yes", str(patch)], cwd=place.work, env=environ, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.returncode != 0
-    assert "other programs run it by themselves" in done.stdout + done.stderr
+    assert "it is an auto-run file" in done.stdout + done.stderr
     assert not (place.work / ".githooks/pre-commit").exists()
 
 

@@ -87,7 +87,7 @@ ODD = {"total": None, "replaced": 1, "cut": 2, "bom": True, "ends": "CRLF", "siz
 PART = ReadFile("/w/a.py", 10, 2)
 PIPE = {"problem": {"what": "cannot read `/w/a.py`", "why": "it is a pipe, not a file", "fix": "name a regular file"}}
 OLD = CHANGE | {"changed": True, "created": False, "was": 2, "folders": 0}
-IN_PLACE = OLD | {"real": "/w/t.py", "notes": ["written in place, since its folder may not be changed"]}
+IN_PLACE = OLD | {"real": "/w/t.py", "notes": ["written in place, because its folder may not be changed"]}
 LISTED = {"entries": ENTRIES, "total": 4, "unsorted": False}
 
 

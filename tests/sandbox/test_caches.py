@@ -155,7 +155,7 @@ def test_nothing_is_mounted_or_made_through_a_link_in_the_cache(bench: Bench) ->
     assert "models" in bench.run(bent, cache=folder, limits={"pids": 407})["out"]
     refused = bench.run("echo ran; cat ~/.cache/models/id_rsa", limits={"pids": 408}, **told)
     assert SECRET not in str(refused)
-    assert "in its way" in refused["unavailable"][1]
+    assert "blocks the path" in refused["unavailable"][1]
     assert [path.name for path in (bench.home / ".ssh").iterdir()] == ["id_rsa"]
 
 

@@ -157,7 +157,7 @@ def test_a_tool_says_why_not(world: World, tool: str, script: str, part: str, wh
     assert answer["status"] != 0
     assert part in answer["out"] + answer["err"], (answer, why)
     if tool == "alone":
-        assert ["past the proxy" in what for what, *_ in answer["violations"]] == [True]
+        assert ["without the proxy" in what for what, *_ in answer["violations"]] == [True]
     else:
         said = {what for what, *_ in answer["violations"]}
         assert any(what.endswith(f"host {OTHER} is not on the allowlist") or OTHER in what for what in said), answer

@@ -190,7 +190,7 @@ def test_a_fork_that_was_refused_is_certain_where_the_kernel_counts(bench: Bench
         assert "temporarily unavailable" in answer["out"], answer
         assert len(answer["violations"]) == 1, answer
         (what,) = (what for what, *_ in answer["violations"])
-        assert "could not be started, 1 time(s): the limit is 320" in what
+        assert "1 attempt(s) to start a process or thread failed: the limit is 320" in what
         assert answer["inferred"] == []
     else:
         assert answer["status"] in (3, 137), answer  # the watchdog, or the namespace's own last number
@@ -248,7 +248,7 @@ def test_without_namespaces_a_control_group_still_finds_what_fled(bench: Bench) 
         pytest.skip("this user may make no control group here")
     mark = f"91{os.getpid()}"
     answer = bench.run(f"setsid sleep {mark} & sleep 0.1; kill -9 $PPID", tier="T3")
-    assert not any("one by one" in lack for lack in answer["missing"]), answer
+    assert not any("apply to each process" in lack for lack in answer["missing"]), answer
     listed = subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
     assert f"sleep {mark}" not in listed
 
@@ -415,7 +415,7 @@ def clean(bench: Bench) -> None:
 WORDS: list[tuple[dict[str, Any], int, frozenset[str], list[tuple[str, bool]], str]] = [
     ({"status": 0, "stderr": b"Too many open files"}, 9, frozenset(), [], "what ended well hit nothing"),
     ({"status": 137, "stderr": b"Too many open files", "ended_by": "wall"}, 9, frozenset(), [], "what was ended is told by that"),
-    ({"status": 1}, 3, frozenset({"pids"}), [("could not be started, 3 time(s)", False)], "counted by the kernel"),
+    ({"status": 1}, 3, frozenset({"pids"}), [("3 attempt(s) to start", False)], "counted by the kernel"),
     ({"status": 1, "stderr": b"bash: fork: Resource temporarily unavailable"}, 0, frozenset(), [("processes was reached", True)], "bash's words"),
     ({"status": 1, "stderr": b"recv: Resource temporarily unavailable"}, 0, frozenset(), [], "another EAGAIN"),
     ({"status": 1, "stderr": b"OSError: [Errno 24] Too many open files"}, 0, frozenset(), [("open files", True)], "Python's words"),
@@ -423,7 +423,7 @@ WORDS: list[tuple[dict[str, Any], int, frozenset[str], list[tuple[str, bool]], s
     ({"status": 152}, 0, frozenset(), [("processor time", True)], "a shell's status after SIGXCPU"),
     ({"status": 1, "stderr": b"MemoryError"}, 0, frozenset(), [("limit of memory", True)], "bounded process by process"),
     ({"status": 1, "stderr": b"MemoryError"}, 0, frozenset({"memory"}), [], "a control group refuses no memory, it ends"),
-    ({"status": 1, "stdout": b"x: No space left on device"}, 0, frozenset(), [("HOME or /dev/shm is full", True)], "a full file system in memory"),
+    ({"status": 1, "stdout": b"x: No space left on device"}, 0, frozenset(), [("the disk is full", True)], "a full file system in memory"),
     ({"status": 1, "stderr": b"error: undefined variable"}, 0, frozenset(), [], "a plain error"),
 ]
 # fmt: on

@@ -62,10 +62,10 @@ def test_a_failure_of_its_own_is_no_violation(bench: Bench, script: str, why: st
 
 # fmt: off
 STOPPED = [
-    (f"{PY} 'open(\"/var/tmp/x\", \"w\")'",          "workspace-write", "/var/tmp/x",           "outside what",         "a file outside"),
-    ("cat {outside}/target.txt",                     "workspace-write", "{outside}/target.txt", "outside what",         "a file outside, read"),
-    ("cat {home}/.ssh/id_rsa",                       "workspace-write", "{home}/.ssh/id_rsa",   "outside what",         "a key in the home"),
-    ("cat {base}/way/file.txt",                      "workspace-write", "{base}/way/file.txt",  "where it leads, `{ws}/file.txt`", "a link outside, to what was given"),
+    (f"{PY} 'open(\"/var/tmp/x\", \"w\")'",          "workspace-write", "/var/tmp/x",           "not among",            "a file outside"),
+    ("cat {outside}/target.txt",                     "workspace-write", "{outside}/target.txt", "not among",            "a file outside, read"),
+    ("cat {home}/.ssh/id_rsa",                       "workspace-write", "{home}/.ssh/id_rsa",   "not among",            "a key in the home"),
+    ("cat {base}/way/file.txt",                      "workspace-write", "{base}/way/file.txt",  "its target `{ws}/file.txt`", "a link outside, to what was given"),
     ("cat {ws}/out/target.txt",                      "workspace-write", "{ws}/out/target.txt",  "leads to `{outside}/", "a link that leads out"),
     ("echo x > {ws}/out/new",                        "workspace-write", "{ws}/out/new",         "leads to `{outside}/", "and writing behind it"),
     ("echo x > {ws}/.git/config",                    "workspace-write", "{ws}/.git/config",     "kept read-only",       "a locked file"),
@@ -73,10 +73,10 @@ STOPPED = [
     ("echo x > {ws}/hard",                           "workspace-write", "{ws}/hard",            "kept read-only",       "a file with names elsewhere"),
     ("cat {ws}/.env",                                "workspace-write", "{ws}/.env",            "masked",               "a secret"),
     ("cat .env",                                     "read-only", "{ws}/.env",            "masked",               "a secret by a short name"),
-    ("touch {ws}/new",                               "read-only", "{ws}",                 "changing anything",    "a change by a reader"),
+    ("touch {ws}/new",                               "read-only", "{ws}",                 "may not change",       "a change by a reader"),
     ("echo x > /proc/sys/kernel/hostname",           "workspace-write", "/proc/sys/kernel/hostname", "belongs to the kernel", "a setting of the kernel"),
-    ("echo x > /usr/planted",                        "workspace-write", "/usr/planted",         "writing",              "a system folder"),
-    (f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'", "workspace-write", "", "AF_UNIX sockets are closed", "a family"),
+    ("echo x > /usr/planted",                        "workspace-write", "/usr/planted",         "may not write",        "a system folder"),
+    (f"{PY} 'import socket; socket.socket(socket.AF_UNIX)'", "workspace-write", "", "may not use AF_UNIX sockets", "a family"),
     (f"{PY} 'import socket; socket.create_connection((\"192.0.2.1\", 80), 2)'", "workspace-write", "", "network is closed", "a host"),
 ]
 # fmt: on
@@ -104,5 +104,5 @@ def test_what_was_stopped_is_told(bench: Bench, script: str, rights: str, path: 
     told = [violation for violation in answer["violations"] if violation[1].startswith(filled(path))]
     assert told, answer
     assert filled(words) in told[0][0], why
-    assert told[0][2], "what a person could do"
+    assert told[0][2], "what the user can do"
     assert told[0][3] == "guess"

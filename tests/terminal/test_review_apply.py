@@ -378,7 +378,7 @@ def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
         apply(found, world.ground, store, "agent apply p", "s", warned=())
     assert store.steps() == []
     store.close()
-    assert error.value.problem.why.startswith("`sub/HEAD`: by now, with it Git takes `sub` for a repository")
+    assert error.value.problem.why.startswith("`sub/HEAD`: by now, with it, Git treats `sub` as a repository")
     assert not (world.w / "sub/HEAD").exists()
 
 
@@ -463,7 +463,7 @@ def test_the_question(base: Path, typed: str, code: int, done: bool) -> None:
 
 # the patch, what `--yes` alone says to it
 SEVERE = [
-    (new(".vscode/tasks.json"), "other programs run it by themselves"),
+    (new(".vscode/tasks.json"), "it is an auto-run file"),
     (new(".env"), "it has the name of a secret"),
     (LINKED % b"/etc/passwd", "it is a link that leads to /etc/passwd"),
     (LINKED % b"../../x", "it is a link that leads out of the workspace"),

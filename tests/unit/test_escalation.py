@@ -161,7 +161,7 @@ class Stopping:
         self.right = right
 
     def __call__(self, name: str) -> Outcome:
-        stopped = Violation("`it` is outside what this command was given", "", "fix", True, right=self.right)
+        stopped = Violation("`it` is not among the paths of this command", "", "fix", True, right=self.right)
         return Outcome(1, stderr=b"no", violations=(stopped,))
 
 

@@ -44,7 +44,7 @@ def test_mount_points_are_never_made_through_a_link_that_a_command_left(own_tmp:
     outside.mkdir()
     scratch = Scratch()
     Path(scratch.path, "a").symlink_to(outside)
-    with pytest.raises(SandboxUnavailable, match="in its way"):
+    with pytest.raises(SandboxUnavailable, match="blocks the path"):
         scratch.make("/tmp/a/b/c", folder=folder)
     assert not list(outside.iterdir())
     scratch.make("/tmp/new/deep", folder=folder)

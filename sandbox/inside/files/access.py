@@ -23,12 +23,12 @@ _WORDS: dict[int, tuple[str, str]] = {
     errno.EACCES:       ("it is protected from this action", _ASK),
     errno.EPERM:        ("it is protected from this action", _ASK),
     errno.EROFS:        ("this action may not write there", "write inside the workspace, or ask the user to allow it"),
-    errno.EBUSY:        ("it is held in place by the sandbox", _ASK),
+    errno.EBUSY:        ("the sandbox keeps it in its place", _ASK),
     errno.ETXTBSY:      ("it is a program that is running", "try again when the program has ended"),
     errno.ENOSPC:       ("the disk is full", "free some space, then try again"),
     errno.EDQUOT:       ("the disk quota is used up", "free some space, then try again"),
     errno.EFBIG:        ("the file would be larger than the limit", "write less, or in several files"),
-    errno.ELOOP:        ("its symlinks go round in a circle", "look at the links with `ls`, and name the real file"),
+    errno.ELOOP:        ("its symbolic links form a loop", "list the links with `ls`, and name the real file"),
     errno.ENAMETOOLONG: ("the name is too long for the file system", "use a shorter name"),
     errno.EMFILE:       ("too many files are open", "try again"),
     errno.ENFILE:       ("too many files are open on the machine", "try again"),
@@ -36,7 +36,7 @@ _WORDS: dict[int, tuple[str, str]] = {
     errno.ENXIO:        ("it is a socket or a device, not a file", "name a regular file"),
     errno.EAGAIN:       ("it has nothing to read now", "name a regular file"),
     errno.ENOTEMPTY:    ("the folder is not empty", "look at it with `ls`"),
-    errno.ESTALE:       ("it vanished while it was used", "try again"),
+    errno.ESTALE:       ("it was removed while it was used", "try again"),
 }
 _KINDS: tuple[tuple["Callable[[int], bool]", str], ...] = (
     (stat.S_ISREG,  "file"),
@@ -104,7 +104,7 @@ def read_capped(path: str, what: str) -> tuple[bytes, bool]:
         with open(regular_file.open_regular(path, follow=True)[0], "rb", buffering=0) as file:
             content = regular_file.read_descriptor(file.fileno(), CAP + 1)
     except regular_file.NotRegularError:
-        raise Refused(what, "it changed its kind while it was opened", "try again") from None
+        raise Refused(what, "another kind of file replaced it while it was opened", "try again") from None
     except OSError as error:
         raise refusal(error, what) from None
     return content[:CAP], len(content) > CAP

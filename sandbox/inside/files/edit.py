@@ -32,7 +32,7 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
     if is_binary(before):
         raise Refused(what, "it is a binary file", "change it with a program that knows its format")
     if seen is not None and digest(before) != seen:
-        raise Refused(what, "it changed since you last read it", "read it again, then edit what it holds now")
+        raise Refused(what, "it changed since you last read it", "read it again, then edit its current content")
     text = before.decode("utf-8", "surrogateescape")
     mark = _BOM if text.startswith(_BOM) else ""
     text = text.removeprefix(mark)
@@ -42,10 +42,10 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
     count = text.count(old)
     if count == 0:
         fix = "copy the text exactly as `read` shows it, without line numbers"
-        raise Refused(what, f"the old text is not in it, {near_miss(text, old)}", fix)
+        raise Refused(what, f"the old text is not in the file, {near_miss(text, old)}", fix)
     if count > 1 and not replace_all:
-        fix = "add lines around it until it is the only one, or set `replace_all` to true"
-        raise Refused(what, f"the old text is in it {count:,} times, {places(text, old)}", fix)
+        fix = "add surrounding lines until the text is unique, or set `replace_all` to true"
+        raise Refused(what, f"the old text is in the file {count:,} times, {places(text, old)}", fix)
     changed = text.replace(old, new)
     diff, dropped = unified(visible(text), visible(changed), show(path))
     after = (mark + (changed.replace("\n", "\r\n") if crlf else changed)).encode("utf-8", "surrogateescape")
@@ -98,13 +98,13 @@ def near_miss(text: str, old: str) -> str:
                 return f"but line {index + 1} differs from it in spaces or tabs only"
     first = next((line for line in wanted if line), "")
     if not first:
-        return "and nothing in it is like it"
+        return "and it has only empty lines"
     known: dict[str, int] = {}
     for index, line in enumerate(stripped):
         if line and len(known) < _CLOSE:
             known.setdefault(line[:200], index)
     close = difflib.get_close_matches(first[:200], known, n=1, cutoff=0.5)
     if not close:
-        return "and no line is like its first one"
+        return "and no line is similar to its first line"
     index = known[close[0]]
     return f"the closest line is {index + 1}: `{visible(lines[index].strip())[:200]}`"

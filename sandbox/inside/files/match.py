@@ -73,7 +73,7 @@ def expand(pattern: str) -> list[str]:
             start, end, choices = braces
             todo[:0] = [text[:start] + choice + text[end:] for choice in choices]
         if len(done) + len(todo) > _ALTERNATIVES:
-            raise Refused("cannot use this pattern", "its braces stand for too many patterns", "use fewer braces")
+            raise Refused("cannot use this pattern", "its braces expand to too many patterns", "use fewer braces")
     return done
 
 

@@ -66,14 +66,14 @@ def perform(request: dict[str, object]) -> dict[str, object]:
                     )
                 )
             case other:
-                raise Refused("cannot do this", f"`{other[:60]}` is no file action", "use one of the file tools")
+                raise Refused("cannot do this", f"`{other[:60]}` is not a file action", "use one of the file tools")
     except Refused as refused:
         return {"problem": refused.problem}
     except OSError as error:
         name = error.filename if isinstance(error.filename, str) else str(request.get("path") or request.get("root"))
         return {"problem": refusal(error, f"cannot use `{show(name)}`").problem}
     except MemoryError:
-        why = "there is not enough memory for it"
+        why = "there is not enough memory for this action"
         return {"problem": Refused("cannot do this", why, "work on a smaller part of the file").problem}
 
 
@@ -95,7 +95,7 @@ def _grep(query: SearchQuery) -> dict[str, object]:
             complaint = str(unusable)
     regex = compiled(query)
     if isinstance(regex, str):
-        why = f"it is not a regular expression: {complaint or regex}"
+        why = f"it is not a valid regular expression: {complaint or regex}"
         fix = "correct it; to find the text itself, put a backslash before each of `\\ . + * ? ( ) | [ ] { } ^ $`"
         raise Refused(f"cannot search for `{query.pattern[:200]}`", why, fix)
     # Ripgrep may refuse the pattern (look-around), but can still list the files that .gitignore does not exclude.
@@ -105,7 +105,7 @@ def _grep(query: SearchQuery) -> dict[str, object]:
 
 def _found(result: SearchResult, query: SearchQuery, engine: str) -> dict[str, object]:
     if result.late and not result.count:
-        why = f"after {query.seconds:g} s nothing was found yet"
+        why = f"no match was found within {query.seconds:g} s"
         fix = "search a smaller folder, give `glob`, or write a simpler pattern without nested repetition"
         raise Refused(f"cannot finish the search for `{query.pattern[:200]}`", why, fix)
     files = [[path, [list(line) for line in lines]] for path, lines in result.files]

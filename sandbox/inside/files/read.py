@@ -57,11 +57,11 @@ def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
         media, *sides = image
         why = ""
         if len(content) > IMAGE_CAP:
-            why = f"the image has {size:,} bytes, and a model takes at most {IMAGE_CAP:,}"
+            why = f"the image has {size:,} bytes, and a model accepts at most {IMAGE_CAP:,}"
         elif max(sides) > SIDE_CAP:
-            why = f"the image has {sides[0]:,} by {sides[1]:,} pixels, and a model takes at most {SIDE_CAP:,} a side"
+            why = f"the image has {sides[0]:,} by {sides[1]:,} pixels, and a model accepts {SIDE_CAP:,} a side"
         if why:
-            raise Refused(what, why, "make a smaller copy of it and read that")
+            raise Refused(what, why, "make a smaller copy, and read the copy")
         text = binascii.b2a_base64(content, newline=False).decode()
         return answer | {"type": "image", "media": media, "base64": text}
     if is_binary(content):

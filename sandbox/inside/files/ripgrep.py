@@ -127,7 +127,7 @@ def start(words: list[str], folder: str) -> tuple[int, int, int]:
         environment = {"LC_ALL": "C.UTF-8", "PATH": _PATH}
         child = os.posix_spawn(words[0], words, environment, file_actions=actions, setsigdef=[signal.SIGPIPE])
     except OSError as error:
-        raise Unusable(f"it does not start: {error.strerror}") from None
+        raise Unusable(f"ripgrep does not start: {error.strerror}") from None
     finally:
         os.fchdir(back)
         for descriptor in (nothing, nothing_end, out_end, err_end, back) + (() if child else (out, err)):

@@ -81,11 +81,11 @@ def put_in_place(real: str, new: bytes, old: bytes | None, what: str) -> list[st
                 if old is not None:
                     overwrite(file.fileno(), old)
             except OSError:  # the first error is the cause, and this says what the second one means
-                words = "the old content could not be put back"
+                words = "the old content could not be restored"
             if words:
                 refused.problem["fix"] = f"{words}; {refused.problem['fix']}"
             raise refused from None
-    return ["written in place, since its folder may not be changed"]
+    return ["written in place, because its folder may not be changed"]
 
 
 def overwrite(descriptor: int, content: bytes) -> None:
@@ -109,7 +109,7 @@ def keep_owner_and_mode(descriptor: int, state: os.stat_result) -> list[str]:
         try:
             os.fchown(descriptor, state.st_uid, state.st_gid)
         except OSError:  # only a privileged process may; the user is told instead
-            notes.append("its owner or group changed, since the sandbox may not give files away")
+            notes.append("its owner or group changed, because the sandbox may not set them")
     os.fchmod(descriptor, stat.S_IMODE(state.st_mode) & 0o777)
     return notes
 
