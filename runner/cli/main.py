@@ -1,13 +1,17 @@
 """The entry point of the command `agent`. For a fast start, a module is imported only when it is needed."""
 
+import gc
 import io
 import sys
+
+_GARBAGE = 50_000  # new objects before a collection: importing creates fewer, and none of them are garbage
 
 
 def main() -> int:
     """Run the command line and return its exit code. Every exception becomes a message and an exit code."""
     words = sys.argv[1:]
     _open_standard_streams()
+    gc.set_threshold(_GARBAGE)
     try:
         code = _version() if words in (["--version"], ["-V"]) else _dispatch(words)
         sys.stdout.flush()
@@ -19,6 +23,8 @@ def main() -> int:
         return 141
     except Exception as error:  # Seam of the command line: an unexpected exception becomes a Problem
         return _failed(error)
+    finally:
+        gc.freeze()  # the interpreter would search all objects for garbage at its exit: a fifth of a short command
 
 
 def _open_standard_streams() -> None:
@@ -50,27 +56,22 @@ def _version() -> int:
 def _dispatch(words: list[str]) -> int:
     _refuse_foreign_packages()
     if words and words[0] in ("exec", "why"):
-        import gc
-
         gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
         from runner.frontends.exec.argv import parse_gate, wants_help
 
         if not wants_help(words[1:]):  # typer, which is slow to import, is used for help and completion only
-            try:
-                args = parse_gate(words[0], words[1:])
-                if words[0] == "exec":
-                    from sandbox.linux.helper_process import SpareHelper
+            args = parse_gate(words[0], words[1:])
+            if words[0] == "exec":
+                from sandbox.linux.helper_process import SpareHelper
 
-                    # The interpreter of the helper starts on another core while this program is being imported.
-                    with SpareHelper() as spare:
-                        from runner.frontends.exec.command import run_exec
+                # The interpreter of the helper starts on another core while this program is being imported.
+                with SpareHelper() as spare:
+                    from runner.frontends.exec.command import run_exec
 
-                        return run_exec(args, spare)
-                from runner.frontends.exec.why import run_why
+                    return run_exec(args, spare)
+            from runner.frontends.exec.why import run_why
 
-                return run_why(args)
-            finally:
-                gc.freeze()  # also avoids the collection at the exit of the interpreter
+            return run_why(args)
     if words[:2] == ["sandbox", "show"]:
         from runner.frontends.exec.argv import parse_gate, wants_help
 

@@ -75,6 +75,14 @@ def test_a_command_loads_what_it_needs(
     assert not spares & modules
 
 
+def test_the_command_line_loads_what_a_screen_needs_only_for_a_terminal() -> None:
+    script = "import json, sys; import runner.cli.app; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert not set(json.loads(done.stdout)) & {"prompt_toolkit", "wcwidth", "rich", "httpx", "keyring", "docker"}
+
+
 def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: Path) -> None:
     """The command runs in the sandbox. It needs no network and no file action, and it succeeds."""
     (tmp_path / "w").mkdir()

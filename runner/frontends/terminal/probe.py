@@ -12,8 +12,10 @@ import select
 import sys
 import time
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
-from runner.frontends.terminal.input import Intake
+if TYPE_CHECKING:
+    from runner.frontends.terminal.input import Intake
 
 _COLOUR, _WHO = "\x1b]11;?\x1b\\", "\x1b[>c\x1b[c"
 _CUTS = re.compile(r">(?:41;[0-9]+;0|1;10;0)c\Z")  # the replies of xterm and mosh; SOURCE: xterm 379, mosh 1.4.0
@@ -53,7 +55,7 @@ class TerminalProbe:
             self.light = light
             self._changed()
 
-    def settle(self, input: Intake) -> None:
+    def settle(self, input: "Intake") -> None:
         """Wait at most `_LAST` seconds for missing replies, and drop keys that are pressed meanwhile."""
         now = time.monotonic()
         if not self._awaited or now - self._asked > _FORGOTTEN:
