@@ -92,7 +92,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.until("e edit")
     window.press("e", "the command instead")
     window.type("C-u", "touch right.txt", "Enter")
-    window.until("as you changed it")
+    window.until("that you edited")
     window.press("y", "Then it is as you want.")
     window.until("done (6 turns, 1 denied)")
     window.type("/diff", "Enter")
