@@ -51,7 +51,7 @@ def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     window.until("$ touch typo.txt")
     window.press("e", "the command instead")
     window.type("C-u", "touch right.txt", "Enter")
-    window.until("as you changed it")
+    window.until("that you edited")
     window.press("y", "Fifth.")
     window.until("1 of 3")
     window.press("A", "Sixth.")
