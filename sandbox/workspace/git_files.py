@@ -85,9 +85,10 @@ def harmless(path: str, workspace: str) -> bool:
         status = os.lstat(path)
         name = os.path.basename(path)
         if stat.S_ISDIR(status.st_mode):
-            return name == "hooks" and all(
-                entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False) for entry in os.scandir(path)
-            )
+            with os.scandir(path) as entries:
+                return name == "hooks" and all(
+                    entry.name.endswith(".sample") and entry.is_file(follow_symlinks=False) for entry in entries
+                )
         content = read_whole(path, _MOST, follow=False)
     except (FileNotFoundError, NotADirectoryError):
         return True
