@@ -72,8 +72,10 @@ async def open_backend(
             backend = Linux(candidate, cache=cache, aside=aside, files=files, ahead=ahead, lend=lend)
         try:
             enforcement = await backend.probe(terms)
-        except SandboxUnavailable as error:
+        except BaseException as error:  # a cancellation too must not leave the backend's folders and descriptors
             await backend.close()
+            if not isinstance(error, SandboxUnavailable):
+                raise
             first = first or error
             continue
         if enforcement.level is Level.FULL or minimum is Level.PARTIAL:

@@ -139,17 +139,20 @@ class Container:
     async def _files(self, terms: Terms) -> Backend:
         """Return the local helper for actions on single files, so that no image needs a Python."""
         first: SandboxUnavailable | None = None
-        for tier in LOCAL if self.local is None else ():
-            local = Linux(tier, cache=self.cache, aside=self.aside)
-            self.scratch = local.scratch = self.scratch or Scratch()  # one /tmp for both
-            try:
-                await local.probe(replace(terms, hosts=()))
-                self.local = local
-                break
-            except SandboxUnavailable as error:
-                local.scratch = None
-                await local.close()
-                first = first or error
+        async with self._opening:  # the engine runs several reading tools at one time
+            for tier in LOCAL if self.local is None else ():
+                local = Linux(tier, cache=self.cache, aside=self.aside)
+                self.scratch = local.scratch = self.scratch or Scratch()  # one /tmp for both
+                try:
+                    await local.probe(replace(terms, hosts=()))
+                    self.local = local
+                    break
+                except BaseException as error:
+                    local.scratch = None
+                    await local.close()
+                    if not isinstance(error, SandboxUnavailable):
+                        raise
+                    first = first or error
         if self.local is None:
             assert first is not None
             raise first

@@ -5,14 +5,18 @@ helpers.
 import asyncio
 import os
 import signal
+import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from policy.model.action import RunArgv
+from policy.model.action import ReadFile, RunArgv
 from policy.model.verdict import _MINT, Permit, Rights, Terms
+from sandbox.backend import ContainerOptions, Level
+from sandbox.backends import open_backend
+from sandbox.container.backend import Container
 from sandbox.linux import helper_pool
 from sandbox.linux.backend import Linux
 from sandbox.linux.helper_handle import HelperHandle
@@ -55,6 +59,36 @@ async def until(held: Callable[[], bool]) -> None:
             return
         await asyncio.sleep(0.01)
     pytest.fail("it never came")
+
+
+def test_a_cancelled_start_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def main() -> None:
+        start = asyncio.create_task(open_backend("T1", Level.FULL))
+        await asyncio.sleep(0)  # until the helper was launched
+        assert os.listdir(tmp_path)
+        start.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await start
+
+    asyncio.run(main())
+    assert os.listdir(tmp_path) == []
+
+
+def test_file_actions_beside_each_other_start_one_helper_for_containers(terms: Terms, tmp_path: Path) -> None:
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    (tmp_path / "w" / "a.txt").write_text("x\n")
+    permit = Permit(ReadFile(f"{terms.workspace}/a.txt"), replace(terms, rights=Rights.READ_ONLY), _MINT)
+
+    async def main() -> None:
+        backend, before = Container(ContainerOptions(), cache=tmp_path), children.read_text()
+        outcomes = await asyncio.gather(backend.run(permit), backend.run(permit))
+        assert [outcome.problem for outcome in outcomes] == [None, None]
+        await backend.close()
+        assert children.read_text() == before, "every helper ends with the backend"
+
+    asyncio.run(main())
 
 
 def test_the_same_terms_get_the_same_helper_and_others_another(terms: Terms, tmp_path: Path) -> None:
