@@ -100,6 +100,7 @@ class Leaky(Arena):
             left.wait()  # it was found and ended
 
 
+@pytest.mark.thorough
 def test_the_arena_sees_what_gets_out() -> None:
     told = {each.attack.id: each.wrong for each in Leaky([LOOK, CLAIM], USERS[0]).play()}
     signs = (

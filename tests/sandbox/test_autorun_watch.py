@@ -429,6 +429,7 @@ def test_without_an_inotify_instance_all_folders_are_polled(tmp_path: Path, monk
     assert [each.path for each in watch.found] == [str(top / path)]
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T116")
 @pytest.mark.parametrize("path", [".envrc", "n/r/.envrc"])
 def test_lost_events_are_made_up_for(tmp_path: Path, path: str) -> None:

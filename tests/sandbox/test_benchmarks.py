@@ -14,6 +14,7 @@ BENCH = TESTS / "bench" / "bench.py"
 PARTS = ["--decisions", "--config", "--redaction"]  # the others take minutes, or are run by hand
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_can_be_run_alone(part: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, BENCH, part], cwd=tmp_path, capture_output=True, text=True, timeout=300)

@@ -217,6 +217,7 @@ def test_so_are_the_files_in_it_that_have_no_bytes(bench: Bench) -> None:
 # ---- on the command line
 
 
+@pytest.mark.thorough
 def test_the_command_shows_and_empties_them(tmp_path: Path) -> None:
     agent = str(Path(sys.executable).parent / "agent")
     for name in ("one", "two"):

@@ -130,6 +130,7 @@ def test_the_command_line_ends_with_four(
     assert list((tmp_path / "work").iterdir()) == []
 
 
+@pytest.mark.thorough
 def test_full_can_be_required_where_the_configuration_accepts_less(tmp_path: Path) -> None:
     (tmp_path / "home" / ".config" / "ringfence").mkdir(parents=True)
     (tmp_path / "home" / ".config" / "ringfence" / "config.toml").write_text('[sandbox]\nminimum = "partial"\n')

@@ -114,6 +114,7 @@ def resident(backend: Linux) -> int:
     return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) for pid in ("self", inner)) * 4096
 
 
+@pytest.mark.thorough
 def test_a_thousand_in_a_row_grow_nothing(terms: Terms, tmp_path: Path) -> None:
     async def main() -> None:
         backend = Linux("T1", cache=tmp_path, files=False)

@@ -225,6 +225,7 @@ with AuditLog(PostgresStore.open(sys.argv[1], write=True)) as log:
 """
 
 
+@pytest.mark.thorough
 def test_writers_that_are_killed_lose_nothing_and_break_nothing(url: str) -> None:
     top = ROOT
     writers = [
@@ -648,6 +649,7 @@ def test_the_doctor_says_where_the_record_is_kept(home: dict[str, str], server: 
     assert [each["state"] for each in told["findings"] if each["name"] == "record"] == ["ok"]
 
 
+@pytest.mark.thorough
 def test_a_pipeline_whose_record_is_in_a_database(url: str, home: dict[str, str]) -> None:
     base = Path(home["HOME"]).parent
     (base / "s.toml").write_text(

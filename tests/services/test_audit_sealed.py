@@ -41,6 +41,7 @@ def reference(leaves: list[bytes]) -> bytes:
     return hashlib.sha256(b"\1" + reference(leaves[:k]) + reference(leaves[k:])).digest()
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 70), st.integers(0, 70))
 def test_the_tree_is_the_one_of_the_rfc_wherever_it_is_taken_up_again(count: int, kept: int) -> None:
     leaves = [leaf(hashlib.sha256(bytes([n])).hexdigest()) for n in range(count)]
@@ -294,6 +295,7 @@ def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: KeyringHarness)
     assert "no key" in said("audit", "key", "show", code=1)
 
 
+@pytest.mark.thorough
 def test_the_commands(tmp_path: Path) -> None:
     path, kept = tmp_path / "audit.db", tmp_path / "audit.seal"
     signed(path)

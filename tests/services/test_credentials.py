@@ -227,6 +227,7 @@ def test_a_helpers_key_leaves_no_trace(place: KeyringHarness) -> None:
     assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == [vault]
 
 
+@pytest.mark.thorough
 def test_the_variable_comes_before_the_helper_which_is_not_run(place: KeyringHarness) -> None:
     mark = place.home / "ran"
     place.configure(f'[auth.openai]\nhelper = ["touch", "{mark}"]\nhelper_timeout = 60\n')

@@ -176,6 +176,7 @@ TROUBLE = [
 # fmt: on
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T80")
 @pytest.mark.parametrize(("kind", "answer", "why", "what"), TROUBLE, ids=[row[3] for row in TROUBLE])
 def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: str, what: str) -> None:
@@ -349,6 +350,7 @@ def test_mistakes_on_the_command_line(words: tuple[str, ...], told: str) -> None
         assert not (place.home / ".local").exists(), "nothing was made"
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T80")
 def test_the_names_of_accounts_lie_in_a_file_that_nobody_else_could_write(place: KeyringHarness) -> None:
     with place.secret_service():

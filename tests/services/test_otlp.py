@@ -246,6 +246,7 @@ def test_in_clear(address: str, clear: bool) -> None:
     assert otlp.in_clear(address) is clear
 
 
+@pytest.mark.thorough
 def test_the_command_sends_and_says_what_it_did(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     fill(tmp_path / "audit.db", 3)

@@ -153,6 +153,7 @@ def test_what_the_sandbox_stopped_is_explained(harness: CliHarness) -> None:
     assert outcome["violations"]
 
 
+@pytest.mark.thorough
 def test_every_run_is_recorded_before_and_after(harness: CliHarness) -> None:
     harness.agent("exec", "cat a.txt")
     harness.agent("exec", "cat ~/.ssh/id_rsa")

@@ -24,6 +24,7 @@ def harness(tmp_path: Path) -> SessionHarness:
     return SessionHarness(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_run_is_kept_gone_on_with_and_forked(harness: SessionHarness) -> None:
     assert harness.run("look around").returncode == 0
     (first,) = harness.list()
