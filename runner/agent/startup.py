@@ -151,8 +151,9 @@ def prepare_options(
     """
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
-    from runner.config.trust.session_check import TrustRequest, apply_trust, workspace_at
+    from runner.config.trust.session_check import TrustRequest, apply_trust
     from runner.gate.gate import folder, refuse_folder
+    from runner.state.workspace import workspace_at
 
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None

@@ -26,7 +26,7 @@ from runner.problems import Exit, usage
 from runner.secrets.redactor import masked
 from runner.secrets.secret import register_environment
 from runner.state import paths as places
-from runner.state.workspace import workspace_of
+from runner.state.workspace import workspace_at
 from runner.stderr import say
 from runner.text.phrases import many
 from runner.text.sanitize import visible
@@ -191,7 +191,7 @@ def _near_path(path: Path, cwd: str | None) -> str:
 
 
 def _workspace(where: Path) -> Path:
-    return Path(workspace_of(os.path.realpath(where), os.path.realpath(places.home(os.environ))))
+    return Path(workspace_at(os.path.realpath(where), os.environ))
 
 
 def _load(where: Path, config: str | None, *, unattended: bool = False) -> Settings:

@@ -8,7 +8,7 @@ import typer
 
 from runner.cli.gate import CWD, JSON, show_help, switch
 from runner.state import paths
-from runner.state.workspace import workspace_of
+from runner.state.workspace import workspace_at
 from runner.text.sanitize import visible
 from sandbox.workspace import tool_cache
 
@@ -49,7 +49,7 @@ def cache(
     from runner.gate.gate import folder
 
     base = paths.caches(os.environ)
-    workspace = workspace_of(str(folder(cwd)), os.path.realpath(paths.home(os.environ)))
+    workspace = workspace_at(str(folder(cwd)), os.environ)
     own = tool_cache.place(base, workspace)
     caches = [each for each in tool_cache.everything(base) if everything or each.folder == own]
     if clear:

@@ -13,8 +13,8 @@ import typer
 
 from runner.cli.gate import JSON, argument, switch, valued
 from runner.problems import Exit, usage
-from runner.state.paths import home, state_dir
-from runner.state.workspace import workspace_of
+from runner.state.paths import state_dir
+from runner.state.workspace import workspace_at
 from runner.stderr import print_problem
 from runner.text.sanitize import one_line
 
@@ -194,4 +194,4 @@ def _store(cwd: str | None) -> "SessionStore":
     from runner.gate.gate import folder
     from runner.sessions.store import SessionStore
 
-    return SessionStore.of(state_dir(os.environ), workspace_of(str(folder(cwd)), os.path.realpath(home(os.environ))))
+    return SessionStore.of(state_dir(os.environ), workspace_at(str(folder(cwd)), os.environ))

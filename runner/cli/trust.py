@@ -12,6 +12,7 @@ from runner.cli.gate import JSON, argument, option_before, print_notices, switch
 from runner.config import load
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import state_dir
+from runner.state.workspace import workspace_at
 from runner.stderr import say
 from runner.text.sanitize import visible
 
@@ -183,7 +184,6 @@ def revoke(
 
 
 def _workspace(path: str | None, *, gone: bool = False) -> str:
-    from runner.config.trust.session_check import workspace_at
     from runner.gate.gate import folder
 
     if gone and path is not None and not os.path.isdir(path):

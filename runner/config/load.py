@@ -24,7 +24,7 @@ from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value
 from runner.config.personal_settings import personal_patterns
 from runner.config.settings import ConfigError, ConfigLayer, LayerValues, Settings
 from runner.state import paths
-from runner.state.workspace import workspace_of
+from runner.state.workspace import workspace_at, workspace_of
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 Whose = Literal["system", "user", "repository", "named"]
@@ -95,7 +95,7 @@ def files(
 ) -> list[tuple[ConfigLayer, Path]]:
     """Return the paths of the configuration files, existing or not, lowest layer first. Raise paths.PlaceError."""
     user = paths.config_file(environ)
-    top = Path(workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))))
+    top = Path(workspace_at(os.path.realpath(cwd), environ))
     layers = [(ConfigLayer.SYSTEM, system), (ConfigLayer.USER, user)]
     if top / PROJECT_FILE != user:
         layers += [(ConfigLayer.PROJECT, top / PROJECT_FILE), (ConfigLayer.LOCAL, top / LOCAL_FILE)]

@@ -54,8 +54,7 @@ def key_request(
     """Return the request for the key of `provider`, from `flags` and the configuration. Raise a usage error."""
     from runner.secrets.helper_command import PATIENCE, Helper
     from runner.secrets.resolve import KeyRequest
-    from runner.state import paths
-    from runner.state.workspace import workspace_of
+    from runner.state.workspace import workspace_at
 
     row = settings.named("auth").get(provider, {})
     words, seconds, account = row.get("helper"), row.get("helper_timeout", PATIENCE), row.get("account")
@@ -68,7 +67,7 @@ def key_request(
         configured=str(account) if account is not None else None,
         stdin_key=flags.read(provider),
         helper=Helper(argv, float(seconds) if isinstance(seconds, int | float) else PATIENCE) if argv else None,
-        workspace=workspace_of(os.path.realpath(cwd), os.path.realpath(paths.home(environ))),
+        workspace=workspace_at(os.path.realpath(cwd), environ),
     )
 
 

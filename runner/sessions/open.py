@@ -22,8 +22,8 @@ from runner.sessions.store import SessionFile, SessionStore, choose
 from runner.sessions.summary import SessionSummary, row, summarize_session
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
-from runner.state.paths import home, state_dir
-from runner.state.workspace import workspace_of
+from runner.state.paths import state_dir
+from runner.state.workspace import workspace_at
 from runner.stderr import say
 
 _SHOWN = 20  # sessions of the picker; `agent sessions list` has all
@@ -172,7 +172,7 @@ def choose_target(
     if flags.unkept:
         return None
     state = state_dir(environ)
-    store = SessionStore.of(state, workspace_of(str(cwd), os.path.realpath(home(environ))))
+    store = SessionStore.of(state, workspace_at(str(cwd), environ))
     if flags.fork is not None:
         there, id = choose(SessionStore.all(state), flags.fork)
         return SessionTarget.forked(there, id, store, model=model, upto=flags.upto)

@@ -5,10 +5,12 @@ Files of the repository are read without running a program that the workspace na
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from policy.languages.git_config import LONGEST, GitConfigError, commondir_target, gitdir_target, read_settings
 from policy.model.secret_paths import Secrets, inside
+from runner.state.paths import home
 from sandbox.inside.regular_file import read_start, read_whole
 
 _LARGEST_FILE = 4 << 20  # packed-refs of a big repository
@@ -25,6 +27,11 @@ def workspace_of(cwd: str, home: str) -> str:
             return at
         at = os.path.dirname(at)
     return cwd
+
+
+def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
+    """Return the workspace of a session in `cwd`, a real path."""
+    return workspace_of(cwd, os.path.realpath(home(environ)))
 
 
 def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:

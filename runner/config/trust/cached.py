@@ -1,11 +1,10 @@
 """Remembered trust, for commands that never ask. The answers are read only if a repository has a configuration."""
 
-import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 
-from runner.state.paths import home, state_dir
-from runner.state.workspace import workspace_of
+from runner.state.paths import state_dir
+from runner.state.workspace import workspace_at
 
 
 class RememberedTrust(Mapping[str, str]):
@@ -55,4 +54,4 @@ class RememberedTrust(Mapping[str, str]):
 
 def remembered(cwd: str, environ: Mapping[str, str]) -> RememberedTrust:
     """Return the remembered answers for a session in `cwd`, a real path."""
-    return RememberedTrust(workspace_of(cwd, os.path.realpath(home(environ))), environ)
+    return RememberedTrust(workspace_at(cwd, environ), environ)

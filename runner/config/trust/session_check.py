@@ -15,7 +15,6 @@ from runner.config.trust.text import named
 from runner.config.trust.widening import widenings
 from runner.problems import usage
 from runner.state.paths import home, state_dir
-from runner.state.workspace import workspace_of
 
 if TYPE_CHECKING:
     from runner.config import Settings
@@ -92,11 +91,6 @@ def decide_trust(request: TrustRequest, settings: "Settings", environ: Mapping[s
     elif not answer.yes:
         left_out = f"left out, as you said: {named(review.counts)}; `agent trust` shows it and asks again"
     return TrustedFiles(None, (*notices, left_out)) if left_out else TrustedFiles(inventory, notices)
-
-
-def workspace_at(cwd: str, environ: Mapping[str, str]) -> str:
-    """Return the workspace of a session in `cwd`, a real path."""
-    return workspace_of(cwd, os.path.realpath(home(environ)))
 
 
 def evaluate_files(

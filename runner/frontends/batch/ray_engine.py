@@ -27,8 +27,8 @@ from runner.frontends.batch.scratch import CopiesFolder
 from runner.frontends.batch.store import BatchFolder, Result
 from runner.frontends.batch.task import Task, within
 from runner.problems import Exit, Stopped, usage
-from runner.state.paths import BATCH, home
-from runner.state.workspace import workspace_of
+from runner.state.paths import BATCH
+from runner.state.workspace import workspace_at
 from runner.text.gunzip import PackedError
 
 _RETRIES = 2  # how often Ray repeats a task whose machine died
@@ -58,7 +58,7 @@ class OnRay:
             self._store = store
             self._options = options
             self._perform = self._ray.remote(num_cpus=1, max_retries=_RETRIES)(remote_worker.perform)
-            self._roots = {task.cwd: root(task.cwd, environ) for task in tasks}
+            self._roots = {task.cwd: workspace_at(task.cwd, environ) for task in tasks}
             self._sent = {each: self._send(each, environ) for each in dict.fromkeys(self._roots.values())}
         except BaseException:
             self._ray.shutdown()
@@ -130,11 +130,6 @@ class OnRay:
         finally:
             scratch.remove()
         return self._ray.put(data), digest
-
-
-def root(cwd: str, environ: Mapping[str, str]) -> str:
-    """Return the workspace that contains a folder."""
-    return workspace_of(cwd, os.path.realpath(home(environ)))
 
 
 def _connected(address: str) -> Any:

@@ -298,7 +298,7 @@ def start_ci(
         raise usage(f"`{option}` stands without `{other}`", why, f"add {other}")
     from_stdin = prompt_file is None or str(prompt_file) in ("-", "/dev/stdin")
     args.key.check(prompt_from_stdin=prompt is None and from_stdin)
-    from runner.config.trust.session_check import workspace_at
+    from runner.state.workspace import workspace_at
 
     workspace = workspace_at(str(folder(args.cwd)), os.environ)
     for option, path in (("--prompt-file", prompt_file), ("--config", args.config)):

@@ -140,11 +140,10 @@ class _Terminal:
         from runner.sessions.selection import SessionSelection
         from runner.sessions.store import SessionStore
         from runner.sessions.summary import row, summarize_sessions
-        from runner.state.paths import home, state_dir
-        from runner.state.workspace import workspace_of
+        from runner.state.paths import state_dir
+        from runner.state.workspace import workspace_at
 
-        workspace = workspace_of(str(folder(args.cwd)), os.path.realpath(home(os.environ)))
-        store = SessionStore.of(state_dir(os.environ), workspace)
+        store = SessionStore.of(state_dir(os.environ), workspace_at(str(folder(args.cwd)), os.environ))
         sessions = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
         if not sessions:
             raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
