@@ -10,6 +10,7 @@ from runner.config.trust.inventory import EntryKind, InventoryEntry
 from runner.config.trust.widening import Widening
 from runner.text.phrases import many
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
+from runner.text.strict_json import DuplicateNameError, parse_strictly
 
 _FIRST = 3  # lines of a text that are shown; `show` prints the whole text
 _WIDE = 150  # characters of such a line
@@ -177,10 +178,6 @@ def _day(time: str) -> str:
     return one_line(time[:10], 10) or "an unknown day"
 
 
-class _DuplicateKey(ValueError):
-    pass
-
-
 def servers(data: bytes) -> tuple[tuple[str, str], ...]:
     """Return the name and the command line or address of each server in `.mcp.json`; both are untrusted.
 
@@ -188,10 +185,10 @@ def servers(data: bytes) -> tuple[tuple[str, str], ...]:
     text, if the file cannot be used.
     """
     try:
-        content = json.loads(data.decode("utf-8"), object_pairs_hook=_unique_keys)
+        content = parse_strictly(data.decode("utf-8"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except _DuplicateKey:
+    except DuplicateNameError:
         raise ValueError("a key stands in it twice, and readers differ in which one they take") from None
     except ValueError:
         raise ValueError("it is not valid JSON") from None
@@ -213,10 +210,3 @@ def _server_words(server: object) -> str:
     variables = server.get("env")
     named = f" (sets {', '.join(map(str, variables))})" if isinstance(variables, dict) and variables else ""
     return f"{line}{named}"
-
-
-def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _DuplicateKey
-    return found
