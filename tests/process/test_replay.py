@@ -29,10 +29,11 @@ from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import MOST, FactRecorder
 from runner.audit.fact_replay import Recorded
 from runner.audit.records import TEXT_KEPT, Decision, RecordedAnswer, SessionInfo
-from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, recorded_ruling, rejudge, ruling_of
+from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, recorded_ruling, rejudge
 from runner.audit.reports.replay_policies import Policies
 from runner.audit.reports.replay_report import Replayed, lines
 from runner.config import shipped
+from runner.gate.gate import ruling
 from runner.gate.policy_tools.expectations import Bench, shipped_tables
 from runner.gate.policy_tools.reference_machine import model_facts
 from tests.support import forked_agent, grant_questions
@@ -92,7 +93,7 @@ def same(found: NewVerdict | NotRecorded, verdict: Verdict, deed: DecisionTrail)
     body, again = deed.record.body, found.verdict
     return (
         (type(again), again.cell, again.reason) == (type(verdict), verdict.cell, verdict.reason)
-        and recorded_ruling(body) is ruling_of(again)
+        and recorded_ruling(body) is ruling(again)
         and body["tiers"] == [tier.label for tier in found.assessment.tiers]
         and len(found.assessment.effects) == body["counts"]["effects"]  # type: ignore[index]  # an object
     )
@@ -164,7 +165,7 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     assert found.without.name == "ASK"
     denies = rejudge(deed, Policy(grant_questions.profile(DENY), hearing.rules), kept.find)
     assert isinstance(denies, NewVerdict)
-    assert ruling_of(denies.verdict).name == "DENY", "a grant lifts no denial"
+    assert ruling(denies.verdict).name == "DENY", "a grant lifts no denial"
 
 
 DENY = 'deny run=["npm", "**"]; deny run=["make", "**"]'
@@ -355,7 +356,7 @@ def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
     looked = rejudge(deed, other, kept.find, now=hearing.facts.look)
     assert isinstance(looked, NewVerdict)
     assert looked.looked == (f"{hearing.facts.workspace}/docs/old",)
-    assert ruling_of(looked.verdict).name == "ALLOW"
+    assert ruling(looked.verdict).name == "ALLOW"
 
 
 def test_what_is_asked_about_one_action_is_bounded_and_the_rest_counted() -> None:

@@ -15,13 +15,14 @@ from policy.model.facts import PathFact
 from policy.model.frozen import dataclass
 from policy.model.profile import Profile, Source
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling
-from policy.model.verdict import Allow, Ask, Verdict
+from policy.model.verdict import Verdict
 from policy.permission.flag_rights import FlagRights
 from policy.rules.rulebook import RuleBook
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
 from runner.audit.fields import items, number
+from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json
 
 NOT_ASKED = "facts that were not asked for then"  # the only kind of NotRecorded that today's disk can replace
@@ -118,13 +119,6 @@ def rejudge(
         return error.found
 
 
-def ruling_of(verdict: Verdict) -> Ruling:
-    """Return the ruling that a verdict belongs to."""
-    if isinstance(verdict, Allow):
-        return Ruling.ALLOW
-    return Ruling.ASK if isinstance(verdict, Ask) else Ruling.DENY
-
-
 def recorded_ruling(body: Mapping[str, object]) -> Ruling:
     """Return the recorded ruling before the answer of the user, which is not part of the policy."""
     answer = body.get("answer")
@@ -167,10 +161,10 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
     without: Ruling | None = None
     if grants:
         settled = resolve(context, assessment, verdict, grants)
-        without, by = ruling_of(verdict), settled.by
+        without, by = ruling(verdict), settled.by
         assessment, verdict = settled.assessment, settled.verdict
     if typed is not None:
-        without = ruling_of(replace(context, typed=None).evaluate(action)[1])
+        without = ruling(replace(context, typed=None).evaluate(action)[1])
     if recorded.missing:
         raise _UnknownError(NOT_ASKED, recorded.missing[0])
     return NewVerdict(assessment, verdict, by, without, tuple(recorded.looked))

@@ -7,7 +7,8 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, items
-from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, recorded_ruling, ruling_of
+from runner.audit.reports.replay import NOT_ASKED, NewVerdict, NotRecorded, recorded_ruling
+from runner.gate.gate import ruling
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
@@ -107,7 +108,7 @@ def _difference(deed: DecisionTrail, judged: NewVerdict) -> Difference | None:
     then = VerdictSummary(recorded_ruling(deed.body), deed.tier, tiers, deed.rule, deed.why)
     verdict, tiers = judged.verdict, tuple(tier.label for tier in judged.assessment.tiers)
     rule, why = str(verdict.reason.rule), verdict.reason.text
-    now = VerdictSummary(ruling_of(verdict), verdict.cell.tier.label, tiers, rule, why)
+    now = VerdictSummary(ruling(verdict), verdict.cell.tier.label, tiers, rule, why)
     if then.ruling is now.ruling and set(then.tiers) == set(now.tiers):
         return None
     change = _CHANGES[now.ruling] if then.ruling is not now.ruling else VerdictChange.TIER
