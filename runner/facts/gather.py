@@ -16,7 +16,6 @@ from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
 from runner.facts import toolchains
 from runner.facts.environment import EnvVariables, caching, certificate_files, reading
-from runner.facts.environment import child_environment as child_environment
 from runner.facts.git.drivers import drivers
 from runner.facts.toolchains import within
 from runner.state import paths

@@ -145,8 +145,8 @@ _PASSING = (
 )
 
 
-def look_alikes(text: str, most: int = 5) -> tuple[str, ...]:
-    """Return the first `most` words of a command with letters or marks that look like others, each with the name of the
+def look_alikes(text: str) -> tuple[str, ...]:
+    """Return the first five words of a command with letters or marks that look like others, each with the name of the
     letter.
     """
     if text.isascii():
@@ -157,7 +157,7 @@ def look_alikes(text: str, most: int = 5) -> tuple[str, ...]:
         if posing:
             named = ", ".join(f"`{char}` is {unicodedata.name(char, 'unnamed').lower()}" for char in posing[:3])
             found.append(f"in `{one_line(word, 40)}`: {named}")
-    return tuple(found[:most])
+    return tuple(found[:5])
 
 
 def _poses(char: str, word: str) -> bool:
