@@ -16,15 +16,13 @@ from runner.changes.review.apply_plan import PatchPlan, PlannedChange
 from runner.changes.review.patch_format import LINK, PROGRAM, Side
 from runner.changes.review.patch_parser import PatchError
 from runner.changes.review.risk_flags import changes_of
-from runner.changes.undo.apply import NOT_EMPTY, restore
+from runner.changes.undo.apply import JUST_NOW, NOT_EMPTY, restore
 from runner.changes.undo.blobs import BlobPlace
 from runner.changes.undo.file_state import Entry, FileKind, entry_of
 from runner.changes.undo.plan import Item
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import Store
-
-_NOW = "another process changed it just now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +214,7 @@ def _require_unchanged(root: str, planned: Iterable[PlannedChange]) -> None:
                 except tree_diff.UnreadableFile:
                     same = False
                 if not same:
-                    raise PatchError(Problem("nothing was applied", f"`{path}`: {_NOW}", "try again"))
+                    raise PatchError(Problem("nothing was applied", f"`{path}`: {JUST_NOW}", "try again"))
 
 
 def _digest(data: bytes) -> bytes:

@@ -11,16 +11,8 @@ import stat
 from collections.abc import Callable, Iterator
 
 from runner.changes import safe_open
-from runner.changes.undo.file_state import SECRET, TOO_DEEP
+from runner.changes.undo.file_state import SECRET, TOO_DEEP, Stamp, stamp
 from runner.state import reflink
-
-Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
-
-
-def stamp(status: os.stat_result) -> Stamp:
-    """Return a stamp that is equal as long as the file does not change: only the kernel sets ctime."""
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
 
 _CHUNK = 1 << 20
 _TRIES = 3  # of a file that changes while it is read

@@ -18,7 +18,8 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.changes import safe_open
-from runner.changes.review.copy_tree import Copying, Stamp, error_reason
+from runner.changes.review.copy_tree import Copying, error_reason
+from runner.changes.undo.file_state import Stamp
 from sandbox.inside import safe_rmtree
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))

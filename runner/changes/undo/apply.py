@@ -19,7 +19,7 @@ from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
 
 NOT_EMPTY = "other files are in it"
-_JUST_NOW = "another process changed it just now"
+JUST_NOW = "another process changed it just now"
 
 
 def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
@@ -70,7 +70,7 @@ class _Hand:
             name,
         ):  # fmt: skip
             if _exists(above, name):
-                raise OSError(_JUST_NOW)
+                raise OSError(JUST_NOW)
             os.rename(source, name, src_dir_fd=source_above, dst_dir_fd=above)
 
     def remove(self, item: Item) -> None:
@@ -107,7 +107,7 @@ class _Hand:
                 if now is not None and now.kind != FileKind.FOLDER:
                     _unchanged(above, name, now)
                 elif _exists(above, name):
-                    raise OSError(_JUST_NOW)
+                    raise OSError(JUST_NOW)
                 os.rename(self._draft, name, src_dir_fd=above, dst_dir_fd=above)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
@@ -214,7 +214,7 @@ def _exists(above: int, name: str) -> bool:
 def _unchanged(above: int, name: str, known: Entry) -> None:
     status = os.stat(name, dir_fd=above, follow_symlinks=False)
     if (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) != (*known[2:6],):
-        raise OSError(_JUST_NOW)
+        raise OSError(JUST_NOW)
 
 
 def _reason(error: OSError | Lost) -> str:

@@ -42,8 +42,16 @@ class Entry(NamedTuple):
     gid: int = -1
 
     @property
-    def stamp(self) -> tuple[int, int, int, int, int]:
+    def stamp(self) -> "Stamp":
         return self.device, self.inode, self.size, self.mtime, self.ctime
+
+
+Stamp = tuple[int, int, int, int, int]  # device, inode, size, mtime and ctime in nanoseconds
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """Return a stamp that is equal as long as the file does not change: only the kernel sets ctime."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 SECRET = "it is a secret"  # noqa: S105  # words for the user

@@ -14,7 +14,7 @@ from runner.changes import safe_open
 from runner.changes.undo import file_state
 from runner.changes.undo.blobs import LARGE, BlobPlace
 from runner.changes.undo.change_scan import Index, Rules, ScanResult, ScanStopped, TooMany, scan, scan_paths
-from runner.changes.undo.file_state import Change, Entry, FileKind, clock_margin, entry_of, same
+from runner.changes.undo.file_state import Change, Entry, FileKind, clock_margin, entry_of, same, stamp
 from runner.changes.undo.store import PARTLY, Store, UndoStep
 from runner.secrets.secret import holds_masked, longest_masked
 from sandbox.inside.regular_file import read_descriptor
@@ -161,7 +161,7 @@ class Snapshotter:
                 return entry_of(status, settled, b"", file_state.SECRET)
             finally:
                 os.close(handle)
-            if digest is not None and _stamp(after) == _stamp(status):
+            if digest is not None and stamp(after) == stamp(status):
                 return entry_of(status, settled, digest)
         return entry_of(after, False, b"", file_state.MOVING)
 
@@ -252,10 +252,6 @@ def _hashed(handle: int, size: int) -> bytes | None:
         left -= len(data)
     os.lseek(handle, 0, os.SEEK_SET)
     return digest.digest() if left == 1 else None
-
-
-def _stamp(status: os.stat_result) -> tuple[int, int, int, int]:
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _clean(root: str, paths: tuple[str, ...], step: int) -> None:
