@@ -120,20 +120,6 @@ class ModelTool(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """The description of a tool for a model. `schema` is the JSON Schema of the arguments."""
-
-    name: str
-    description: str
-    schema: dict[str, object]
-
-
-def specs(tools: Sequence[ModelTool]) -> tuple[Spec, ...]:
-    """Return the descriptions of `tools` for a model, in order."""
-    return tuple(Spec(tool.name, tool.description, tool.Args.schema_for_model()) for tool in tools)
-
-
 def find(tools: Sequence[ModelTool], name: str) -> ModelTool | Problem:
     """Return the tool that the model named, or the Problem that lists the tools."""
     by_name = {tool.name: tool for tool in tools}

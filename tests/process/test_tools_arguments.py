@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.verdict import Problem
+from runner.engine.context.context import tool_specs
 from tools import TOOLS
 from tools.arguments import parse
 from tools.paths import SeenFiles
-from tools.tool import Arguments, ModelTool, find, specs
+from tools.tool import Arguments, ModelTool, find
 
 
 def tool(name: str) -> ModelTool:
@@ -131,7 +132,7 @@ def test_find_names_the_tools() -> None:
 
 
 def test_specs_are_plain_json_schema() -> None:
-    for spec in specs(TOOLS):
+    for spec in tool_specs(TOOLS):
         text = json.dumps(spec.schema)
         assert "anyOf" not in text
         assert "title" not in text
@@ -141,7 +142,7 @@ def test_specs_are_plain_json_schema() -> None:
         assert spec.schema["additionalProperties"] is False
         assert len(spec.description) < 900
         assert spec.description.isascii()
-    bash = specs(TOOLS)[0].schema
+    bash = tool_specs(TOOLS)[0].schema
     assert bash["required"] == ["command"]
     assert bash["properties"] == {
         "command": {"description": "Text of the bash script.", "type": "string"},

@@ -14,6 +14,7 @@ import pytest
 
 from policy.model.tier import Mode
 from runner.config.schema import VARIABLES
+from runner.engine.context.context import tool_specs
 from runner.problems import Exit
 from sandbox.linux.backend import T3_LACKS
 from tests.support.model_server import ModelServer, calling, serving
@@ -21,7 +22,6 @@ from tests.support.places import ROOT, TESTS
 from tests.support.sandbox_bench import USERS
 from tests.support.secret_service import harness
 from tools import TOOLS
-from tools.tool import specs
 
 AGENT = str(Path(sys.executable).parent / "agent")
 THREATS = (ROOT / "docs/security/threats.md").read_text("utf-8")
@@ -128,7 +128,7 @@ ARGUMENTS = {
 @pytest.mark.threat("T47")
 def test_no_tool_has_an_argument_for_the_gate() -> None:
     """Anyone who adds an argument comes by here: it must not choose mode, rights, paths to open, or the sandbox."""
-    told = {spec.name: spec.schema for spec in specs(TOOLS)}
+    told = {spec.name: spec.schema for spec in tool_specs(TOOLS)}
     assert set(told) == set(ARGUMENTS)
     for name, schema in told.items():
         properties = schema["properties"]

@@ -248,9 +248,7 @@ class Context:
 
 def tool_specs(tools: "Sequence[ModelTool]") -> tuple[ToolSpec, ...]:
     """Return the descriptions of `tools` that the model is sent."""
-    from tools.tool import specs
-
-    return tuple(ToolSpec(spec.name, spec.description, spec.schema) for spec in specs(tools))
+    return tuple(ToolSpec(tool.name, tool.description, tool.Args.schema_for_model()) for tool in tools)
 
 
 def _part(name: str, source: str, where: str, text: str) -> RequestPart:

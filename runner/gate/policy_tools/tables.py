@@ -13,6 +13,7 @@ from policy.model.tier import Mode, Ruling, Tier
 from runner.config.toml_tables import TableItem, read_items, unknown_key, wrong
 from runner.gate.policy_tools.reference_machine import FILES
 from runner.problems import usage
+from runner.text.phrases import nearest
 
 TOOLS = tuple(tool.value for tool in Tool)
 _TOP = ("mode", "unattended", "files", "today")
@@ -250,8 +251,5 @@ def _named(item: TableItem, key: str, source: str, known: Mapping[str, _T]) -> _
 
 
 def _nearest(value: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
     names = list(known)
-    near = get_close_matches(value, names, n=1)
-    return f"did you mean `{near[0]}`?" if near else f"choose one of {', '.join(f'`{name}`' for name in names)}"
+    return nearest(value, names) or f"choose one of {', '.join(f'`{name}`' for name in names)}"
