@@ -2,6 +2,7 @@
 
 import os
 from json import dumps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from policy.model.verdict import Problem
@@ -62,16 +63,17 @@ def undo(
 
     ground, _ = snapshot_scope(cwd)
     kept = place(state_dir(os.environ), ground.workspace)
-    store = Store(kept) if (kept / "steps.db").exists() else None
+    exists = (kept / "steps.db").exists()
     if clear:
-        return _clear(store, json)
-    if store is None:
+        return _clear(kept if exists else None, json)
+    if not exists:
         return _nothing(json, show)
     from runner.changes.undo.lock import UndoError
     from runner.changes.undo.plan import Allowed
     from runner.changes.undo.revert import RevertRequest, recovered, take_back
     from runner.changes.undo.text import diff_text, taken_json, taken_text
 
+    store = Store(kept)
     try:
         print_notices(store.notices)
         if show:
@@ -128,13 +130,10 @@ def _list(store: "Store", json: bool) -> int:
     return Exit.DONE
 
 
-def _clear(store: "Store | None", json: bool) -> int:
+def _clear(kept: Path | None, json: bool) -> int:
     from runner.changes.undo.store import clear
 
-    size = 0
-    if store is not None:
-        store.close()
-        size = clear(store.folder)
+    size = clear(kept) if kept is not None else 0
     if json:
         print(f'{{"bytes": {size}}}')
     else:
