@@ -185,8 +185,8 @@ class Seatbelt:
         # Terms without hosts get no proxy. With a proxy, its port is the only one that the profile allows.
         listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
         egress = Egress(listener, terms.hosts) if listener else None
-        line = self.command(terms, protected, argv, own, listener.getsockname()[1] if listener else None)
         try:
+            line = self.command(terms, protected, argv, own, listener.getsockname()[1] if listener else None)
             with starting_process():
                 process = await asyncio.create_subprocess_exec(
                     *line,

@@ -18,6 +18,8 @@ from policy.model.action import ReadFile, RunArgv, RunScript
 from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
 from sandbox.backend import Enforcement, Level, SandboxUnavailable
 from sandbox.backends import BACKENDS, here, open_backend
+from sandbox.linux.session_tmp import Scratch
+from sandbox.macos import backend as seatbelt
 from sandbox.macos.backend import LACKS, Seatbelt
 from sandbox.macos.sbpl import Sbpl, profile_for
 from sandbox.workspace.protected_paths import Scan
@@ -333,6 +335,24 @@ def test_named_hosts_are_reached_through_the_proxy_of_one_command(stand_in: Path
         done = asyncio.run(once())
     assert done.stdout.decode().split("\n")[:3] == ["http://127.0.0.1", "b'served'", "403"], done
     assert [(each.host, each.allowed) for each in done.connections] == [("127.0.0.1", True), ("192.0.2.7", False)]
+
+
+def test_a_command_that_cannot_be_confined_leaves_no_port_open(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seatbelt, "_MOST", 0)
+    told = Terms(Rights.READ_ONLY, str(stand_in / "ws"), "/nonexistent", hosts=("example.org",))
+
+    async def once() -> None:
+        backend = Seatbelt(program=str(stand_in / "sandbox-exec"))
+        backend.scratch = Scratch()
+        try:
+            before = os.listdir("/dev/fd")
+            with pytest.raises(SandboxUnavailable) as refused:
+                await backend._confined(told, ("/bin/echo",), "/", None, None)
+            assert (os.listdir("/dev/fd"), "too many" in refused.value.problem.what) == (before, True)
+        finally:
+            await backend.close()
+
+    asyncio.run(once())
 
 
 def test_a_command_that_is_cancelled_is_ended(stand_in: Path) -> None:
