@@ -64,12 +64,12 @@ def read_start(path: str | os.PathLike[str], most: int, *, follow: bool) -> byte
         return b""
 
 
-def read_whole(path: str | os.PathLike[str], most: int, *, follow: bool, dir_fd: int | None = None) -> bytes:
-    """Return the content of a regular file of at most `most` bytes; the arguments are those of `open_regular`.
+def read_whole(path: str | os.PathLike[str], most: int, *, follow: bool) -> bytes:
+    """Return the content of a regular file of at most `most` bytes; `path` and `follow` are those of `open_regular`.
 
     Raises FileTooLongError, NotRegularError, another OSError, or ValueError.
     """
-    with open(open_regular(path, follow=follow, dir_fd=dir_fd)[0], "rb", buffering=0) as file:
+    with open(open_regular(path, follow=follow)[0], "rb", buffering=0) as file:
         content = read_descriptor(file.fileno(), most + 1)
     if len(content) > most:
         raise FileTooLongError("the file is too long")

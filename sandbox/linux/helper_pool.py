@@ -49,7 +49,6 @@ class HelperPool(Generic[S]):
         launch: Callable[[Terms], S],
         prove: Callable[[S, Terms], Awaitable[None]],
         fits: Callable[[S, Terms], bool],
-        rest: float = REST,
     ) -> None:
         """Make an empty pool.
 
@@ -57,10 +56,9 @@ class HelperPool(Generic[S]):
             launch: Makes a helper. Raises SandboxUnavailable.
             prove: Waits until the helper has shown that its boundary holds. Raises SandboxUnavailable.
             fits: Returns True if the mounts of an idle helper still cover all paths that must be protected.
-            rest: Seconds after which an idle helper is ended.
         """
         self.all: set[S] = set()
-        self._launch, self._prove, self._fits, self._rest = launch, prove, fits, rest
+        self._launch, self._prove, self._fits, self._rest = launch, prove, fits, REST
         self._idle: list[_Idle[S]] = []  # least recently used first
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
