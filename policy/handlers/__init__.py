@@ -27,7 +27,7 @@ HANDLERS = {
     "network-code": "network.network_code",  "npx": "packages.npx",
     "packages": "packages.packages",         "parallel": "command_runners.parallel",
     "pdftotext": "small_programs.pdftotext", "popd": "builtins.popd",
-    "printf": "echo_printf.printf",          "push": "builtins.push",
+    "printf": "echo_printf.printf",          "push": "builtins.pushd",
     "python": "packages.python",             "read": "variable_builtins.read",
     "rpm": "packages.rpm",                   "script": "command_runners.script",
     "set": "builtins.set_options",           "sh": "wrappers.shell",
@@ -44,7 +44,7 @@ HANDLERS = {
 
 @cache
 def grammar(name: str) -> "Callable[[Call], None]":
-    """Return the function that judges calls by the handler `name`, one of `policy.rules.rule.GRAMMARS`."""
+    """Return the function of the handler `name`, which is one of `policy.rules.rule.GRAMMARS`."""
     module, _, function = HANDLERS[name].partition(".")
     handler: Callable[[Call], None] = getattr(import_module(f"policy.handlers.{module}"), function)
     return handler

@@ -1,4 +1,4 @@
-"""Builtins of the shell that change the folder or the options, that test, or that read shell text."""
+"""Shell builtins that change the folder or the options, test conditions, or run shell text."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ from policy.model.abstract_word import ANYTHING, AbstractWord, literal
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
-_SET_LETTERS = re.compile(r"[-+][euxfvC]+|[-+][eux]*o")
+_SET_FLAGS = re.compile(r"[-+][euxfvC]+|[-+][eux]*o")
 _SET_NAMES = frozenset(["pipefail", "errexit", "nounset", "noglob", "noclobber", "xtrace", "verbose"])
 
 
@@ -27,10 +27,10 @@ def cd(call: Call) -> None:
     call.add_rule_fact(Tier.READ)
     physical = any(flag.name == "-P" for flag, _ in shape.flags)
     call.shell.traps.folder_changed = True
-    call.after = _go(call, shape.operands[0] if shape.operands else None, physical=physical)
+    call.after = _change_folder(call, shape.operands[0] if shape.operands else None, physical=physical)
 
 
-def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> ExitStates:
+def _change_folder(call: Call, word: AbstractWord | None, *, physical: bool = False) -> ExitStates:
     state = call.state
     if word is None:
         word = literal(call.facts.home)
@@ -43,13 +43,13 @@ def _go(call: Call, word: AbstractWord | None, *, physical: bool = False) -> Exi
         return ExitStates(state.with_cwds(None), state)
     classifier = call.findings.classifier
     logical = [classifier.logical(text, cwd) for text in word.texts for cwd in state.cwds or ("/",)]
-    moved = state.with_cwds(tuple(dict.fromkeys(logical)))
-    # A folder of the workspace that is there, in a script that has deleted nothing: `cd` into it works.
-    sure = not call.findings.deleted and len(logical) == 1 and classifier.surely_folder(logical[0])
-    return ExitStates(moved, moved if sure else state)
+    success = state.with_cwds(tuple(dict.fromkeys(logical)))
+    # `cd` cannot fail for an existing folder of the workspace if the script has deleted nothing before.
+    certain = not call.findings.deleted and len(logical) == 1 and classifier.surely_folder(logical[0])
+    return ExitStates(success, success if certain else state)
 
 
-def push(call: Call) -> None:
+def pushd(call: Call) -> None:
     """Judge `pushd FOLDER`."""
     words = [word for word in call.words if word.text != "--"]
     if len(words) != 1 or words[0].text is None or words[0].text[:1] in ("-", "+"):
@@ -58,7 +58,7 @@ def push(call: Call) -> None:
         return
     call.add_rule_fact(Tier.READ)
     call.shell.traps.folder_changed = True
-    ok, fail = _go(call, words[0])
+    ok, fail = _change_folder(call, words[0])
     stack = None if call.state.stack is None else (*call.state.stack, call.state.cwds)
     call.after = ExitStates(replace(ok, stack=stack), fail if fail is call.state else replace(ok, stack=stack))
 
@@ -88,7 +88,7 @@ def set_options(call: Call) -> None:
         if word.text == "-":
             arguments = tuple(words) or arguments
             break
-        if word.text is None or not _SET_LETTERS.fullmatch(word.text):
+        if word.text is None or not _SET_FLAGS.fullmatch(word.text):
             call.unknown("`set` changes a shell option that affects later commands", word)
             return
         if word.text.endswith("o"):
@@ -100,18 +100,18 @@ def set_options(call: Call) -> None:
 
 
 def shift(call: Call) -> None:
-    """Judge `shift`, which drops arguments, or none of them if there are fewer."""
+    """Judge `shift N`, which removes the first N arguments, or none if there are fewer than N."""
     count = call.words[0].text if call.words else "1"
     if len(call.words) > 1 or count is None or not count.isdigit():
         call.unknown(f"the argument of `{call.label}` is not one number", call.words[0])
     call.add_rule_fact(Tier.READ)
     state, number = call.state, int(count) if count is not None and count.isdigit() else 0
-    known = state.arguments
-    if known is None or any(word.may_split for word in known[:number]):
-        known = None
-    elif number <= len(known):
-        known = known[number:]
-    call.after = ExitStates.same(replace(state, arguments=known))
+    arguments = state.arguments
+    if arguments is None or any(word.may_split for word in arguments[:number]):
+        arguments = None
+    elif number <= len(arguments):
+        arguments = arguments[number:]
+    call.after = ExitStates.same(replace(state, arguments=arguments))
 
 
 def trap(call: Call) -> None:
@@ -127,20 +127,20 @@ def trap(call: Call) -> None:
     if len(words) == 1 or text.startswith("-") or text.isdigit():
         if text[1:] or not set(signals) <= _SIGNALS:
             call.unknown("the arguments of `trap` are not understood", words[0])
-        return  # back to what it was
+        return  # resets the signals
     if not set(signals) <= _SIGNALS:
         call.unknown("a trap for an unknown signal", words[-1])
         return
     if text.strip():
-        ends = set(signals) <= {"EXIT", "0"}
-        call.shell.traps.add(Trap(text, call.state, words[0].span or call.span, call.rule.ref, ends))
+        at_exit = set(signals) <= {"EXIT", "0"}
+        call.shell.traps.add(Trap(text, call.state, words[0].span or call.span, call.rule.ref, at_exit))
 
 
 _SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2"])
 
 
 def shopt(call: Call) -> None:
-    """Judge `shopt`: the files that a pattern matches may change, within the folder that bounds them."""
+    """Judge `shopt`. The accepted options change which files a pattern matches, but not the folder of these files."""
     for word in call.words:
         if word.text not in _SHOPT:
             call.unknown("`shopt` changes a shell option that affects later commands", word)
@@ -152,8 +152,8 @@ _SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", 
 
 
 def umask(call: Call) -> None:
-    """Judge `umask`: restricting new files is harmless; granting rights to others is like a `chmod` of every later
-    file.
+    """Judge `umask`. Fewer permissions for new files are harmless. Write permission for others is judged as a
+    `chmod` of every later file.
     """
     shape = call.parse()
     if shape.trouble or len(shape.operands) > 1:
@@ -166,10 +166,10 @@ def umask(call: Call) -> None:
 
 
 def _keeps_others_out(mode: str) -> bool:
-    """Return True if a mode of umask(1p), numeric or symbolic, gives others no write permission."""
-    if _MASK.fullmatch(mode):
+    """Return True if `mode`, numeric or symbolic as in umask(1p), denies others write permission."""
+    if _OCTAL_MODE.fullmatch(mode):
         return bool(int(mode, 8) & 0o002)
-    clauses = [_CLAUSE.fullmatch(clause) for clause in mode.split(",")]
+    clauses = [_SYMBOLIC_CLAUSE.fullmatch(clause) for clause in mode.split(",")]
     return all(
         clause is not None
         and (clause[2] == "-" or clause[1] in ("u", "g", "ug", "gu") or not set(clause[3]) & set("wug"))
@@ -177,8 +177,8 @@ def _keeps_others_out(mode: str) -> bool:
     )
 
 
-_MASK = re.compile(r"[0-7]{1,4}", re.ASCII)
-_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXstugo]*)", re.ASCII)
+_OCTAL_MODE = re.compile(r"[0-7]{1,4}", re.ASCII)
+_SYMBOLIC_CLAUSE = re.compile(r"([ugoa]*)([-+=])([rwxXstugo]*)", re.ASCII)
 
 
 def evaluate(call: Call) -> None:
@@ -192,7 +192,7 @@ def evaluate(call: Call) -> None:
         call.unknown("the script that `eval` runs is known only at run time")
         for text in (text for word in call.words for text in (*word.heads, *word.hints, word.head)):
             call.find_secrets(text)
-        call.after = ExitStates.same(_lost(call))
+        call.after = ExitStates.same(_state_after_unread_text(call))
         return
     script = " ".join(text for text in texts if text is not None)
     call.after = call.shell.run_text(script, call.state, call.frame, call.span, call.rule.ref)
@@ -207,11 +207,11 @@ def source(call: Call) -> None:
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
     call.note_download(call.frame.words_from_network)
-    call.after = ExitStates.same(_lost(call))
+    call.after = ExitStates.same(_state_after_unread_text(call))
 
 
-def _lost(call: Call) -> State:
-    """Return the state after shell text that was not read: any folder, any value."""
+def _state_after_unread_text(call: Call) -> State:
+    """Return the state after shell text that was not analysed: the folder and all variables are unknown."""
     state = call.state
     call.shell.traps.folder_changed = True
     for name in state.variables:
@@ -220,7 +220,7 @@ def _lost(call: Call) -> State:
 
 
 def alias(call: Call) -> None:
-    """Judge `alias` and `hash`, which only list if they get no arguments."""
+    """Judge `alias` and `hash`. Without arguments they only list."""
     if call.words:
         call.unknown(f"`{call.label}` with arguments changes the meaning of a command name", call.words[0])
         return
@@ -232,7 +232,7 @@ _BINARY = FILE_COMPARISONS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-
 
 
 def test(call: Call) -> None:
-    """Judge a condition: every operator literal, every operand one word."""
+    """Judge `test` and `[`. Every operator must be literal, and every operand exactly one word."""
     words = list(call.words)
     if call.label == "[":
         if not words or words[-1].text != "]":
@@ -248,17 +248,17 @@ def test(call: Call) -> None:
     if len(words) <= 1:
         return
     if len(words) == 3 and words[1].text in ("-a", "-o"):
-        return  # between two words these only ask whether both, or either, are not empty
+        return  # `test X -a Y` and `test X -o Y` only test whether words are empty
     at = 0
     while at < len(words):
         while at < len(words) and words[at].text in ("!", "(") and not _binary_at(words, at):
             at += 1
-        taken = _primary(call, words, at)
-        at += taken
-        while taken and at < len(words) and words[at].text == ")":
+        length = _judge_primary(call, words, at)
+        at += length
+        while length and at < len(words) and words[at].text == ")":
             at += 1
         where = words[at] if at < len(words) else None
-        if taken == 0 or (where is not None and where.text not in ("-a", "-o")):
+        if length == 0 or (where is not None and where.text not in ("-a", "-o")):
             call.unknown(f"a condition of `{call.label}` that is not understood", where)
             return
         at += 1
@@ -268,8 +268,8 @@ def _binary_at(words: list[AbstractWord], at: int) -> bool:
     return at + 2 < len(words) and words[at + 1].text in _BINARY
 
 
-def _primary(call: Call, words: list[AbstractWord], at: int) -> int:
-    """Judge one test and return the number of its words; 0 if the test is not understood."""
+def _judge_primary(call: Call, words: list[AbstractWord], at: int) -> int:
+    """Judge one primary of a condition and return the number of its words, or 0 if it is not understood."""
     if _binary_at(words, at):
         if words[at + 1].text in FILE_COMPARISONS:
             call.access_path(Role.TREE, words[at])

@@ -13,14 +13,12 @@ from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 
-def _shape(call: Call) -> ParsedOptions | None:
-    """Return the parsed options after judging the flags, or None, after reporting it, if the words could
-    not be parsed.
-    """
+def _judge_flags(call: Call) -> ParsedOptions | None:
+    """Judge the flags and return the parsed options. If the words cannot be parsed, report this and return None."""
     shape = call.parse()
-    lost = [flag for flag, value in shape.flags if flag.role is not None and not flag.optional and value is None]
-    if shape.trouble or lost:
-        call.unknown(shape.trouble or f"`{lost[0].name}` of `{call.label}` without its value", shape.where)
+    incomplete = [flag for flag, value in shape.flags if flag.role is not None and not flag.optional and value is None]
+    if shape.trouble or incomplete:
+        call.unknown(shape.trouble or f"`{incomplete[0].name}` of `{call.label}` without its value", shape.where)
         return None
     call.add_rule_fact(Tier.READ)
     for flag, value in shape.flags:
@@ -32,8 +30,8 @@ def _shape(call: Call) -> ParsedOptions | None:
 
 
 def watch(call: Call) -> None:
-    """Judge `watch COMMAND`: its words, joined, are a script; with `-x` they are a command."""
-    shape = _shape(call)
+    """Judge `watch COMMAND`. The joined words are a script; with `-x` they are one command."""
+    shape = _judge_flags(call)
     if shape is None or not shape.operands:
         return
     if {"-x", "--exec"} & {flag.name for flag, _ in shape.flags}:
@@ -58,8 +56,8 @@ def busybox(call: Call) -> None:
 
 
 def script(call: Call) -> None:
-    """Judge `script -c COMMAND FILE` (Linux) and `script FILE COMMAND ..` (macOS). Without a command it is a shell."""
-    shape = _shape(call)
+    """Judge `script -c COMMAND FILE` (Linux) and `script FILE COMMAND ..` (macOS). Without a command, a shell runs."""
+    shape = _judge_flags(call)
     if shape is None:
         return
     apply(call, Role.WRITE, shape.operands[0] if shape.operands else literal("typescript"))
@@ -69,18 +67,18 @@ def script(call: Call) -> None:
         call.runs("runs commands from its standard input")
 
 
-_PLACE = re.compile(r"\{(?://|/\.|[./#%]|[0-9]+)?\}")
+_REPLACEMENT = re.compile(r"\{(?://|/\.|[./#%]|[0-9]+)?\}")
 _SAFE_WORD = re.compile(r"(?:[A-Za-z0-9_./=+:@%^,-]|\{(?://|/\.|[./#%]|[0-9]+)?\})+")
-_SOURCES = frozenset([":::", ":::+", "::::", "::::+"])
+_SOURCE_MARKS = frozenset([":::", ":::+", "::::", "::::+"])
 
 
 def parallel(call: Call) -> None:
-    """Judge GNU parallel: a command line for a shell, with quoted data in it."""
-    shape = _shape(call)
+    """Judge GNU parallel, which inserts quoted data into a command line and runs it in a shell."""
+    shape = _judge_flags(call)
     if shape is None:
         return
     words = list(shape.operands)
-    marks = [index for index, word in enumerate(words) if word.text in _SOURCES]
+    marks = [index for index, word in enumerate(words) if word.text in _SOURCE_MARKS]
     data, end = replace(ANYTHING, hints=tokens(call.frame.stdin_texts)), marks[0] if marks else len(words)
     if marks:
         values = words[end + 1 :]
@@ -95,39 +93,39 @@ def parallel(call: Call) -> None:
         call.unknown(f"`{call.label}` with a command known only at run time", words[0] if words else None)
     elif all(_SAFE_WORD.fullmatch(text or "") for text in texts):
         command = [literal(text) for text in line.split(" ")]
-        for marker in dict.fromkeys(_PLACE.findall(line)):
+        for marker in dict.fromkeys(_REPLACEMENT.findall(line)):
             command = with_data(command, marker, data if marker == "{}" else replace(ANYTHING, hints=data.hints))
-        call.run(command if _PLACE.search(line) else [*command, data])
-    elif re.search(r"['\"\\$`{}]", _PLACE.sub("", line)):
+        call.run(command if _REPLACEMENT.search(line) else [*command, data])
+    elif re.search(r"['\"\\$`{}]", _REPLACEMENT.sub("", line)):
         call.unknown(f"`{call.label}` with data inside quotes or an expansion", words[0])
     else:
-        line = line if _PLACE.search(line) else f"{line} {{}}"
-        apply(call, Role.SCRIPT, literal(_PLACE.sub('"$1"', line), words[0].span))
+        line = line if _REPLACEMENT.search(line) else f"{line} {{}}"
+        apply(call, Role.SCRIPT, literal(_REPLACEMENT.sub('"$1"', line), words[0].span))
 
 
-_RUNS = frozenset(["-x", "--exec", "-X", "--exec-batch"])
+_EXEC_FLAGS = frozenset(["-x", "--exec", "-X", "--exec-batch"])
 
 
 def fd(call: Call) -> None:
     """Judge `fd`: the words after `-x` or `-X` are a command that gets the paths found."""
-    at = next((index for index, word in enumerate(call.words) if word.text in _RUNS), None)
+    at = next((index for index, word in enumerate(call.words) if word.text in _EXEC_FLAGS), None)
     if at is None:
         judge(call)
         return
-    inner, several = call.words[at + 1 :], call.words[at].text in ("-X", "--exec-batch")
+    command, several = call.words[at + 1 :], call.words[at].text in ("-X", "--exec-batch")
     call.words = call.words[:at]
     shape = call.parse()
-    lost = any(flag.role is not None and not flag.optional and value is None for flag, value in shape.flags)
+    incomplete = any(flag.role is not None and not flag.optional and value is None for flag, value in shape.flags)
     judge(call)
-    if lost or "--" in [word.text for word in call.words]:
+    if incomplete or "--" in [word.text for word in call.words]:
         call.unknown("`-x` may be the value of the flag before it")
         return
-    if not inner or any(word.text is None or word.text == ";" for word in inner):
+    if not command or any(word.text is None or word.text == ";" for word in command):
         call.unknown(f"`{call.label}` runs a command known only at run time")
         return
-    found = replace(paths_from_fd(call, shape), may_split=several)
-    line = " ".join(str(word.text) for word in inner)
+    path = replace(paths_from_fd(call, shape), may_split=several)
+    line = " ".join(str(word.text) for word in command)
     markers = dict.fromkeys(re.findall(r"\{(?://|/\.|[./])?\}", line))
     for marker in markers:
-        inner = with_data(inner, marker, found if marker == "{}" else ANYTHING, several=several)
-    call.run(inner if markers else [*inner, found])
+        command = with_data(command, marker, path if marker == "{}" else ANYTHING, several=several)
+    call.run(command if markers else [*command, path])

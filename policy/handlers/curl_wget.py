@@ -1,4 +1,4 @@
-"""Programs that download files: the files that they send or write, also if a name is only a part of an argument."""
+"""Handlers of `curl` and `wget`: the files they send or write, also those named by a part of an argument."""
 
 import re
 from dataclasses import replace
@@ -11,13 +11,13 @@ from policy.model.host_words import ADDRESS
 from policy.rules.rule import Role
 
 _GLOB = re.compile(r"[\[{]")
-_NUMBERED = re.compile(r"#[0-9]")
-_OUTPUT = re.compile(r"%output\{(?:>>)?([^}]*)\}")
-_SENT = re.compile(r"[^=]*=")
+_PATTERN_NUMBER = re.compile(r"#[0-9]")
+_OUTPUT_FILE = re.compile(r"%output\{(?:>>)?([^}]*)\}")
+_FIELD_NAME = re.compile(r"[^=]*=")
 _HEADERS = re.compile(r"\s*headers=[@<](.*)", re.DOTALL)
 # Flags of wget that contain `-H`, which allows other hosts; `-nH` is another flag.
-_SPANS = re.compile(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")
-_TREES = frozenset(["-r", "--recursive", "-m", "--mirror", "-x", "--force-directories", "-p", "--page-requisites"])
+_SPAN_HOSTS = re.compile(r"-[bcdEFkKLmNprSvqx46]*H[A-Za-z0-9]*")
+_TREE_FLAGS = frozenset(["-r", "--recursive", "-m", "--mirror", "-x", "--force-directories", "-p", "--page-requisites"])
 
 
 def curl(call: Call) -> None:
@@ -30,52 +30,52 @@ def curl(call: Call) -> None:
         return
     addresses = [*shape.operands, *(value for flag, value in shape.flags if flag.name == "--url" and value)]
     globs = any(word.text is None or _GLOB.search(word.text) for word in addresses)
-    named, folder = False, ""
+    named_by_address, folder = False, ""
     for flag, value in shape.flags:
         name, text = flag.name, value.text if value is not None else None
-        named = named or name in ("-O", "--remote-name", "--remote-name-all")
+        named_by_address = named_by_address or name in ("-O", "--remote-name", "--remote-name-all")
         if value is None or text is None:
             continue
         if name in ("-T", "--upload-file") and _GLOB.search(text):
             call.unknown("`curl` expands a pattern in the name of a file to send", value)
         elif name in ("-F", "--form"):
-            _form(call, text, value)
+            _judge_form(call, text, value)
         elif name in ("-w", "--write-out"):
             if text.startswith("@") and text != "@-":
                 call.access_path(Role.READ, literal(text[1:], value.span))
-            for path in _OUTPUT.findall(text):
+            for path in _OUTPUT_FILE.findall(text):
                 call.access_path(Role.WRITE, literal(path, value.span))
-        elif name in ("-o", "--output") and _NUMBERED.search(text) and globs:
+        elif name in ("-o", "--output") and _PATTERN_NUMBER.search(text) and globs:
             call.unknown("writes files whose names come from the address", value, Consequence.WRITES_PATH)
         elif name in ("-E", "--cert") and ":" in text:
-            call.access_path(Role.READ, literal(text.partition(":")[0], value.span))  # a password follows
+            call.access_path(Role.READ, literal(text.partition(":")[0], value.span))  # the part after `:` is a password
         elif name == "--output-dir":
             folder = text
-    if named:
-        _saved(call, addresses, folder)
+    if named_by_address:
+        _report_saved_files(call, addresses, folder)
 
 
 def wget(call: Call) -> None:
-    """Judge `wget`, which names files after addresses unless a name is given."""
+    """Judge `wget`. Without a given name, the files that it writes are named after the addresses."""
     shape = call.parse()
-    given = {flag.name: value for flag, value in shape.flags}
-    foreground = not given.keys() & {"-b", "--background"}
-    names_output = bool(given.keys() & {"-O", "--output-document", "--spider"}) and foreground
+    flags = {flag.name: value for flag, value in shape.flags}
+    foreground = not flags.keys() & {"-b", "--background"}
+    names_output = bool(flags.keys() & {"-O", "--output-document", "--spider"}) and foreground
     if names_output and not shape.trouble:
         call.rule = replace(call.rule, changes="")
     judge(call)
-    if any(_SPANS.fullmatch(text) for word in call.words for text in word.texts):
+    if any(_SPAN_HOSTS.fullmatch(text) for word in call.words for text in word.texts):
         call.connects("")
     if call.quiet or shape.trouble or names_output:
         return
-    folder = given.get("-P") or given.get("--directory-prefix")
-    if not given.keys() & _TREES:
-        _saved(call, shape.operands, folder.text or "" if folder is not None else "")
+    folder = flags.get("-P") or flags.get("--directory-prefix")
+    if not flags.keys() & _TREE_FLAGS:
+        _report_saved_files(call, shape.operands, folder.text or "" if folder is not None else "")
 
 
-def _form(call: Call, text: str, word: AbstractWord) -> None:
+def _judge_form(call: Call, text: str, word: AbstractWord) -> None:
     """Judge `name=@file,file;type=..`, `name=<file` and `name=text;headers=@file`: each of these files is sent."""
-    match = _SENT.match(text)
+    match = _FIELD_NAME.match(text)
     value = text[match.end() :] if match else ""
     files = value.startswith(("@", "<"))
     if '"' in value and (files or "headers" in value):
@@ -89,8 +89,10 @@ def _form(call: Call, text: str, word: AbstractWord) -> None:
                 call.access_path(Role.READ, literal(name.lstrip("@<"), word.span))
 
 
-def _saved(call: Call, addresses: list[AbstractWord], folder: str) -> None:
-    """Report the files that are named after the last part of the addresses."""
+def _report_saved_files(call: Call, addresses: list[AbstractWord], folder: str) -> None:
+    """Report a write of each file named after the last path segment of an address, in `folder` (empty: the current
+    folder).
+    """
     for word in addresses:
         if word.text is None:
             continue

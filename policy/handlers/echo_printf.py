@@ -1,6 +1,6 @@
-"""The builtins `echo` and `printf`, and `true` and `:`, which have no effect but their output, if any.
+"""The builtins `echo`, `printf`, `true` and `:`, which have no effect besides their output.
 
-The texts that they print are searched for paths of secrets, and never make a verdict less strict.
+The printed texts are searched for paths of secrets, and never make a verdict less strict.
 """
 
 import re
@@ -15,15 +15,15 @@ from policy.model.tier import Tier
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FLAGS = re.compile(r"-[neE]+")
 _ESCAPE = re.compile(r"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|([abfnrtv\\]))")
-_PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
+_LETTER_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\"}
 _FIELD = re.compile(r"%[-+ #0-9.*]*([a-zA-Z%])")
-MOST_ROUNDS = 50  # repetitions of the format of printf
+MOST_REPETITIONS = 50  # repetitions of the format of printf
 
 
 def echo(call: Call) -> None:
     """Judge `echo`, `true` and `:`, which have no effect besides their output."""
     if call.label == "echo":
-        call.says = echoed(call.words)
+        call.says = echo_texts(call.words)
     call.add_rule_fact(Tier.READ)
 
 
@@ -36,61 +36,63 @@ def printf(call: Call) -> None:
         if name.text is None or not _NAME.fullmatch(name.text):
             call.unknown("`printf -v` sets a variable whose name is known only at run time", first)
             return
-        # A second -v wins over the first, which bash validates too.
-        heard = AbstractWord(may_split=True, hints=printed(words[:1], words[1:]))
-        state = call.shell.variables.assign(state, name.text, heard, call.span)
+        # The last -v is used, but bash also validates the names of the earlier ones.
+        value = AbstractWord(may_split=True, hints=printf_texts(words[:1], words[1:]))
+        state = call.shell.variables.assign(state, name.text, value, call.span)
         call.after = ExitStates.same(state)
     if words and words[0].text is None and not words[0].plain:
         call.unknown("a word known only at run time may become `-v` of `printf`, which sets a variable", words[0])
         return
     words = words[1:] if words and words[0].text == "--" else words
-    call.says = printed(words[:1], words[1:])
+    call.says = printf_texts(words[:1], words[1:])
     call.add_rule_fact(Tier.READ)
 
 
-def echoed(words: Sequence[AbstractWord]) -> tuple[str, ...]:
-    """Return the texts that `echo` may print for `words`; nothing when a word is not known at all."""
+def echo_texts(words: Sequence[AbstractWord]) -> tuple[str, ...]:
+    """Return the texts that `echo` may print for `words`; none if nothing is known about a word."""
     flags = [word.text or "" for word in takewhile(lambda word: _FLAGS.fullmatch(word.text or ""), words)]
-    texts = (" ".join(each) for each in _every(words[len(flags) :]))
-    return tuple(decoded(text) if "e" in "".join(flags) else text for text in texts)
+    texts = (" ".join(each) for each in _combinations(words[len(flags) :]))
+    return tuple(decode_escapes(text) if "e" in "".join(flags) else text for text in texts)
 
 
-def printed(format: Sequence[AbstractWord], words: Sequence[AbstractWord]) -> tuple[str, ...]:
-    """Return the texts that `printf` may print for a format and `words`; nothing when one is not known at all."""
-    return tuple(_formatted(each[0], each[1:]) for each in _every([*format, *words]) if each)
+def printf_texts(format: Sequence[AbstractWord], words: Sequence[AbstractWord]) -> tuple[str, ...]:
+    """Return the texts that `printf` may print for `format` (no word or one) and `words`; none if nothing is known
+    about a word.
+    """
+    return tuple(_format(each[0], each[1:]) for each in _combinations([*format, *words]) if each)
 
 
-def decoded(text: str) -> str:
-    """Return `text` with the escapes of `echo -e` and printf(1) replaced by what they stand for."""
+def decode_escapes(text: str) -> str:
+    """Return `text` with the escapes of `echo -e` and printf(1) replaced by the characters that they represent."""
     return _ESCAPE.sub(_character, text)
 
 
 def _character(found: re.Match[str]) -> str:
     octal, byte, point, letter = found.groups()
     if letter:
-        return _PLAIN[letter]
+        return _LETTER_ESCAPES[letter]
     return chr(int(octal, 8) & 0xFF) if octal else chr(int(byte or point, 16))
 
 
-def _every(words: Sequence[AbstractWord]) -> list[tuple[str, ...]]:
+def _combinations(words: Sequence[AbstractWord]) -> list[tuple[str, ...]]:
     choices = [word.texts or word.likely_texts or word.hints for word in words]
     if not all(choices) or sum(len(max(each, key=len)) for each in choices) > MOST_TEXT:
         return []
     return list(islice(product(*choices), MOST_HINTS))
 
 
-def _formatted(format: str, words: Sequence[str]) -> str:
-    left, out = list(words), ""
-    for _ in range(MOST_ROUNDS):
-        before = len(left)
+def _format(format: str, words: Sequence[str]) -> str:
+    remaining, output = list(words), ""
+    for _ in range(MOST_REPETITIONS):
+        before = len(remaining)
 
         def field(found: re.Match[str]) -> str:
             if found[1] == "%":
                 return "%"
-            word = left.pop(0) if left else ""
-            return decoded(word) if found[1] == "b" else word
+            word = remaining.pop(0) if remaining else ""
+            return decode_escapes(word) if found[1] == "b" else word
 
-        out += _FIELD.sub(field, decoded(format))
-        if not left or len(left) == before:
+        output += _FIELD.sub(field, decode_escapes(format))
+        if not remaining or len(remaining) == before:
             break
-    return out
+    return output

@@ -1,4 +1,4 @@
-"""The expression language of find: an allowlist of tests and actions; every action is judged."""
+"""The handler of `find`: its tests and actions are an allowlist, and every action is judged."""
 
 import re
 from dataclasses import replace
@@ -15,9 +15,9 @@ _TESTS_0 = frozenset(["-empty", "-nouser", "-nogroup", "-readable", "-writable",
 _FILE_TESTS = frozenset(["-newer", "-anewer", "-cnewer", "-samefile"])
 _BY_NAME = frozenset(["-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename", "-samefile"])
 _BY_EXPRESSION = frozenset(["-regex", "-iregex"])
-# Tests that choose files one by one; a type or a date is true of nearly all of them.
-_NARROW = _FILE_TESTS | _BY_NAME | _BY_EXPRESSION | {"-lname", "-ilname", "-inum"}
-_TESTS_1 = _NARROW | frozenset((
+# Tests that select few files; a type or a date may be true of nearly all files.
+_SELECTIVE_TESTS = _FILE_TESTS | _BY_NAME | _BY_EXPRESSION | {"-lname", "-ilname", "-inum"}
+_TESTS_1 = _SELECTIVE_TESTS | frozenset((
     "-type", "-xtype", "-size", "-mtime", "-atime", "-ctime", "-mmin", "-amin", "-cmin", "-perm", "-user",
     "-group", "-uid", "-gid", "-links", "-fstype", "-used", "-context", "-Btime", "-Bmin",
 ))
@@ -38,29 +38,29 @@ _ARGUMENTS = {
     **dict.fromkeys(_TESTS_1 | _OPTIONS_1 | _WRITE_FILE | {"-printf"}, 1),
     "-fprintf": 2,
 }
-_EVERY = _ARGUMENTS.keys() | _OPERATORS | _EXEC | {"-files0-from", "-D"}
-_SPEAKS = _EXEC | _WRITE_FILE | frozenset((
+_KNOWN_WORDS = _ARGUMENTS.keys() | _OPERATORS | _EXEC | {"-files0-from", "-D"}
+_PRINTING = _EXEC | _WRITE_FILE | frozenset((
     "-print", "-print0", "-ls", "-printf", "-fprintf", "-help", "--help", "-version", "--version",
 ))  # fmt: skip
 _NEWER = re.compile("-newer[aBcmt]{2}")
 _NOT = frozenset(["!", "-not"])
 _OR = frozenset(["-o", "-or", ","])
-_HISTORY = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
+_GIT_FOLDER = re.compile(r"(?:^|/)\\?\.git(?:/|\*|\Z)")
 
 
 def find(call: Call) -> None:
     """Judge `find [PATHS] [EXPRESSION]`."""
     words, at = call.words, 0
     starts: list[AbstractWord] = []
-    todo: list[tuple[str, list[AbstractWord]]] = []
+    parts: list[tuple[str, list[AbstractWord]]] = []
     narrowed = negated = False
-    every = True  # each alternative so far was narrowed
+    all_narrowed = True  # each alternative so far was narrowed
     printing: set[str] = set()
     while at < len(words):
         word, text = words[at], words[at].text
         at += 1
         if text is None:
-            if word.plain or _no_predicate(word):
+            if word.plain or _names_only(word):
                 starts.append(word)
                 continue
             call.unknown("a word known only at run time may become a test or action of `find`", word)
@@ -69,55 +69,55 @@ def find(call: Call) -> None:
             starts.append(word)
             continue
         if text in _OR:
-            every, narrowed = every and narrowed, False
-        was, negated = negated, text in _NOT
-        every = every and not (was and text == "(")
-        if text in _SPEAKS:
+            all_narrowed, narrowed = all_narrowed and narrowed, False
+        after_not, negated = negated, text in _NOT
+        all_narrowed = all_narrowed and not (after_not and text == "(")
+        if text in _PRINTING:
             printing.add(text)
         if text in _OPERATORS or text in _OPTIONS_0 or text in _ACTIONS_0:
             continue
         if text in _TESTS_0:
-            narrowed = narrowed or (text == "-empty" and not was)
+            narrowed = narrowed or (text == "-empty" and not after_not)
             continue
-        taken = _until_end(words, at) if text in _EXEC else 1 if _NEWER.fullmatch(text) else _ARGUMENTS.get(text)
-        if taken is None:
+        count = _exec_length(words, at) if text in _EXEC else 1 if _NEWER.fullmatch(text) else _ARGUMENTS.get(text)
+        if count is None:
             call.unknown(f"`{text}` is not a known test or action of `find`", word)
             return
-        values = words[at : at + taken]
-        at += taken
-        if text not in _EXEC and any(value.may_split and not (value.plain or _no_predicate(value)) for value in values):
+        values = words[at : at + count]
+        at += count
+        if text not in _EXEC and any(value.may_split and not (value.plain or _names_only(value)) for value in values):
             call.unknown(f"the value of `{text}` may become further tests or actions of `find`", values[0])
             return
-        narrowed = narrowed or (text in _NARROW and not was and _picks(values))
-        todo.append((text, values))
+        narrowed = narrowed or (text in _SELECTIVE_TESTS and not after_not and _is_selective(values))
+        parts.append((text, values))
     call.add_rule_fact(Tier.READ)
-    narrowed = narrowed and every
+    narrowed = narrowed and all_narrowed
     starts = starts or [literal(".")]
     for start in starts:
         call.access_path(Role.TREE, start)
-    named = _named(call, words, todo, starts)
-    begun = tuple(text for start in starts for text in start.texts if call.findings.classifier.secret_parts(text))
-    call.says = named or begun
-    found = [replace(_found(start, narrowed), hints=named or begun) for start in starts]
+    names = _matched_names(call, words, parts, starts)
+    secrets = tuple(text for start in starts for text in start.texts if call.findings.classifier.secret_parts(text))
+    call.says = names or secrets
+    results = [replace(_result_word(start, narrowed), hints=names or secrets) for start in starts]
     if printing == {"-print0"}:
-        call.lists = tuple(found)
-    for text, values in todo:
-        _act(call, text, values, found)
+        call.lists = tuple(results)
+    for text, values in parts:
+        _judge_predicate(call, text, values, results)
 
 
-def _named(
-    call: Call, words: list[AbstractWord], todo: list[tuple[str, list[AbstractWord]]], starts: list[AbstractWord]
+def _matched_names(
+    call: Call, words: list[AbstractWord], parts: list[tuple[str, list[AbstractWord]]], starts: list[AbstractWord]
 ) -> tuple[str, ...]:
-    """Return the names that every file found has, as written, and the secrets that such a pattern alone finds.
+    """Return the names that all found files have, as written, and the secrets that only such a pattern finds.
 
-    After an operator a test does not determine the matches, except for a choice between tests of names that are all for
-    secrets.
+    With an operator, a test alone does not determine the found files, so nothing is returned. The exception is `-o`
+    between tests of names that all name secrets.
     """
-    operators = _CHOOSES.intersection(word.text for word in words)
-    choice = bool(operators) and operators <= _OR_ALONE and all(test in _BY_NAME or test in _EXEC for test, _ in todo)
+    operators = _LOGIC.intersection(word.text for word in words)
+    choice = bool(operators) and operators <= _PLAIN_OR and all(test in _BY_NAME or test in _EXEC for test, _ in parts)
     if operators and not choice:
         return ()
-    tests = [(text, values[0].text or "") for text, values in todo if values]
+    tests = [(text, values[0].text or "") for text, values in parts if values]
     if choice and not all(call.findings.classifier.secret_parts(text) for test, text in tests if test in _BY_NAME):
         return ()
     patterns = [text for test, text in tests if test in _BY_NAME]
@@ -125,18 +125,19 @@ def _named(
     return names_for_patterns(call, patterns, [text for start in starts for text in start.texts])
 
 
-_OR_ALONE = frozenset(["-o", "-or"])
-_CHOOSES = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])  # with these, a test says not what is found
+_PLAIN_OR = frozenset(["-o", "-or"])
+# With one of these, a test alone does not determine the found files.
+_LOGIC = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])
 
 
-def _picks(values: list[AbstractWord]) -> bool:
-    """Return True if a pattern excludes most files, and those in which Git keeps all versions."""
+def _is_selective(values: list[AbstractWord]) -> bool:
+    """Return True if the pattern in `values` excludes most files, and all files of the folder `.git`."""
     text = values[0].text if values else None
-    return text is None or (bool(text.strip("*?./")) and not _HISTORY.search(text))
+    return text is None or (bool(text.strip("*?./")) and not _GIT_FOLDER.search(text))
 
 
-def _until_end(words: list[AbstractWord], at: int) -> int:
-    """Return the number of words of an `-exec`, its `;` or `{} +` included."""
+def _exec_length(words: list[AbstractWord], at: int) -> int:
+    """Return the number of words of the `-exec` command at `at`, including the final `;` or `{} +`."""
     for index in range(at, len(words)):
         text = words[index].text
         if text == ";" or (text == "+" and index > at and words[index - 1].text == "{}"):
@@ -144,15 +145,15 @@ def _until_end(words: list[AbstractWord], at: int) -> int:
     return len(words) - at
 
 
-def _no_predicate(word: AbstractWord) -> bool:
-    """Return True if the word is a glob whose certain end is the end of no test or action: its matches can only be
-    names.
+def _names_only(word: AbstractWord) -> bool:
+    """Return True if the word is a glob whose matches can only be names of files: no test or action has the end of
+    this glob.
     """
-    return word.globbed and bool(word.tail) and not any(name.endswith(word.tail) for name in _EVERY)
+    return word.globbed and bool(word.tail) and not any(name.endswith(word.tail) for name in _KNOWN_WORDS)
 
 
-def _found(start: AbstractWord, narrowed: bool) -> AbstractWord:
-    """Return the possible values of `{}`: the start or a path below it, which begins with the start."""
+def _result_word(start: AbstractWord, narrowed: bool) -> AbstractWord:
+    """Return the possible values of `{}`: the start folder or a path below it, which begins with its name."""
     if start.text:
         return replace(below(start.text), subset=narrowed)
     if start.globbed and start.head:
@@ -160,13 +161,13 @@ def _found(start: AbstractWord, narrowed: bool) -> AbstractWord:
     return AbstractWord(head=start.head, never_an_option=start.plain)
 
 
-def _act(call: Call, text: str, values: list[AbstractWord], found: list[AbstractWord]) -> None:
+def _judge_predicate(call: Call, text: str, values: list[AbstractWord], results: list[AbstractWord]) -> None:
     if text in _FILE_TESTS and values:
         call.access_path(Role.TREE, values[0])
     elif values and (text in _WRITE_FILE or text == "-fprintf"):
         call.access_path(Role.WRITE, values[0])
     elif text == "-delete":
-        for each in found:
+        for each in results:
             call.access_path(Role.DELETE, each)
     elif text in _EXEC:
         several = bool(values) and values[-1].text == "+"
@@ -177,8 +178,8 @@ def _act(call: Call, text: str, values: list[AbstractWord], found: list[Abstract
             return
         if text.endswith("dir"):
             state = replace(call.state, cwds=None)
-            data = AbstractWord(head="./", globbed=several, never_an_option=True, hints=found[0].hints)
+            data = AbstractWord(head="./", globbed=several, never_an_option=True, hints=results[0].hints)
             call.run(with_data(values, "{}", data, several=several), state)
             return
-        for each in found:
+        for each in results:
             call.run(with_data(values, "{}", each, several=several))

@@ -17,7 +17,7 @@ from policy.model.tier import Tier
 INDEX, HISTORY = ("index",), ("index", "history")
 ASSUMED, DELETED = ("index entries assumed unchanged",), ("deleted files",)
 
-# Flags with which a command that lists commits or names prints differences, too (git-log(1), "Generating patch text").
+# Flags with which a command that lists commits or names also prints patches (git-log(1), "Generating patch text").
 _EXPLICIT = frozenset((
     "-p", "-u", "--patch", "-U", "--unified", "--patch-with-raw", "--patch-with-stat", "--binary", "--check",
 ))  # fmt: skip
@@ -25,102 +25,102 @@ _PATCH = _EXPLICIT | frozenset((
     "-c", "--cc", "--dd", "-W", "--function-context", "--word-diff", "--word-diff-regex", "--color-words",
     "--remerge-diff", "--diff-merges", "-m",
 ))  # fmt: skip
-# Flags with which a command that prints differences does not.
+# Flags with which a command that prints patches prints none.
 _NO_PATCH = frozenset((
     "-s", "--no-patch", "--stat", "--numstat", "--shortstat", "--dirstat", "--summary", "--name-only", "--name-status",
     "--raw", "--quiet", "--compact-summary", "--cumulative",
 ))  # fmt: skip
-# A word that may be the id of a file's content; the name of a reference is one of commits.
+# A word that may be the id of the content of a file. Names of references are names of commits.
 _ID = re.compile(r"(?:[0-9a-f]{4,64}|.*\^\{(?:blob|object)?\})", re.IGNORECASE)
-_NAME = re.compile(r"[A-Za-z0-9_][\w./+-]*")  # of a reference
+_NAME = re.compile(r"[A-Za-z0-9_][\w./+-]*")  # the name of a reference
 _KINDS = ("commit", "tree", "tag")
 _GLOB, _CLASS = re.compile(r"[*?\[\\]"), re.compile(r"[\[\\]")
 _EXCLUDE = re.compile(r":(?:[!^]|\(exclude\))(.+)")
-# What stands behind a revision in braces may hold a colon: `HEAD^{/fix: x}`, `main@{12:00}`.
+# The braces after a revision may contain a colon: `HEAD^{/fix: x}`, `main@{12:00}`.
 _BRACES = re.compile(r"[\^@]\{[^}]*\}")
-# Flags of `git` that give a pathspec another meaning, and flags with which more is printed than the paths select.
+# Flags of `git` that change the meaning of a pathspec, and flags that print more than the paths select.
 _PATHSPECS = frozenset(("--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"))
-_PAST_PATHS = frozenset(("--full-diff", "--follow", "--stdin"))
+_BEYOND_PATHS = frozenset(("--full-diff", "--follow", "--stdin"))
 
 GitSources = tuple[str, ...]
 
 
-def kept(call: Call, before: AbstractSet[str]) -> None:
-    """Ask if the command prints files of the index or of the history, and a secret one is or may be among them.
+def judge_printed_files(call: Call, git_flags: AbstractSet[str]) -> None:
+    """Require an approval if the command may print secret files from the index or the history.
 
-    `call` is that of the subcommand; `before` are the flags of `git` itself.
+    `call` is that of the subcommand; `git_flags` are the flags of `git` itself.
 
-    THREAT T117: the sandbox masks secret files, and not the objects in which Git stores them.
+    THREAT T117: the sandbox masks secret files, but not the objects in which Git stores them.
     """
     shape = call.parse()
-    given = {flag.name for flag, _ in shape.flags}
-    shows = _SHOWS.get(call.label.removeprefix("git "))
-    where = shows(call, shape, given) if shows is not None else ()
-    if not where:
+    flags = {flag.name for flag, _ in shape.flags}
+    shows = _SOURCES.get(call.label.removeprefix("git "))
+    sources = shows(call, shape, flags) if shows is not None else ()
+    if not sources:
         return
-    # No path keeps the content that an id names from being printed.
-    narrowed = not (before & _PATHSPECS or given & _PAST_PATHS or _objects(call, shape))
-    exact = _trees(call, shape, given) if where == HISTORY and not before - _PLAIN else ()
-    _look(call, shape, exact or where, narrowed=narrowed)
-    if exact:  # another command of the script may give the revisions another meaning, also one that stands behind
+    # Paths do not limit the content printed for an object id.
+    narrowed = not (git_flags & _PATHSPECS or flags & _BEYOND_PATHS or _may_name_object(call, shape))
+    exact = _exact_sources(call, shape, flags) if sources == HISTORY and not git_flags - _NEUTRAL_FLAGS else ()
+    _judge_sources(call, shape, exact or sources, narrowed=narrowed)
+    if exact:  # another command of the script, even a later one, may change the meaning of the revisions
         step = call.findings.step
 
-        def again() -> None:
+        def judge_all_sources() -> None:
             call.findings.step = step
-            _look(call, shape, where, narrowed=narrowed)
+            _judge_sources(call, shape, sources, narrowed=narrowed)
 
-        call.findings.deferred_checks.append(again)
+        call.findings.deferred_checks.append(judge_all_sources)
 
 
-def _look(call: Call, shape: ParsedOptions, where: GitSources, *, narrowed: bool) -> None:
+def _judge_sources(call: Call, shape: ParsedOptions, sources: GitSources, *, narrowed: bool) -> None:
     names: list[str] = []
-    for each in where:
+    for each in sources:
         found = call.facts.tracked(each)
         if found is None:
-            asked(call, f"prints files stored by Git ({each}), which could not be checked for secrets")
+            ask_user(call, f"prints files stored by Git ({each}), which could not be checked for secrets")
             return
         names += found
     every = sorted(set(names))
-    if names := _chosen(call, shape, every) if narrowed else every:
-        asked(call, f"prints files stored by Git, which may include {named(names)}")
+    if names := _selected_names(call, shape, every) if narrowed else every:
+        ask_user(call, f"prints files stored by Git, which may include {shown_names(names)}")
 
 
-def named(names: list[str]) -> str:
-    """Return the first of `names` and how many more there are, for a reason."""
+def shown_names(names: list[str]) -> str:
+    """Return the first three of `names` and the number of the others, for a reason."""
     return listed([f"`{plain(name)}`" for name in names[:3]] + ([f"{len(names) - 3} more"] if len(names) > 3 else []))
 
 
-def asked(call: Call, text: str) -> None:
-    """Make the command a question. `text` is the cause, as the end of a sentence that starts with the command."""
+def ask_user(call: Call, text: str) -> None:
+    """Require an approval for the command. `text` is the reason: the end of a sentence about the command."""
     call.findings.add_effect(EffectKind.READS, f"{call.facts.workspace}/.git", Scope.WORKSPACE, False)
     call.add_fact(Tier.READ_OUTSIDE, text)
 
 
-# ---- which of them print content
+# ---- sources that a command prints
 
 
-def _difference(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    if "--no-index" in given or (given & _NO_PATCH and not given & _EXPLICIT):
+def _diff(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    if "--no-index" in flags or (flags & _NO_PATCH and not flags & _EXPLICIT):
         return ()
-    compared = given & {"--cached", "--staged", "--merge-base"} or any(
+    compared = flags & {"--cached", "--staged", "--merge-base"} or any(
         is_revision(call, word) for word in before_dashes(call, shape)
     )
     return HISTORY if compared else INDEX
 
 
-def _commits(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
+def _log(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
     unknown = any(flag.name == "-L" and (value is None or not value.texts) for flag, value in shape.flags)
-    if unknown or given & _EXPLICIT or (given & _PATCH and not given & _NO_PATCH):
+    if unknown or flags & _EXPLICIT or (flags & _PATCH and not flags & _NO_PATCH):
         return HISTORY
-    return DELETED if "-L" in given else ()  # it follows renames: the file may have had the name of a secret
+    return DELETED if "-L" in flags else ()  # -L follows renames: the file may have had a secret name
 
 
-def _show(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    if given & _NO_PATCH and not given & (_EXPLICIT | {"--stdin"}) and not _objects(call, shape):
-        return _marked(call, shape)
+def _show(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    if flags & _NO_PATCH and not flags & (_EXPLICIT | {"--stdin"}) and not _may_name_object(call, shape):
+        return _tags(call, shape)
     words = before_dashes(call, shape)
     files = bool(words) and all(word.texts and all(map(_names_file, word.texts)) for word in words)
-    return () if files and "--stdin" not in given else HISTORY  # `REV:PATH` is judged by its name
+    return () if files and "--stdin" not in flags else HISTORY  # the name in `REV:PATH` is judged elsewhere
 
 
 def _names_file(text: str) -> bool:
@@ -128,84 +128,84 @@ def _names_file(text: str) -> bool:
     return not text.startswith(":/") and ":" in _BRACES.sub("", text)
 
 
-def _objects(call: Call, shape: ParsedOptions) -> bool:
-    """Return True if an operand may be the id of a file's content, which no flag keeps from being printed."""
+def _may_name_object(call: Call, shape: ParsedOptions) -> bool:
+    """Return True if an operand may be the id of the content of a file, which is printed whatever the flags are."""
     return any(not word.texts or any(map(_ID.fullmatch, word.texts)) for word in before_dashes(call, shape))
 
 
-def _print(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    if given & {"--batch", "--batch-command", "--textconv", "--filters"}:
+def _cat_file(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    if flags & {"--batch", "--batch-command", "--textconv", "--filters"}:
         return HISTORY
-    if given & {"-t", "-s", "-e", "--batch-check"}:
+    if flags & {"-t", "-s", "-e", "--batch-check"}:
         return ()
     words = shape.operands
     if words and words[0].text in _KINDS and len(words) > 1:
         return ()
-    return HISTORY if _objects(call, shape) else _marked(call, shape)
+    return HISTORY if _may_name_object(call, shape) else _tags(call, shape)
 
 
-def _marked(call: Call, shape: ParsedOptions) -> GitSources:
-    """Return a look at each name that may be that of a tag: one that marks the content of a file prints it."""
+def _tags(call: Call, shape: ParsedOptions) -> GitSources:
+    """Return a source for each possible name of a tag, because the command prints a file that a tag names."""
     texts = [word.text for word in before_dashes(call, shape) if word.text]
     return tuple(f"content of {text}" for text in texts if _NAME.fullmatch(text) and text not in ("HEAD", "@"))
 
 
-def _formatted(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    """Return the source for a format: `%(raw)` prints the content of a file that a reference names."""
+def _format(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    """Return the sources for `--format`: `%(raw)` prints the content of a file that a reference names."""
     values = [value for flag, value in shape.flags if flag.name == "--format"]
     return HISTORY if any(value is None or value.text is None or "raw" in value.text for value in values) else ()
 
 
-def _search(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    if "--no-index" in given or "--untracked" in given:
+def _grep(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    if "--no-index" in flags or "--untracked" in flags:
         return ()
     words = before_dashes(call, shape)
-    words = words if given & {"-e", "-f"} else words[1:]
-    # Of a file that is assumed to be unchanged, it reads what the index has (git-update-index(1)).
-    return HISTORY if "--cached" in given or any(is_revision(call, word) for word in words) else ASSUMED
+    words = words if flags & {"-e", "-f"} else words[1:]
+    # For files assumed unchanged, git grep reads the index (git-update-index(1)).
+    return HISTORY if "--cached" in flags or any(is_revision(call, word) for word in words) else ASSUMED
 
 
-def _with(*flags: str, where: GitSources = HISTORY) -> "_Shows":
-    """Return the description of a command that prints content with one of `flags`."""
-    return lambda call, shape, given: where if given & set(flags) else ()
+def _with(*names: str, sources: GitSources = HISTORY) -> "_SourceFunction":
+    """Return the function for a command that prints `sources` if one of the flags `names` is given."""
+    return lambda call, shape, flags: sources if flags & set(names) else ()
 
 
-def _without(*flags: str) -> "_Shows":
-    """Return the description of a command that prints content, but not with one of `flags`."""
-    return lambda call, shape, given: () if given & set(flags) else HISTORY
+def _without(*names: str) -> "_SourceFunction":
+    """Return the function for a command that prints content unless one of the flags `names` is given."""
+    return lambda call, shape, flags: () if flags & set(names) else HISTORY
 
 
-def _unless_named(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    """Return the source for a command that prints one file, which is judged by its name if the name is known."""
+def _one_file(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    """Return the sources for a command that prints one file. A file with a known name is judged elsewhere."""
     return HISTORY if any(not word.texts for word in shape.operands) else ()
 
 
-def _settings(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
+def _config(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
     value = next((value for flag, value in shape.flags if flag.name == "--blob" and value is not None), None)
-    if "--blob" not in given:
+    if "--blob" not in flags:
         return ()
     return () if value is not None and value.texts and all(map(_names_file, value.texts)) else HISTORY
 
 
-_Shows = Callable[[Call, ParsedOptions, set[str]], GitSources]
+_SourceFunction = Callable[[Call, ParsedOptions, set[str]], GitSources]
 _INTERACTIVE = _with("-p", "--patch", "-i", "--interactive", "-e", "--edit")
-_SHOWS: dict[str, _Shows] = {
-    "diff": _difference,
-    "log": _commits, "whatchanged": _commits, "shortlog": _commits, "reflog": _commits, "reflog show": _commits,
-    "stash list": _commits, "rev-list": _commits,
-    # It may print differences by the repository's setting `stash.showPatch`.
-    "stash show": lambda call, shape, given: HISTORY if given & _EXPLICIT or not given & _NO_PATCH else (),
+_SOURCES: dict[str, _SourceFunction] = {
+    "diff": _diff,
+    "log": _log, "whatchanged": _log, "shortlog": _log, "reflog": _log, "reflog show": _log,
+    "stash list": _log, "rev-list": _log,
+    # The repository's setting `stash.showPatch` may make this command print patches.
+    "stash show": lambda call, shape, flags: HISTORY if flags & _EXPLICIT or not flags & _NO_PATCH else (),
     "show": _show,
-    "diff-tree": _commits, "diff-index": _commits,
-    "diff-files": lambda call, shape, given: INDEX if _commits(call, shape, given) else (),
+    "diff-tree": _log, "diff-index": _log,
+    "diff-files": lambda call, shape, flags: INDEX if _log(call, shape, flags) else (),
     "range-diff": _without("-s", "--no-patch"), "merge-tree": _without("--name-only"),
-    "cat-file": _print, "grep": _search, "blame": _unless_named, "annotate": _unless_named,
+    "cat-file": _cat_file, "grep": _grep, "blame": _one_file, "annotate": _one_file,
     "archive": _without("--list", "-l"), "fast-export": _without("--no-data", "--anonymize"),
     "bundle create": _without(), "format-patch": _without(), "request-pull": _with("-p"),
     "difftool": _without(), "upload-pack": _without(), "upload-archive": _without(), "http-backend": _without(),
-    "config": _settings, "config get": _settings, "config list": _settings,
-    "for-each-ref": _formatted, "branch": _formatted, "tag": _formatted,
-    "pack-objects": _without(), "mktree": _without(), "hash-object": _with("-t", "--literally"),  # other names for it
+    "config": _config, "config get": _config, "config list": _config,
+    "for-each-ref": _format, "branch": _format, "tag": _format,
+    "pack-objects": _without(), "mktree": _without(), "hash-object": _with("-t", "--literally"),  # new names for it
     **dict.fromkeys(("notes add", "notes append"), _with("-C", "-c", "--reuse-message", "--reedit-message")),
     "status": _with("-v", "--verbose"),
     "commit": _with("-v", "--verbose", "-p", "--patch", "--interactive"),
@@ -214,9 +214,9 @@ _SHOWS: dict[str, _Shows] = {
 }  # fmt: skip
 
 
-# ---- which trees
+# ---- trees that a command prints
 
-# Flags that change how something is printed, and not which commits are compared.
+# Flags that change the output, but not the commits that are compared.
 _DISPLAY = (_PATCH - {"--remerge-diff", "--diff-merges", "-m"}) | _NO_PATCH | frozenset((
     "-a", "-b", "-w", "-z", "-M", "-R", "--abbrev", "--abbrev-commit", "--color", "--color-moved", "--date",
     "--decorate", "--diff-algorithm", "--exit-code", "--find-renames", "--format", "--full-index", "--histogram",
@@ -226,18 +226,19 @@ _DISPLAY = (_PATCH - {"--remerge-diff", "--diff-merges", "-m"}) | _NO_PATCH | fr
 ))  # fmt: skip
 _NUMBER = re.compile(r"-\d+")
 _COUNT = frozenset(("-#", "-n", "--max-count"))
-_ACCEPTED = {
+_EXACT_FLAGS = {
     "diff": _DISPLAY | {"--cached", "--staged", "--diff-filter"},
     "log": _DISPLAY | _COUNT,
     "show": _DISPLAY | _COUNT | {"--diff-filter"},
 }
-_PLAIN = frozenset(("-C", "-c", "-P", "--no-pager", "--no-optional-locks"))  # flags of `git` that change no revision
+# Flags of `git` that change no revision.
+_NEUTRAL_FLAGS = frozenset(("-C", "-c", "-P", "--no-pager", "--no-optional-locks"))
 
 
-def _trees(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
-    """Return the trees and changes of which alone the command prints files; nothing where that is not certain."""
+def _exact_sources(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
+    """Return the trees and changes if the command certainly prints files of no others, else nothing."""
     name = call.label.removeprefix("git ")
-    if shape.trouble or name not in _ACCEPTED or given - _ACCEPTED[name]:
+    if shape.trouble or name not in _EXACT_FLAGS or flags - _EXACT_FLAGS[name]:
         return ()
     words = [word for word in before_dashes(call, shape) if is_revision(call, word)]
     texts = [word.text for word in words if word.text]
@@ -248,25 +249,28 @@ def _trees(call: Call, shape: ParsedOptions, given: set[str]) -> GitSources:
     if any(count != "1" for count in counts):
         return ()
     if name == "diff":
-        return _compared(texts, bool(given & {"--cached", "--staged"}))
-    if name == "log" and (not given & _COUNT or len(texts) > 1 or len(shape.operands) > len(texts)):
-        return ()  # with a path, the last commit that changed it is printed
+        return _diff_trees(texts, bool(flags & {"--cached", "--staged"}))
+    if name == "log" and (not flags & _COUNT or len(texts) > 1 or len(shape.operands) > len(texts)):
+        return ()  # with a path, the printed commit is the last that changed the path
     return tuple(f"change of {text}" for text in texts or ["HEAD"] if not _names_file(text))
 
 
-def _compared(texts: list[str], cached: bool) -> GitSources:
-    """Return what `git diff` compares: the index or what lies in the workspace with a tree, or trees."""
+def _diff_trees(texts: list[str], cached: bool) -> GitSources:
+    """Return the sources that `git diff` compares: the index and a tree, or trees; nothing if they are uncertain.
+
+    `texts` are the revisions. `cached` is True if the index is compared instead of the workspace.
+    """
     found: list[str] = []
     for text in texts or ["HEAD"]:
         first, dots, second = text.partition("..")
         if second.startswith("."):
-            return ()  # the merge base is not looked for
+            return ()  # the merge base of `A...B` is not computed
         found += [first or "HEAD", second or "HEAD"] if dots else [first]
     trees = tuple(f"tree of {each}" for each in found)
     return trees if len(trees) > 1 and not cached else (*INDEX, *trees)
 
 
-# ---- which files
+# ---- files that paths select
 
 
 def dashes_at(call: Call) -> int | None:
@@ -282,15 +286,15 @@ def before_dashes(call: Call, shape: ParsedOptions) -> list[AbstractWord]:
 
 
 def is_revision(call: Call, word: AbstractWord) -> bool:
-    """Return True unless the word, which stands before any `--`, is certainly a path that is there."""
+    """Return True unless the word, which is before any `--`, is certainly an existing path."""
     classifier, cwds = call.findings.classifier, call.state.cwds
     if not word.texts or not cwds or dashes_at(call) is not None:
         return True
     return any(classifier.place(text, cwd).kind is Kind.MISSING for text in word.texts for cwd in cwds)
 
 
-def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
-    """Return those of `names` that the paths of the command select; all of them where that is not certain."""
+def _selected_names(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
+    """Return those of `names` that the paths of the command select; all of `names` if that is uncertain."""
     dashes = dashes_at(call)
     words = list(call.words[dashes + 1 :]) if dashes is not None else []
     if dashes is None and call.label.removeprefix("git ") in ("diff", "log", "show", "grep", "whatchanged"):
@@ -302,33 +306,33 @@ def _chosen(call: Call, shape: ParsedOptions, names: list[str]) -> list[str]:
         return names
     paths = [text for word in words for text in word.texts]
     within = cwds[0][len(workspace) :].strip("/")
-    left = [match[1] for path in paths if (match := _EXCLUDE.fullmatch(path))]
+    excluded = [match[1] for path in paths if (match := _EXCLUDE.fullmatch(path))]
     wanted = [path for path in paths if not _EXCLUDE.fullmatch(path)]
-    odd = any(path.startswith((":", "/")) or _CLASS.search(path) for path in (*wanted, *left))
-    if odd or any(_GLOB.search(path) for path in left):
+    uncertain = any(path.startswith((":", "/")) or _CLASS.search(path) for path in (*wanted, *excluded))
+    if uncertain or any(_GLOB.search(path) for path in excluded):
         return names
     return [
         name
         for name in names
-        if (not wanted or any(_fits(name, path, within) or _lies_in(name, path, within) for path in wanted))
-        and not any(_fits(name, path, within) for path in left)
+        if (not wanted or any(_selects(name, path, within) or _may_select_in(name, path, within) for path in wanted))
+        and not any(_selects(name, path, within) for path in excluded)
     ]
 
 
-def _fits(name: str, path: str, within: str) -> bool:
+def _selects(name: str, path: str, within: str) -> bool:
     """Return True if the pathspec `path`, typed in the folder `within`, selects `name` (gitglossary(7), pathspec)."""
-    whole, name = _full(path, within), name.lower().rstrip("/")
+    whole, name = _full_path(path, within), name.lower().rstrip("/")
     if not whole or name == whole or name.startswith(f"{whole}/"):
         return True
     above = ["/".join(name.split("/")[:count]) for count in range(1, name.count("/") + 2)]
     return bool(_GLOB.search(whole)) and any(fnmatchcase(each, whole) for each in above)
 
 
-def _lies_in(name: str, path: str, within: str) -> bool:
-    """Return True if the pathspec may select something in the folder `name`: a beginning of it matches the folder."""
-    whole = _full(path, within)
+def _may_select_in(name: str, path: str, within: str) -> bool:
+    """Return True if the pathspec `path` may select a file in the folder `name`: a prefix of `path` matches it."""
+    whole = _full_path(path, within)
     return name.endswith("/") and any(fnmatchcase(name.lower(), whole[:end]) for end in range(1, len(whole) + 1))
 
 
-def _full(path: str, within: str) -> str:
+def _full_path(path: str, within: str) -> str:
     return normal(f"{within}/{path}")[1:].lower()

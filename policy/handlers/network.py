@@ -1,4 +1,4 @@
-"""Programs that reach other machines: package managers, `ssh`, copiers between machines, and code forges."""
+"""Handlers of programs that connect to other machines: `ssh`, `scp`, `rsync`, `socat`, and code forges."""
 
 import re
 from dataclasses import replace
@@ -23,12 +23,12 @@ _SETTINGS = frozenset((
     "stricthostkeychecking", "tcpkeepalive", "updatehostkeys", "user", "verifyhostkeydns", "visualhostkey",
 ))
 # fmt: on
-_FEWEST = 2  # with less than a source and a target it lists
+_FEWEST_OPERANDS = 2  # with fewer, the program lists files
 _SETTING = re.compile(r"([A-Za-z0-9]+)\s*[=\s]\s*(.*)", re.DOTALL)
 
 
 def network_code(call: Call) -> None:
-    """Judge a command that connects to a network and runs code from there (install scripts, build back ends)."""
+    """Judge a command that runs code which it downloads, such as install scripts and build back ends."""
     judge(call)
     if call.quiet:
         return
@@ -67,8 +67,10 @@ def ssh(call: Call) -> None:
         connect(call, host)
 
 
-def _judged(call: Call) -> ParsedOptions | None:
-    """Judge the command except for its operands, and return them for the caller; None if nothing is left."""
+def _judge_except_operands(call: Call) -> ParsedOptions | None:
+    """Judge the flags of the command. Return the parsed options with the operands, which the caller must judge; None if
+    there is nothing more to judge.
+    """
     rule = call.rule
     call.rule = replace(rule, operands=Operands(rest=Role.DATA))
     judge(call)
@@ -79,14 +81,14 @@ def _judged(call: Call) -> ParsedOptions | None:
 def transfer(call: Call) -> None:
     """Judge `scp` and `rsync`: the last operand is written, the others are read; `HOST:PATH` is on another machine."""
     rule = call.rule
-    shape = _judged(call)
+    shape = _judge_except_operands(call)
     if shape is None:
         return
-    given = {flag.name for flag, _ in shape.flags}
-    looks = looks_only(rule, given) or len(shape.operands) < _FEWEST
-    source = Role.MOVE if "--remove-source-files" in given and not looks else Role.READ
-    target = shape.operands[-1] if shape.operands and not looks else None
-    clears = any(name.startswith("--del") for name in given)
+    flags = {flag.name for flag, _ in shape.flags}
+    lists_only = looks_only(rule, flags) or len(shape.operands) < _FEWEST_OPERANDS
+    source = Role.MOVE if "--remove-source-files" in flags and not lists_only else Role.READ
+    target = shape.operands[-1] if shape.operands and not lists_only else None
+    deletes = any(name.startswith("--del") for name in flags)
     for word in shape.operands:
         if word.may_split and not word.globbed:
             call.unknown(f"operands of `{call.label}` known only at run time", word)
@@ -97,41 +99,41 @@ def transfer(call: Call) -> None:
             connect(call, word)
         if not remote:
             call.access_path(role, word)
-        if word is target and clears and remote:
+        if word is target and deletes and remote:
             call.add_fact(Tier.DANGEROUS, "deletes files that exist only on the other machine", word, flag="--delete")
-        elif word is target and clears:
+        elif word is target and deletes:
             for text in word.texts:
                 call.access_path(Role.DELETE, below(text, word.span))
 
 
-_ENDS = {"OPEN": Role.WRITE, "FILE": Role.WRITE, "GOPEN": Role.WRITE, "CREATE": Role.WRITE, "CREAT": Role.WRITE}
-_QUIET_ENDS = frozenset(["-", "STDIO", "STDIN", "STDOUT", "STDERR", "PIPE"])
-_AFAR = re.compile(r"(?:TCP|UDP|SCTP|IP|OPENSSL|SSL|DCCP|VSOCK)[0-9]?(?:-(?:CONNECT|SENDTO|DATAGRAM))?")
+_FILE_TYPES = {"OPEN": Role.WRITE, "FILE": Role.WRITE, "GOPEN": Role.WRITE, "CREATE": Role.WRITE, "CREAT": Role.WRITE}
+_STANDARD_STREAMS = frozenset(["-", "STDIO", "STDIN", "STDOUT", "STDERR", "PIPE"])
+_NETWORK_TYPES = re.compile(r"(?:TCP|UDP|SCTP|IP|OPENSSL|SSL|DCCP|VSOCK)[0-9]?(?:-(?:CONNECT|SENDTO|DATAGRAM))?")
 
 
 def socat(call: Call) -> None:
-    """Judge `socat END END`: each end is `TYPE:WHAT,settings`. The peer at one end controls a program at
-    the other end.
+    """Judge `socat ADDRESS ADDRESS`; each address is `TYPE:TARGET,OPTIONS`. The peer at one address controls a program
+    at the other.
     """
-    shape = _judged(call)
+    shape = _judge_except_operands(call)
     if shape is None:
         return
     for word in shape.operands:
         kind, _, rest = (word.text or "").partition(":")
-        what = rest.partition(",")[0]
+        target = rest.partition(",")[0]
         if word.text is None or "!!" in word.text:
             call.unknown("an address of `socat` known only at run time", word)
-        elif word.text.partition(",")[0].upper() in _QUIET_ENDS:
+        elif word.text.partition(",")[0].upper() in _STANDARD_STREAMS:
             continue
-        elif not what or "/" in kind:
+        elif not target or "/" in kind:
             call.access_path(Role.WRITE, literal(word.text.partition(",")[0], word.span))
-        elif kind.upper() in _ENDS:
-            call.access_path(Role.READ, literal(what, word.span))
-            call.access_path(Role.WRITE, literal(what, word.span))
-        elif _AFAR.fullmatch(kind.upper()):
-            connect(call, literal(what, word.span))
+        elif kind.upper() in _FILE_TYPES:
+            call.access_path(Role.READ, literal(target, word.span))
+            call.access_path(Role.WRITE, literal(target, word.span))
+        elif _NETWORK_TYPES.fullmatch(kind.upper()):
+            connect(call, literal(target, word.span))
         elif kind.upper().startswith("UNIX") or "LISTEN" in kind.upper():
-            call.access_path(Role.READ, literal(what, word.span))
+            call.access_path(Role.READ, literal(target, word.span))
             call.add_fact(Tier.NETWORK, f"accepts or opens connections ({kind})", word)
         else:
             call.runs(f"may run a program ({kind})", word)
@@ -139,8 +141,8 @@ def socat(call: Call) -> None:
 
 
 _HOSTS = {"gh": "api.github.com", "hub": "api.github.com", "glab": "gitlab.com"}
-_FIELDS = frozenset(["-f", "-F", "--field", "--raw-field", "--input", "--form"])
-_SHORTEST = 3  # HOST/OWNER/REPOSITORY
+_FIELD_FLAGS = frozenset(["-f", "-F", "--field", "--raw-field", "--input", "--form"])
+_REPOSITORY_PARTS = 3  # HOST/OWNER/REPOSITORY
 
 
 def forge(call: Call) -> None:
@@ -149,7 +151,7 @@ def forge(call: Call) -> None:
     if call.quiet or call.rule.tier is Tier.READ:
         return
     if call.label.endswith(" api"):
-        _api(call)
+        _judge_api(call)
     if call.rule.tier is not Tier.NETWORK or call.hosts:
         return
     call.hosts += 1
@@ -158,16 +160,16 @@ def forge(call: Call) -> None:
     if value is not None:
         parts = (value.text or "").split("://")[-1].split("/")
         host = host if value.text is not None else ""
-        if value.text is not None and ("--hostname" in call.flags or len(parts) >= _SHORTEST):
+        if value.text is not None and ("--hostname" in call.flags or len(parts) >= _REPOSITORY_PARTS):
             host = endpoint(parts[0])
     call.connects(host or "", value)
 
 
-def _api(call: Call) -> None:
-    """Judge a call of the API: a method, or a field to send, makes it more than a read."""
-    given = [value for name, value in call.flags.items() if name in ("-X", "--method")]
-    methods = {(value.text or "?").upper() if value is not None else "?" for value in given}
-    if methods - {"GET", "HEAD"} or (not methods and _FIELDS & set(call.flags)):
+def _judge_api(call: Call) -> None:
+    """Judge a call of the API. A method other than GET and HEAD, or a field to send, changes data."""
+    values = [value for name, value in call.flags.items() if name in ("-X", "--method")]
+    methods = {(value.text or "?").upper() if value is not None else "?" for value in values}
+    if methods - {"GET", "HEAD"} or (not methods and _FIELD_FLAGS & set(call.flags)):
         call.add_fact(Tier.DANGEROUS, "changes data on the code forge with your login")
     for word in call.words:
         for text in word.texts:

@@ -1,4 +1,4 @@
-"""Package managers and the Python interpreter: code that they download, and code that the project makes them run."""
+"""Handlers of package managers and Python: the code that they download, and project files that make them run code."""
 
 import re
 
@@ -9,27 +9,27 @@ from policy.model.assessment import Consequence
 from policy.model.facts import Kind
 from policy.model.tier import Tier
 
-# What a program runs or obeys before its first word counts: files of the current folder or of one above it.
-_OBEYED = {
-    "yarn": (".yarnrc.yml", ".yarnrc"),  # another yarn, as a file of the project
+# Files, in the current folder or one above it, that a program runs or uses before it reads its arguments.
+_PROJECT_FILES = {
+    "yarn": (".yarnrc.yml", ".yarnrc"),  # name a yarn program of the project
     "pnpm": (".pnpmfile.cjs", ".pnpmfile.mjs", "pnpmfile.js", "pnpm-workspace.yaml", ".npmrc"),
     "composer": ("composer.json",),  # plug-ins
-    "poetry": (".poetry", ".venv", "poetry.toml"),  # plug-ins; a Python of the project, asked for its version
+    "poetry": (".poetry", ".venv", "poetry.toml"),  # plug-ins; a Python of the project, which is started
     "pdm": (".pdm-plugins", ".venv", "pdm.toml"),
-    "uv pip": (".venv", "uv.toml", "pyproject.toml", ".python-version"),  # its own version it tells before that
+    "uv pip": (".venv", "uv.toml", "pyproject.toml", ".python-version"),  # `uv --version` does not use them
     "cargo": ("rust-toolchain.toml", "rust-toolchain", ".cargo"),  # another toolchain, another compiler
 }
 
-# Flags of Python that change nothing about which modules it finds, and those that leave the current folder out.
-_QUIET = frozenset(["-B", "-E", "-s", "-u", "-q", "-X"])
-_SAFE = frozenset(["-I", "-P"])
-_MODULES = frozenset(["pip", "json.tool"])  # modules with facts of their own
-# What rpm may make of a tag, and what stands outside of any tag.
+# Flags of Python that do not change the search for modules, and flags that remove the current folder from the search.
+_NEUTRAL_FLAGS = frozenset(["-B", "-E", "-s", "-u", "-q", "-X"])
+_NO_CURRENT_FOLDER = frozenset(["-I", "-P"])
+_READING_MODULES = frozenset(["pip", "json.tool"])  # modules with facts of their own
+# Formats that rpm may apply to a tag, and text outside of tags.
 _FORMATS = re.compile(r":(?:date|day|shescape|perms|octal|hex|humansi|humaniec|string|arraysize|fflags|depflags)\}")
-_OUTSIDE = re.compile(r"(?:^|\})[^{%]*")
-_CODE = (".py", ".pyc", ".so", ".pyd")
-# What pip looks for beside the modules of Python itself.
-_MORE = frozenset((
+_OUTSIDE_TAGS = re.compile(r"(?:^|\})[^{%]*")
+_SUFFIXES = (".py", ".pyc", ".so", ".pyd")
+# Modules that pip may import, besides the standard library.
+_PIP_MODULES = frozenset((
     "IPython", "OpenSSL", "PIL", "_distutils_hack", "_manylinux", "attr", "brotli", "brotlicffi", "cachecontrol",
     "certifi", "chardet", "charset_normalizer", "colorama", "cryptography", "ctags", "distlib", "docutils", "filelock",
     "google", "h2", "idna", "importlib_metadata", "importlib_resources", "ipywidgets", "java", "jinja2", "jnius",
@@ -41,18 +41,18 @@ _MORE = frozenset((
 
 
 def packages(call: Call) -> None:
-    """Judge a package manager. One that downloads also runs the downloaded code: install scripts, build back ends."""
+    """Judge a package manager. A download includes running the downloaded code: install scripts, build back ends."""
     judge(call)
     if call.rule.tier is Tier.READ or call.quiet:
-        for program, files in _OBEYED.items():
+        for program, files in _PROJECT_FILES.items():
             if f"{call.label} ".startswith(f"{program} "):
-                _obeys(call, program, files)
+                _report_project_files(call, program, files)
     elif call.rule.tier is Tier.NETWORK:
         call.runs("runs code that it downloads", consequence=Consequence.RUNS_DOWNLOADED)
 
 
 def npx(call: Call) -> None:
-    """Judge `npx PROGRAM`: a program that the project has installed is run; any other one is downloaded first."""
+    """Judge `npx PROGRAM`. An installed program of the project is run; any other program is downloaded first."""
     first = call.words[0].text if call.words else None
     cwds = call.state.cwds or ()
     if first and first[:1] not in ("-", "@", ".") and "/" not in first and cwds:
@@ -65,29 +65,29 @@ def npx(call: Call) -> None:
 
 
 def rpm(call: Call) -> None:
-    """Judge `rpm -q --qf FORMAT`. THREAT: the format `:expand` runs the text of a package."""
+    """Judge `rpm -q --qf FORMAT`. THREAT: the format `:expand` evaluates text of a package as a macro."""
     judge(call)
     for name in ("--qf", "--queryformat"):
         value = call.flags.get(name)
         if name not in call.flags:
             continue
         rest = _FORMATS.sub("}", value.text) if value is not None and value.text is not None else ":"
-        if ":" in _OUTSIDE.sub("", rest) or "%|" in rest:
+        if ":" in _OUTSIDE_TAGS.sub("", rest) or "%|" in rest:
             call.unknown(f"`rpm {name}` with an unknown format", value)
 
 
-def _reading_module(call: Call) -> None:
-    """Judge `python -m pip list` and `-m json.tool`, which read if no file of the current folder can
-    replace a module.
+def _judge_reading_module(call: Call) -> None:
+    """Judge `python -m pip list` and `-m json.tool`, which only read if no file of the current folder can replace a
+    module.
     """
     words = list(call.words)
     safe = False
-    while words and words[0].text in _QUIET | _SAFE:
-        safe = safe or words[0].text in _SAFE
+    while words and words[0].text in _NEUTRAL_FLAGS | _NO_CURRENT_FOLDER:
+        safe = safe or words[0].text in _NO_CURRENT_FOLDER
         del words[: 2 if words[0].text == "-X" else 1]
     module = words[1].text if len(words) > 1 and words[0].text == "-m" else None
-    known = module in _MODULES
-    if not known or not (safe or _clean(call)):
+    known = module in _READING_MODULES
+    if not known or not (safe or _no_shadowing_file(call)):
         judge(call)
     if known:
         inner = [literal(module or "", words[1].span), *words[2:]]
@@ -95,27 +95,27 @@ def _reading_module(call: Call) -> None:
         call.quiet = True
 
 
-def _clean(call: Call) -> bool:
+def _no_shadowing_file(call: Call) -> bool:
     """Return True if the current folder contains no file with the name of a module that pip may load."""
     from sys import stdlib_module_names
 
     names = call.facts.names
-    call.findings.beyond_plain_edits = True  # what the script itself puts there is not looked at
+    call.findings.beyond_plain_edits = True  # files that the script itself creates there are not examined
     for cwd in call.state.cwds or ("",):
         entries = names(cwd) if cwd else None
         if entries is None:
             return False
         for name in entries:
             stem, _, rest = name.partition(".")
-            if (not rest or f".{name}".endswith(_CODE)) and (stem in stdlib_module_names or stem in _MORE):
+            if (not rest or f".{name}".endswith(_SUFFIXES)) and (stem in stdlib_module_names or stem in _PIP_MODULES):
                 return False
     return True
 
 
-def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
-    """Report `files` that the program obeys. THREAT: the project's own program prints even a list or a version."""
+def _report_project_files(call: Call, program: str, files: tuple[str, ...]) -> None:
+    """Report those of `files` that exist. THREAT: even for a list or a version, a program of the project may run."""
     look, workspace = call.facts.look, call.facts.workspace
-    call.findings.beyond_plain_edits = True  # what the script itself puts there is not looked at
+    call.findings.beyond_plain_edits = True  # files that the script itself creates there are not examined
     if call.state.cwds is None:
         call.runs("runs in a folder known only at run time", program=program, consequence=None)
     for cwd in call.state.cwds or ():
@@ -131,19 +131,19 @@ def _obeys(call: Call, program: str, files: tuple[str, ...]) -> None:
             at = at.rpartition("/")[0] or "/"
 
 
-# Modules that are also programs of that name. Python looks for a module in the current folder first, so none is a read.
+# Modules that are also programs with the same name. Python searches the current folder first, so none only reads.
 _PROGRAMS = frozenset(
     ["pip", "uv", "build", "twine", "tox", "nox", "pytest", "mypy", "black", "isort", "ruff", "flake8", "pylint"]
 )
 _SERVERS = frozenset(["http.server", "pydoc", "xmlrpc.server", "smtpd", "webbrowser"])
-_ENDS = frozenset(["-c", "-m"])  # what follows belongs to the program
-_TAKES = frozenset("WXQ")
+_LAST_FLAGS = frozenset(["-c", "-m"])  # the later words are arguments of the program
+_VALUE_FLAGS = frozenset("WXQ")
 
 
 def python(call: Call) -> None:
     """Judge a Python interpreter, and the module that it runs."""
-    _reading_module(call)
-    module, rest = _module(call.words)
+    _judge_reading_module(call)
+    module, rest = _split_module(call.words)
     if call.quiet or module is None:
         return
     if module.text in _PROGRAMS:
@@ -152,8 +152,8 @@ def python(call: Call) -> None:
         call.add_fact(Tier.NETWORK, "connects to a network", module, flag=f"-m {module.text}")
 
 
-def _module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:
-    """Return the module after `-m`, and its own words; None if there is no module, or it is not certain."""
+def _split_module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:
+    """Return the module after `-m` and its arguments; None and nothing if there is no module or it is uncertain."""
     position = 0
     while position < len(words):
         text = words[position].text
@@ -161,14 +161,14 @@ def _module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[Abstra
             return None, []
         for index, letter in enumerate(text[1:], 1):
             after = text[index + 1 :]
-            if f"-{letter}" in _ENDS:
+            if f"-{letter}" in _LAST_FLAGS:
                 if letter == "c":
                     return None, []
                 rest = words[position + 1 :]
                 if after:
                     return literal(after, words[position].span), rest
                 return (rest[0], rest[1:]) if rest else (None, [])
-            if letter in _TAKES:
+            if letter in _VALUE_FLAGS:
                 position += not after
                 break
         position += 1

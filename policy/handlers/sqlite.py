@@ -1,4 +1,4 @@
-"""The sqlite3 shell: allowlists of its own commands, and of the SQL statements and functions that only read."""
+"""The handler of `sqlite3`: allowlists of dot commands, SQL statements and SQL functions that only read."""
 
 import re
 from itertools import pairwise
@@ -15,9 +15,7 @@ _DOT = re.compile(
 
 
 def sqlite(call: Call) -> None:
-    """Judge `sqlite3 [FLAGS] FILE [TEXT]..`: the texts are SQL or dot commands; without a text it runs its standard
-    input.
-    """
+    """Judge `sqlite3 [FLAGS] FILE [TEXT]..`. Texts are SQL or dot commands; without one, the standard input is run."""
     if len(call.words) == 1 and call.words[0].text in call.rule.alone:
         call.add_fact(Tier.READ, "only prints a text", flag=call.words[0].text or "")
         call.quiet = True
@@ -32,15 +30,15 @@ def sqlite(call: Call) -> None:
         if file.text.startswith("file:"):
             call.unknown(f"`{call.label}` with a database named by a URI", file)
         call.access_path(Role.READ, file)
-    if texts and all(word.text is not None and _harmless(word.text) for word in (*texts, *commands)):
+    if texts and all(word.text is not None and _text_only_reads(word.text) for word in (*texts, *commands)):
         call.add_rule_fact(Tier.READ)
     else:
         call.runs("may change the database, or run programs", consequence=None)
 
 
-def _harmless(text: str) -> bool:
+def _text_only_reads(text: str) -> bool:
     dotted = text.lstrip().startswith(".")
-    return _DOT.fullmatch(text) is not None if dotted else "\n." not in text and looks_only(text)
+    return _DOT.fullmatch(text) is not None if dotted else "\n." not in text and sql_only_reads(text)
 
 
 _TOKEN = re.compile(
@@ -55,12 +53,12 @@ _TOKEN = re.compile(
 )
 # fmt: off
 _VERBS = frozenset(("select", "with", "values", "explain", "pragma"))
-_NEVER = frozenset((
+_REFUSED_WORDS = frozenset((
     "insert", "update", "delete", "create", "drop", "alter", "attach", "detach", "vacuum", "reindex", "begin",
     "commit", "rollback", "savepoint", "release", "into", "returning", "load_extension", "writefile", "edit",
     "fts3_tokenizer",
 ))
-_CALLS = frozenset((
+_FUNCTIONS = frozenset((
     "abs", "avg", "cast", "changes", "char", "coalesce", "concat", "concat_ws", "count", "cume_dist", "date",
     "datetime", "dense_rank", "exists", "first_value", "format", "glob", "group_concat", "hex", "ifnull", "iif",
     "instr", "json", "json_array", "json_array_length", "json_each", "json_extract", "json_group_array",
@@ -76,19 +74,19 @@ _BEFORE_PARENTHESIS = frozenset((
     "all", "by", "when", "then", "else", "case", "between", "is", "like", "glob", "having", "except", "intersect",
     "filter", "materialized",
 ))
-_PRAGMAS = frozenset((
+_READ_PRAGMAS = frozenset((
     "table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo", "foreign_key_list",
     "database_list", "integrity_check", "quick_check", "foreign_key_check", "collation_list", "compile_options",
     "function_list", "module_list", "pragma_list",
 ))
-_ASKED = frozenset((
+_VALUE_PRAGMAS = frozenset((
     "user_version", "schema_version", "application_id", "page_count", "page_size", "freelist_count", "encoding",
     "journal_mode", "foreign_keys", "auto_vacuum", "data_version", "synchronous", "cache_size",
 ))
 # fmt: on
 
 
-def looks_only(text: str) -> bool:
+def sql_only_reads(text: str) -> bool:
     """Return True if every statement of `text` only reads the open database."""
     statement: list[tuple[str, str]] = []
     at = 0
@@ -98,29 +96,30 @@ def looks_only(text: str) -> bool:
             return False
         at = match.end()
         if match.lastgroup == "end":
-            if not _statement(statement):
+            if not _statement_only_reads(statement):
                 return False
             statement = []
         elif match.lastgroup != "space":
             statement.append((str(match.lastgroup), match[0].lower()))
-    return _statement(statement)
+    return _statement_only_reads(statement)
 
 
-def _statement(tokens: list[tuple[str, str]]) -> bool:
+def _statement_only_reads(tokens: list[tuple[str, str]]) -> bool:
     if not tokens:
         return True
     words = [text for kind, text in tokens if kind == "word"]
-    if tokens[0][0] != "word" or words[0] not in _VERBS or _NEVER & set(words):
+    if tokens[0][0] != "word" or words[0] not in _VERBS or _REFUSED_WORDS & set(words):
         return False
     if words[0] == "explain":
         rest = [token for token in tokens[1:] if token[1] not in ("query", "plan")]
-        return bool(rest) and _statement(rest)
+        return bool(rest) and _statement_only_reads(rest)
     if words[0] == "pragma":
         name = words[1] if len(words) > 1 else ""
-        asked = name in _ASKED and len(tokens) == 2
-        return asked or (name in _PRAGMAS and all(text != "=" for _, text in tokens))
-    # What stands before a parenthesis is called. A name made by WITH, or a quoted one, could hide a function: refused.
+        is_value = name in _VALUE_PRAGMAS and len(tokens) == 2
+        return is_value or (name in _READ_PRAGMAS and all(text != "=" for _, text in tokens))
+    # A name before a parenthesis is a function call. Quoted names, and names defined by WITH, could hide a function, so
+    # they are refused.
     for (kind, text), (_, after) in pairwise(tokens):
-        if after == "(" and (kind == "name" or (kind == "word" and text not in _CALLS | _BEFORE_PARENTHESIS)):
+        if after == "(" and (kind == "name" or (kind == "word" and text not in _FUNCTIONS | _BEFORE_PARENTHESIS)):
             return False
     return True

@@ -1,4 +1,4 @@
-"""The command tar: three modes, each with its own short list of flags."""
+"""The handler of `tar`: list, extract and create, with an allowlist of flags."""
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.operand_roles import enter
@@ -20,7 +20,7 @@ _MODES = {"--list": "t", "--extract": "x", "--get": "x", "--create": "c"}
 
 
 def tar(call: Call) -> None:
-    """Judge `tar` as list, extract or create."""
+    """Judge `tar`. Any other mode than list, extract or create, and any unlisted flag, is unknown."""
     words = list(call.words)
     if [word.text for word in words] in (["--version"], ["--help"]):
         call.add_fact(Tier.READ, "prints its version or help text")
@@ -47,11 +47,11 @@ def tar(call: Call) -> None:
             elif name in ("--file", "--directory") or name in _LONG_DATA:
                 if not equals and not words:
                     break
-                given = AbstractWord(texts=(value,), span=word.span) if equals else words.pop(0)
+                argument = AbstractWord(texts=(value,), span=word.span) if equals else words.pop(0)
                 if name == "--file":
-                    archive = given
+                    archive = argument
                 elif name == "--directory":
-                    call.state = enter(call, given)
+                    call.state = enter(call, argument)
             else:
                 call.unknown(f"`{name}` is not a known flag of `tar`", word)
                 return
@@ -60,13 +60,13 @@ def tar(call: Call) -> None:
                 if letter in "txc":
                     mode += letter
                 elif letter in ("f", "C") and (words or (text.startswith("-") and letters[at:])):
-                    # With a dash the rest of the cluster is the value; without, values follow in order.
+                    # With a dash, the rest of the cluster is the value; without, the next words are the values.
                     attached = text.startswith("-") and letters[at:]
-                    given = literal(letters[at:], word.span) if attached else words.pop(0)
+                    argument = literal(letters[at:], word.span) if attached else words.pop(0)
                     if letter == "f":
-                        archive = given
+                        archive = argument
                     else:
-                        call.state = enter(call, given)
+                        call.state = enter(call, argument)
                     if attached:
                         break
                 elif letter in _SWITCHES:
@@ -77,18 +77,18 @@ def tar(call: Call) -> None:
         else:
             operands.append(word)
         first = False
-    inside, call.state = call.state, state
+    new_state, call.state = call.state, state
     if len(mode) != 1:
         call.unknown("`tar` without exactly one mode (list, extract or create)")
         return
-    made = archive is not None and mode == "c" and archive.globbed and archive.plain and ":" not in archive.head
-    if archive is not None and not made and (archive.text is None or ":" in archive.text):
+    is_new = archive is not None and mode == "c" and archive.globbed and archive.plain and ":" not in archive.head
+    if archive is not None and not is_new and (archive.text is None or ":" in archive.text):
         call.unknown("`tar` with an archive known only at run time, or on another machine", archive)
         return
     call.add_rule_fact(Tier.READ)
     if archive is not None and archive.text != "-":
         call.access_path(Role.WRITE if mode == "c" else Role.READ, archive)
-    call.state = inside
+    call.state = new_state
     if mode == "c":
         for operand in operands:
             call.access_path(Role.READ, operand)

@@ -1,4 +1,4 @@
-"""Builtins of the shell that assign to variables: `export`, `let`, `read`, `printf -v`, `mapfile` and others."""
+"""Shell builtins that assign to variables: `export`, `let`, `read`, `mapfile` and others."""
 
 import re
 from dataclasses import replace
@@ -17,12 +17,12 @@ def assign(call: Call) -> None:
     """Judge `export`, `declare`, `typeset`, `local` and `readonly`: names with or without a value."""
     variables, state = call.shell.variables, call.state
     texts = [word.text for word in call.words]
-    shows = call.label in ("declare", "typeset") and texts[:1] in (["-f"], ["-F"])
-    if shows and all(text is not None and _FUNCTION.fullmatch(text) for text in texts[1:]):
+    prints_only = call.label in ("declare", "typeset") and texts[:1] in (["-f"], ["-F"])
+    if prints_only and all(text is not None and _FUNCTION.fullmatch(text) for text in texts[1:]):
         call.add_fact(Tier.READ, "prints functions", flag=texts[0] or "")
         return
-    exports, fixes, names = call.label == "export", call.label == "readonly", set()
-    own = state.locals is not None and call.label in ("local", "declare", "typeset")
+    exports, readonly, names = call.label == "export", call.label == "readonly", set()
+    is_local = state.locals is not None and call.label in ("local", "declare", "typeset")
     integers = False
     for word in call.words:
         text = word.text
@@ -31,11 +31,11 @@ def assign(call: Call) -> None:
             call.unknown(f"`{call.label}` with a word that may become several", word)
             continue
         if text is not None and text[:1] in ("-", "+"):
-            fixes = fixes or "r" in text
-            own = own and "g" not in text
+            readonly = readonly or "r" in text
+            is_local = is_local and "g" not in text
             if text not in _ASSIGN_FLAGS.get(call.label, _DECLARE_FLAGS) or (text == "-p" and len(call.words) > 1):
-                # -A, -n, -c .. evaluate what is assigned, or make names for other names. With a flag that it does not
-                # know (`export -x`), or to be listed by -p, nothing is assigned at all.
+                # -A, -n, -c .. evaluate the assigned value, or make the name an alias of another. With an unknown flag
+                # (`export -x`), or with -p and names, bash assigns nothing.
                 call.unknown(f"`{call.label} {text}` changes the meaning of assigned values", word)
             exports = exports or "x" in text
             integers = integers or text == "-i"
@@ -52,9 +52,9 @@ def assign(call: Call) -> None:
         if not match:
             if array:
                 variables.arrays.add(name)
-            if own or array:
+            if is_local or array:
                 state = variables.declare_unset(state, name, span, array=array)
-            if own:
+            if is_local:
                 state = state.own(name, ANYTHING)
                 call.shell.traps.note_value(name, ANYTHING)
             if exports:
@@ -67,17 +67,17 @@ def assign(call: Call) -> None:
             value = NUMBER if match[2] else value
         if array:
             variables.arrays.add(name)
-        if own:
+        if is_local:
             state = state.own(name, ANYTHING)
         elif call.label == "local":
-            value = join(state.variables.get(name, ANYTHING), value)  # outside of functions it fails
+            value = join(state.variables.get(name, ANYTHING), value)  # outside of a function, `local` fails
         elif state.locals is not None and call.label in ("declare", "typeset"):
             value = variables.join_outer_value(state, name, value)
         if name in variables.arrays and not _surely_no_array(value):
             call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
         state = (variables.export if exports else variables.assign)(state, name, value, span)
     call.add_rule_fact(Tier.READ)
-    if fixes:
+    if readonly:
         state = replace(state, fixed=state.fixed | names)
         call.shell.traps.note_state(state)
     call.after = ExitStates.same(state)
@@ -88,8 +88,8 @@ _ASSIGN_FLAGS = {"export": frozenset(["-p", "--"]), "readonly": frozenset(["-p",
 
 
 def let(call: Call) -> None:
-    """Judge `let EXPRESSION ..`: arithmetic over numbers."""
-    from policy.bash.parser import read_arithmetic  # only where there is something to compute
+    """Judge `let EXPRESSION ..`, which evaluates arithmetic."""
+    from policy.bash.parser import read_arithmetic  # imported only for `let`, to keep other starts short
 
     state, variables = call.state, call.shell.variables
     for word in call.words:
@@ -126,7 +126,7 @@ def unset(call: Call) -> None:
             call.unknown("`unset` with a name known only at run time", word)
             continue
         if kind == "":
-            meanings = (*state.functions.get(text, UNDEFINED), None)  # without such a variable, the function
+            meanings = (*state.functions.get(text, UNDEFINED), None)  # without a variable, bash unsets the function
             state = state.define(text, tuple(dict.fromkeys(meanings)))
             call.shell.traps.note_function(text, UNDEFINED)
         if state.locals is not None:
@@ -136,35 +136,35 @@ def unset(call: Call) -> None:
     call.accept(state)
 
 
-def _input(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
-    """Return the texts known to arrive on the descriptor that `-u` names, or on the standard input."""
+def _input_texts(call: Call, shape: ParsedOptions) -> tuple[str, ...]:
+    """Return the known input texts of the descriptor that `-u` names, or of the standard input."""
     numbers = [value.text for flag, value in shape.flags if flag.name == "-u" and value is not None]
     return call.shell.redirections.streams.get(numbers[-1] or "", ()) if numbers else call.frame.stdin_texts
 
 
 def read(call: Call) -> None:
-    """Judge `read`, which assigns its input to variables."""
+    """Judge `read NAME ..`, which assigns its input to variables."""
     shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
         return
     state, variables = call.state, call.shell.variables
     arrays = [value for flag, value in shape.flags if flag.name == "-a" and value is not None]
-    heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
+    value = AbstractWord(may_split=True, hints=tokens(_input_texts(call, shape)))
     for word in [*shape.operands, *arrays] or [literal("REPLY")]:
         if word.text == "_" and word not in arrays:
-            continue  # what nobody wants: the next command gives it another value anyway
+            continue  # bash itself overwrites `_` before the next command
         if word in arrays and word.text is not None:
             variables.arrays.add(word.text)
         if word.text is None or not _NAME.fullmatch(word.text):
             call.unknown(f"`{call.label}` into a name known only at run time", word)
         else:
-            state = variables.assign(state, word.text, heard, word.span or call.span)
+            state = variables.assign(state, word.text, value, word.span or call.span)
     call.accept(state)
 
 
 def getopts(call: Call) -> None:
-    """Judge `getopts LETTERS NAME`."""
+    """Judge `getopts LETTERS NAME`, which assigns NAME, OPTARG and OPTIND."""
     words = call.words
     if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
         call.unknown("`getopts` with a name known only at run time")
@@ -177,8 +177,8 @@ def getopts(call: Call) -> None:
 
 
 def mapfile(call: Call) -> None:
-    """Judge `mapfile NAME`, which assigns lines to an array. `-C` runs a command for them; its rule does
-    not list `-C`.
+    """Judge `mapfile NAME`, which assigns lines to an array. `-C`, which runs a command, is not in the rule and so
+    unknown.
     """
     shape = call.parse()
     names = shape.operands or [literal("MAPFILE")]
@@ -187,6 +187,6 @@ def mapfile(call: Call) -> None:
         return
     variables = call.shell.variables
     variables.arrays.add(names[0].text)
-    heard = AbstractWord(may_split=True, hints=tokens(_input(call, shape)))
-    state = variables.assign(call.state, names[0].text, heard, names[0].span or call.span)
+    value = AbstractWord(may_split=True, hints=tokens(_input_texts(call, shape)))
+    state = variables.assign(call.state, names[0].text, value, names[0].span or call.span)
     call.accept(state)

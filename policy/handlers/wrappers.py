@@ -13,7 +13,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 def env(call: Call) -> None:
-    """Judge `env [NAME=VALUE].. [COMMAND ..]`."""
+    """Judge `env [NAME=VALUE].. [COMMAND ..]`: the variables and the command."""
     shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
@@ -37,7 +37,7 @@ def env(call: Call) -> None:
 
 
 def command(call: Call) -> None:
-    """Judge `command` and `builtin`: the named command itself, or with -v only its location."""
+    """Judge `command` and `builtin`, which run the named command; `command -v` only prints its location."""
     words = list(call.words)
     if call.label == "command" and words and words[0].text in ("-v", "-V"):
         call.add_fact(Tier.READ, "prints the location of a program", flag="-v")
@@ -56,7 +56,7 @@ def command(call: Call) -> None:
 
 
 def execute(call: Call) -> None:
-    """Judge `exec COMMAND`, or `exec` with redirections alone (which the interpreter judges)."""
+    """Judge `exec COMMAND`. For `exec` with redirections only, the interpreter judges these."""
     call.add_rule_fact(Tier.READ)
     if not call.words:
         return
@@ -67,7 +67,7 @@ def execute(call: Call) -> None:
 
 
 def xargs(call: Call) -> None:
-    """Judge `xargs COMMAND`: the command, with words that come from data."""
+    """Judge `xargs COMMAND`: the command, with further words from data."""
     shape = call.parse()
     if shape.trouble:
         call.unknown(shape.trouble, shape.where)
@@ -75,7 +75,7 @@ def xargs(call: Call) -> None:
     call.add_rule_fact(Tier.READ)
     marker: str | None = None
     names = {flag.name for flag, _ in shape.flags}
-    given = call.frame.stdin_words if names & _WHOLE and not names & _CUT else ()
+    input_words = call.frame.stdin_words if names & _NUL_FLAGS and not names & _OTHER_INPUT_FLAGS else ()
     call.frame = replace(call.frame, stdin_words=())
     for flag, value in shape.flags:
         if flag.role is Role.READ and value is not None:
@@ -84,60 +84,60 @@ def xargs(call: Call) -> None:
             marker = value.text if value is not None else "{}"
     words = list(shape.operands) or [literal("echo")]
     files = [value for flag, value in shape.flags if flag.name in ("-a", "--arg-file") and value is not None]
-    heard = tokens([text for file in files for text in file.content] if files else call.frame.stdin_texts)
-    for data in given or (replace(ANYTHING, hints=heard),):
+    hints = tokens([text for file in files for text in file.content] if files else call.frame.stdin_texts)
+    for data in input_words or (replace(ANYTHING, hints=hints),):
         if marker is not None:
             call.run(with_data(words, marker, data))
-        if marker is None or names & _COUNTS:  # of these two flags the later one cancels the other
+        if marker is None or names & _COUNT_FLAGS:  # -I and a count flag: the later one cancels the earlier one
             call.run(with_data(words, None, replace(data, may_split=True)))
 
 
-# Words are taken whole, with blanks, quotes and a leading dash as they are; or cut elsewhere, or read elsewhere.
-_WHOLE = frozenset(["-0", "--null"])
-_CUT = frozenset(["-d", "--delimiter", "-E", "-e", "--eof", "-a", "--arg-file"])
+# Flags with which items end only at NUL, and flags with which items end elsewhere or come from a file.
+_NUL_FLAGS = frozenset(["-0", "--null"])
+_OTHER_INPUT_FLAGS = frozenset(["-d", "--delimiter", "-E", "-e", "--eof", "-a", "--arg-file"])
 
-# How many words or lines of data one command gets. Beside -I, GNU xargs lets the later flag win.
-_COUNTS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
+# Flags for the number of words or lines per command. If -I is also given, GNU xargs uses the later flag.
+_COUNT_FLAGS = frozenset(["-n", "--max-args", "-L", "-l", "--max-lines"])
 
 
 def with_data(
     words: list[AbstractWord], marker: str | None, data: AbstractWord = ANYTHING, *, several: bool = False
 ) -> list[AbstractWord]:
-    """Return `words` with `data` in place of `marker`, or at the end if `marker` is None. `several`: the data becomes
-    many words.
+    """Return `words` with `data` in place of `marker`, or at the end if `marker` is None. If `several`, the data may
+    become many words.
 
     INVARIANT: data alone is never the program.
     """
     if marker is None:
         return [*words, data]
-    filled = []
+    result = []
     for word in words:
-        holds = any(marker in text for text in word.texts) or (not word.texts and marker in word.head + word.tail)
-        if not holds:
-            filled.append(word)
+        has_marker = any(marker in text for text in word.texts) or (not word.texts and marker in word.head + word.tail)
+        if not has_marker:
+            result.append(word)
         elif word.text == marker:
-            filled.append(replace(data, may_split=several, span=word.span))
+            result.append(replace(data, may_split=several, span=word.span))
         else:
             head = word.text.partition(marker)[0] if word.text is not None else ""
             globbed = data.globbed and not head and word.text is not None and ".." not in word.text
             never_an_option = data.plain and head[:1] != "-"
             hints = tuple(word.text.replace(marker, each) for each in data.hints) if word.text is not None else ()
             head = head or data.head
-            filled.append(
+            result.append(
                 AbstractWord(head=head, globbed=globbed, never_an_option=never_an_option, hints=hints, span=word.span)
             )
-    return filled
+    return result
 
 
-_NAMED = re.compile(r"[-+][eux]*o")
+_OPTION_NAME_FLAG = re.compile(r"[-+][eux]*o")
 _LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
 _PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even then
 
 
 def shell(call: Call) -> None:
-    """Judge `sh` and `bash`: a script given as text is interpreted; one in a file, or on standard input, is not."""
+    """Judge `sh` and `bash`. A script in an argument is interpreted; a script in a file or on standard input is not."""
     words, text_next = list(call.words), False
-    if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _no_switch(words[1]):
+    if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _is_file(words[1]):
         call.add_fact(Tier.READ, "checks the syntax of a script without running it", flag="-n")
         call.access_path(Role.READ, words[1])
         return
@@ -151,7 +151,7 @@ def shell(call: Call) -> None:
             if flag == "--":
                 break
             continue
-        if _NAMED.fullmatch(flag) and len(words) > 1 and words[1].text in ("pipefail", "errexit", "nounset"):
+        if _OPTION_NAME_FLAG.fullmatch(flag) and len(words) > 1 and words[1].text in ("pipefail", "errexit", "nounset"):
             del words[:2]
             continue
         if not _LETTERS.fullmatch(flag) or "i" in flag:
@@ -162,7 +162,7 @@ def shell(call: Call) -> None:
         text_next = text_next or "c" in flag
         del words[0]
     if text_next:
-        _text(call, words)
+        _judge_text(call, words)
     elif words and words[0].text != "-":
         call.runs("runs a script that is not analysed")
         if words[0].text != "/dev/fd/0":
@@ -175,14 +175,14 @@ def shell(call: Call) -> None:
         call.note_download(call.frame.stdin_from_network)
 
 
-def _no_switch(word: AbstractWord) -> bool:
+def _is_file(word: AbstractWord) -> bool:
     """Return True if the word is certainly a file: `+n` would undo `-n`, and no switch contains a dot."""
     if word.texts:
         return all(text[:1] not in ("", "-", "+") for text in word.texts)
     return word.head[:1] not in ("", "-", "+") or (word.globbed and "." in word.tail)
 
 
-def _text(call: Call, words: list[AbstractWord]) -> None:
+def _judge_text(call: Call, words: list[AbstractWord]) -> None:
     if not words:
         call.unknown(f"`{call.label} -c` without a script")
         return
@@ -195,13 +195,13 @@ def _text(call: Call, words: list[AbstractWord]) -> None:
     call.add_fact(Tier.READ, call.rule.why, flag="-c")
     name, arguments = words[1:2], tuple(words[2:])
     known = not any(word.may_split for word in (words[0], *name))
-    inside = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())
-    inside = replace(inside, arguments=arguments if known else None)
-    call.run_script(words[0].text, inside, words[0].span)
+    inner_state = replace(call.state, variables={"0": name[0]} if name and known else {}, stack=())
+    inner_state = replace(inner_state, arguments=arguments if known else None)
+    call.run_script(words[0].text, inner_state, words[0].span)
     if call.findings.worst < Tier.UNKNOWN:
         return
     for word in words[1:]:
-        # A script that is not understood will most likely read what it gets as `$1`.
+        # A script that is not understood probably reads the files that its arguments name.
         for text in word.texts:
             if text.startswith(("/", "..")) or call.findings.classifier.secret_parts(text):
                 call.access_path(Role.READ, literal(text, word.span))

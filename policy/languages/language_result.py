@@ -6,8 +6,13 @@ from policy.model.tier import Tier
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The effects of a program. `tier` and `why` are set if it does more than transform its input; files are those that
-    the program names.
+    """The effects of a program in a small language.
+
+    Attributes:
+        tier: READ if the program only transforms its input, reads and writes files.
+        why: the reason for another tier, as a phrase; empty for READ.
+        reads: files that the program names and reads, besides its input.
+        writes: files that the program names and writes.
     """
 
     tier: Tier = Tier.READ
@@ -19,5 +24,6 @@ class Reading:
 HARMLESS = Reading()
 
 
-def unknown(why: str) -> Reading:
+def unknown_reading(why: str) -> Reading:
+    """Return the result for a program that cannot be judged, for the reason `why`."""
     return Reading(Tier.UNKNOWN, why)

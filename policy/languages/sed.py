@@ -1,18 +1,18 @@
-"""The sed language: finds the commands that run, write or read more than the input. Printing is harmless."""
+"""The sed language: a reader that finds the commands that run programs and read or write files."""
 
 import re
 
-from policy.languages.language_result import HARMLESS, Reading, unknown
+from policy.languages.language_result import HARMLESS, Reading, unknown_reading
 from policy.model.tier import Tier
 
 _ADDRESS = re.compile(r"\d+(?:~\d+)?|\$")
 _AFTER_COMMA = re.compile(r"[+~]?\d+|\$")
 _COMMA = re.compile(r"[ \t]*,[ \t]*")
-_END = r"[ \t]*(?=[\n;}#]|\Z)"  # of a command
-_ENDED = re.compile(_END)
+_END = r"[ \t]*(?=[\n;}#]|\Z)"  # the end of a command
+_COMMAND_END = re.compile(_END)
 _S_FLAG = re.compile(r"[gpiImM]|\d+")
-# The words of the commands that take no more than a number or a label, as texts: `re` compiles them at their first use.
-_WORDS = {
+# Patterns of the arguments of commands that take nothing, a number or a label. `re` compiles them at their first use.
+_ARGUMENTS = {
     **dict.fromkeys("=dDgGhHnNpPxFz", ""), **dict.fromkeys("qQl", r"[ \t]*[0-9]*"), "L": r"(?!)",
     **dict.fromkeys("btT", r"[ \t]*[A-Za-z0-9_.-]*"), ":": r"[ \t]*[A-Za-z0-9_.-]+",
 }  # fmt: skip
@@ -21,7 +21,7 @@ _TEXT = re.compile(r"(?:[^\\\n]|\\.)*\\?", re.DOTALL)
 
 
 def read_sed(program: str) -> Reading:
-    """Judge one sed program. Closed world: a command that is not understood is unknown."""
+    """Judge one sed program. Any command that is not understood makes the result unknown."""
     reads: list[str] = []
     writes: list[str] = []
     runs = ""
@@ -33,16 +33,16 @@ def read_sed(program: str) -> Reading:
         if program[at] == "#":
             at = _line_end(program, at)
             continue
-        after = _addresses(program, at)
+        after = _addresses_end(program, at)
         if after is None:
-            return unknown("an address that cannot be parsed")
+            return unknown_reading("an address that cannot be parsed")
         if after >= end:
-            return unknown("an address without a command")
+            return unknown_reading("an address without a command")
         command, at = program[after], after + 1
-        if command in _WORDS:
-            words = re.compile(_WORDS[command] + _END).match(program, at)
+        if command in _ARGUMENTS:
+            words = re.compile(_ARGUMENTS[command] + _END).match(program, at)
             if words is None:
-                return unknown("an unparsable label" if command in "btT:" else f"unexpected text after `{command}`")
+                return unknown_reading("an unparsable label" if command in "btT:" else f"other text after `{command}`")
             at = words.end()
         elif command in "aic":
             text = _TEXT.match(program, at)
@@ -52,11 +52,11 @@ def read_sed(program: str) -> Reading:
             (reads if command in "rR" else writes).append(program[at:line].lstrip(" \t"))
             at = line
         elif command in "ys":
-            parts = _two_parts(program, at)
-            if parts is None or (command == "y" and not _ENDED.match(program, parts)):
-                return unknown(f"{'a' if command == 'y' else 'an'} `{command}` command that cannot be parsed")
+            parts = _two_parts_end(program, at)
+            if parts is None or (command == "y" and not _COMMAND_END.match(program, parts)):
+                return unknown_reading(f"{'a' if command == 'y' else 'an'} `{command}` command that cannot be parsed")
             at = parts
-            while at < end and not _ENDED.match(program, at):
+            while at < end and not _COMMAND_END.match(program, at):
                 flag = _S_FLAG.match(program, at)
                 if flag:
                     at = flag.end()
@@ -68,11 +68,11 @@ def read_sed(program: str) -> Reading:
                     writes.append(program[at + 1 : line].lstrip(" \t"))
                     at = line
                 else:
-                    return unknown("an unknown flag of the `s` command")
+                    return unknown_reading("an unknown flag of the `s` command")
         elif command == "e":
             return Reading(Tier.EXECUTE, "the `e` command runs a program")
         elif command != "{":
-            return unknown(f"`{command}` is not a known command")
+            return unknown_reading(f"`{command}` is not a known command")
     paths = tuple(path for path in writes if path not in ("/dev/stdout", "/dev/stderr"))
     if runs:
         return Reading(Tier.EXECUTE, runs, tuple(reads), paths)
@@ -90,45 +90,45 @@ def _line_end(program: str, at: int) -> int:
     return len(program) if found < 0 else found
 
 
-def _addresses(program: str, at: int) -> int | None:
+def _addresses_end(program: str, at: int) -> int | None:
     """Return the end of up to two addresses and a `!`, or None if they are not understood."""
-    end = _address(program, at, _ADDRESS)
+    end = _address_end(program, at, _ADDRESS)
     if end is not None and (comma := _COMMA.match(program, end)):
-        end = _address(program, comma.end(), _AFTER_COMMA)
+        end = _address_end(program, comma.end(), _AFTER_COMMA)
         if end == comma.end():
             return None
     return None if end is None else _skip(program, end, "! \t")
 
 
-def _address(program: str, at: int, pattern: re.Pattern[str]) -> int | None:
+def _address_end(program: str, at: int, pattern: re.Pattern[str]) -> int | None:
     number = pattern.match(program, at)
     if number:
         return number.end()
     if program[at : at + 1] == "/":
-        found = _part(program, at + 1, "/")
+        found = _part_end(program, at + 1, "/")
     elif program[at : at + 1] == "\\" and at + 1 < len(program):
-        found = _part(program, at + 2, program[at + 1])
+        found = _part_end(program, at + 2, program[at + 1])
     else:
         return at
     return None if found is None else _skip(program, found, "IM")
 
 
-def _two_parts(program: str, at: int) -> int | None:
+def _two_parts_end(program: str, at: int) -> int | None:
     """Return the end of `/first/second/` with any delimiter, or None."""
     if at >= len(program) or program[at] in "\\\n":
         return None
-    first = _part(program, at + 1, program[at])
-    return None if first is None else _part(program, first, program[at], pattern=False)
+    first = _part_end(program, at + 1, program[at])
+    return None if first is None else _part_end(program, first, program[at], pattern=False)
 
 
-def _part(program: str, at: int, delimiter: str, *, pattern: bool = True) -> int | None:
+def _part_end(program: str, at: int, delimiter: str, *, pattern: bool = True) -> int | None:
     """Return the position after the next unescaped delimiter, or None if there is none or its position is uncertain."""
     start = at
     while at < len(program):
         if program[at] == "\\":
             at += 2
         elif program[at] == delimiter:
-            # Whether a delimiter inside `[..]` ends the pattern differs between implementations.
+            # Implementations differ on whether a delimiter inside `[..]` ends the pattern.
             text = re.sub(r"\\.", "", program[start:at], flags=re.DOTALL)
             opened = pattern and text.rfind("[") > text.rfind("]")
             return None if opened else at + 1

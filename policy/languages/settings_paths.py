@@ -1,6 +1,6 @@
-"""Paths that a program's settings make it run or read: which settings do that, and which words of a value are paths.
+"""Paths in settings of programs: the settings that name files to run or read, and the words of a value that are paths.
 
-Read generously: a path too many is one more file that commands cannot change.
+If it is uncertain whether a word is a path, it is taken as a path: then one more file is protected from changes.
 Sources: git-config(1), githooks(5), gitcredentials(7), git(1) "ENVIRONMENT VARIABLES", hgrc(5), npm-config(7),
 ssh_config(5), bash(1), environ(7), python(1), node(1), perlrun(1), ruby(1), java(1), ld.so(8), less(1), vim(1).
 """
@@ -20,12 +20,12 @@ class SettingKind(Enum):
     Attributes:
         FILE: the value is the path of a file or folder that is read or run.
         HOOKS: the value is a folder of hooks.
-        LIST: paths with `:` between them.
-        COMMAND: a command line that the program runs by itself: each word may be a path.
-        TYPED: a command line that runs when the user asks for it by name: only what is run in it counts.
-        SCRIPT: lines of which only the programs count, and the files that interpreters read: no argument does.
-        REPOSITORY: a folder that Git takes for the inside of a repository.
-        MODULES: folders with `:` between them, in which Python looks for modules that it loads at every start.
+        LIST: the value is a list of paths with `:` between them.
+        COMMAND: a command line that the program runs automatically: each word may be a path.
+        TYPED: a command line that runs when the user calls it by name: only the programs that it runs are paths.
+        SCRIPT: lines of shell text: the programs and the scripts of interpreters are paths, other arguments are not.
+        REPOSITORY: a folder that Git uses as the folder `.git` of a repository.
+        MODULES: folders with `:` between them, in which Python searches the modules that it loads at every start.
     """
 
     FILE = "file"
@@ -41,10 +41,9 @@ class SettingKind(Enum):
 SettingTable = tuple[tuple[SettingKind, tuple[str, ...]], ...]
 
 # fmt: off
-# Full names of settings in lower case, by kind (the first pattern that fits counts). `*` stands for any text, dots
-# included. The hooks of `init.templatedir` become those of a new repository, `core.attributesfile` chooses among the
-# drivers and filters of the settings, `*.editor` is that of core and sequence, and `*.command` that of diff, hook, tar
-# and trailer.
+# Full names of settings in lower case, by kind (the first matching pattern is used). `*` matches any text, including
+# dots. The hooks in `init.templatedir` become hooks of new repositories. `core.attributesfile` selects drivers and
+# filters of the settings. `*.editor` matches core and sequence, and `*.command` matches diff, hook, tar and trailer.
 GIT: SettingTable = (
     (SettingKind.HOOKS, ("core.hookspath",)),
     (SettingKind.FILE, (
@@ -64,7 +63,7 @@ GIT: SettingTable = (
         "uploadpack.packobjectshook", "gc.recentobjectshook", "*.command", "trailer.*.cmd",
     )),
 )
-# `section.name` of Mercurial, and the names of npm (`.npmrc` has no sections).
+# Settings of Mercurial as `section.name`, and of npm as names, because `.npmrc` has no sections.
 MERCURIAL: SettingTable = (
     (SettingKind.FILE, ("extensions.*",)),
     (SettingKind.TYPED, ("alias.*", "extdiff.*", "fix.*:command")),
@@ -78,7 +77,7 @@ NPM: SettingTable = (
         "script-shell", "shell", "node-options", "git", "editor", "browser", "viewer",
     )),
 )
-# The value of `match` may have `exec` in it.
+# The value of `match` may contain `exec COMMAND`.
 SSH: SettingTable = (
     (SettingKind.FILE, ("pkcs11provider", "securitykeyprovider", "xauthlocation")),
     (SettingKind.COMMAND, ("proxycommand", "localcommand", "knownhostscommand", "match")),
@@ -118,8 +117,8 @@ VARIABLES: Mapping[str, SettingKind] = {
     )
     for name in names
 }
-# githooks(5): what Git looks for in a folder of hooks. Where that is the whole workspace, which stays writable, these
-# are locked.
+# Names of hooks (githooks(5)). If the folder of hooks is the workspace itself, which stays writable, these files are
+# locked.
 HOOKS = (
     "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-commit", "pre-merge-commit", "prepare-commit-msg",
     "commit-msg", "post-commit", "pre-rebase", "post-checkout", "post-merge", "pre-push", "pre-receive", "update",
@@ -127,7 +126,7 @@ HOOKS = (
     "post-rewrite", "sendemail-validate", "fsmonitor-watchman", "post-index-change", "p4-changelist",
     "p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit",
 )
-# Folders and variables that are the top of the worktree, or Git's own folder, wherever a program starts.
+# Variables and commands that expand to the top of the worktree, or to the folder `.git`.
 _TOP = (
     r"\$\{?(?:PWD|GIT_WORK_TREE|GIT_PREFIX|CLAUDE_PROJECT_DIR|workspaceFolder)\b[^}/]*\}?"
     r"|\$\(\s*(?:pwd(?: -[LP])?|git rev-parse --show-(?:toplevel|cdup))\s*\)"
@@ -140,30 +139,30 @@ _WRAPPERS = frozenset((
     "exec", "env", "command", "builtin", "nohup", "nice", "setsid", "sudo", "doas", "time", "xargs", "timeout",
     "stdbuf", "then", "do", "else", "if", "while", "until", "!", "eval", "trap", "and", "or", "not",
 ))
-_FILE_FOLLOWS = frozenset(("-F", "--rcfile", "--init-file"))  # ssh(1), bash(1)
-_BEFORE_PROGRAM = frozenset(("-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "-exec", "-execdir"))
-_READS_FILE = (
+_FLAGS_BEFORE_FILE = frozenset(("-F", "--rcfile", "--init-file"))  # ssh(1), bash(1)
+_FLAGS_BEFORE_PROGRAM = frozenset(("-x", "--exec", "--extcmd", "--upload-pack", "--receive-pack", "-exec", "-execdir"))
+_INTERPRETERS = (
     r"(?:.*/)?(?:(?:ba|da|z|k|mk|fi|c|tc)?sh|(?:python|pypy|perl|ruby|php|lua)[\d.]*|node|deno|bun|luajit|tclsh|Rscript"
     r"|guile|elixir|java|osascript|source|\.)"
 )
-_ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)[^}]*\}|([A-Za-z_]\w*)|\{[^}]*\}|[@*#?$!0-9-])")
-_LIKE_A_FILE = re.compile(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
+_FILE_NAME = re.compile(r"\.?[\w-]*[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)+|\.[A-Za-z][\w-]*")
 # fmt: on
 _UNKNOWN = "\0"
-_DEEPEST = 4  # command lines inside the words of command lines
+_MAX_DEPTH = 4  # command lines inside the words of command lines
 
 
 @lru_cache(maxsize=1024)
-def kind_of(name: str, table: SettingTable) -> SettingKind | None:
-    """Return how the setting with this full name names paths; None for one that names none."""
+def setting_kind(name: str, table: SettingTable) -> SettingKind | None:
+    """Return the kind of the setting with the full name `name`; None if its value names no paths."""
     lower = name.lower()
     return next((kind for kind, patterns in table if any(glob(lower, pattern) for pattern in patterns)), None)
 
 
-def paths(kind: SettingKind, value: str, variables: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths in a value, as they are written but for the expansion of variables: relative ones count from the
-    folder in which the program starts. `variables`: what the user's environment says."""
+def setting_paths(kind: SettingKind, value: str, variables: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths in a value, with variables expanded by `variables`, the user's environment. Relative paths are
+    relative to the folder in which the program starts."""
     match kind:
         case SettingKind.FILE | SettingKind.HOOKS:
             yield value
@@ -178,14 +177,14 @@ def paths(kind: SettingKind, value: str, variables: Mapping[str, str]) -> Iterat
             for name in ("config", "config.worktree", "commondir", "hooks", "info/attributes"):
                 yield f"{value}/{name}"
         case SettingKind.SCRIPT:
-            yield from _in_command(value, variables, every=False, loose=False)
+            yield from _command_paths(value, variables, all_words=False, loose=False)
         case SettingKind.COMMAND | SettingKind.TYPED:
-            yield from _in_command(value.removeprefix("!"), variables, every=kind is SettingKind.COMMAND)
+            yield from _command_paths(value.removeprefix("!"), variables, all_words=kind is SettingKind.COMMAND)
 
 
-def located(path: str, top: str, home: str) -> str:
-    """Return the absolute, normalised form of a path from `paths`, as seen from the folder `top`; empty for one that
-    cannot lie anywhere. `~` is the home; `~name` is not known."""
+def full_path(path: str, top: str, home: str) -> str:
+    """Return the absolute, normalised form of a path from `setting_paths` that is relative to `top`; empty if the path
+    is unusable or unknown (`~name`). `~` is `home`."""
     path = path.removeprefix(":(optional)")  # of newer versions of Git (git-config(1))
     if "\0" in path or not path or path.startswith("%("):
         return ""
@@ -196,121 +195,121 @@ def located(path: str, top: str, home: str) -> str:
     return normal(path if path.startswith("/") else f"{top}/{path}")
 
 
-def _in_command(
-    text: str, variables: Mapping[str, str], *, every: bool, loose: bool = True, depth: int = 0
+def _command_paths(
+    text: str, variables: Mapping[str, str], *, all_words: bool, loose: bool = True, depth: int = 0
 ) -> Iterator[str]:
-    """Yield the words of a command line that may be paths. `every`: arguments as well, not only what is run. `loose`:
-    at least those that begin like a path."""
-    # Whether the next word is a program, the file that an interpreter reads, or a module.
+    """Yield the words of a command line that may be paths: the programs that it runs, and the scripts of interpreters.
+    `all_words`: all arguments too. `loose`: also arguments that begin like a relative path."""
+    # True if the next word is a program, a script of an interpreter, or a module.
     runs, reads, module = True, False, False
-    for word, quoted in _words(text, variables):
+    for word, quoted in _split_words(text, variables):
         if word is None:
             runs, reads, module = True, False, False
             continue
-        if depth < _DEEPEST and quoted and any(char in word for char in " \t\n;|&$`"):
-            yield from _in_command(word, variables, every=every, loose=loose, depth=depth + 1)
+        if depth < _MAX_DEPTH and quoted and any(char in word for char in " \t\n;|&$`"):
+            yield from _command_paths(word, variables, all_words=all_words, loose=loose, depth=depth + 1)
             if loose and "/" in word and not any(char in word for char in "\n;|&$`"):
-                yield word  # a path with a blank in it
+                yield word  # the whole word may be a path with a blank
             runs = reads = False
             continue
-        if runs and _ASSIGNED.match(word) and not loose:
+        if runs and _ASSIGNMENT.match(word) and not loose:
             continue
-        if (runs and _ASSIGNED.match(word)) or (loose and ("=./" in word or "=../" in word)):
-            yield from _in_argument(word)
+        if (runs and _ASSIGNMENT.match(word)) or (loose and ("=./" in word or "=../" in word)):
+            yield from _argument_paths(word)
             continue
         if runs and not word.startswith("-"):
-            if word.startswith("@") or "/" in word:  # any other program is looked for on PATH
-                yield from _as_path(word.removeprefix("@"), sure=word.startswith("@"))
-            runs, reads = word in _WRAPPERS, re.fullmatch(_READS_FILE, word) is not None
-        elif word in _BEFORE_PROGRAM:
+            if word.startswith("@") or "/" in word:  # other programs are found on PATH
+                yield from _path_in_word(word.removeprefix("@"), certain=word.startswith("@"))
+            runs, reads = word in _WRAPPERS, re.fullmatch(_INTERPRETERS, word) is not None
+        elif word in _FLAGS_BEFORE_PROGRAM:
             runs = True
-        elif every and word in _FILE_FOLLOWS:
+        elif all_words and word in _FLAGS_BEFORE_FILE:
             reads = True
         elif reads and word in ("-c", "-e", "-m"):
             reads, module = False, word == "-m"
-        elif module:  # of Python: looked for in the folder that it starts in, before any other
+        elif module:  # a module of Python, which the current folder may contain
             yield from (word.replace(".", "/"), word.replace(".", "/") + ".py")
             module = False
         elif word.startswith("-") and word != "-":
-            yield from _in_argument(word) if every else ()
+            yield from _argument_paths(word) if all_words else ()
         elif reads:
-            yield from _as_path(word, sure=True)
+            yield from _path_in_word(word, certain=True)
             reads = False
-        elif every or (loose and word.startswith(("./", "../"))):
-            yield from _as_path(word.removeprefix("@"), sure=False)
+        elif all_words or (loose and word.startswith(("./", "../"))):
+            yield from _path_in_word(word.removeprefix("@"), certain=False)
 
 
-def _in_argument(word: str) -> Iterator[str]:
-    """Yield the paths in `-r./x`, `--require=./x`, `-javaagent:./x` and `NAME=./x`."""
+def _argument_paths(word: str) -> Iterator[str]:
+    """Yield the path in a word such as `-r./x`, `--require=./x`, `-javaagent:./x` or `NAME=./x`."""
     if word.startswith(("-D", "-X")):
         return
     _, equals, value = word.partition("=")
     if equals:
-        yield from _as_path(value, sure=False)
+        yield from _path_in_word(value, certain=False)
     elif ":" in word:
-        yield from _as_path(word.partition(":")[2], sure=False)
+        yield from _path_in_word(word.partition(":")[2], certain=False)
     elif word.startswith("-") and not word.startswith("--"):
-        yield from _as_path(word[2:], sure=False)
+        yield from _path_in_word(word[2:], certain=False)
 
 
-def _as_path(word: str, *, sure: bool) -> Iterator[str]:
-    """Yield the part of a word that can be a path. `sure`: a name without `/` is one, too."""
-    before, unknown, after = word.partition(_UNKNOWN)
+def _path_in_word(word: str, *, certain: bool) -> Iterator[str]:
+    """Yield the part of a word that can be a path. If `certain`, a name without `/` is a path too."""
+    start, unknown, end = word.partition(_UNKNOWN)
     if unknown:
         # `$X/tools/run`: the variable may name the workspace. `tools/$X`: any file of that folder.
-        word = before.rpartition("/")[0] if before else after.rpartition(_UNKNOWN)[2].lstrip("/")
-        if not word or not (before or after.startswith("/")):
+        word = start.rpartition("/")[0] if start else end.rpartition(_UNKNOWN)[2].lstrip("/")
+        if not word or not (start or end.startswith("/")):
             return
-        sure = sure or bool(before)
+        certain = certain or bool(start)
     if "://" in word or word.startswith("refs/") or word in ("/", "-", ".", ".."):
         return
-    if "/" in word or sure or _LIKE_A_FILE.fullmatch(word):
+    if "/" in word or certain or _FILE_NAME.fullmatch(word):
         yield word
 
 
-def _words(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str | None, bool]]:
-    """Yield the words of a command line, and whether a quotation mark stood in each; None where a new command begins.
+def _split_words(text: str, variables: Mapping[str, str]) -> Iterator[tuple[str | None, bool]]:
+    """Yield each word of a command line, and True if a part of the word was quoted. A word None begins a new command.
 
-    What only the shell could tell is the character NUL.
+    NUL in a word represents text known only at run time.
     """
     text = re.sub(_GIT_FOLDER, ".git", re.sub(_TOP, ".", text.replace(_UNKNOWN, "")))
     inner: list[str] = []
-    word, there, quoted, quote, at = "", False, False, "", 0
+    word, has_word, quoted, quote, at = "", False, False, "", 0
     while at < len(text):
         char = text[at]
         if char == "\\" and quote != "'" and at + 1 < len(text):
-            word, there, at = word + text[at + 1], True, at + 2
+            word, has_word, at = word + text[at + 1], True, at + 2
             continue
         if char in "\"'" and quote in ("", char):
-            quote, there, quoted = "" if quote else char, True, True
+            quote, has_word, quoted = "" if quote else char, True, True
         elif quote != "'" and (text.startswith("$(", at) or char == "`"):
-            end = _closing(text, at + 2, ")") if char == "$" else text.find("`", at + 1)
+            end = _closing_bracket(text, at + 2, ")") if char == "$" else text.find("`", at + 1)
             end = end if end >= 0 else len(text)
             inner.append(text[at + (2 if char == "$" else 1) : end])
-            word, there, at = word + _UNKNOWN, True, end
+            word, has_word, at = word + _UNKNOWN, True, end
         elif quote != "'" and char == "$" and (found := _VARIABLE.match(text, at)):
             word += variables.get(found[1] or found[2] or "", _UNKNOWN)
-            there, at = True, found.end() - 1
+            has_word, at = True, found.end() - 1
         elif quote:
             word += char
         elif char in " \t" or char in ";|&(){}<>\n":
-            if there or word:
+            if has_word or word:
                 yield word, quoted
-            word, there, quoted = "", False, False
+            word, has_word, quoted = "", False, False
             if char in ";|&(){}\n":
                 yield None, False
         else:
-            word, there = word + char, True
+            word, has_word = word + char, True
         at += 1
-    if there or word:
+    if has_word or word:
         yield word, quoted
     for each in inner:
         yield None, False
-        yield from _words(each, variables)
+        yield from _split_words(each, variables)
 
 
-def _closing(text: str, at: int, mark: str) -> int:
-    """Return the position of the bracket that closes the one before `at`, or -1 if there is none."""
+def _closing_bracket(text: str, at: int, mark: str) -> int:
+    """Return the position of the bracket `mark` that closes the bracket before `at`, or -1 if it is missing."""
     depth = 1
     for place in range(at, len(text)):
         depth += (text[place] == "(") - (text[place] == mark)

@@ -20,9 +20,9 @@ from policy.languages.settings_paths import (
     VARIABLES,
     SettingKind,
     SettingTable,
-    kind_of,
-    located,
-    paths,
+    full_path,
+    setting_kind,
+    setting_paths,
 )
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_start
@@ -108,7 +108,7 @@ def personal_patterns(workspace: str, home: str, environ: Mapping[str, str]) -> 
     variables = {name: value for name, value in environ.items() if name not in ("PWD", "OLDPWD")} | {"HOME": home}
     found: dict[str, None] = {}
     for kind, value, git in _path_settings(home, environ, workspace):
-        for path in paths(kind, value, variables):
+        for path in setting_paths(kind, value, variables):
             for pattern_ in _patterns(path, kind, workspace, home):
                 found[pattern_] = None
                 # If Git treats `.git` itself as a repository, relative paths start there.
@@ -118,7 +118,7 @@ def personal_patterns(workspace: str, home: str, environ: Mapping[str, str]) -> 
 
 
 def _patterns(path: str, kind: SettingKind, workspace: str, home: str) -> Iterator[str]:
-    place = located(path, workspace, home)
+    place = full_path(path, workspace, home)
     if not place:
         return
     relative = not path.startswith(("/", "~"))
@@ -141,7 +141,7 @@ def _path_settings(home: str, environ: Mapping[str, str], workspace: str) -> Ite
         if kind is not None and value:
             yield kind, value, name.startswith("GIT_") and kind is not SettingKind.REPOSITORY
     for name, value in _git(home, environ, workspace):
-        if kind := kind_of(name, GIT):
+        if kind := setting_kind(name, GIT):
             yield kind, value, True
         for text in (value, name.removeprefix("url.")):
             if text.startswith("ext::"):  # git-remote-ext(1)
@@ -156,7 +156,7 @@ def _in_files(home: str, environ: Mapping[str, str], workspace: str) -> Iterator
         yield SettingKind.FILE, place
     for table, names, files in _INI:
         given = (path for name in names for path in environ.get(name, "").split(":") if path)
-        left = [*(place for path in files for place in at(path)), *(located(path, workspace, home) for path in given)]
+        left = [*(place for path in files for place in at(path)), *(full_path(path, workspace, home) for path in given)]
         yield from _in_ini(left, table, home)
     yield from _ssh([place for path in _SSH for place in at(path)], home)
     for includes, scripts in _SCRIPTS:
@@ -171,21 +171,21 @@ def _in_ini(left: list[str], table: SettingTable, home: str) -> Iterator[tuple[S
     for path in islice(left, _MOST_FILES):
         for name, value in _ini(_text(path)):
             if name == "%include":  # hgrc(5)
-                place = located(value, os.path.dirname(path), home)
+                place = full_path(value, os.path.dirname(path), home)
                 yield SettingKind.FILE, place
                 left += [] if place in left else [place]
-            elif kind := kind_of(name, table):
+            elif kind := setting_kind(name, table):
                 yield kind, value
 
 
 def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
     for path in islice(left, _MOST_FILES):
         for line in _text(path).splitlines():
-            if (setting := re.fullmatch(_LINE, line)) and (kind := kind_of(setting[1], SSH)):
+            if (setting := re.fullmatch(_LINE, line)) and (kind := setting_kind(setting[1], SSH)):
                 yield kind, setting[2]
             elif setting and setting[1].lower() == "include":  # relative paths start at the folder of the user's file
                 for each in setting[2].split():
-                    place = located(each.strip('"'), f"{home}/.ssh", home)
+                    place = full_path(each.strip('"'), f"{home}/.ssh", home)
                     yield SettingKind.FILE, place
                     left += [hit for hit in sorted(glob(place)) if hit not in left]
 
@@ -201,13 +201,13 @@ def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> It
                 continue
             for each in filter(None, map(_included_path, re.findall(includes, line))):
                 yield SettingKind.FILE, each
-                if each.startswith(("/", "~")) and (place := located(each, workspace, home)) not in left:
+                if each.startswith(("/", "~")) and (place := full_path(each, workspace, home)) not in left:
                     left.append(place)
             if shell:
                 for name, other, value in re.findall(_ASSIGNMENT, line):
                     yield from _assigned(name or other, value, home)
             if shell or "tmux" in path:
-                for word in paths(SettingKind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
+                for word in setting_paths(SettingKind.SCRIPT, line.replace("#(", "$("), {"HOME": home}):
                     if word.startswith(("./", "../")) and not re.fullmatch(f"{_ACTIVATION}|{_TOOLS}", word):
                         yield SettingKind.FILE, word
 
@@ -261,8 +261,8 @@ def _commands(item: dict[str, object]) -> Iterator[tuple[SettingKind, str]]:
             more = [str(word) for word in args] if isinstance(args, list) and name == "command" else []
             line = text[0] if isinstance(value, str) and not more else shlex.join([*text, *more])
             found = [
-                *paths(SettingKind.SCRIPT, line, {}),
-                *(paths(SettingKind.FILE, line, {}) if name == "source" else ()),
+                *setting_paths(SettingKind.SCRIPT, line, {}),
+                *(setting_paths(SettingKind.FILE, line, {}) if name == "source" else ()),
             ]
             yield from ((SettingKind.FILE, word) for word in found if not re.fullmatch(_TOOLS, word))
 
@@ -308,7 +308,7 @@ def _git(home: str, environ: Mapping[str, str], workspace: str) -> Iterator[tupl
     more = [environ.get(name, "") for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM")]
     if folder := environ.get("XDG_CONFIG_HOME"):
         more.append(f"{folder}/git/config")
-    left = [located(path, workspace, home) for path in (*_GIT_FILES, *more) if path]
+    left = [full_path(path, workspace, home) for path in (*_GIT_FILES, *more) if path]
     for name, value in _git_in_environment(environ):
         yield name, value
         if place := included_place(name, value, workspace, home):

@@ -17,12 +17,12 @@ from policy.languages.git_config import (
     GitConfigError,
     Setting,
     commondir_target,
-    expanded,
+    expand_home,
     gitdir_target,
     possible_settings,
     read_settings,
 )
-from policy.languages.settings_paths import GIT, HOOKS, SettingKind, kind_of, located, paths
+from policy.languages.settings_paths import GIT, HOOKS, SettingKind, full_path, setting_kind, setting_paths
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_start, read_whole
@@ -164,7 +164,7 @@ def included_place(name: str, value: str, folder: str, home: str) -> str | None:
     A relative path is relative to `folder`. The condition of an include counts as met.
     """
     includes = name.startswith(("include.", "includeif.")) and name.endswith("path")
-    return located(value, folder, home) if includes else None
+    return full_path(value, folder, home) if includes else None
 
 
 def _included(path: str, home: str, depth: int, opened: list[int]) -> Iterator[FileSetting]:
@@ -189,7 +189,7 @@ def included_by(path: str, setting: Setting, home: str) -> tuple[str, ...]:
         if value.startswith("~") and value != "~" and not value.startswith("~/"):
             value = os.path.expanduser(value)
         try:
-            places.append(os.path.join(os.path.dirname(path), expanded(value, home)))
+            places.append(os.path.join(os.path.dirname(path), expand_home(value, home)))
         except GitConfigError as error:
             raise UncertainSettingsError(str(error)) from None
     return tuple(sorted(places))
@@ -283,13 +283,13 @@ def named(folder: str, top: str) -> set[str]:
     for name, value, included in possible_with_includes(
         (f"{folder}/config", f"{folder}/config.worktree"), home, _MOST_BYTES
     ):
-        kind = kind_of(name, GIT)
+        kind = setting_kind(name, GIT)
         if kind is None:
             continue
         if included is not None:
             places = {included} - {""}
         else:
-            places = {located(path, top, home) for path in paths(kind, value, {"HOME": home})} - {""}
+            places = {full_path(path, top, home) for path in setting_paths(kind, value, {"HOME": home})} - {""}
         if kind is SettingKind.HOOKS:  # if the hooks folder contains the worktree, only the hooks themselves are locked
             places |= {f"{place}/{hook}" for place in places if inside(top, place) for hook in HOOKS}
         named_paths |= places

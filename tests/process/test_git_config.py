@@ -8,7 +8,7 @@ from policy.languages.git_config import (
     LONGEST,
     GitConfigError,
     commondir_target,
-    expanded,
+    expand_home,
     gitdir_target,
     read_settings,
 )
@@ -123,7 +123,7 @@ def test_the_folder_that_commondir_names(content: bytes, expected: str | None, w
 
 
 def test_a_path_of_a_setting_may_begin_with_the_home() -> None:
-    assert [expanded(each, "/h") for each in ("~", "~/x", "x", "/x ", "./~")] == ["/h", "/h/x", "x", "/x ", "./~"]
+    assert [expand_home(each, "/h") for each in ("~", "~/x", "x", "/x ", "./~")] == ["/h", "/h/x", "x", "/x ", "./~"]
     for each in ("~root/x", "%(prefix)/x"):
         with pytest.raises(GitConfigError):
-            expanded(each, "/h")
+            expand_home(each, "/h")

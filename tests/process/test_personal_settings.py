@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from policy.languages.git_config import possible_settings
-from policy.languages.settings_paths import SettingKind, paths
+from policy.languages.settings_paths import SettingKind, setting_paths
 from runner.config.personal_settings import personal_patterns
 from tests.support import forked_agent
 
@@ -61,7 +61,7 @@ VALUES = [
 
 @pytest.mark.parametrize(("kind", "value", "expected", "why"), VALUES, ids=[row[3] for row in VALUES])
 def test_which_words_are_paths(kind: SettingKind, value: str, expected: set[str], why: str) -> None:
-    assert set(paths(kind, value, {"TOOLS": "/opt/tools"})) == expected, why
+    assert set(setting_paths(kind, value, {"TOOLS": "/opt/tools"})) == expected, why
 
 
 def test_text_that_git_may_refuse_is_read_all_the_same() -> None:

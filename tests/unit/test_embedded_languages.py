@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from policy.bash.ast import Arithmetic, Expansion, Script
 from policy.bash.parser import read
-from policy.handlers.sqlite import looks_only
+from policy.handlers.sqlite import sql_only_reads
 from policy.interpreter.arithmetic import evaluate
 from policy.interpreter.assignments import VariableReach, variable_reach
 from policy.interpreter.parameter_ops import apply_operation
@@ -219,13 +219,13 @@ SQL = [
 
 @pytest.mark.parametrize(("text", "harmless", "why"), SQL, ids=[row[0] for row in SQL])
 def test_sql_that_only_looks(text: str, harmless: bool, why: str) -> None:
-    assert looks_only(text) is harmless, why
+    assert sql_only_reads(text) is harmless, why
 
 
 @given(st.text(max_size=60))
 def test_a_statement_that_changes_is_seen_behind_any_text(text: str) -> None:
-    if looks_only(text):
-        assert not looks_only(f"{text}\n;delete from t")
+    if sql_only_reads(text):
+        assert not sql_only_reads(f"{text}\n;delete from t")
 
 
 HOSTS = [

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policy.classify import classify
-from policy.handlers.echo_printf import echoed, printed
+from policy.handlers.echo_printf import echo_texts, printf_texts
 from policy.interpreter.path_classifier import WorkBudget
 from policy.interpreter.uncertain_paths import MOST, find_files, spell_pattern
 from policy.interpreter.unread_script import expand_braces
@@ -273,11 +273,11 @@ def test_whatever_follows_a_credential_store_is_refused(store: str, rest: str, u
 
 
 def test_what_echo_and_printf_print() -> None:
-    assert echoed([literal("-n"), literal("a"), literal("b")]) == ("a b",)
-    assert echoed([literal("-e"), literal(r"a\tb\x41\0101")]) == ("a\tbAA",)
-    assert printed([literal("%s-%s\\n")], [literal("a"), literal("b"), literal("c")]) == ("a-b\nc-\n",)
-    assert printed([literal("%b%%")], [literal(r"\n")]) == ("\n%",)
-    assert printed([literal("x")], [literal("never taken")]) == ("x",)
+    assert echo_texts([literal("-n"), literal("a"), literal("b")]) == ("a b",)
+    assert echo_texts([literal("-e"), literal(r"a\tb\x41\0101")]) == ("a\tbAA",)
+    assert printf_texts([literal("%s-%s\\n")], [literal("a"), literal("b"), literal("c")]) == ("a-b\nc-\n",)
+    assert printf_texts([literal("%b%%")], [literal(r"\n")]) == ("\n%",)
+    assert printf_texts([literal("x")], [literal("never taken")]) == ("x",)
 
 
 def test_braces_are_expanded_as_in_bash() -> None:
