@@ -21,16 +21,16 @@ LIMIT_HELP = (  # as in LIMITS of policy/toml/profile.py
 )
 
 RULE_HELP: Mapping[str, str] = {
-    "verdict": "What becomes of an action that it is about.",
-    "run": "The words of a command; `*` and `?` match within one, a list is a choice, a last `**` is any more.",
-    "tool": "What the action is done with; `bash` is every command.",
-    "read": "Paths that it reads.",
-    "write": "Paths that it changes.",
-    "host": "Hosts that it connects to.",
-    "tier": "Kinds of risk that it is of.",
-    "source": "Who proposed it: the model, or the user.",
-    "why": "Shown when the rule stops an action.",
-    "until": "The last day on which it holds.",
+    "verdict": "Verdict for the actions that match: `allow`, `ask` or `deny`.",
+    "run": "Words of a command; `*` and `?` match in a word, a list is a choice, a last `**` matches more words.",
+    "tool": "Tools of the action; `bash` means every command.",
+    "read": "Paths that the action reads.",
+    "write": "Paths that the action changes.",
+    "host": "Hosts that the action connects to.",
+    "tier": "Tiers (kinds of risk) of the action.",
+    "source": "Source of the action: the model or the user.",
+    "why": "Text that is shown when the rule stops an action.",
+    "until": "Last day on which the rule applies.",
 }
 
 

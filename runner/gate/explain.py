@@ -16,7 +16,7 @@ _LONGEST_LINE = 200  # characters of a script line shown around the words a reas
 _VERBS = {
     EffectKind.CONNECTS: "connects to",
     EffectKind.PRIVILEGE: "needs privilege:",
-    EffectKind.UNKNOWN: "cannot be told:",
+    EffectKind.UNKNOWN: "unknown:",
 }
 
 
@@ -128,9 +128,9 @@ def render(explanation: Explanation, *, colour: bool = False, config: str = "~/.
     `config` is the file of the user's own rules, whether or not it exists.
     """
     parts = sections(explanation)
-    parts.append(("to have it allowed", shown(list(explanation.ways))))
+    parts.append(("how to allow it", shown(list(explanation.ways))))
     if explanation.rule is not None:
-        title = visible(f"or by a rule in {config}, for exactly this", lines=False)
+        title = visible(f"or with this rule in {config}", lines=False)
         parts.append((title, shown(explanation.rule.split("\n"))))
     return titled(parts, colour=colour)
 
@@ -182,10 +182,10 @@ def names_of(terms: Terms) -> str:
 
 
 def _effect_words(effect: Effect) -> str:
-    below = "" if effect.exact else " (and what lies below)"
+    below = "" if effect.exact else " (and everything below it)"
     scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
     verb = _VERBS.get(effect.kind, effect.kind.value)
-    unknown = "a host known only at run time" if effect.kind is EffectKind.CONNECTS else "something not known"
+    unknown = "a host known only at run time" if effect.kind is EffectKind.CONNECTS else "an unknown target"
     return f"{verb} {effect.target or unknown}{below}{scope}"
 
 
@@ -229,7 +229,7 @@ def _ways(
         return ()
     from runner.gate.suggest import no_rule_lifts  # nothing is suggested for an allowed action
 
-    ways = ["say yes when asked, at a terminal"] if ruling is Ruling.ASK else []
+    ways = ["approve the question at a terminal"] if ruling is Ruling.ASK else []
     free = [mode for mode, other in elsewhere if other is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
     asks = [mode for mode, other in elsewhere if other is Ruling.ASK]
     if free:
@@ -244,15 +244,15 @@ def _ways(
     if ways and hosts and not beyond_network and cell.mode is not Mode.PLAN:
         every = [f"'{host} private'" if nearby(host) else host for host in dict.fromkeys(hosts) if host]
         named = " ".join(f"--host {host}" for host in every) or "--host HOST"
-        ways.append(f"for one command that you type: `agent exec {named} ...`")
-    what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this"
+        ways.append(f"for a single command: `agent exec {named} ...`")
+    what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this refusal"
     beyond = no_rule_lifts(assessment)
     if ways and beyond is not None:
-        ways.append(f"no rule allows what is `{beyond.label}`{'' if free else ': it needs an approval each time'}")
+        ways.append(f"no rule allows tier `{beyond.label}`{'' if free else ': each run needs an approval'}")
     denials = [str(reason.rule) for reason in assessment.reasons if reason.tier is Tier.DENIED]
     if cell.tier is Tier.DENIED and denials and not any(reason.tier is Tier.SECRET for reason in assessment.reasons):
-        ways.append(f"no mode and no yes: only changing what denies it, at {' and '.join(dict.fromkeys(denials))}")
-    return tuple(ways) or (f"nothing: no mode, no yes and no rule lifts {what}",)
+        ways.append(f"no mode and no approval allows this: change the rule at {' and '.join(dict.fromkeys(denials))}")
+    return tuple(ways) or (f"nothing: no mode, approval or rule lifts {what}",)
 
 
 def reason_json(reason: Reason) -> dict[str, object]:

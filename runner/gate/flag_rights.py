@@ -32,8 +32,8 @@ def parse_flag_rights(
     """
     for name, given in (("--read", read), ("--write", write), ("--host", hosts), ("--env", env)):
         if len(given) > MOST:
-            why = f"there are {len(given)} of them, and more than {MOST} is nothing that a person checks"
-            raise usage(f"there are too many `{name}`", why, "name a folder that holds them, or write a rule")
+            why = f"{len(given)} are given, and at most {MOST} are allowed"
+            raise usage(f"there are too many `{name}`", why, "name a folder that contains them, or write a rule")
     return FlagRights(
         read=tuple(dict.fromkeys(_path("--read", text, cwd, home) for text in read)),
         write=tuple(dict.fromkeys(_path("--write", text, cwd, home) for text in write)),
@@ -45,7 +45,7 @@ def parse_flag_rights(
 def notices(given: FlagRights) -> tuple[str, ...]:
     """Return notices about the flags for the user."""
     return tuple(
-        f"`--env {name}` looks like a credential: the command, and whatever it starts, can read and print it"
+        f"`--env {name}` looks like a credential: the command and all programs that it starts can read it"
         for name, value in given.env
         if names_credential(name) or _ISSUED.match(value) or (_RANDOM.fullmatch(value) and "/" not in value[:2])
     )
@@ -62,28 +62,28 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
     flag_text = f"`{flag} {plain(text)}`"
     path = home + text[1:] if text == "~" or text.startswith("~/") else text
     if not path or "\0" in path:
-        raise usage(f"{flag_text} names no path", "it is empty, or no path at all", "name a file or folder that exists")
+        raise usage(f"{flag_text} names no path", "it is empty or not a path", "name a file or folder that exists")
     if path.startswith("~"):
-        raise usage(f"{flag_text} cannot be told", "only your own home is known, as `~/`", "write the absolute path")
+        raise usage(f"{flag_text} cannot be resolved", "only your own home is known, as `~/`", "write the full path")
     path = os.path.join(cwd, path)
     try:
         real = os.path.realpath(path, strict=True)
         if path.endswith("/") and not os.path.isdir(real):
             raise NotADirectoryError(20, "not a directory")
     except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "it is no path that the system takes").lower()
-        fix = "create it first, or name the folder that it will lie in" if flag == "--write" else "check the spelling"
+        why = (getattr(error, "strerror", None) or "the system does not accept this path").lower()
+        fix = "create it first, or name the folder that will contain it" if flag == "--write" else "check the spelling"
         raise usage(f"{flag_text} cannot be granted", why, fix) from None
     if (link := _led(path, cwd)) is not None:
-        why = f"`{plain(os.path.relpath(link, cwd))}` is a link of the project, and leads to `{plain(real)}`"
-        fix = "name where it leads, if you mean that"
+        why = f"`{plain(os.path.relpath(link, cwd))}` is a symbolic link of the project to `{plain(real)}`"
+        fix = "name the target itself if it is meant"
     elif real == "/":
-        why, fix = "it is everything there is", "name a narrower path"
+        why, fix = "it is the root of all files", "name a narrower path"
     elif f"{real}/".startswith(_KERNEL):
         why, fix = "it belongs to the kernel, and every sandbox has its own", "name a narrower path"
     elif real == _SCRATCH:
         why = "every session has a `/tmp` of its own, empty at first"
-        fix = "name the file or folder in it that you mean"
+        fix = "name a file or folder in it"
     else:
         return real
     raise usage(f"{flag_text} cannot be granted", why, fix)
@@ -114,14 +114,14 @@ def _host(text: str) -> str:
 def _variable(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or name[0].isdigit() or any(char not in _NAME for char in name):
-        what = f"`--env {plain(name or text)}` is no variable"
+        what = f"`--env {plain(name or text)}` is not a variable"
         raise usage(what, "a name has letters, digits and `_`, and does not start with a digit", "write NAME=VALUE")
     if not equals:
-        why = "nothing is taken over from your own environment by its name alone"
-        raise usage(f"`--env {name}` has no value", why, f'write `--env {name}="${name}"` if that is what you mean')
+        why = "no variable is copied from your own environment by its name alone"
+        raise usage(f"`--env {name}` has no value", why, f'write `--env {name}="${name}"` to pass your own value')
     if "\0" in value:
-        raise usage(f"`--env {name}` cannot be set", "its value holds a NUL", "leave that out")
+        raise usage(f"`--env {name}` cannot be set", "its value contains a NUL character", "remove that character")
     undone = undone_guard(name)
     if undone is not None:
-        raise usage(f"`--env {name}` is refused", undone, "use another way to tell the program, such as its own option")
+        raise usage(f"`--env {name}` is refused", undone, "use a configuration file or an option of the program")
     return name, value

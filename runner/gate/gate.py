@@ -171,12 +171,12 @@ def folder(text: str | None) -> Path:
     except OSError as error:
         name = text if text is not None else "the current folder"
         why = (error.strerror or "it cannot be reached").lower()
-        raise usage(f"`{name}` cannot be worked in", why, "give an existing folder with --cwd") from None
+        raise usage(f"`{name}` cannot be the working folder", why, "give an existing folder with --cwd") from None
     if not path.is_dir():
-        raise usage(f"`{text}` cannot be worked in", "it is not a folder", "give an existing folder with --cwd")
+        raise usage(f"`{text}` cannot be the working folder", "it is not a folder", "give a folder with --cwd")
     if not os.access(path, os.R_OK | os.X_OK):
-        why, fix = "you may not look into it", "ask its owner, or give another folder with --cwd"
-        raise usage(f"`{text or path}` cannot be worked in", why, fix)
+        why, fix = "you have no permission to read it", "ask its owner, or give another folder with --cwd"
+        raise usage(f"`{text or path}` cannot be the working folder", why, fix)
     return path
 
 
@@ -188,7 +188,7 @@ def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Non
     """
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:
-        raise usage(f"`{cwd}` cannot be worked in", floor.why, floor.fix)
+        raise usage(f"`{cwd}` cannot be the working folder", floor.why, floor.fix)
 
 
 def answers_kept() -> bool:

@@ -33,7 +33,7 @@ def action_words(action: Action, workspace: str) -> str:
     return f"{action.tool} {_near(action.path, workspace)}{more}"
 
 
-_UNIX = "AF_UNIX as well: who listens in the workspace, a named path or a system folder can be reached"
+_UNIX = "AF_UNIX too: sockets in the workspace, a named path or a system folder can be reached"
 
 
 def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, str], ...]:
@@ -43,7 +43,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
     """
     writes = list(terms.write)
     if terms.rights is Rights.WORKSPACE_WRITE:
-        except_locked = ", except what other programs run by themselves" if terms.locked else ""
+        except_locked = ", except auto-run files" if terms.locked else ""
         writes.insert(0, f"the workspace{except_locked}")
     if isinstance(action, WriteFile | EditFile):
         writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
@@ -55,7 +55,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
         ("writes", ", ".join(writes) or "nothing"),
         ("network", ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")),
         *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORKSPACE_WRITE else ()),
-        *((("uses", f"credential {', '.join(terms.credentials)}, unseen"),) if terms.credentials else ()),
+        *((("uses", f"credential {', '.join(terms.credentials)}, without seeing it"),) if terms.credentials else ()),
         ("limits", f"{terms.limits.wall:g} s, {terms.limits.memory >> 20} MB of memory, {terms.limits.pids} processes"),
     )
 

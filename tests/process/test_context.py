@@ -287,7 +287,7 @@ STATES: list[tuple[Callable[[Path], object], str, str]] = [
     (lambda w: git(w, "checkout", "-q", "--detach"), "branch: none (HEAD is detached)", "no branch"),
     (lambda w: git(w, "checkout", "-qb", "fix/it"), "branch: fix/it", "another branch"),
     (_conflict, "1 in conflict", "a merge that stopped"),
-    (_conflict, "under way: a merge", "and is said to be under way"),
+    (_conflict, "in progress: a merge", "and is said to be under way"),
     (lambda w: git(w, "update-index", "--index-version", "4"), "branch: main", "an index that is not read here"),
     (lambda w: git(w, "rm", "-q", "--cached", "a"), "tracked files: none changed", "one less to compare"),
     (lambda w: (w / ".git/index").write_bytes(b"DIRC\0\0\0\2\0\0\0\xff" + b"\0" * 40), "branch: main", "cut short"),
@@ -321,7 +321,7 @@ def test_the_log_of_another_repository_is_not_quoted(repository: Path) -> None:
 def test_it_names_the_commit_and_what_was_done_last(repository: Path) -> None:
     said = git_state(str(repository))
     assert f"commit: {git(repository, 'rev-parse', 'HEAD')[:12]}\n" in said
-    assert said.endswith("the latest first:\n  commit (initial): Lay the first stone")
+    assert said.endswith("newest first:\n  commit (initial): Lay the first stone")
     for number in range(20):
         git(repository, "commit", "-q", "--allow-empty", "-m", f"Step {number}")
     rows = git_state(str(repository)).splitlines()[-5:]

@@ -318,7 +318,7 @@ def test_a_file_that_others_could_have_written_grants_nothing_and_is_told_once(t
     assert harness.names == []
     assert harness.names == []
     assert len(harness.said) == 1
-    assert "nothing is granted" in harness.said[0]
+    assert "it grants nothing" in harness.said[0]
     assert not harness.store.spend([from_json(HELD)])
 
 

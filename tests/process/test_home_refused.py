@@ -69,7 +69,7 @@ def world(tmp_path: Path) -> World:
 def refused(done: subprocess.CompletedProcess[str]) -> None:
     said = done.stdout + done.stderr
     assert done.returncode == Exit.USAGE, said
-    assert "cannot be worked in" in said, said
+    assert "cannot be the working folder" in said, said
     assert "--cwd FOLDER" in said, said
     assert "MODEL-WAS-ASKED" not in said, said
 
@@ -87,7 +87,7 @@ def test_every_entry_point_refuses_the_root_folder(entry: str, world: World) -> 
 
 @pytest.mark.parametrize("entry", ["run", "exec", "a program", "batch"])
 def test_a_project_in_the_home_folder_is_taken(entry: str, world: World) -> None:
-    assert "cannot be worked in" not in world.agent(ENTRIES[entry], world.project).stderr
+    assert "cannot be the working folder" not in world.agent(ENTRIES[entry], world.project).stderr
 
 
 def test_other_spellings_of_the_home_folder_are_refused_too(world: World) -> None:

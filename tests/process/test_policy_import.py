@@ -115,7 +115,7 @@ CLAUDE = [
     ("deny", "Bash(* --force)", "deny {*,-*,+*} --force", "any program"),
     ("deny", "Bash(*log)", "deny {*log,-*log,+*log}; deny {*,-*,+*} {*log,-*log,+*log}", "over blanks, too"),
     ("deny", "Bash(a*b)", "deny a*b; deny a* {*b,-*b,+*b}", "the same inside a word"),
-    ("deny", "Bash(a*b c*d e*f g*h i*j)", "", "more than can be told apart"),
+    ("deny", "Bash(a*b c*d e*f g*h i*j)", "", "it has too many `*`"),
     ("deny", "Bash(ls file?)", "deny ls file?", "wider is fine"),
     ("deny", "Read(./.env)", "deny read=.env,.env/**", "whatever reads it"),
     ("deny", "Read(.env.*)", "deny read=**/.env.*,**/.env.*/**", "at any depth"),
@@ -369,7 +369,7 @@ def test_whose_it_is_is_guessed_by_what_it_says(text: str, kind: AgentProduct) -
 
 # text, the option, a part of what is said
 BROKEN = [
-    ("hello", None, "looks like no file"),
+    ("hello", None, "not recognized"),
     ('[[rule]]\nverdict = "allow"\ntool = ["read"]\n', None, "needs no import"),
     ("{", None, "not valid JSON"),
     ("[]", "claude", "no `permissions`"),
@@ -467,7 +467,7 @@ def test_more_rules_than_a_file_may_hold_are_remarked() -> None:
         text = json.dumps({"permissions": {"allow": [f"Bash(npm run x{i})" for i in range(count)]}})
         found = sound(reader(AgentProduct.CLAUDE)(text, "x"), shipped())
         assert len(found.rules) == count
-        assert ("a file holds at most 1000 rules" in report(found, None, None)) is said
+        assert ("a file can contain at most 1000 rules" in report(found, None, None)) is said
 
 
 def test_from_end_to_end(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_from_end_to_end(tmp_path: Path) -> None:
     assert 'left out, line 12: prefix_rule(pattern=["find", "*"])' in done.stderr
     again = agent(*words, cwd=tmp_path)
     assert again.returncode == Exit.USAGE
-    assert "it is there already" in again.stderr
+    assert "it exists already" in again.stderr
     printed = agent("import", "default.rules", cwd=tmp_path)
     assert printed.stdout == (tmp_path / "rules.toml").read_text()
     found = json.loads(agent("import", "--json", "default.rules", cwd=tmp_path).stdout)

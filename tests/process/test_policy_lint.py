@@ -26,8 +26,8 @@ def agent(*words: str, cwd: Path, home: Path | None = None) -> subprocess.Comple
 
 # the file, words, exit code, the beginning of a line that must be there, why
 FILES = [
-    ("", [], 0, "x.toml: nothing to say", "an empty file"),
-    (GOOD, ["--strict"], 0, "x.toml: nothing to say", "a good rule"),
+    ("", [], 0, "x.toml: no findings", "an empty file"),
+    (GOOD, ["--strict"], 0, "x.toml: no findings", "a good rule"),
     (GOOD + TYPO, [], 0, "x.toml:5: warning[typo]: ", "a warning is no failure"),
     (GOOD + TYPO, ["--strict"], 1, "x.toml:5: warning[typo]: ", "unless asked for"),
     (TWICE, [], 0, "x.toml:5: warning[redundant]: ", "two that say the same"),
@@ -76,7 +76,7 @@ def test_the_configuration_in_force_is_all_of_its_files(tmp_path: Path) -> None:
     (work / ".git").mkdir(parents=True)
     (work / ".ringfence").mkdir()
     user, project = home / ".config/ringfence/config.toml", work / ".ringfence/config.toml"
-    assert agent(cwd=work, home=home).stdout == "no configuration of yours: nothing to say\n"
+    assert agent(cwd=work, home=home).stdout == "no configuration of the user: no findings\n"
     user.write_text(GOOD + TYPO)
     project.write_text('mode = "dangerously"\n\n[[rule]]\nverdict = "allow"\ntool = ["bash"]\nrun = ["make"]\n')
     done = agent("--cwd", str(work), cwd=tmp_path, home=home)

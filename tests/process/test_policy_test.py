@@ -180,9 +180,9 @@ def test_a_real_folder_instead_of_the_model(tmp_path: Path) -> None:
 # text, line of the complaint, a part of why, a part of the fix
 BROKEN = [
     ("[[test]]\nrun = 'ls'\nverdct = 'allow'\n", 3, "no such key in [[test]]", "did you mean `verdict`?"),
-    ("[[test]]\nrun = 'ls'\n", 1, "nothing of what must come out", "verdict"),
-    ("[[test]]\nverdict = 'allow'\n", 1, "one thing to judge", "run"),
-    ("[[test]]\nrun = 'ls'\ncmd = 'ls'\nverdict = 'allow'\n", 3, "one thing to judge", "run"),
+    ("[[test]]\nrun = 'ls'\n", 1, "no expected result", "verdict"),
+    ("[[test]]\nverdict = 'allow'\n", 1, "one action to judge", "run"),
+    ("[[test]]\nrun = 'ls'\ncmd = 'ls'\nverdict = 'allow'\n", 3, "one action to judge", "run"),
     ("[[test]]\nrun = 'ls'\nverdict = 'alow'\n", 3, "no verdict `alow`", "did you mean `allow`?"),
     ("[[test]]\nrun = 'ls'\nverdict = true\n", 3, "no verdict `True`", "choose one of"),
     ("[[test]]\nrun = 'ls'\nverdicts = {defalt = 'ask'}\n", 3, "no mode `defalt`", "did you mean `default`?"),

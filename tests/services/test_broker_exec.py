@@ -224,11 +224,11 @@ def test_it_is_said_before_anything_runs(place: Place) -> None:
     place.row('env = "FORGE_TOKEN"', "intercept = true")
     host = ("--host", f"localhost:{place.port} private")
     why = place.agent("why", *host, f"curl https://localhost:{place.port}/team/x").stdout
-    assert "uses     credential forge, unseen" in why
+    assert "uses     credential forge, without seeing it" in why
     asked = place.agent("why", *host, f"git clone https://localhost:{place.port}/team/x").stdout
     assert "use your credential forge there without seeing it" in asked
     shown = place.agent("sandbox", "show", *host, f"curl https://localhost:{place.port}/team/x").stdout
-    assert "uses     credential forge, unseen" in shown
+    assert "uses     credential forge, without seeing it" in shown
     assert "certificates.crt" in shown
     other = place.agent("why", "curl https://example.org/").stdout
     assert "credential" not in other

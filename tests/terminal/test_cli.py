@@ -56,7 +56,7 @@ RUNS: list[tuple[tuple[str, ...], bytes | None, int, str, str, str]] = [
     (("--backend", "T3", "ls"), None, 4, "", "--accept-partial", "a weaker sandbox must be accepted"),
     (("--backend", "T3", "--accept-partial", "cat a.txt"), None, 0, "alpha\nbeta\n", "", "and then it runs"),
     (("--cwd", "src", "ls"), None, 0, "m.py\n", "", "another folder"),
-    (("--cwd", "missing", "ls"), None, 2, "", "`missing` cannot be worked in", "a folder that is not there"),
+    (("--cwd", "missing", "ls"), None, 2, "", "`missing` cannot be the working folder", "a missing folder"),
     (("--limit", "memory=lots", "ls"), None, 2, "", "512M, 2G", "a bad limit names good ones"),
     (("--config", "missing.toml", "ls"), None, 2, "", "missing.toml", "a configuration that is not there"),
 ]
@@ -77,7 +77,7 @@ def test_exec(
 @pytest.mark.parametrize(
     ("shut", "code", "err", "why"),
     [
-        (".", 2, "you may not look into it", "a workspace that may not be entered"),
+        (".", 2, "you have no permission to read it", "a workspace that may not be entered"),
         (".ringfence", 0, "permission denied; the repository's configuration is ignored", "a configuration in one"),
     ],
 )

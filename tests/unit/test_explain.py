@@ -156,13 +156,13 @@ WAYS = [
     (
         asked,
         [
-            "say yes when asked, at a terminal",
+            "approve the question at a terminal",
             "--mode dangerously allows it, still sandboxed: for throw-away machines only",
-            "no rule allows what is `dangerous`: it needs an approval each time",
+            "no rule allows tier `dangerous`: each run needs an approval",
         ],
         "a question: an approval, or the mode that asks nothing",
     ),
-    (denied, ["nothing: no mode, no yes and no rule lifts the `secret` floor"], "a floor"),
+    (denied, ["nothing: no mode, approval or rule lifts the `secret` floor"], "a floor"),
 ]
 
 
@@ -192,7 +192,7 @@ def test_what_a_rule_of_the_users_denies_needs_a_change_of_that_rule() -> None:
     deny = Deny(Problem("no", "because", "do"), Cell(Tier.DENIED, Mode.PLAN, Ruling.DENY), found)
     elsewhere = tuple((mode, Ruling.DENY) for mode in Mode)
     assert explain(seen, deny, "/w", elsewhere).ways == (
-        "no mode and no yes: only changing what denies it, at /c.toml:3",
+        "no mode and no approval allows this: change the rule at /c.toml:3",
     )
 
 

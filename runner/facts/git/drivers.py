@@ -82,12 +82,12 @@ def drivers(workspace: str, home: str) -> Drivers:
                 elif setting.name == "diff.external":
                     settings = [("diff.external", _DIFF)]
                 elif setting.name in _LASTING:
-                    raise UncertainSettingsError(f"name a program that no other setting outranks (`{setting.name}`)")
+                    raise UncertainSettingsError(f"name a program that no other setting overrides (`{setting.name}`)")
                 elif setting.name == "core.worktree":
                     for place in setting.values or ("",):
                         # It may stand in an included file, but a relative one counts from the Git folder.
                         if real_path(os.path.join(git.path, place)) != root:
-                            raise UncertainSettingsError("keep the files elsewhere (`core.worktree`)")
+                            raise UncertainSettingsError("place the files elsewhere (`core.worktree`)")
             if len(names) > _MOST_NAMES:
                 raise UncertainSettingsError("name very many programs")
         settings[:0] = _settings(names)
@@ -99,7 +99,7 @@ def drivers(workspace: str, home: str) -> Drivers:
 def _settings(names: set[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     for section, name in sorted(names):
         if "\0" in name or len(name) > _LONGEST_POINTER or name.encode("utf-8", "replace").decode("utf-8") != name:
-            raise UncertainSettingsError("name a program by bytes that are no text")
+            raise UncertainSettingsError("name a program in bytes that are not UTF-8")
         for key, value in _INSTEAD[section]:
             yield f"{section}.{name}.{key}", value
 
@@ -113,7 +113,7 @@ def _repositories(workspace: str) -> Iterator[tuple[str, GitFolder]]:
             continue
         seen.add(root)
         if len(seen) > _MOST_REPOSITORIES:
-            raise UncertainSettingsError("hold very many other repositories")
+            raise UncertainSettingsError("contain very many other repositories")
         for git in git_folders(root):
             yield root, git
             pending += [f"{root}/{inner}" for inner in _inner(git.path)]
@@ -130,7 +130,7 @@ def _inner(folder: str) -> Iterator[str]:
         try:
             names = os.listdir(folder)
         except OSError:
-            raise UncertainSettingsError("lie in a folder that cannot be listed") from None
+            raise UncertainSettingsError("are in a folder that cannot be listed") from None
         for name in names:
             shared = stamp_of(f"{folder}/{name}") if name.startswith("sharedindex.") else None
             if shared is not None:
@@ -143,7 +143,7 @@ def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]
     data = read_file(path, _LONGEST_INDEX) or b""
     paths, at = set(), data.find(_GITLINK)
     if at >= 0 and data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
-        raise UncertainSettingsError("hold other repositories in an index of a newer kind")
+        raise UncertainSettingsError("contain other repositories in an index of a newer version")
     while at >= 0:
         # owner, size, the id in one of two lengths, two bytes of which the low bits are the length, perhaps two more
         for start in (at + 16 + 20, at + 16 + 32):

@@ -38,14 +38,14 @@ def git_state(workspace: str) -> str:
     lines = [f"branch: {one_line(branch, _WIDE)}" if branch else "branch: none (HEAD is detached)"]
     lines += [f"commit: {commit[:12]}"] if commit else []
     doing = dict.fromkeys(what for name, what in _UNDER_WAY.items() if os.path.lexists(f"{folder}/{name}"))
-    lines += [f"under way: {what}" for what in doing]
+    lines += [f"in progress: {what}" for what in doing]
     tree = compared(workspace, folder)
     if tree is not None:
         rows = zip(tree, ("changed", "missing", "in conflict"), strict=True)
         words = ", ".join(f"{count} {what}" for count, what in rows if count) or "none changed"
-        lines.append(f"tracked files: {words} (by size and time; `git status` knows more)")
+        lines.append(f"tracked files: {words} (by size and time; `git status` is exact)")
     if recent := _recent(folder):
-        lines += ["what HEAD did last, the latest first:", *(f"  {each}" for each in recent)]
+        lines += ["recent changes of HEAD, newest first:", *(f"  {each}" for each in recent)]
     return "\n".join(lines)
 
 

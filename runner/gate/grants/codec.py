@@ -53,10 +53,10 @@ def from_json(found: object) -> Grant:
     a single approval accepts, no wildcard in a path except for a whole folder, and no scope without its holder.
     """
     grant = _Fields(found, "a grant")
-    what = _Fields(grant.take("what"), "what it is about")
+    what = _Fields(grant.take("what"), "its subject")
     name = grant.text("id")
     if not _ID.fullmatch(name):
-        raise ValueError(f"`{name[:40]}` is no name of a grant")
+        raise ValueError(f"`{name[:40]}` is not the id of a grant")
     words = what.texts("words", _word)
     texts: dict[str, Any] = {name: grant.text(name) for name in _TEXTS}
     made = Grant(
@@ -81,9 +81,9 @@ def from_json(found: object) -> Grant:
     grant.end()
     for_user, for_session = made.span is GrantScope.USER, made.span is GrantScope.SESSION
     if for_user != (made.workspace == "") or for_session != bool(made.session):
-        raise ValueError(f"`{name}` does not say whom it is for")
+        raise ValueError(f"`{name}` has a workspace or a session that does not fit its scope")
     if not made.agent or not (words or made.what.read or made.what.write) or not made.what.tiers:
-        raise ValueError(f"`{name}` does not say what it is about")
+        raise ValueError(f"`{name}` has no agent, no subject or no tier")
     return made
 
 
@@ -92,7 +92,7 @@ class _Fields:
 
     def __init__(self, found: object, what: str) -> None:
         if not isinstance(found, dict):
-            raise ValueError(f"{what} is no object")
+            raise ValueError(f"{what} is not an object")
         self._left: dict[str, object] = dict(found)
         self._what = what
 
@@ -111,10 +111,10 @@ class _Fields:
     def texts(self, name: str, check: Callable[[str], bool] = bool) -> tuple[str, ...]:
         found = self.take(name)
         if not isinstance(found, list) or len(found) > _MOST:
-            raise ValueError(f"`{name}` of {self._what} is no list")
+            raise ValueError(f"`{name}` of {self._what} is not a list")
         texts = tuple(self._text(name, each) for each in found)
         if not all(map(check, texts)):
-            raise ValueError(f"`{name}` of {self._what} has an entry that cannot be meant")
+            raise ValueError(f"`{name}` of {self._what} has an invalid entry")
         return texts
 
     def flag(self, name: str) -> bool:
@@ -126,13 +126,13 @@ class _Fields:
     def number(self, name: str) -> float:
         found = self.take(name)
         if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-            raise ValueError(f"`{name}` of {self._what} is no number")
+            raise ValueError(f"`{name}` of {self._what} is not a number")
         return float(found)
 
     def count(self, name: str) -> int:
         found = self.take(name)
         if type(found) is not int or not 0 <= found <= 1_000_000_000:
-            raise ValueError(f"`{name}` of {self._what} is no count")
+            raise ValueError(f"`{name}` of {self._what} is not a count")
         return found
 
     def maybe(self, name: str, take: Callable[[str], _Value]) -> _Value | None:
@@ -148,7 +148,7 @@ class _Fields:
 
     def _text(self, name: str, found: object) -> str:
         if not isinstance(found, str) or len(found) > _LONGEST:
-            raise ValueError(f"`{name}` of {self._what} is no text")
+            raise ValueError(f"`{name}` of {self._what} is not a text")
         return found
 
 

@@ -88,8 +88,8 @@ class GrantStore:
         early = [grant for grant in valid if grant.early(self._clock())]
         for grant in early:
             self._say(
-                f"grant {grant.id} was made at a time that has not come yet: the clock was set back; "
-                "it allows nothing until then"
+                f"grant {grant.id} has a creation time in the future: the clock was set back; "
+                "it allows nothing until that time"
             )
         # A no is no less a no for being early.
         return tuple(grant for grant in valid if grant not in early or grant.ruling is Ruling.DENY)
@@ -183,7 +183,7 @@ class GrantStore:
             try:
                 grant = from_json(entry)
             except ValueError as error:
-                self._say(f"a grant of this session cannot be read: {error}; nothing is granted by it")
+                self._say(f"a grant of this session cannot be read: {error}; the grant is ignored")
                 continue
             if grant.span is GrantScope.SESSION and grant.workspace == self.key.workspace:
                 self._session[grant.id] = replace(grant, session=self.key.session)
@@ -214,7 +214,7 @@ class GrantStore:
         try:
             held: Held[_Grants] = self._file.read()
         except StateError as error:
-            self._say(f"{error.problem.what}: {error.problem.why}; nothing is granted from it")
+            self._say(f"{error.problem.what}: {error.problem.why}; it grants nothing")
             return ()
         self._say(*held.notices)
         return held.value
@@ -258,12 +258,12 @@ def _over(grants: _Grants, now: float) -> _Grants:
 def _parse(body: dict[str, object], version: int) -> _Grants:
     listed = body.pop("grants", None)
     if body or not isinstance(listed, list):
-        raise ValueError("it is no list of grants")
+        raise ValueError("it is not a list of grants")
     grants = tuple(map(from_json, listed))
     if len({grant.id for grant in grants}) != len(grants):
-        raise ValueError("two grants have one name")
+        raise ValueError("two grants have the same id")
     if any(grant.span is GrantScope.SESSION for grant in grants):
-        raise ValueError("a grant of one session is in it, which the journal of that session keeps")
+        raise ValueError("it contains a grant of scope session, which belongs in the journal of that session")
     return grants
 
 

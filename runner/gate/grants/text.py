@@ -37,7 +37,7 @@ def _left(grant: Grant, now: float) -> list[str]:
     if grant.uses is not None:
         limits.append("once more" if grant.uses == 1 else f"{grant.uses} times more")
     if grant.early(now):
-        limits.append("not yet: it was made at a time that has not come, since the clock was set back")
+        limits.append("not yet: its creation time is in the future, because the clock was set back")
     return limits
 
 
@@ -68,4 +68,4 @@ def _time(seconds: float) -> str:
     try:
         return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):
-        return "a time beyond every calendar"
+        return "a date too far in the future"

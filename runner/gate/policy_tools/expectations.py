@@ -153,7 +153,7 @@ def difference_text(difference: VerdictDifference) -> str:
 
     test = difference.test
     named = f" ({test.id})" if test.id else ""
-    alone = ", nobody there to ask" if test.unattended else ""
+    alone = ", without a user" if test.unattended else ""
     lines = [
         f"{test.source}:{test.line}{named}: in mode {difference.mode.value}{alone}: "
         f"expected {', '.join(difference.wanted)}, got {', '.join(difference.got)}",

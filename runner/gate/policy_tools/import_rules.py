@@ -54,7 +54,7 @@ def run_import(name: str, kind: AgentProduct | None, *, as_json_too: bool, out: 
         _write(out, rules)
     if tests is not None:
         if not found.examples:
-            raise usage("there are no examples to write", f"`{source}` holds none", "leave --tests out")
+            raise usage("there are no examples to write", f"`{source}` contains none", "leave --tests out")
         _write(tests, examples_toml(found))
     say(report(found, out, tests))
     return Exit.DONE
@@ -81,7 +81,7 @@ def sound(found: Import, settings: "Settings") -> Import:
         else:
             found.rules.append(rule)
     if len(found.rules) > MOST:
-        found.remarks[f"a file holds at most {MOST} rules: choose among these, or say more with fewer"] = None
+        found.remarks[f"a file can contain at most {MOST} rules: select some of these, or merge them"] = None
     return found
 
 
@@ -105,11 +105,11 @@ def guess(text: str, source: str) -> AgentProduct:
         return AgentProduct.CODEX
     if re.search(r"^\s*\[\[\s*rule\s*\]\]", text, re.MULTILINE):
         if re.search(r"^\s*verdict\s*=", text, re.MULTILINE):
-            fix = "look at it with `agent policy lint`"
-            raise usage(f"{source} needs no import", "its rules are ringfence's own", fix)
+            fix = "check it with `agent policy lint`"
+            raise usage(f"{source} needs no import", "it already contains rules of ringfence", fix)
         return AgentProduct.GEMINI
-    why = "it looks like no file of Claude Code, Codex or Gemini CLI"
-    raise usage(f"{source} cannot be imported", why, "say whose it is: --from claude, codex or gemini")
+    why = "it is not recognized as a file of Claude Code, Codex or Gemini CLI"
+    raise usage(f"{source} cannot be imported", why, "name its product: --from claude, codex or gemini")
 
 
 def report(found: Import, out: str | None, tests: str | None) -> str:
@@ -150,7 +150,7 @@ def _write(name: str, text: str) -> None:
         with open(name, "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        why, fix = "it is there already", "choose another name, or remove it first"
+        why, fix = "it exists already", "choose another name, or remove it first"
         raise usage(f"`{name}` cannot be written", why, fix) from None
     except (OSError, ValueError) as error:
         why = (getattr(error, "strerror", None) or "its name is not valid").lower()

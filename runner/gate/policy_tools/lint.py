@@ -62,8 +62,8 @@ def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) 
             print(finding)
         counts = Counter(finding.severity for finding in findings)
         words = [many(counts[severity], severity.value) for severity in Severity if counts[severity]]
-        where = visible(", ".join(sources), lines=False) if sources else "no configuration of yours"
-        print(f"{where}: {', '.join(words) or 'nothing to say'}")
+        where = visible(", ".join(sources), lines=False) if sources else "no configuration of the user"
+        print(f"{where}: {', '.join(words) or 'no findings'}")
     severities = {finding.severity for finding in findings}
     if Severity.ERROR in severities:
         return Exit.USAGE

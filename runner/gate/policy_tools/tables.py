@@ -110,7 +110,7 @@ def parse_table(text: str, source: str) -> Table:
     for test in table.tests:
         if test.id and test.id in seen:
             what = f"{source}:{test.line}: the id `{test.id}` is used twice"
-            raise usage(what, f"line {seen[test.id]} has it too", "give each test an id of its own, or none")
+            raise usage(what, f"line {seen[test.id]} has the same id", "give each test an id of its own, or none")
         seen[test.id] = test.line
     return table
 
@@ -124,7 +124,7 @@ def _toml(text: str, source: str) -> Table:
     rows = [_row(item, source, unattended) for item in items if item.name == "test"]
     if not rows:
         fix = 'write [[test]], run = "ls", verdict = "allow"'
-        raise usage(f"{source} holds no test", "it has no [[test]] table", fix)
+        raise usage(f"{source} contains no test", "it has no [[test]] table", fix)
     lines: list[str] = []  # of the rules alone, each on its original line, so that errors name the right place
     for item in items:
         if item.name == "rule":
@@ -164,7 +164,7 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
     argv = _texts(item, "argv", source)
     asked = [key for key in ("run", "cmd", "argv", "tool") if key in item.values and not (key == "tool" and script)]
     if len(asked) != 1 or (tool != "bash" and "tool" not in asked):
-        why, fix = "it must say one thing to judge", 'write run = "..." or tool = "read", path = "..."'
+        why, fix = "it must contain one action to judge", 'write run = "..." or tool = "read", path = "..."'
         raise wrong(source, item, asked[-1] if asked else "run", why, fix)
     if "tool" in asked:
         path = _text(item, "path", source)
@@ -197,7 +197,7 @@ def _row(item: TableItem, source: str, unattended: bool) -> Expectation:
     )
     if not row.expected and tier is None and not row.effects:
         fix = 'write verdict = "allow", "ask", "deny" or "not-allow", or verdicts = {default = "ask", plan = "deny"}'
-        raise wrong(source, item, "verdict", "the test says nothing of what must come out", fix)
+        raise wrong(source, item, "verdict", "the test has no expected result", fix)
     return row
 
 
@@ -208,7 +208,7 @@ def _expected(item: TableItem, source: str) -> tuple[tuple[Mode | None, Expected
         wanted = _named(item, "verdict", source, _RULINGS)
         return ((mode, wanted),) if wanted is not None else ()
     if "verdict" in item.values or mode is not None or not isinstance(both, dict) or not both:
-        why = "it is a table of modes, and stands for `verdict` and `mode`"
+        why = "it is a table of modes, and replaces `verdict` and `mode`"
         raise wrong(source, item, "verdicts", why, 'write verdicts = {default = "ask", trust-project = "allow"}')
     expected = []
     for name, value in both.items():

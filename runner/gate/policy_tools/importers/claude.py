@@ -35,7 +35,7 @@ def read_claude(text: str, source: str) -> Import:
             if isinstance(rule, str):
                 _rule(found, origin, rule.strip(), verdict)
             else:
-                found.leave(origin, "it is not a rule in quotes")
+                found.leave(origin, "it is not a text in quotes")
     for key, value in permissions.items():
         origin = Origin(lines.of(key), f"{key}: {json.dumps(value)}")
         if key in _LISTS:
@@ -44,9 +44,9 @@ def read_claude(text: str, source: str) -> Import:
             if isinstance(value, str) and value in _MODES:
                 found.mode = _MODES[value]
             elif value == "bypassPermissions":
-                found.leave(origin, "it switches protection off; nothing here does that by a file")
+                found.leave(origin, "it switches protection off, which no configuration file can do here")
             else:
-                found.leave(origin, "there is no such mode here; `agent policy matrix` shows those there are")
+                found.leave(origin, "there is no such mode here; `agent policy matrix` shows the modes")
         elif key == "additionalDirectories" and isinstance(value, list):
             for folder in value:
                 _folder(found, Origin(lines.of(folder), f"{key}: {folder}"), folder)
@@ -54,7 +54,7 @@ def read_claude(text: str, source: str) -> Import:
             found.leave(origin, "there is no such setting here")
     for key in ("hooks", "sandbox", "enableAllProjectMcpServers", "enabledMcpjsonServers"):
         if key in settings:
-            why = "what hooks, servers and sandbox settings decide is not a rule"
+            why = "hooks, servers and sandbox settings cannot be converted to rules"
             found.leave(Origin(lines.of(key), key), why)
     return found
 
@@ -63,7 +63,7 @@ def _folder(found: Import, origin: Origin, folder: object) -> None:
     if not isinstance(folder, str) or not folder.startswith(("/", "~/")) or ".." in folder.split("/"):
         found.leave(origin, "only a folder that starts with `/` or `~/` can be named")
         return
-    note = "reading only: changes are asked about"
+    note = "for reading only; changes need an approval"
     found.carry(Carried(origin, Ruling.ALLOW, tool=_READS["Read"], read=(folder.rstrip("/") + "/**",), note=note))
 
 
@@ -72,7 +72,7 @@ def _rule(found: Import, origin: Origin, rule: str, verdict: Ruling) -> None:
     name, inner = (shape[1], shape[2]) if shape else ("", None)
     inner = None if inner is not None and inner.strip() in ("", "*") else inner
     if name.startswith("mcp__"):
-        found.leave(origin, "it is about a tool of a server; those have no rules here")
+        found.leave(origin, "it names a tool of an MCP server, and no rule applies to such tools")
     elif name == "Bash":
         _bash(found, origin, inner, verdict)
     elif name in _READS or name in _WRITES:
@@ -80,7 +80,7 @@ def _rule(found: Import, origin: Origin, rule: str, verdict: Ruling) -> None:
     elif name == "WebFetch":
         _fetch(found, origin, inner, verdict)
     else:
-        found.leave(origin, f"there is no tool `{name}` here" if name else "it is not written as a rule")
+        found.leave(origin, f"there is no tool `{name}` here" if name else "it does not have the form of a rule")
 
 
 def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
@@ -95,7 +95,7 @@ def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> 
         found.leave(origin, str(error))
         return
     if prefix and verdict is not Ruling.ALLOW:
-        found.remarks["`:*` begins a new word here; older versions of Claude Code took longer words, too"] = None
+        found.remarks["`:*` matches further words here; older versions of Claude Code also matched longer words"] = None
     for run in patterns:
         ended = not prefix or run[-1] == REST
         found.carry(Carried(origin, verdict, run=run if ended else (*run, REST), note=note))
@@ -111,7 +111,7 @@ def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: 
         return
     paths = gitignored(inner.strip(), allow=verdict is Ruling.ALLOW)
     if not paths:
-        found.leave(origin, "its path pattern cannot be said here")
+        found.leave(origin, "no rule can express its path pattern")
         return
     tool = tools if verdict is Ruling.ALLOW else ()
     read, write = (paths, ()) if name in _READS else ((), paths)
@@ -146,12 +146,12 @@ def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
 def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
     mark, _, host = (inner or "").partition(":")
     if mark != "domain" or not re.fullmatch(r"(\*\.)?[A-Za-z0-9.-]+", host.strip()):
-        found.leave(origin, "there is no tool here that only fetches pages")
+        found.leave(origin, "no tool here only fetches pages")
     elif verdict is Ruling.ALLOW:
-        why = "it allowed only fetching; a rule about the host would allow every command to send there, too"
+        why = "it allowed only fetching; a rule for the host would also allow every command to send data there"
         found.leave(origin, why)
     else:
-        note = "it holds for every command that connects to it"
+        note = "it applies to every command that connects to the host"
         found.carry(Carried(origin, verdict, host=(host.strip().lower(),), note=note))
 
 

@@ -36,16 +36,16 @@ def read_codex(text: str, source: str) -> Import:
         if isinstance(call, ast.Constant):
             continue  # a text that stands alone is a comment
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            found.leave(origin, "it is not a call with plain values")
+            found.leave(origin, "it is not a call with literal values")
         elif call.func.id == "prefix_rule":
             _prefix_rule(found, origin, call, prefixes, given)
         elif call.func.id == "host_executable":
-            why = "programs are found on a PATH that leads to system folders only; their places cannot be listed"
+            why = "programs are found in system folders only, and no rule can list their paths"
             found.leave(origin, why)
         elif call.func.id == "network_rule":
-            found.leave(origin, "it opens or closes a host for a proxy; write a rule with `host` yourself")
+            found.leave(origin, "it allows or denies a host for a proxy; write a rule with `host` instead")
         else:
-            found.leave(origin, f"`{call.func.id}` is not known")
+            found.leave(origin, f"`{call.func.id}` is not a known call")
     beginning: dict[tuple[str, ...], list[_Prefix]] = {}  # by the first two words, or the one that there is
     for prefix in prefixes:
         for words in itertools.product(*(dict.fromkeys(word) for word in prefix[0][:2])):
@@ -94,11 +94,11 @@ def _prefix_rule(
     except NotWords as error:
         found.leave(origin, str(error))
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        found.leave(origin, "its values are not plain ones")
+        found.leave(origin, "its values are not literals")
     else:
         short = Origin(origin.line, " ".join(origin.text.split()))
         wild = any(char in text for word in pattern for text in word for char in WILD)
-        note = "its `*` and `?` stand for any text here, where they meant themselves" if wild else ""
+        note = "its `*` and `?` match any text here, but were literal characters in the original" if wild else ""
         why = why if isinstance(why, str) else ""
         found.carry(Carried(short, verdict, run=(*pattern, REST), why=why, note=note))
 

@@ -42,7 +42,7 @@ def read_gemini(text: str, source: str) -> Import:
     for item in items:
         _rule(found, item)
     if len({rule.verdict for rule in found.rules}) > 1:
-        found.remarks["of several rules the strictest counts here, whatever `priority` said"] = None
+        found.remarks["if several rules match, the strictest applies here; `priority` has no effect"] = None
     return found
 
 
@@ -69,18 +69,18 @@ def _verdict(values: Mapping[str, object]) -> tuple[Ruling, str]:
     if verdict is None:
         raise NotWords("its decision is not allow, deny or ask_user")
     if "mcpName" in values or any(name.startswith("mcp_") for name in _texts(values.get("toolName"))):
-        raise NotWords("it is about a tool of a server; those have no rules here")
+        raise NotWords("it names a tool of an MCP server, and no rule applies to such tools")
     if "argsPattern" in values:
         raise NotWords("`argsPattern` is a regular expression over all arguments")
     narrowing = ", ".join(sorted(key for key in values if key not in _KNOWN))
     if narrowing and verdict is Ruling.ALLOW:
-        raise NotWords(f"it allows only under conditions that have no rule here: {narrowing}")
+        raise NotWords(f"it allows only under conditions that no rule can express: {narrowing}")
     modes = set(_texts(values.get("modes")))
     if not modes or modes >= _EVERYDAY:
-        return verdict, f"it holds always, whatever {narrowing} said" if narrowing else ""
+        return verdict, f"it applies always; {narrowing} has no effect" if narrowing else ""
     if verdict is Ruling.ALLOW:
-        raise NotWords(f"it allows only in the modes {', '.join(sorted(modes))}; rules here hold in all")
-    return verdict, "it holds in every mode"
+        raise NotWords(f"it allows only in the modes {', '.join(sorted(modes))}; rules here apply in all modes")
+    return verdict, "it applies in every mode"
 
 
 def _patterns(item: TableItem, verdict: Ruling) -> Iterator[tuple[tuple[WordChoice, ...], tuple[str, ...]]]:
@@ -89,7 +89,7 @@ def _patterns(item: TableItem, verdict: Ruling) -> Iterator[tuple[tuple[WordChoi
     names = _texts(values.get("toolName"))
     if "commandPrefix" in values or "commandRegex" in values:
         if any(name != _SHELL for name in names):
-            raise NotWords("it names a command for a tool that has none")
+            raise NotWords("it names a command for a tool that runs no commands")
         if "commandPrefix" in values and "commandRegex" in values:
             raise NotWords("it has both a prefix and a regular expression")
         if "commandRegex" in values:
@@ -126,7 +126,7 @@ def _regex(text: str, verdict: Ruling) -> tuple[WordChoice, ...]:
         group = re.fullmatch(r"\((?:\?:)?([^()]*)\)", part)
         choices = group[1].split("|") if group else [part]
         if not all(_REGEX_WORD.match(choice) for choice in choices):
-            raise NotWords("its regular expression is more than plain words")
+            raise NotWords("its regular expression contains more than plain words")
         words.append(tuple(choice.replace("\\", "") for choice in choices))
     if verdict is not Ruling.ALLOW and not whole:
         words[-1] = tuple(f"{choice}*" for choice in words[-1])

@@ -92,25 +92,25 @@ class Import:
         elif "bash" in tools:
             self.leave(origin, "it allows every command; choose a mode instead (`agent policy matrix`)")
         elif writers:
-            note = "it holds in the workspace; what lies outside is asked about"
+            note = "it applies in the workspace; paths outside need an approval"
             self.carry(Carried(origin, verdict, tool=writers, write=("**",), why=why, note=note))
         else:
-            self.leave(origin, "reading the workspace needs no rule; name what outside of it may be read")
+            self.leave(origin, "reading the workspace needs no rule; name readable folders outside of it")
 
 
 def _unfit(rule: Carried) -> str:
     every = [text for word in rule.run for text in word]
     text = "".join([*every, *rule.read, *rule.write, *rule.host])
     if not text.isprintable():  # surrogates do not print either
-        return "it holds characters that do not print"
+        return "it contains unprintable characters"
     if rule.run and any("**" in text for word in rule.run[:-1] for text in word):
-        return "`**` would be a word of its own in it"
+        return "it contains `**` before the last word, which no rule can express"
     if rule.verdict is not Ruling.ALLOW:
         return ""
     if rule.run and any(not text.strip(WILD) for text in rule.run[0]):
-        return "it allows a command whatever its program is"
+        return "it allows every program"
     if rule.run and any(program.rpartition("/")[2] in _PRIVILEGED for program in rule.run[0]):
-        return "it needs privilege, and no rule allows what is dangerous"
+        return "its program needs privilege, and no rule allows tier `dangerous`"
     return ""
 
 
@@ -123,9 +123,9 @@ def as_toml(found: Import, kind: str) -> str:
     source = one_line(found.source, 200)
     lines = [
         f"# Imported from {source} ({kind}): {many(len(found.rules), 'rule')}, {len(found.left)} left out.",
-        "# A rule that allows covers changing and running things in the workspace; what reaches out of it is asked",
-        "# about still, unless `tier` names it. One that denies or asks looks for its words in any order.",
-        "# Look the rules over (`agent policy lint FILE`), then copy them into your configuration.",
+        "# A rule that allows a command covers changes and execution inside the workspace. Access outside of it needs",
+        "# an approval, unless `tier` names it. A rule that denies or asks finds its words in any order.",
+        "# Check the rules (`agent policy lint FILE`), then copy them into your configuration.",
     ]
     if found.mode:
         lines += ["", f"mode = {_line(found.mode)}"]

@@ -24,7 +24,7 @@ def plain(text: str, verdict: Ruling) -> tuple[WordChoice, ...]:
 def literal(words: list[str], verdict: Ruling) -> list[str]:
     """Return literal words. `*` and `?` have a wider meaning in our rules, which a rule that allows must not have."""
     if verdict is Ruling.ALLOW and any(char in word for word in words for char in WILD):
-        raise NotWords("a `*` or `?` in it means itself, and as a rule it would cover more")
+        raise NotWords("a `*` or `?` in it is a literal character, and a rule would match more")
     return words
 
 
@@ -35,11 +35,11 @@ def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[
     denies never less.
     """
     if _STAR in text:
-        raise NotWords("it holds characters that do not print")
+        raise NotWords("it contains unprintable characters")
     if "\\*" in text:
-        raise NotWords("it holds a `*` that means itself")
+        raise NotWords("it contains a literal `*`")
     if "?" in text and verdict is Ruling.ALLOW:
-        raise NotWords("a `?` in it means itself, and as a rule it would cover more")
+        raise NotWords("a `?` in it is a literal character, and a rule would match more")
     words = [word.replace(_STAR, "*") for word in _cut(re.sub(r"\*+", _STAR, text))]
     more: tuple[WordChoice, ...] = (REST,) if words[-1].endswith("*") else ()
     # `git log *` is also a bare `git log`, but with another `*` before it there must be something.
@@ -48,7 +48,7 @@ def starred(text: str, verdict: Ruling, *, goes_on: bool = False) -> tuple[list[
         words.pop()
     if verdict is Ruling.ALLOW:
         inner = any("*" in word for word in words[:-1]) or "*" in words[-1].rstrip("*")
-        note = "each `*` stands for a part of one word, where it stood for any number of words" if inner else ""
+        note = "each `*` matches a part of one word here, but any number of words in the original" if inner else ""
         return [(*((word,) for word in words), *more)], note
     spread = _spread(words)
     return [(*(_with_flags(word) for word in each), *more) for each in spread], ""
@@ -63,7 +63,7 @@ def _spread(words: list[str]) -> list[list[str]]:
     for index, word in enumerate(words):
         forms = [[*start, *way] for start in forms for way in _ways(word, first=index == 0)]
         if len(forms) > _MOST:
-            raise NotWords("it has more `*` than can be told apart")
+            raise NotWords("it has too many `*`")
     return forms
 
 
@@ -90,9 +90,9 @@ def _with_flags(word: str) -> WordChoice:
 
 def _cut(text: str) -> list[str]:
     if _SYNTAX.search(text):
-        raise NotWords("it is more than the words of one command")
+        raise NotWords("it contains more than the words of one command")
     if "~" in text:
-        raise NotWords("its `~` would have to be a certain home")
+        raise NotWords("its `~` would need a fixed home folder")
     try:
         words = shlex.split(text)
     except ValueError:
