@@ -1,4 +1,4 @@
-"""The container backend: a permit's command runs in a container of its terms, its file actions in a local helper."""
+"""The container backend: a permit's command runs in a container of its terms, its file actions in a local backend."""
 
 import asyncio
 import os
@@ -137,7 +137,7 @@ class Container:
             self.scratch = None
 
     async def _files(self, terms: Terms) -> Backend:
-        """Return the local helper for actions on single files, so that no image needs a Python."""
+        """Return the local backend for actions on single files, so that no image needs a Python."""
         first: SandboxUnavailable | None = None
         async with self._opening:  # the engine runs several reading tools at one time
             for tier in LOCAL if self.local is None else ():

@@ -28,7 +28,7 @@ ROOM = socket.CMSG_LEN(12)  # bytes for three descriptors
 
 
 class CommandServer:
-    """One confined slot: one command at a time."""
+    """The request loop of a confined helper: one command at a time."""
 
     def __init__(self, control: socket.socket, plan: Plan) -> None:
         self.control = control
@@ -301,7 +301,7 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
             confine.follow_parent()  # again, because new credentials may clear the setting (prctl(2))
         if settings >= 0:
             os.close(settings)
-    helper = CommandServer(control, plan)
+    server = CommandServer(control, plan)
     confine.own_input()
     confine.lock_in(plan)
     if plan.tier == "T3":
@@ -310,8 +310,8 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
         with listener:  # THREAT T52: a process with this socket could answer commands instead of the proxy
             socket.send_fds(control, [b"ready\n"], [listener.fileno()])
     else:
-        helper.say("ready")
-    helper.serve()
+        server.say("ready")
+    server.serve()
     os._exit(0)
 
 

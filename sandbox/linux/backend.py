@@ -92,24 +92,24 @@ class Linux:
     async def probe(self, terms: Terms | None = None) -> Enforcement:
         """Start one helper (for `terms`, or for reading the current folder), and return the result of its canary."""
         terms = terms or Terms(Rights.READ_ONLY, os.path.realpath(os.getcwd()), "/nonexistent", system=("/usr",))
-        slot = await self.pool.take(terms)
-        self.pool.give_back(terms, slot)
-        return slot.enforcement
+        helper = await self.pool.take(terms)
+        self.pool.give_back(terms, helper)
+        return helper.enforcement
 
     async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
         terms = permit.terms
-        slot = await self.pool.take(terms)
+        helper = await self.pool.take(terms)
         healthy, since = False, time.time()
-        halves = self.feed.processes(slot.process.pid) if self.feed is not None else frozenset()
+        halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
-            watch = CommandWatch(permit, slot.scan, self.aside, self.cache)
+            watch = CommandWatch(permit, helper.scan, self.aside, self.cache)
             try:
-                work = _converse(slot, permit, stdin, listen, watch.live)
-                outcome = await (work if slot.egress is None else slot.egress.around(work))
-                refused = slot.group.refused() if outcome.status else 0
+                work = _converse(helper, permit, stdin, listen, watch.live)
+                outcome = await (work if helper.egress is None else helper.egress.around(work))
+                refused = helper.group.refused() if outcome.status else 0
                 # After a memory kill the private file systems may still be full, so the helper is not used again.
                 healthy = outcome.ended_by != "memory"
             except asyncio.CancelledError:
@@ -120,19 +120,19 @@ class Linux:
         finally:
             # A helper that was interrupted in the middle of an answer is not used again.
             if healthy:
-                self.pool.give_back(terms, slot)
+                self.pool.give_back(terms, helper)
             else:
-                self.pool.discard(terms, slot)
-        violations, enforcement = watch.completed(outcome.violations, slot.enforcement)
+                self.pool.discard(terms, helper)
+        violations, enforcement = watch.completed(outcome.violations, helper.enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # imported only for failed commands, to save time
             from sandbox.linux.violations import explain
 
             logged = self.feed.denials(halves, since) if self.feed is not None else ()
             paths = {violation.path for violation in logged}
-            guessed = explain(permit, outcome, slot.scan, private=self.name != "T3")
+            guessed = explain(permit, outcome, helper.scan, private=self.name != "T3")
             violations += (*logged, *(guess for guess in guessed if guess.path not in paths))
-            violations += reached(outcome, terms.limits, refused, slot.group.held)
+            violations += reached(outcome, terms.limits, refused, helper.group.held)
         if violations == outcome.violations and outcome.enforcement is enforcement:
             return outcome
         return replace(outcome, violations=violations, enforcement=enforcement)
@@ -147,12 +147,12 @@ class Linux:
 
     # ---- helpers
 
-    def _still_true(self, slot: HelperHandle, terms: Terms) -> bool:
-        """Return True if the mounts of `slot` still cover all paths that must be protected. Users edit files while a
+    def _still_true(self, helper: HelperHandle, terms: Terms) -> bool:
+        """Return True if the mounts of `helper` still cover all paths that must be protected. Users edit files while a
         helper is idle.
         """
-        slot.wake()  # the helper wakes up while the runner scans
-        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == slot.scan
+        helper.wake()  # the helper wakes up while the runner scans
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == helper.scan
 
     def _launch(self, terms: Terms) -> HelperHandle:
         """Return the prelaunched helper if it fits these terms; else launch a new one."""
@@ -169,17 +169,18 @@ class Linux:
         parts = (launched.process, launched.control, launched.group, launched.scan)
         return HelperHandle(*parts, Enforcement(Level.NONE, self.name), grace=GRACE if self.name == "T3" else 0.0)
 
-    async def _prove(self, slot: HelperHandle, terms: Terms) -> None:
+    async def _prove(self, helper: HelperHandle, terms: Terms) -> None:
         """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to escape."""
-        if answer := await slot.ready():
-            raise helper_failed(self.name, answer, slot.complaint())
+        if answer := await helper.ready():
+            raise helper_failed(self.name, answer, helper.complaint())
         hosts = () if self.name == "T3" else terms.hosts  # T3 opens no host
-        if hosts and not slot.handed:
+        if hosts and not helper.handed:
             raise helper_failed(self.name, "failed 0 pass on a listener for the proxy")
         if hosts:
-            slot.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
-        slot.enforcement = self._enforced(await canary_probe.try_out(slot, self.name, terms), slot.scan, slot.group)
-        if broken := [name for name, held in slot.enforcement.checks if not held]:
+            helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
+        checks = await canary_probe.try_out(helper, self.name, terms)
+        helper.enforcement = self._enforced(checks, helper.scan, helper.group)
+        if broken := [name for name, held in helper.enforcement.checks if not held]:
             from sandbox.inside.canary import WORDS
 
             raise leaks(self.name, tuple(WORDS[name] for name in broken))
@@ -248,7 +249,7 @@ def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
 
 
 async def _converse(
-    slot: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None" = None
+    helper: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None" = None
 ) -> Outcome:
     """Run one action, from the request to the outcome."""
     action, limits = permit.action, permit.terms.limits
@@ -257,14 +258,14 @@ async def _converse(
         request: dict[str, object] = {"op": "spawn", "argv": list(argv_of(action)), "cwd": action.cwd}
     else:
         request, limits = file_request(action), file_limits(limits)
-    exchange, ended = await slot.ask(request, stdin, listen, limits.wall, limits.output, alarm)
+    exchange, ended = await helper.ask(request, stdin, listen, limits.wall, limits.output, alarm)
     seconds = time.monotonic() - started
     line, (out, err) = exchange.line or "", exchange.streams
     verb, _, rest = line.partition(" ")
     if verb == "failed":
         return not_started(rest, request, seconds)
     # An out-of-memory kill may come between two checks, and may have ended the helper itself.
-    passed = slot.group.excess() if ended is None and not line.startswith("exit 0 - ") else None
+    passed = helper.group.excess() if ended is None and not line.startswith("exit 0 - ") else None
     if verb != "exit":
         if ended or passed:
             return Outcome(137, bytes(out), bytes(err), seconds, ended or passed, ended == "output")
@@ -279,7 +280,7 @@ async def _converse(
         used = Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)
     if request["op"] == "spawn":
         result = (bytes(out), bytes(err), seconds, ended, ended == "output")
-        return Outcome(int(code), *result, enforcement=slot.enforcement, used=used)
+        return Outcome(int(code), *result, enforcement=helper.enforcement, used=used)
     return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
 
 

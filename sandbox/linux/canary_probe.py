@@ -66,13 +66,13 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         yield Decoys(mark, secret, target, listener.getsockname()[1], name)
 
 
-async def try_out(slot: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
+async def try_out(helper: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
     """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the helper cannot try."""
     with laid_out(terms) as decoys:
         request: dict[str, object] = {"op": "canary", "pid": os.getpid(), "workspace": terms.workspace}
         request |= {"secret": decoys.secret, "target": decoys.target, "port": decoys.port, "abstract": decoys.abstract}
         request["read_only"] = terms.rights is Rights.READ_ONLY
-        exchange, _ = await slot.ask(request, None, None, 5.0, 1 << 16)
+        exchange, _ = await helper.ask(request, None, None, 5.0, 1 << 16)
         text = exchange.streams[0].decode("utf-8", "replace")
         if decoys.touched:
             text += "outside 0\n"

@@ -1,4 +1,4 @@
-"""The pool of a session's confined helpers, which are kept for some minutes for the next command."""
+"""The pool of a session's helpers or containers (its members), which are kept for some minutes for the next command."""
 
 import asyncio
 import time
@@ -9,9 +9,9 @@ from typing import Generic, Protocol, TypeVar
 from policy.model.verdict import Terms
 from sandbox.linux.plan_builder import helper_key
 
-SLOTS = 8  # helpers for the same Terms at one time; a further command waits for one
-IDLE = 4  # helpers kept for the next command; each holds about 10 MB
-REST = 300.0  # seconds after which an idle helper is ended
+SLOTS = 8  # members for the same Terms at one time; a further command waits for one
+IDLE = 4  # members kept for the next command; a helper needs about 10 MB
+REST = 300.0  # seconds after which an idle member is ended
 
 
 class PoolMember(Protocol):
@@ -33,15 +33,14 @@ S = TypeVar("S", bound=PoolMember)
 @dataclass(slots=True)
 class _Idle(Generic[S]):
     key: str
-    slot: S
+    member: S
     since: float
 
 
 class HelperPool(Generic[S]):
-    """A pool of helpers: `take` a helper, then `give_back` or `discard` it. `all` are the living ones, idle ones
-    included.
+    """A pool: `take` a member, then `give_back` or `discard` it. `all` are the living members, idle ones included.
 
-    INVARIANT: one pool belongs to one session, and a helper to one pool.
+    INVARIANT: one pool belongs to one session, and a member to one pool.
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class HelperPool(Generic[S]):
         """Make an empty pool.
 
         Args:
-            launch: Makes a helper. Raises SandboxUnavailable.
-            prove: Waits until the helper has shown that its boundary holds. Raises SandboxUnavailable.
-            fits: Returns True if the mounts of an idle helper still cover all paths that must be protected.
+            launch: Makes a member. Raises SandboxUnavailable.
+            prove: Waits until the member has shown that its boundary holds. Raises SandboxUnavailable.
+            fits: Returns True if the mounts of an idle member still cover all paths that must be protected.
         """
         self.all: set[S] = set()
         self._launch, self._prove, self._fits, self._rest = launch, prove, fits, REST
@@ -65,7 +64,7 @@ class HelperPool(Generic[S]):
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, terms: Terms) -> S:
-        """Return a helper for `terms` that no other task uses. Raises SandboxUnavailable if none can be started."""
+        """Return a member for `terms` that no other task uses. Raises SandboxUnavailable if none can be started."""
         key = helper_key(terms)
         gate = self._gates.get(key)
         if gate is None:
@@ -82,54 +81,54 @@ class HelperPool(Generic[S]):
             self._leave(key, gate)
             raise
 
-    def give_back(self, terms: Terms, slot: S) -> None:
-        """Keep the helper `slot` for the next command, or end it if it is not usable any more."""
-        if not slot.usable:
-            self.discard(terms, slot)
+    def give_back(self, terms: Terms, member: S) -> None:
+        """Keep `member` for the next command, or end it if it is not usable any more."""
+        if not member.usable:
+            self.discard(terms, member)
             return
         key = helper_key(terms)
-        self._idle.append(_Idle(key, slot, time.monotonic()))
+        self._idle.append(_Idle(key, member, time.monotonic()))
         if len(self._idle) > IDLE:
-            self._end(self._idle.pop(0).slot)
+            self._end(self._idle.pop(0).member)
         self._leave(key, self._gates[key])
         self._wake()
 
-    def discard(self, terms: Terms, slot: S) -> None:
-        """End the helper `slot`, for example because its state is uncertain."""
-        self._end(slot)
+    def discard(self, terms: Terms, member: S) -> None:
+        """End `member`, for example because its state is uncertain."""
+        self._end(member)
         key = helper_key(terms)
         self._leave(key, self._gates[key])
 
     def close(self) -> None:
-        """End all helpers, including those that run a command."""
+        """End all members, including those that run a command."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for slot in list(self.all):
-            self._end(slot)
+        for member in list(self.all):
+            self._end(member)
         self._idle.clear()
 
     async def _start(self, terms: Terms) -> S:
-        slot = self._launch(terms)
-        self.all.add(slot)  # so that a `close` during the proof ends the helper
+        member = self._launch(terms)
+        self.all.add(member)  # so that a `close` during the proof ends the member
         try:
-            await self._prove(slot, terms)
+            await self._prove(member, terms)
         except BaseException:
-            self._end(slot)
+            self._end(member)
             raise
-        return slot
+        return member
 
     def _idle_one(self, key: str, terms: Terms) -> S | None:
-        """Return the idle helper that was used last. End helpers that died, or whose mounts miss a new secret or
+        """Return the idle member that was used last. End members that died, or whose mounts miss a new secret or
         auto-run file.
         """
         for index in range(len(self._idle) - 1, -1, -1):
             if self._idle[index].key != key:
                 continue
-            slot = self._idle.pop(index).slot
-            if slot.usable and self._fits(slot, terms):
-                return slot
-            self._end(slot)
+            member = self._idle.pop(index).member
+            if member.usable and self._fits(member, terms):
+                return member
+            self._end(member)
         return None
 
     def _leave(self, key: str, gate: asyncio.Semaphore | None = None) -> None:
@@ -139,12 +138,12 @@ class HelperPool(Generic[S]):
         if not self._users[key]:
             del self._users[key], self._gates[key]
 
-    def _end(self, slot: S) -> None:
-        self.all.discard(slot)
-        slot.kill()
+    def _end(self, member: S) -> None:
+        self.all.discard(member)
+        member.kill()
 
     def _wake(self) -> None:
-        """Start the timer that ends helpers idle for too long, unless it runs already or no helper is idle."""
+        """Start the timer that ends members idle for too long, unless it runs already or no member is idle."""
         if self._timer is None and self._idle:
             due = self._idle[0].since + self._rest - time.monotonic()
             self._timer = asyncio.get_running_loop().call_later(max(due, 0.0), self._retire)
@@ -152,6 +151,6 @@ class HelperPool(Generic[S]):
     def _retire(self) -> None:
         self._timer = None
         now = time.monotonic()
-        while self._idle and (now - self._idle[0].since >= self._rest or not self._idle[0].slot.usable):
-            self._end(self._idle.pop(0).slot)
+        while self._idle and (now - self._idle[0].since >= self._rest or not self._idle[0].member.usable):
+            self._end(self._idle.pop(0).member)
         self._wake()

@@ -73,12 +73,12 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     """
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    helper = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "helper.py")
+    script = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "helper.py")
     try:
         with theirs, starting_process():
             number = theirs.fileno()
             process = subprocess.Popen(
-                list(command(number) if command else (*interpreter(), helper, str(number))),
+                list(command(number) if command else (*interpreter(), script, str(number))),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE if command else subprocess.DEVNULL,

@@ -10,7 +10,7 @@ from policy.model.secret_paths import inside
 from sandbox.linux.plan_builder import MountStep
 
 OURS = "/run/ringfence"  # the folder inside for the code of the helper
-HELPER = f"{OURS}/sandbox/inside/helper.py"
+HELPER_SCRIPT = f"{OURS}/sandbox/inside/helper.py"
 # THREAT T32: PATH is never used, because it may contain a folder of a workspace.
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 

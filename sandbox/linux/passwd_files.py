@@ -7,7 +7,6 @@ inside: without an entry, Git, ssh, Python and npm find no name and no home.
 import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 
 _LONGEST = 1 << 20  # bytes
@@ -31,7 +30,8 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
             continue
         words = [_group(gid), "x", str(gid), ""]
         if path == "/etc/passwd":
-            words = [_user(uid), "x", str(uid), str(gid), _user(uid), home, "/bin/bash"]
+            name = login_name(f"user{uid}")
+            words = [name, "x", str(uid), str(gid), name, home, "/bin/bash"]
         if any(":" in word or "\n" in word for word in words):
             continue  # the file format cannot express this home
         whole = text.rstrip(b"\n") + b"\n" + os.fsencode(":".join(words)) + b"\n"
@@ -40,12 +40,13 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
     return replacements
 
 
-def _user(uid: int) -> str:
-    import pwd  # rarely needed
+def login_name(otherwise: str) -> str:
+    """Return the login name of the user of this process, or `otherwise` if the user database has none."""
+    import pwd  # few commands need it
 
     with contextlib.suppress(KeyError):
-        return pwd.getpwuid(uid).pw_name
-    return f"user{uid}"
+        return pwd.getpwuid(os.geteuid()).pw_name
+    return otherwise
 
 
 def _group(gid: int) -> str:
@@ -62,6 +63,8 @@ def _kept(cache: Path, name: str, text: bytes) -> str:
     try:
         if path.exists() and path.read_bytes() == text:
             return str(path)
+        import tempfile  # needed only for a new copy
+
         handle, made = tempfile.mkstemp(dir=cache, prefix=f".{name}-")
         with os.fdopen(handle, "wb") as file:
             file.write(text)

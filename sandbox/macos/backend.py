@@ -137,10 +137,10 @@ class Seatbelt:
             return replace(done, enforcement=enforcement)
         request = marshal.dumps(file_request(action))
         asked = replace(terms, limits=file_limits(terms.limits))
-        helper = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "perform")
+        perform = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "perform")
         package = os.path.dirname(os.path.dirname(__file__))
         code = tuple({os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, package)})
-        done = await self._confined(asked, helper, terms.workspace, request, None, *code)
+        done = await self._confined(asked, perform, terms.workspace, request, None, *code)
         answer = file_outcome(done.status, done.stdout, done.seconds, done.ended_by)
         return replace(answer, violations=done.violations, enforcement=enforcement)
 

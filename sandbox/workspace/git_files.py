@@ -16,7 +16,8 @@ from sandbox.workspace.git_settings import common
 _MOST = 64 << 10  # bytes
 _SUBSECTION = re.compile(r"[\w./@+ -]*")
 _BOOLEAN = r"true|false|yes|no|on|off|0|1"
-# An address has no scheme of a helper (gitremote-helpers(7)), and no part that ssh or Git could take for an option.
+# An address has no scheme of an external program (gitremote-helpers(7)), and no part that ssh or Git could take for an
+# option.
 _ADDRESS = (
     r"(?:(?:https|http|git|ssh|file)://(?:\w[\w.@-]*(?::\d+)?)?)?/[\w./~@+-]*"
     r"|(?:\w[\w.-]*@)?\w[\w.-]*:[\w./~][\w./~@+-]*|(?:\.{1,2}/)*\w[\w./~@+-]*"
