@@ -169,6 +169,9 @@ class Usage:
     cache_read: int = 0
     cache_write: int = 0
 
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(*(getattr(self, kind) + getattr(other, kind) for kind in Usage.__slots__))
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

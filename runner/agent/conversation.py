@@ -99,8 +99,7 @@ class Conversation:
             raise Stopped(BUSY, Exit.USAGE)
 
     def _add_spent(self, usage: Usage, cost: float | None) -> None:
-        names = ("input", "output", "cache_read", "cache_write")
-        self.usage = Usage(*(getattr(self.usage, name) + getattr(usage, name) for name in names))
+        self.usage += usage
         if cost is not None:
             self.cost = (self.cost or 0.0) + cost
 

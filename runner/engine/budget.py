@@ -101,7 +101,7 @@ class BudgetMeter:
 
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> Usage:
         """Charge the run for a request with `sent` at `price` (None if unknown), and return the charged tokens."""
-        self.usage = _sum(self.usage, usage)
+        self.usage += usage
         if price != FREE and usage == Usage():
             usage = Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
         elif price != FREE:  # a count below the minimum for `sent` and `answer` is raised
@@ -123,7 +123,7 @@ class BudgetMeter:
         self._pay(Usage(sent, -(-_length(text) // _BYTES_AT_LEAST)), self._limits.price)
 
     def _pay(self, usage: Usage, price: Price | None) -> None:
-        self._counted = _sum(self._counted, usage)
+        self._counted += usage
         if self.money is not None:
             paid = cost(usage, price)
             self.money = self.money + paid if paid is not None else None
@@ -197,10 +197,6 @@ class BudgetMeter:
                 return f"the budget of {self._limits.money:g}"
             case _:
                 return f"the budget of {self._limits.output} bytes"
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(*(getattr(one, kind) + getattr(other, kind) for kind in Usage.__slots__))
 
 
 def _bytes(messages: Sequence[Message]) -> int:
