@@ -14,8 +14,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.frozen import dataclass
-from policy.model.tier import Ruling
-from policy.model.verdict import Allow, Ask, Deny, Problem, Verdict
+from policy.model.verdict import Ask, Problem, Verdict
 from runner.approval.approver import Answer, Halt, Question, ask_approver
 from runner.approval.card import card
 from runner.approval.remembered import offer, with_grants
@@ -26,6 +25,7 @@ from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, refused
 from runner.events import MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
+from runner.gate.gate import ruling
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
 
@@ -101,9 +101,8 @@ class CallRequester:
 
     def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
         """Emit the verdict."""
-        ruling = {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)]
         reason, tiers = verdict.reason, evaluation.assessment.tiers
-        self.ctx.emit(VerdictReached(self.call.key, tiers, ruling, reason.text, reason.rule, verdict.cell))
+        self.ctx.emit(VerdictReached(self.call.key, tiers, ruling(verdict), reason.text, reason.rule, verdict.cell))
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question with what the user may let the program remember."""

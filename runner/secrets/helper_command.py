@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
 from runner.problems import ending_signals
 from runner.secrets.secret import LONGEST, Secret, usable
 from runner.state.paths import only_owners_write
@@ -216,4 +217,4 @@ def _within(path: str, workspace: str) -> bool:
         real = os.path.realpath(path)
     except (OSError, ValueError):
         return True  # the answer is unknown, so the path is refused
-    return bool(workspace) and (real == workspace or real.startswith(workspace.rstrip("/") + "/"))
+    return bool(workspace) and inside(real, workspace)
