@@ -27,7 +27,7 @@ def _table() -> str:
         f"| `[[{each.name}]]` | {each.help} | {', '.join(f'`{key}`' for key in each.keys)} | {_MAY[each.widens]} | |"
         for each in LISTS
     ]
-    return "\n".join(rows).replace("| |", "| |") + "\n"
+    return "\n".join(rows) + "\n"
 
 
 def _row(key: Key) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -87,7 +87,6 @@ async def open_session(
     model: OpenModel,
     approver: Approver,
     emit: Emit,
-    opener: Callable[[str], OpenModel] | None = None,
     models: OpenModels | None = None,
 ) -> AsyncIterator[RunContext]:
     """Open the sandbox and the record of a session, and yield its RunContext. Leaving the block ends every child
@@ -95,8 +94,7 @@ async def open_session(
 
     Events and records contain no secret that this process knows, and no text that has the shape of a key.
 
-    `opener` opens another model by `provider:model`. `models`, in place of `opener`, are open models that the caller
-    closes. `emit` receives every event.
+    `models` are open models that the caller closes; without them only `model` is used. `emit` receives every event.
 
     Raise SandboxUnavailable, AuditError, PlaceError, ConfigError, or a usage error for a limit; then nothing was run.
     """
@@ -115,7 +113,7 @@ async def open_session(
     emit = RedactingEmitter(redactor, emit)
     async with contextlib.AsyncExitStack() as stack:
         if models is None:
-            models = OpenModels(model, opener, settings)
+            models = OpenModels(model, settings=settings)
             stack.push_async_callback(models.close)
         audit = stack.enter_context(open_log(settings, environ, redact=redactor.text))
         sandbox, enforcement = await open_backend(

@@ -14,6 +14,7 @@ from runner.engine.context.tokens import ContextMeter
 from runner.engine.model_access import ModelAccess, OpenModels
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Steering
+from runner.events import SessionStarted
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
 from runner.sessions.journal import Journal
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.engine.context.context import RequestPart
-    from runner.events import Emit, SessionStarted
+    from runner.events import Emit
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
     from runner.state.output_store import OutputStore
@@ -168,10 +169,8 @@ class RunContext:
         """Return every part of a request with `messages`, in the order of the request."""
         return self.context.parts(self.cwd, self.live.mode, self._stated_limits(), self.tool_specs(), messages)
 
-    def opening(self) -> "SessionStarted":
+    def opening(self) -> SessionStarted:
         """Return the event that describes this session."""
-        from runner.events import SessionStarted
-
         return SessionStarted(
             session=self.session,
             workspace=self.look().workspace,

@@ -203,7 +203,7 @@ class ProviderConnection:
         try:
             await self._check(response, request.model)
             parser = SseParser()
-            async with aclosing(_unpacked(response, ANSWER_LIMIT)) as chunks:
+            async with aclosing(_unpacked(response)) as chunks:
                 while True:
                     async with asyncio.timeout_at(deadline):
                         chunk = await anext(chunks, None)
@@ -248,20 +248,20 @@ class ProviderConnection:
         return self._client
 
 
-async def _unpacked(response: httpx.Response, limit: int) -> AsyncGenerator[bytes, None]:
+async def _unpacked(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Yield the body in pieces of at most 64 KiB, unpacked where it is packed once with gzip.
 
     httpx would unpack every layer of a piece at once, without a bound. Between the steps of one piece the event loop
     runs, so that timeouts and signals hold. Raises PackedError for another coding, damaged data or several layers, and
-    PackedTooLarge when more than `limit` bytes arrive or come out.
+    PackedTooLarge when more than ANSWER_LIMIT bytes arrive or come out.
     """
     packed = layer_of(response.headers.get_list("content-encoding"))
     if packed is None:
         raise PackedError("is compressed in a way that was not asked for")
-    stream, received = Gunzip(limit) if packed else None, 0
+    stream, received = Gunzip(ANSWER_LIMIT) if packed else None, 0
     async for raw in response.aiter_raw():
         received += len(raw)
-        if received > limit:
+        if received > ANSWER_LIMIT:
             raise PackedTooLarge("is more than was expected")
         for piece in stream.feed(raw) if stream is not None else (raw,):
             yield piece
@@ -272,7 +272,7 @@ async def _start_of(response: httpx.Response) -> bytes:
     """Read up to ERROR_LIMIT bytes of an error's body. If unpacking fails, return the bytes before."""
     body = bytearray()
     try:
-        async with asyncio.timeout(ERROR_PATIENCE), aclosing(_unpacked(response, ANSWER_LIMIT)) as pieces:
+        async with asyncio.timeout(ERROR_PATIENCE), aclosing(_unpacked(response)) as pieces:
             async for piece in pieces:
                 body += piece
                 if len(body) >= ERROR_LIMIT:

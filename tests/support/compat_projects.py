@@ -98,15 +98,15 @@ def pyenv(home: Path) -> Path:
     return root / "shims"
 
 
-def _wheel(folder: Path, name: str, files: dict[str, bytes], version: str = "1.0") -> None:
+def _wheel(folder: Path, name: str, files: dict[str, bytes]) -> None:
     """A pure wheel (the binary distribution format of packaging.python.org)."""
-    info = f"{name}-{version}.dist-info"
+    info = f"{name}-1.0.dist-info"
     files = {
         **files,
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode(),
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n".encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    _zip(folder / f"{name}-{version}-py3-none-any.whl", info, files)
+    _zip(folder / f"{name}-1.0-py3-none-any.whl", info, files)
 
 
 def _repack(folder: Path, installed: Distribution) -> None:

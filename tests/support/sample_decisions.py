@@ -282,9 +282,9 @@ _NAMES = ("invoice", "index", "session", "totals", "queue", "routes", "panel", "
 _WORDS = ("retry", "timeout", "parse", "token", "render", "cache", "schema", "commit", "locale", "batch")
 
 
-def ordinary_decisions(count: int, seed: int = 7) -> Iterator[DecisionTrail]:
+def ordinary_decisions(count: int) -> Iterator[DecisionTrail]:
     """`count` different ordinary decisions of about a week, newest first: work by day, in sessions of about forty."""
-    dice = random.Random(seed)
+    dice = random.Random(7)
     told = SampleLog()
     session, weights = "", [row[0] for row in _ORDINARY]
     spread = 7 * 86_400 / count

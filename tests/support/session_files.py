@@ -11,10 +11,8 @@ from runner.sessions.store import SessionStore
 ID = "0123456789abcdef"
 
 
-def run_of(
-    store: SessionStore, id: str = ID, *, model: str = "scripted:s", mode: str = "default", cwd: str = "/w"
-) -> SessionRun:
-    return SessionRun(id, "/w", cwd, mode, model, unattended=False)
+def run_of(store: SessionStore, id: str = ID, *, model: str = "scripted:s", cwd: str = "/w") -> SessionRun:
+    return SessionRun(id, "/w", cwd, "default", model, unattended=False)
 
 
 def user(text: str) -> UserMessage:
