@@ -136,7 +136,7 @@ def drawn(story: list[events.Event], *, colour: bool = False, encoding: str = "u
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
     console = Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None)
-    transcript = Transcript(console, thinking=True)
+    transcript = Transcript(console)
     for event in story:
         transcript(event)
     file.flush()

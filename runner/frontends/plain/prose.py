@@ -26,15 +26,13 @@ class Flow:
         self._size = 0  # columns of that word
         self._long = False  # the word is longer than a row, so its pieces are written at once
         self._open = False
-        self._style = ""
         self._last = ""
         self._ready: list[str] = []
 
-    def write(self, text: str, style: str) -> None:
-        if not self._open or style != self._style:
-            self.end()
+    def write(self, text: str) -> None:
+        if not self._open:
             self._ready.append("\n")
-            self._open, self._style = True, style
+            self._open = True
         for piece in _PIECES.findall(self._encoded(text)):
             if piece[0] not in " \n":
                 self._add(piece)
@@ -96,5 +94,5 @@ class Flow:
         text = "".join(self._ready).encode(encoding, "backslashreplace").decode(encoding)
         self._ready = []
         if text:
-            self._console.print(Text(text, self._style), end="", markup=False, highlight=False, soft_wrap=True)
+            self._console.print(Text(text), end="", markup=False, highlight=False, soft_wrap=True)
         self._console.file.flush()

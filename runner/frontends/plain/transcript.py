@@ -37,9 +37,8 @@ class Transcript:
     because such calls run in parallel.
     """
 
-    def __init__(self, console: Console, *, thinking: bool = False) -> None:
+    def __init__(self, console: Console) -> None:
         self._console = console
-        self._thinking = thinking
         self._cwd = ""
         self._actions: dict[str, tuple[str, Action | None]] = {}
         self._verdicts: dict[str, events.VerdictReached] = {}
@@ -61,10 +60,9 @@ class Transcript:
             self._flow.end()
         match event:
             case events.ModelText(text):
-                self._flow.write(text, "")
-            case events.ModelThinking(text):
-                if self._thinking:
-                    self._flow.write(text, "dim italic")
+                self._flow.write(text)
+            case events.ModelThinking():
+                pass  # not shown
             case events.PlanProposed(call):  # a call of an earlier prompt may have the same key
                 self._actions.pop(call, None)
             case events.CommandOutput() | events.CallBegun() | events.ContextUsed() | events.PickWanted():
