@@ -25,6 +25,7 @@ from runner.sessions.entries import Answered, JournalEntry, Unsound, line, messa
 from runner.sessions.history import SessionHistory, history_of, index, no_session
 from runner.sessions.store import SessionStore, choose
 from runner.sessions.tree import Tree
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 
@@ -114,7 +115,7 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
             case "typed":
                 yield SessionPart("typed", entry.time, str(body["text"]))
             case "end":
-                turns = f"{body['turns']} {'turn' if body['turns'] == 1 else 'turns'}"
+                turns = many(int(str(body["turns"])), "turn")
                 yield SessionPart("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
             case "grant":
                 yield SessionPart("note", entry.time, _granted(body["grant"]))
@@ -196,7 +197,7 @@ class Session:
         yield "workspace", past.workspace
         yield "time", f"{_minute(past.began)} to {_minute(past.until)} UTC"
         yield "model", past.model
-        yield "turns", f"{past.turns}, of {past.prompts} {'prompt' if past.prompts == 1 else 'prompts'}"
+        yield "turns", f"{past.turns}, of {many(past.prompts, 'prompt')}"
         if used := usage_text(self.tree, past.path):
             yield "used", used
         yield from (("note", notice) for notice in past.notices)
@@ -266,7 +267,7 @@ def as_html(session: Session) -> Iterator[str]:
             rows = part.text.count("\n") + 1
             # Long results and the text sent for a /command are folded, other texts are not.
             if part.kind == "thinking" or (part.title and rows > 12):
-                text = f"<details><summary>{rows} {'line' if rows == 1 else 'lines'}</summary>{text}</details>"
+                text = f"<details><summary>{many(rows, 'line')}</summary>{text}</details>"
             yield text
         yield from (f'<img alt="an image" src="{source}">' for source in _sources(part))
         yield "</section>"

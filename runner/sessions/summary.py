@@ -11,6 +11,7 @@ from runner.sessions.entries import LONGEST, VERSION, Unsound, message_of, parse
 from runner.sessions.history import cut
 from runner.sessions.rewind import said_of
 from runner.sessions.store import SessionError, SessionStore, StoredSession
+from runner.text.phrases import many
 from runner.text.sanitize import one_line
 
 _HEAD = 200  # lines at most before the first prompt
@@ -96,8 +97,7 @@ def row(seen: SessionSummary, *, width: int = 100) -> str:
     if seen.broken is not None:
         return one_line(f"{seen.id[:8]}  {when}  cannot be read: {seen.broken}", width)
     fork = f"  (from {seen.forked_from[:8]})" if seen.forked_from else ""
-    turns = f"{seen.turns} {'turn' if seen.turns == 1 else 'turns'}"
-    return one_line(f"{seen.id[:8]}  {when}  {turns:<9} {seen.first}{fork}", width)
+    return one_line(f"{seen.id[:8]}  {when}  {many(seen.turns, 'turn'):<9} {seen.first}{fork}", width)
 
 
 def _first(file: BinaryIO) -> str:
