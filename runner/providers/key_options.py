@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from runner.problems import usage
 from runner.secrets.secret import LONGEST, Secret, usable
+from runner.text.phrases import os_reason
 
 if TYPE_CHECKING:
     from runner.config import Settings
@@ -125,7 +126,7 @@ def piped_key(*, whole: bool = False) -> Secret:
             line += byte
         more = whole and os.read(0, 1) != b""
     except OSError as error:
-        why = f"standard input cannot be read: {(error.strerror or 'the system refused it').lower()}"
+        why = f"standard input cannot be read: {os_reason(error)}"
         raise usage("no key was taken", why, _LINE) from None
     key = usable(line.decode("ascii", "replace")) if line.strip() else None
     if key is not None and not more:

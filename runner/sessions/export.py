@@ -25,7 +25,7 @@ from runner.sessions.entries import Answered, JournalEntry, Unsound, line, messa
 from runner.sessions.history import SessionHistory, history_of, index, no_session
 from runner.sessions.store import SessionStore, choose
 from runner.sessions.tree import Tree
-from runner.text.phrases import many
+from runner.text.phrases import many, os_reason
 from runner.text.sanitize import one_line, visible
 
 
@@ -353,6 +353,6 @@ def write_new(path: Path, lines: Iterable[str]) -> int:
     except ValueError:  # NUL, or half a character
         raise usage("the name of that file cannot be used", "no file has such a name", "name another file") from None
     except OSError as error:
-        why = (error.strerror or "the system refused it").lower()
-        raise Stopped(Problem(f"`{path}` could not be written", why, "name another file"), Exit.FAILED) from None
+        problem = Problem(f"`{path}` could not be written", os_reason(error), "name another file")
+        raise Stopped(problem, Exit.FAILED) from None
     return count

@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
+from runner.text.phrases import os_reason
 from runner.text.strict_json import DuplicateNameError, parse_strictly
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
@@ -75,7 +76,7 @@ class StateFile(Generic[_Value]):
         except (FileNotFoundError, NotADirectoryError):
             now = None
         except OSError as error:
-            raise self._refused(_reason(error), "check who owns the folders above it") from None
+            raise self._refused(os_reason(error), "check who owns the folders above it") from None
         if self._known is not None and self._known[0] == now:
             return Held(self._known[1])
         try:
@@ -122,7 +123,7 @@ class StateFile(Generic[_Value]):
         except NotRegularError:
             raise self._refused("it is not a plain file", "look at what it is, then remove it") from None
         except OSError as error:
-            why = "it is a symbolic link" if error.errno == errno.ELOOP else _reason(error)
+            why = "it is a symbolic link" if error.errno == errno.ELOOP else os_reason(error)
             raise self._refused(why, "look at what it is, then remove it") from None
         try:
             if status.st_uid != os.geteuid():
@@ -132,7 +133,7 @@ class StateFile(Generic[_Value]):
                 raise self._refused("other users may write to it", fix)
             data = read_descriptor(handle, _LARGEST + 1)
         except OSError as error:
-            raise self._refused(_reason(error), "check the disk that it is on") from None
+            raise self._refused(os_reason(error), "check the disk that it is on") from None
         finally:
             os.close(handle)
         return Held(self._parsed(data)), _stamp_of(status)
@@ -172,7 +173,8 @@ class StateFile(Generic[_Value]):
             except FileExistsError:
                 continue
             except OSError as error:
-                raise self._refused(f"it is broken and cannot be set aside: {_reason(error)}", "move it away") from None
+                why = f"it is broken and cannot be set aside: {os_reason(error)}"
+                raise self._refused(why, "move it away") from None
             text = f"cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
             return Held(self._empty(), (f"{self._purpose}, `{self.path}`, {text}",)), None
         raise self._refused("it is broken, as were many before it", f"remove the `{self.path.name}.corrupt-*` files")
@@ -185,7 +187,7 @@ class StateFile(Generic[_Value]):
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise self._unwritten(f"its lock `{lock.name}` cannot be opened: {_reason(error)}") from None
+            raise self._unwritten(f"its lock `{lock.name}` cannot be opened: {os_reason(error)}") from None
         until = time.monotonic() + _PATIENCE
         locked = False
         try:
@@ -199,7 +201,7 @@ class StateFile(Generic[_Value]):
                         raise self._unwritten(why, "end the other `agent`, or wait for it") from None
                     time.sleep(0.01)
                 except OSError as error:
-                    raise self._unwritten(f"it cannot be locked: {_reason(error)}") from None
+                    raise self._unwritten(f"it cannot be locked: {os_reason(error)}") from None
             yield
         finally:
             os.close(handle)  # also releases the lock, flock(2)
@@ -223,7 +225,7 @@ class StateFile(Generic[_Value]):
         except OSError as error:
             with contextlib.suppress(OSError):
                 os.unlink(fresh)
-            raise self._unwritten(_reason(error)) from None
+            raise self._unwritten(os_reason(error)) from None
 
     # Complaints
 
@@ -236,10 +238,6 @@ class StateFile(Generic[_Value]):
 
 def _stamp_of(found: os.stat_result) -> _Stamp:
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or "the system refused it").lower()
 
 
 def _plain(error: ValueError) -> str:

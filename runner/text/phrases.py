@@ -1,9 +1,14 @@
-"""Phrases of messages: counts with their nouns, and suggestions for mistyped names."""
+"""Phrases of messages: counts with their nouns, reasons of the system, and suggestions for mistyped names."""
 
 
 def many(count: int, noun: str) -> str:
     """Return a count with its noun: `1 file`, `2 files`. For nouns that take an s."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def os_reason(error: OSError) -> str:
+    """Return the reason that the system gives for an error, as a part of a sentence."""
+    return (error.strerror or "the system refused it").lower()
 
 
 def nearest(text: str, names: list[str]) -> str | None:

@@ -19,6 +19,7 @@ from runner.frontends.batch.store import STATUSES, Result, Status
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped
 from runner.state.paths import BATCH
+from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
 from sandbox.linux.helper_process import starting_process
 
@@ -222,7 +223,7 @@ class _Lines:
                 while view:
                     view = view[self._file.write(view) or 0 :]
             except OSError as error:
-                why, fix = (error.strerror or "the system refused it").lower(), "free some disk space, and run it again"
+                why, fix = os_reason(error), "free some disk space, and run it again"
                 raise Stopped(Problem("the events of a task could not be written", why, fix), Exit.FAILED) from None
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:

@@ -22,7 +22,7 @@ from runner.frontends.batch.task import Budget, Task, within
 from runner.frontends.batch.tasklist import LARGEST, Defaults, parse
 from runner.gate.gate import refuse_folder
 from runner.problems import Exit, Stopped, usage
-from runner.text.phrases import many
+from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
 
@@ -179,9 +179,8 @@ def _read(name: str) -> tuple[bytes, str, Path]:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        why = (error.strerror or "the system refused it").lower()
         fix = "name a file with one task a line, or - for standard input"
-        raise usage(f"`{name}` cannot be read", why, fix) from None
+        raise usage(f"`{name}` cannot be read", os_reason(error), fix) from None
     if len(data) > LARGEST:
         raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split it")
     return data, f"`{name}`", path.resolve().parent

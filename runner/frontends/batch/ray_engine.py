@@ -30,6 +30,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.state.paths import BATCH
 from runner.state.workspace import workspace_at
 from runner.text.gunzip import PackedError
+from runner.text.phrases import os_reason
 
 _RETRIES = 2  # how often Ray repeats a task whose machine died
 # Seconds before another attempt to begin a session. The head starts a process for each client; a busy head loses some
@@ -110,8 +111,7 @@ class OnRay:
             if answer.patch is not None:
                 _write(str(self._store.patch(task)), answer.patch)
         except OSError as error:
-            why = (error.strerror or "the system refused it").lower()
-            fix = "free some disk space, and run it again"
+            why, fix = os_reason(error), "free some disk space, and run it again"
             raise Stopped(Problem("what a task did could not be written", why, fix), Exit.FAILED) from None
         return {**answer.result, "metadata": task.metadata}
 

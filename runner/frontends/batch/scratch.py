@@ -9,6 +9,7 @@ import time
 
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped
+from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
 
 _PREFIX = "ringfence-batch-"
@@ -34,8 +35,7 @@ class CopiesFolder:
                         return
                 os.close(self.handle)  # another process removed it between the two calls
         except OSError as error:
-            why = (error.strerror or "the system refused it").lower()
-            fix = "name another folder with --copies"
+            why, fix = os_reason(error), "name another folder with --copies"
             raise Stopped(Problem(f"no copy can be made in `{where}`", why, fix), Exit.FAILED) from None
 
     def remove(self) -> None:

@@ -24,6 +24,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import os_reason
 
 _VERSION = 1
 _LARGEST = 1 << 30  # bytes of a journal or of results
@@ -120,7 +121,7 @@ class BatchFolder:
                     part.unlink(missing_ok=True)  # a killed task was writing it
                 undo.pop_all()
         except OSError as error:
-            raise _refused(folder, _cause_of(error)) from None
+            raise _refused(folder, os_reason(error)) from None
         return store
 
     def close(self) -> None:
@@ -141,7 +142,7 @@ class BatchFolder:
                 path.unlink(missing_ok=True)
             except OSError as error:
                 fix = "remove it, and run the same command again"
-                raise Stopped(Problem(f"`{path}` could not be removed", _cause_of(error), fix), Exit.FAILED) from None
+                raise Stopped(Problem(f"`{path}` could not be removed", os_reason(error), fix), Exit.FAILED) from None
         self.past[task.id] = replace(before, attempts=number, fingerprint=task.fingerprint)
         return number
 
@@ -188,7 +189,7 @@ class BatchFolder:
                     os.fsync(folder)
         except OSError as error:
             fix = "free some disk space, and run the same command again: what is done stays done"
-            raise Stopped(Problem(f"`{path}` could not be written", _cause_of(error), fix), Exit.FAILED) from None
+            raise Stopped(Problem(f"`{path}` could not be written", os_reason(error), fix), Exit.FAILED) from None
 
 
 def history(folder: Path) -> dict[str, Past]:
@@ -222,7 +223,7 @@ def _lines(path: Path) -> Iterator[Result]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise usage(f"`{path}` cannot be read", _cause_of(error), "check who owns it") from None
+        raise usage(f"`{path}` cannot be read", os_reason(error), "check who owns it") from None
     for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             found = json.loads(raw)
@@ -279,7 +280,3 @@ def _create_folder(folder: Path) -> None:
 
 def _refused(folder: Path, why: str) -> Stopped:
     return usage(f"`{folder}` cannot hold the results", why, "name another --out")
-
-
-def _cause_of(error: OSError) -> str:
-    return (error.strerror or "the system refused it").lower()
