@@ -505,6 +505,13 @@ def test_what_runs_again(done: str, begun: str | None, now: str, runs: bool | No
     assert found is runs
 
 
+def test_events_that_cannot_be_created_are_a_problem_with_a_remedy(tmp_path: Path) -> None:
+    events = tmp_path / "none" / "x.jsonl"
+    with pytest.raises(Stopped) as raised:
+        asyncio.run(attempt.run((), prompt="x", events=events, environ={}, hurry=asyncio.Event()))
+    assert raised.value.problem.why == "no such file or directory"
+
+
 def test_who_holds_the_output_of_a_task_open_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started = "import subprocess, sys; print(subprocess.Popen(['sleep', '600']).pid); print('{\"type\":\"result\",\"exit\":0}')"
     monkeypatch.setattr(attempt, "_START", started)

@@ -124,7 +124,10 @@ async def run(
     the events cannot be written.
     """
     argv = (sys.executable, "-I", "-c", _START, str(os.getpid()), *words)
-    handle = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        handle = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as failed:
+        raise _unwritten(failed) from None
     with open(handle, "wb", buffering=0) as file:  # noqa: ASYNC230  # a local file
         with starting_process():
             process = await asyncio.create_subprocess_exec(
@@ -208,6 +211,11 @@ async def _tail(stderr: asyncio.StreamReader) -> str:
     return kept.decode("utf-8", "replace").strip()
 
 
+def _unwritten(error: OSError) -> Stopped:
+    what, fix = "the events of a task could not be written", "free some disk space, and run it again"
+    return Stopped(Problem(what, os_reason(error), fix), Exit.FAILED)
+
+
 class _Lines:
     """A copier of event lines to a file that remembers the last `result` event, the summary of the run."""
 
@@ -223,8 +231,7 @@ class _Lines:
                 while view:
                     view = view[self._file.write(view) or 0 :]
             except OSError as error:
-                why, fix = os_reason(error), "free some disk space, and run it again"
-                raise Stopped(Problem("the events of a task could not be written", why, fix), Exit.FAILED) from None
+                raise _unwritten(error) from None
             *whole, rest = (rest + data).split(b"\n")
             for line in whole:
                 self._look(line)
