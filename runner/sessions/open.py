@@ -3,6 +3,7 @@
 The file is created or changed with the first message.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -77,8 +78,11 @@ class SessionTarget:
         """
         with store.reading(id) as file:
             source = open(os.dup(file.fileno()), "rb")  # noqa: SIM115  # closed by `close`
-        tree = index(source, id)
-        made = cls(into, history_of(tree, id, model=model, lenient=True, upto=upto), fork=True)
+        with contextlib.ExitStack() as undo:
+            undo.callback(source.close)
+            tree = index(source, id)
+            made = cls(into, history_of(tree, id, model=model, lenient=True, upto=upto), fork=True)
+            undo.pop_all()
         made._tree, made._source = tree, source
         return made
 
