@@ -1,6 +1,5 @@
 """The Linux backend: passes a permit to a confined helper for its terms, and returns the outcome."""
 
-import asyncio
 import errno
 import os
 import time
@@ -112,7 +111,8 @@ class Linux:
                 refused = helper.group.refused() if outcome.status else 0
                 # After a memory kill the private file systems may still be full, so the helper is not used again.
                 healthy = outcome.ended_by != "memory"
-            except asyncio.CancelledError:
+            except BaseException:
+                helper.kill()  # first, so that the command cannot create files after the scan
                 watch.settle()
                 raise
             finally:

@@ -20,6 +20,7 @@ from sandbox.container.backend import Container
 from sandbox.linux import helper_pool
 from sandbox.linux.backend import Linux
 from sandbox.linux.helper_handle import HelperHandle
+from sandbox.workspace import folder_watch
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 
@@ -74,6 +75,27 @@ def test_a_cancelled_start_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.
 
     asyncio.run(main())
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ValueError])
+def test_an_auto_run_file_is_set_aside_if_the_listener_fails(
+    terms: Terms, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    monkeypatch.setattr(folder_watch, "MOST", 0)  # only the scan after the command finds the file
+    monkeypatch.setattr(folder_watch, "MOST_POLLED", 0)
+    action = RunArgv(("/bin/sh", "-c", "echo x > .envrc; echo made; sleep 5; echo x > .envrc"), terms.workspace)
+
+    def listen(_: int, __: bytes) -> None:
+        raise error
+
+    async def work(backend: Linux) -> None:
+        backend.aside = tmp_path / "aside"
+        backend.aside.mkdir()
+        with pytest.raises(error):
+            await backend.run(Permit(action, replace(terms, locked=(".envrc",)), _MINT), listen=listen)
+        assert (os.listdir(terms.workspace), len(os.listdir(backend.aside))) == ([], 1)
+
+    with_backend(tmp_path, work)
 
 
 def test_file_actions_beside_each_other_start_one_helper_for_containers(terms: Terms, tmp_path: Path) -> None:
