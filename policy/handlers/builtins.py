@@ -160,12 +160,12 @@ def umask(call: Call) -> None:
         call.unknown(shape.trouble or f"`{call.label}` with more than one mode", shape.where)
         return
     call.add_rule_fact(Tier.READ)
-    if shape.operands and not _keeps_others_out(shape.operands[0].text or ""):
+    if shape.operands and not _denies_others_write(shape.operands[0].text or ""):
         call.add_reason(Tier.WRITE, "lets every user change files created later", shape.operands[0])
         call.add_writes(Tier.WRITE)
 
 
-def _keeps_others_out(mode: str) -> bool:
+def _denies_others_write(mode: str) -> bool:
     """Return True if `mode`, numeric or symbolic as in umask(1p), denies others write permission."""
     if _OCTAL_MODE.fullmatch(mode):
         return bool(int(mode, 8) & 0o002)

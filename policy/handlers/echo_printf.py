@@ -34,7 +34,7 @@ def printf(call: Call) -> None:
         first = words.pop(0)
         name = literal(first.text[2:]) if first.text and first.text[2:] else words.pop(0) if words else ANYTHING
         if name.text is None or not _NAME.fullmatch(name.text):
-            call.unknown("`printf -v` sets a variable whose name is known only at run time", first)
+            call.unknown("`printf -v` sets a variable whose name is uncertain", first)
             return
         # The last -v is used, but bash also validates the names of the earlier ones.
         value = AbstractWord(may_split=True, hints=printf_texts(words[:1], words[1:]))

@@ -3,7 +3,15 @@
 import re
 from collections.abc import Callable
 
-from policy.handlers.git_contents import HISTORY, INDEX, GitSources, ask_user, before_dashes, is_revision, shown_names
+from policy.handlers.git_contents import (
+    HISTORY,
+    INDEX,
+    GitSources,
+    add_question,
+    before_dashes,
+    is_revision,
+    join_names,
+)
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.assessment import EffectKind, Step
 from policy.model.facts import Kind
@@ -56,9 +64,9 @@ def judge_restored_files(call: Call) -> None:
         for each in HISTORY if uncertain else sources:
             names = call.facts.tracked(each)
             if names is None:
-                ask_user(call, f"restores files stored by Git ({each}), which could not be checked for secrets")
+                add_question(call, f"restores files stored by Git ({each}), which could not be checked for secrets")
             elif found := [name for name in names if from_git or label == "worktree add" or is_missing(name)]:
-                ask_user(call, f"restores files stored by Git, which may include {shown_names(found)}")
+                add_question(call, f"restores files stored by Git, which may include {join_names(found)}")
 
     call.findings.deferred_checks.append(judge)
 

@@ -77,20 +77,20 @@ def _judge_sources(call: Call, shape: ParsedOptions, sources: GitSources, *, nar
     for each in sources:
         found = call.facts.tracked(each)
         if found is None:
-            ask_user(call, f"prints files stored by Git ({each}), which could not be checked for secrets")
+            add_question(call, f"prints files stored by Git ({each}), which could not be checked for secrets")
             return
         names += found
     every = sorted(set(names))
     if names := _selected_names(call, shape, every) if narrowed else every:
-        ask_user(call, f"prints files stored by Git, which may include {shown_names(names)}")
+        add_question(call, f"prints files stored by Git, which may include {join_names(names)}")
 
 
-def shown_names(names: list[str]) -> str:
+def join_names(names: list[str]) -> str:
     """Return the first three of `names` and the number of the others, for a reason."""
     return listed([f"`{plain(name)}`" for name in names[:3]] + ([f"{len(names) - 3} more"] if len(names) > 3 else []))
 
 
-def ask_user(call: Call, text: str) -> None:
+def add_question(call: Call, text: str) -> None:
     """Require an approval for the command. `text` is the reason: the end of a sentence about the command."""
     call.findings.add_effect(EffectKind.READS, f"{call.facts.workspace}/.git", Scope.WORKSPACE, False)
     call.add_fact(Tier.READ_OUTSIDE, text)
@@ -205,7 +205,7 @@ _SOURCES: dict[str, _SourceFunction] = {
     "difftool": _without(), "upload-pack": _without(), "upload-archive": _without(), "http-backend": _without(),
     "config": _config, "config get": _config, "config list": _config,
     "for-each-ref": _format, "branch": _format, "tag": _format,
-    "pack-objects": _without(), "mktree": _without(), "hash-object": _with("-t", "--literally"),  # new names for it
+    "pack-objects": _without(), "mktree": _without(), "hash-object": _with("-t", "--literally"),  # new object ids
     **dict.fromkeys(("notes add", "notes append"), _with("-C", "-c", "--reuse-message", "--reedit-message")),
     "status": _with("-v", "--verbose"),
     "commit": _with("-v", "--verbose", "-p", "--patch", "--interactive"),

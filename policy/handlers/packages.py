@@ -23,7 +23,7 @@ _PROJECT_FILES = {
 # Flags of Python that do not change the search for modules, and flags that remove the current folder from the search.
 _NEUTRAL_FLAGS = frozenset(["-B", "-E", "-s", "-u", "-q", "-X"])
 _NO_CURRENT_FOLDER = frozenset(["-I", "-P"])
-_READING_MODULES = frozenset(["pip", "json.tool"])  # modules with facts of their own
+_READING_MODULES = frozenset(["pip", "json.tool"])  # modules that have a rule
 # Formats that rpm may apply to a tag, and text outside of tags.
 _FORMATS = re.compile(r":(?:date|day|shescape|perms|octal|hex|humansi|humaniec|string|arraysize|fflags|depflags)\}")
 _OUTSIDE_TAGS = re.compile(r"(?:^|\})[^{%]*")
@@ -59,7 +59,7 @@ def npx(call: Call) -> None:
         look = call.facts.look
         if all(look(f"{cwd}/node_modules/.bin/{first}").kind is not Kind.MISSING for cwd in cwds):
             call.runs("is a program of the project", program=first, consequence=Consequence.RUNS_PROJECT_PROGRAM)
-            call.quiet = True  # nothing is fetched
+            call.quiet = True  # nothing is downloaded
             return
     packages(call)
 

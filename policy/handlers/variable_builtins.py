@@ -28,7 +28,7 @@ def assign(call: Call) -> None:
         text = word.text
         head = text if text is not None else word.head
         if word.may_split:
-            call.unknown(f"`{call.label}` with a word that may become several", word)
+            call.unknown(f"`{call.label}` with a word that may become several words", word)
             continue
         if text is not None and text[:1] in ("-", "+"):
             readonly = readonly or "r" in text
@@ -42,7 +42,7 @@ def assign(call: Call) -> None:
             continue
         match = _ASSIGNMENT.fullmatch(head)
         if not match and (text is None or not _NAME.fullmatch(text)):
-            call.unknown(f"`{call.label}` with a name known only at run time", word)
+            call.unknown(f"`{call.label}` with an uncertain variable name", word)
             continue
         name, span = match[1] if match else head, word.span or call.span
         array = "-a" in texts
@@ -123,7 +123,7 @@ def unset(call: Call) -> None:
             call.shell.traps.note_function(text, UNDEFINED)
             continue
         if text is None or not _NAME.fullmatch(text):
-            call.unknown("`unset` with a name known only at run time", word)
+            call.unknown("`unset` with an uncertain variable name", word)
             continue
         if kind == "":
             meanings = (*state.functions.get(text, UNDEFINED), None)  # without a variable, bash unsets the function
@@ -157,7 +157,7 @@ def read(call: Call) -> None:
         if word in arrays and word.text is not None:
             variables.arrays.add(word.text)
         if word.text is None or not _NAME.fullmatch(word.text):
-            call.unknown(f"`{call.label}` into a name known only at run time", word)
+            call.unknown(f"`{call.label}` sets a variable whose name is uncertain", word)
         else:
             state = variables.assign(state, word.text, value, word.span or call.span)
     call.accept(state)
@@ -167,7 +167,7 @@ def getopts(call: Call) -> None:
     """Judge `getopts LETTERS NAME`, which assigns NAME, OPTARG and OPTIND."""
     words = call.words
     if len(words) < 2 or any(word.text is None for word in words[:2]) or not _NAME.fullmatch(words[1].text or ""):
-        call.unknown("`getopts` with a name known only at run time")
+        call.unknown("`getopts` sets a variable whose name is uncertain")
         return
     state = call.shell.variables.assign(call.state, words[1].text or "", ANYTHING, words[1].span or call.span)
     for name in ("OPTARG", "OPTIND"):
@@ -183,7 +183,7 @@ def mapfile(call: Call) -> None:
     shape = call.parse()
     names = shape.operands or [literal("MAPFILE")]
     if shape.trouble or len(names) > 1 or names[0].text is None or not _NAME.fullmatch(names[0].text):
-        call.unknown(shape.trouble or f"`{call.label}` into a name known only at run time", shape.where)
+        call.unknown(shape.trouble or f"`{call.label}` sets a variable whose name is uncertain", shape.where)
         return
     variables = call.shell.variables
     variables.arrays.add(names[0].text)

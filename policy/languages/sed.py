@@ -42,7 +42,7 @@ def read_sed(program: str) -> Reading:
         if command in _ARGUMENTS:
             words = re.compile(_ARGUMENTS[command] + _END).match(program, at)
             if words is None:
-                return unknown_reading("an unparsable label" if command in "btT:" else f"other text after `{command}`")
+                return unknown_reading("a bad label" if command in "btT:" else f"unexpected text after `{command}`")
             at = words.end()
         elif command in "aic":
             text = _TEXT.match(program, at)
