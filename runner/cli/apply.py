@@ -172,7 +172,7 @@ def _apply(
     from runner.changes.review.patch_parser import PatchError
     from runner.changes.undo.lock import UndoError
     from runner.changes.undo.scope import place
-    from runner.changes.undo.store import Store
+    from runner.changes.undo.store import Store, convert_failures
 
     with open_log(settings, os.environ) as audit:
         session = audit.session(SessionInfo("person", ground.workspace, unattended, None, ("agent", *sys.argv[1:])))
@@ -180,7 +180,8 @@ def _apply(
         store, started = Store(place(paths.state_dir(os.environ), ground.workspace)), monotonic()
         try:
             words = f"agent apply {'--reverse ' if patching.reverse else ''}{patching.name}"
-            done = apply(planned, ground, store, words, session, {danger.path for danger in dangers})
+            with convert_failures(store.folder):
+                done = apply(planned, ground, store, words, session, {danger.path for danger in dangers})
         except (PatchError, UndoError) as error:
             audit.finished(number, Outcome(1, seconds=monotonic() - started, problem=error.problem))
             raise Stopped(error.problem, Exit.FAILED) from None

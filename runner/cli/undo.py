@@ -59,7 +59,7 @@ def undo(
     if redo and count is not None:
         raise usage("--redo takes back the last undo, which is one", "N counts actions", "leave N out")
     from runner.changes.undo.scope import place
-    from runner.changes.undo.store import Store
+    from runner.changes.undo.store import Store, convert_failures
 
     ground, _ = snapshot_scope(cwd)
     kept = place(state_dir(os.environ), ground.workspace)
@@ -81,7 +81,8 @@ def undo(
             return _list(store, json)
         wish = RevertRequest(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
         try:
-            taken = take_back(store, ground, wish)
+            with convert_failures(kept):
+                taken = take_back(store, ground, wish)
         except UndoError as error:  # nothing is kept, or too little, or an action runs: no mistake in the command
             raise Stopped(error.problem, Exit.FAILED) from None
         if json:

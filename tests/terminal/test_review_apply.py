@@ -5,6 +5,7 @@ oracle.
 import base64
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from runner.audit.log import open_log
+from runner.audit.records import Patching
 from runner.changes.review.apply import Applied, apply
 from runner.changes.review.apply_plan import PatchPlan, plan
 from runner.changes.review.hunk_match import Unfit, fitted
@@ -24,6 +27,10 @@ from runner.changes.review.patch_parser import PatchError, Section, read
 from runner.changes.review.risk_flags import changes_of
 from runner.changes.review.workspace_copy import copied
 from runner.changes.undo.scope import inventory_of, secret_of
+from runner.changes.undo.store import Store
+from runner.cli.apply import _apply
+from runner.config import load
+from runner.problems import Stopped
 from tests.support import forked_agent
 from tests.support.law import examples
 from tests.support.patch_rows import ROWS, nothing_secret
@@ -348,6 +355,33 @@ def test_it_is_all_or_nothing(base: Path, monkeypatch: pytest.MonkeyPatch) -> No
         applied(world, patch)
     assert error.value.problem.why == "`z`: no space left on device"
     assert {path: what[:3] for path, what in world.picture().items()} == {path: what[:3] for path, what in was.items()}
+
+
+@pytest.mark.parametrize(("error", "why"), [
+    (OSError(28, "No space left on device"), "no space left on device"),
+    (sqlite3.OperationalError("database is locked"), "database is locked"),
+])  # fmt: skip
+def test_a_store_that_cannot_be_written_is_named_and_recorded(
+    base: Path, error: Exception, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = UndoWorkspace(base)
+    sh(world.w, "echo 1 > a")
+    copy = copied(str(world.w), str(base))
+    sh(copy.path, "echo 2 > a")
+    found = planned(world, patch_of(copy, nothing_secret).text)
+
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Store, "keep", failing)
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", world.environ["RINGFENCE_STATE_DIR"])
+    settings = load(world.w, os.environ, unattended=True)
+    patching = Patching("p", "", "--yes", False, str(world.w), ())
+    with pytest.raises(Stopped, match="cannot be used") as stopped:
+        _apply(world.ground, settings, found, (), patching, unattended=True)
+    assert stopped.value.problem.why == why
+    with open_log(settings, os.environ) as audit:
+        assert [record.kind for record in audit.rows(limit=1)] == ["finished"]
 
 
 def test_a_change_in_between_is_not_overwritten(base: Path) -> None:

@@ -19,11 +19,11 @@ from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes.undo import file_state
 from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany
 from runner.changes.undo.file_state import Change
-from runner.changes.undo.lock import UndoError, unusable
+from runner.changes.undo.lock import UndoError
 from runner.changes.undo.revert import RevertRequest, Taken, take_back
 from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
 from runner.changes.undo.snapshot import Snapshotter
-from runner.changes.undo.store import Roots, Store, sign, undoable
+from runner.changes.undo.store import Roots, Store, convert_failures, sign, undoable
 from runner.changes.undo.text import diff_text, not_kept, taken_text, unkept_of
 from runner.config import Settings
 from runner.events import Emit, Notice
@@ -217,12 +217,10 @@ class SnapshotRecorder:
     @_alone
     def actions(self) -> tuple[int, ...]:
         """Return the steps of this session that changed files and were not undone, newest first. Raise UndoError."""
-        try:
+        with convert_failures(self._folder):
             if self._store is None and self._earlier != SessionLineage() and (self._folder / "steps.db").exists():
                 self._store = Store(self._folder)
             return tuple(step.id for step in undoable(self._store, self._lineage)) if self._store is not None else ()
-        except (OSError, sqlite3.Error) as error:
-            raise unusable(self._folder, _why(error)) from None
 
     @_alone
     def diff(self) -> list[str]:
@@ -233,11 +231,9 @@ class SnapshotRecorder:
         if not count or self._store is None:
             return []
         request = RevertRequest(count, dry=True, session=self._session, lineage=self._lineage)
-        try:
+        with convert_failures(self._folder):
             taken = take_back(self._store, self._scope, request)
             return list(diff_text(self._store, taken.items, self._scope.workspace, forward=True))
-        except (OSError, sqlite3.Error) as error:
-            raise unusable(self._folder, _why(error)) from None
 
     def news(self) -> str:
         """Return, once, the note for the model about undone changes, or an empty string."""

@@ -8,6 +8,7 @@ import json
 import marshal
 import os
 import shutil
+import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -318,6 +319,16 @@ def undoable(store: Store, lineage: SessionLineage | None = None) -> tuple[UndoS
     actions = (step for step in store.steps() if step.kind == "action" and step.undone is None)
     own = (step for step in actions if lineage is None or lineage.holds(step.session, step.id))
     return tuple(step for step in own if store.changed(step.id))
+
+
+@contextlib.contextmanager
+def convert_failures(folder: Path) -> Iterator[None]:
+    """Convert errors of the system and of SQLite while the store in `folder` is used to UndoError."""
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        why = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+        raise unusable(folder, why) from None
 
 
 def clear(folder: Path) -> int:
