@@ -88,14 +88,14 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
     if unknown is not None and not command:
         if words[: words.index(unknown)][-1:] == ["--resume="]:
-            why = "an id is its first 4 to 16 characters, of 0-9 and a-f"
-            fix = "see `agent sessions list`, or pick: `agent --resume`"
+            why = "an ID has 4 to 16 characters, 0-9 and a-f"
+            fix = "see `agent sessions list`, or choose with `agent --resume`"
             return usage(f"there is no session `{unknown}`", why, fix)
         return _no_command(unknown, names)
     if command in ("run", "ci") and "unexpected extra argument" in what:
         return usage("there is more than one prompt", f"`agent {command}` takes one", "put the whole prompt in quotes")
     help_of = " ".join(["agent", *([command] if command else []), *below])
-    return usage(what, "the command line could not be understood", f"see `{help_of} --help`")
+    return usage(what, "the command line is not valid", f"see `{help_of} --help`")
 
 
 def _no_command(name: str, names: list[str]) -> Stopped:

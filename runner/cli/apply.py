@@ -29,20 +29,19 @@ _LONGEST = 1 << 30  # bytes of a patch
 
 
 def apply(
-    patch: Annotated[str, argument("PATCH", "The file; `-` is standard input.")],
-    check: Annotated[bool, switch("--check", help="Only say whether it fits, and what it would do.")] = False,
-    yes: Annotated[bool, switch("--yes", "-y", help="Do not ask.")] = False,
-    anyway: Annotated[bool, switch("--anyway", help="With --yes: also what comes with a warning.")] = False,
-    reverse: Annotated[bool, switch("--reverse", "-R", help="Take the patch back.")] = False,
+    patch: Annotated[str, argument("PATCH", "The patch file; `-` is standard input.")],
+    check: Annotated[bool, switch("--check", help="Only show the changes, and whether the patch fits.")] = False,
+    yes: Annotated[bool, switch("--yes", "-y", help="Apply without a question.")] = False,
+    anyway: Annotated[bool, switch("--anyway", help="With --yes: apply changes with a warning too.")] = False,
+    reverse: Annotated[bool, switch("--reverse", "-R", help="Remove the changes of the patch.")] = False,
     json: JSON = False,
     cwd: CWD = None,
 ) -> int:
-    """Show what a patch would change here, ask, and do it: all of it or nothing.
+    """Show the changes of a patch, ask, and apply either all of them or none.
 
-    It takes what `agent ci --patch` and `git diff --binary` write. Nothing outside the workspace is written, nothing in
-    Git's own folder, and nothing through a link; no secret is copied or moved to another name. Files that other
-    programs run by themselves, names of secrets and links that lead out come with a warning, and --yes alone does not
-    apply them. `agent undo` takes it back.
+    PATCH is a file of `agent ci --patch` or `git diff --binary`. Files outside of the workspace, in Git's own folder
+    or behind a link are never written, and no secret is copied or moved to another name. Auto-run files, names of
+    secrets and links out of the workspace have a warning; --yes alone does not apply them. `agent undo` reverses it.
 
     **Examples**
 
@@ -59,14 +58,14 @@ def apply(
     from runner.changes.undo.scope import inventory_of, secret_of
 
     if anyway and not yes:
-        raise usage("--anyway goes with --yes", "without it you are asked about all of it", "leave it out")
+        raise usage("--anyway needs --yes", "without --yes you are asked about all changes", "omit --anyway")
     if check and yes:
-        raise usage("--check applies nothing, so there is nothing to say yes to", "they exclude each other", "give one")
+        raise usage("--check and --yes exclude each other", "--check applies nothing", "omit one of them")
     asked = not (check or yes or json)
     if asked and (patch == "-" or not (os.isatty(0) and os.isatty(2))):
-        raise usage("nobody can be asked", "there is no terminal to ask at", "add --yes, or --check to only look")
+        raise usage("no user can be asked", "there is no terminal", "add --yes, or --check to apply nothing")
     if json and not (check or yes):
-        raise usage("--json asks nobody", "its output is for a program", "add --yes, or --check to only look")
+        raise usage("--json cannot ask", "its output is for a program", "add --yes, or --check to apply nothing")
     data = _read(patch)
     ground, settings = snapshot_scope(cwd, refuses=True)
     secret = secret_of(ground)
@@ -100,17 +99,17 @@ def apply(
     if planned.problems:
         path, why = planned.problems[0]
         more = f"; and {len(planned.problems) - 1} more" if planned.problems[1:] else ""
-        fix = "nothing was changed; make the patch anew"
+        fix = "nothing was changed; make the patch again from the current files"
         return refuse(Problem(f"the patch does not fit: `{path}`", f"{why}{more}", fix))
     severe = [danger for danger in dangers if danger.severe]
     if check:
-        return report("it fits; nothing was changed")
+        return report("the patch fits; nothing was changed")
     if yes and severe and not anyway:
         first, more = severe[0], f"; and {len(severe) - 1} more" if severe[1:] else ""
-        fix = "look at it, then apply it at a terminal, or add --anyway"
+        fix = "check these changes, then apply the patch at a terminal, or add --anyway"
         return refuse(Problem("nothing was applied", f"`{first.path}`: {first.what}{more}", fix))
     if not planned.items:
-        return report("every file is as the patch would make it already")
+        return report("nothing to do: every file already has the changes of the patch")
     if asked and not _said_yes(ground.workspace):
         say("nothing was applied")
         return Exit.FAILED
@@ -119,9 +118,9 @@ def apply(
     by = "terminal" if asked else "--yes"
     patching = Patching(patch, sha256(data).hexdigest(), by, reverse, ground.workspace, files)
     done = _apply(ground, settings, planned, dangers, patching, unattended=not asked)
-    text = "applied; `agent undo` takes it back"
+    text = "applied; `agent undo` reverses it"
     if done.lasting:
-        text = f"applied\n`agent undo` cannot take back {listed(done.lasting)}; `agent apply --reverse` can"
+        text = f"applied\n`agent undo` cannot restore {listed(done.lasting)}; `agent apply --reverse` can"
     return report(text, applied=True, step=done.step)
 
 
@@ -132,7 +131,7 @@ def _read(name: str) -> bytes:
     except OSError as error:
         raise usage(f"`{name}` cannot be read", (error.strerror or "").lower(), "check the path") from None
     if len(data) > _LONGEST:
-        raise usage(f"`{name}` is longer than 1 GB", "that is no patch that a user can review", "apply it with git")
+        raise usage(f"`{name}` is longer than 1 GB", "a patch of this size cannot be reviewed", "apply it with git")
     return data
 
 
@@ -152,7 +151,7 @@ def _said_yes(workspace: str) -> bool:
     from runner.config.trust.prompt import typed_line
 
     try:
-        answer = typed_line(f"apply it to {visible(workspace, lines=False)}? [yes / no] ")
+        answer = typed_line(f"apply the patch to {visible(workspace, lines=False)}? [yes / no] ")
     except EOFError:
         return False
     return answer.strip().lower() in ("y", "yes")

@@ -36,15 +36,15 @@ audit_app.command("merge")(merge)
 audit_app.add_typer(key_app, name="key")
 
 LISTED = 50
-LIMIT = Annotated[int, valued("--limit", "N", "The newest N decisions.", least=1)]
+LIMIT = Annotated[int, valued("--limit", "N", "The maximum number of decisions, newest first.", least=1)]
 
 
 @audit_app.callback()
 @filtered
 def bare(context: typer.Context, query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE = None) -> int:
-    """List decisions, newest first: tier, verdict, action, why, rule, and what became of it.
+    """List decisions, newest first: tier, verdict, action, reason, rule and outcome.
 
-    The same as `agent audit list`, which says more about the filters. Times are UTC.
+    The same as `agent audit list`; its help explains the filters. Times are UTC.
 
     **Examples**
 
@@ -58,17 +58,17 @@ def bare(context: typer.Context, query: Query, json: JSON = False, limit: LIMIT 
     if name is None:
         return _list(query, json, limit, file)
     if query != Query() or json or file or limit != LISTED:
-        raise option_before(f"audit {name}", f"`{name}` has options of its own")
+        raise option_before(f"audit {name}", f"`{name}` has its own options")
     return Exit.DONE
 
 
 @audit_app.command("list")
 @filtered
 def listing(query: Query, json: JSON = False, limit: LIMIT = LISTED, file: FILE = None) -> int:
-    """List decisions, newest first: tier, verdict, action, why, rule, and what became of it.
+    """List decisions, newest first: tier, verdict, action, reason, rule and outcome.
 
-    Malformed calls of a model are listed as denials; they ran nothing. Times are UTC. A filter that is given twice
-    takes either; different filters must all hold.
+    Invalid calls of a model are listed as denials; nothing was run for them. Times are UTC. If a filter is given more
+    than once, one of its values must match. Different filters must all match.
 
     **Examples**
 
@@ -101,17 +101,18 @@ def _words(incomplete: str) -> list[str]:
 
 
 def show(
-    what: Annotated[str, argument("ID", "A number that the list shows, `last`, or a session's name.", complete=_words)],
+    what: Annotated[str, argument("ID", "The number of a decision, `last`, or a session's name.", complete=_words)],
     json: Annotated[
         bool | None,
-        typer.Option("--json/--text", help="JSON or text. Text at a terminal, JSON in a pipe.", show_default=False),
+        typer.Option("--json/--text", help="JSON or text (default: text at a terminal).", show_default=False),
     ] = None,
     file: FILE = None,
 ) -> int:
     """Print everything that is recorded about one decision.
 
-    The action with the words that each reason points at, the rule with file and line, the cell of the matrix, the
-    rights that were granted, the answer, what was enforced, and the outcome. For a session: how it began.
+    Shows the action, each reason with the words of the action that it is about, the rule with file and line, the cell
+    of the permission matrix, the granted rights, the answer of the user, what the sandbox enforced, and the outcome.
+    For a session: its settings at the start.
 
     **Examples**
 
@@ -127,8 +128,8 @@ def show(
         record = record_named(log, what)
         if record is None:
             named = "record" if what.isdigit() or what == "last" else "session"
-            why = "the log does not hold it" if what != "last" else "nothing was decided yet"
-            raise usage(f"there is no {named} {what}", why, "see `agent audit` for the numbers")
+            why = "it is not in the log" if what != "last" else "nothing was decided yet"
+            raise usage(f"there is no {named} {what}", why, "`agent audit` lists the numbers")
         if not sys.stdout.isatty() if json is None else json:
             print(whole(log, record))
             return Exit.DONE
@@ -141,7 +142,7 @@ def show(
     return Exit.DONE
 
 
-TOP = Annotated[int, valued("--top", "N", "The N that count most of each.", least=1)]
+TOP = Annotated[int, valued("--top", "N", "The length of each list.", least=1)]
 _EVERY = 500  # decisions between two updates of the progress
 
 
@@ -149,8 +150,8 @@ _EVERY = 500  # decisions between two updates of the progress
 def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None, file: FILE = None) -> int:
     """Count decisions by verdict, tier, rule, host, command and mode.
 
-    Also what was asked most and how it was answered, what was denied most, what took longest, and which rules never
-    spoke: those of your configuration as it holds in this folder, and those that the program came with.
+    Also lists the most frequent questions with their answers, the most frequent denials, the longest runs, and the
+    rules that never matched: those of the configuration in this folder, and the packaged ones.
 
     **Examples**
 
@@ -208,17 +209,17 @@ def _known(config: str | None) -> "Known":
     return Known(tuple(str(rule.ref) for rule in settings.profile.permissions), shipped)
 
 
-FOLLOW = Annotated[bool, switch("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
-LINES = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="Begin with the newest N.")]
+FOLLOW = Annotated[bool, switch("--follow", "-f", help="Keep printing new decisions until Ctrl-C.")]
+LINES = Annotated[int, typer.Option("--lines", "-n", metavar="N", min=0, help="The number of decisions to begin with.")]
 
 
 @filtered
 def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = False, file: FILE = None) -> int:
-    """Print the newest decisions, oldest first, and with -f those that come.
+    """Print the newest decisions, oldest first. With -f, wait for new ones and print them too.
 
-    A decision is printed as soon as it is in the log, and its outcome below others when it has ended. It goes on when
-    the log is pruned, and begins anew when it is moved away. With --json each is a record of its own: `decided`,
-    `refused`, and later `finished` with the number that it is the outcome of.
+    With -f, a decision is printed as soon as it is in the log; its outcome is printed later, when the action has
+    ended. Pruning the log does not stop the command. If the log is moved away, the command continues with the new log.
+    With --json, each line is one record: `decided`, `refused`, or `finished` with the number of its decision.
 
     **Examples**
 
@@ -248,17 +249,18 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
     return Exit.DONE
 
 
-LEAST = Annotated[int, valued("--min", "N", "Only rules that settle N records at least.", least=1)]
-LOOKED_AT = Annotated[int, valued("--limit", "N", "Look at the newest N questions and denials.", least=1)]
+LEAST = Annotated[int, valued("--min", "N", "Only rules that would decide at least N of the records.", least=1)]
+LOOKED_AT = Annotated[int, valued("--limit", "N", "The number of questions and denials to use, newest first.", least=1)]
 
 
 @filtered
 def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON = False, file: FILE = None) -> int:
-    """Suggest the smallest rules that would have settled the questions and denials of the log. Changes nothing.
+    """Suggest the narrowest rules that would have allowed the asked and denied actions of the log. Changes nothing.
 
-    Each rule was tried on the recorded actions, as they were recorded, and comes with them, with how they were
-    answered, and with what else it would let through. What is `dangerous`, `secret` or denied is never suggested.
-    Whose questions nobody answered may have been asked by a model that wants them: read before you copy.
+    Each rule is tested on the recorded actions. It is printed with the records that it would have allowed, the
+    answers that you gave then, and other actions that it would also allow. Actions of the tiers `dangerous`, `secret`
+    and `denied` get no rule. A model can provoke questions to get a rule: check each rule before you copy it,
+    above all if no user ever approved its actions.
 
     **Examples**
 

@@ -36,16 +36,14 @@ class Format(StrEnum):
 
 
 FORMAT = Annotated[
-    Format, typer.Option("--format", metavar="FORMAT", help=f"One of {', '.join(Format)}.", show_default=False)
+    Format, typer.Option("--format", metavar="FORMAT", help=f"The format: {', '.join(Format)}.", show_default=False)
 ]
-OUT = Annotated[Path | None, valued("--out", "FILE", "Write this file (0600, whole or not at all), not to stdout.")]
-LIMIT = Annotated[int | None, valued("--limit", "N", "The newest N decisions, not all.", least=1)]
-QUESTIONS = Annotated[bool, switch("--questions", help="SARIF: also what was asked and then allowed.")]
+OUT = Annotated[Path | None, valued("--out", "FILE", "Write to this file, with mode 0600 (default: stdout).")]
+LIMIT = Annotated[int | None, valued("--limit", "N", "Only the newest N decisions (default: all).", least=1)]
+QUESTIONS = Annotated[bool, switch("--questions", help="SARIF: include questions that were then allowed.")]
 
 
-ENDPOINT = Annotated[
-    str | None, valued("--endpoint", "URL", "OTLP: the collector, http://HOST:4318; else OTEL_EXPORTER_OTLP_*.")
-]
+ENDPOINT = Annotated[str | None, valued("--endpoint", "URL", "OTLP: the collector (default: OTEL_EXPORTER_OTLP_*).")]
 
 
 def export(
@@ -57,14 +55,14 @@ def export(
     endpoint: ENDPOINT = None,
     file: FILE = None,
 ) -> int:
-    """Write the record for other programs and people: JSON Lines, CSV, SARIF, a report for a browser; or send it.
+    """Export the log as JSON Lines, CSV, SARIF or a report for a browser, or send it to a collector.
 
-    The filters are those of `agent audit list`. Everything in the record was written by a model: CSV cells are no
-    formulas, SARIF messages no links, and the report (one file, no network; the newest 10,000 decisions where no
-    --limit is given) runs no script but its own.
+    The filters are those of `agent audit list`. The recorded texts may be hostile, because a model wrote them:
+    therefore CSV cells contain no formulas, SARIF messages contain no links, and the report runs only its own scripts.
+    The report is one file, loads nothing from the network, and contains at most 10,000 decisions without --limit.
 
-    `otlp` sends each decision as a log record to a collector (needs the extra `fleet`). Headers with credentials, and
-    everything else about the connection, are taken from OTEL_EXPORTER_OTLP_*.
+    `otlp` sends each decision as a log record to an OpenTelemetry collector (needs the extra `fleet`). Headers with
+    credentials, and all other settings of the connection, are taken from OTEL_EXPORTER_OTLP_*.
 
     **Examples**
 
@@ -77,20 +75,20 @@ def export(
     from runner.audit.export.out import counted, write
 
     if questions and format is not Format.SARIF:
-        raise usage("`--questions` is about SARIF", "every other format has the questions", "leave it out")
+        raise usage("`--questions` is only for SARIF", "the other formats contain all questions", "omit the option")
     if format is Format.SARIF and not questions:
         if query.verdicts == ("allow",):
-            raise usage("nothing of that is in SARIF", "it shows what was denied", "add --questions, or take jsonl")
+            raise usage("SARIF has no allowed actions", "it contains denials", "add --questions, or use jsonl")
         query = replace(query, verdicts=("deny",))  # the store filters by verdict without reading other records
     out = None if out == Path("-") else out
     if format is Format.OTLP:
         if out is not None:
-            raise usage("`--out` has no meaning here", "OTLP is sent to a collector", "leave it out, or use jsonl")
+            raise usage("`--out` cannot be used with OTLP", "OTLP is sent to a collector", "omit it, or use jsonl")
         return _send(log_path(file), query, limit, endpoint)
     if endpoint is not None:
-        raise usage("`--endpoint` is about OTLP", "every other format is written", "leave it out, or say --format otlp")
+        raise usage("`--endpoint` is only for OTLP", "other formats are not sent", "omit it, or use --format otlp")
     if format is Format.HTML and out is None and sys.stdout.isatty():
-        raise usage("a report is not for a terminal", "it is a page for a browser", "name a file: --out report.html")
+        raise usage("an HTML report needs a file", "it is a page for a browser", "add --out report.html")
     with AuditLog.open_to_read(log_path(file)) as log:
         if format is Format.HTML:
             lines = _page(log, query, limit)
@@ -107,14 +105,14 @@ def _send(path: "Place", query: Query, limit: int | None, given: str | None) -> 
 
     address = otlp.endpoint(given, os.environ)
     if otlp.in_clear(address):
-        say(f"agent: the record travels to {address} in clear; https would hide it")
+        say(f"agent: the records are sent to {address} without encryption; use https")
     with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "decisions")) as decisions:
         try:
             sent = otlp.send(decisions, address)
         except otlp.Unsent as error:
             problem = error.problem
-            before = f"{error.sent.records} decisions were sent before"
-            again = f"{problem.fix}; then send the rest with --until {after(error.first)}, {before}"
+            before = f"{error.sent.records} decisions were already sent"
+            again = f"{problem.fix}; then send the rest with --until {after(error.first)} ({before})"
             raise Stopped(Problem(problem.what, problem.why, again), error.code) from None
     print(f"{sent.records} decisions sent to {address}")
     return Exit.DONE
@@ -186,23 +184,23 @@ def _filter_words(value: object) -> str:
 
 POLICY = Annotated[
     Path | None,
-    valued("--policy", "FILE", "A configuration to try in place of yours, or the folder that holds its config.toml."),
+    valued("--policy", "FILE", "The configuration to use instead of yours: a file, or a folder with a config.toml."),
 ]
-TRY_MODE = Annotated[Mode | None, valued("--mode", "MODE", "Judge everything in this mode, and not in the one it was.")]
+TRY_MODE = Annotated[Mode | None, valued("--mode", "MODE", "The mode to judge in (default: the recorded mode).")]
 MATRIX = Annotated[
     list[str] | None,
     valued(
         "--matrix",
         "TIER=RULING",
-        "Another cell of the matrix: network=deny, or write/plan=ask for one mode. Or a JSON file as `agent "
-        "policy matrix --json` prints it.",
+        "Another ruling of the matrix: network=deny, or write/plan=ask for one mode; or a JSON file in the format "
+        "of `agent policy matrix --json`.",
     ),
 ]
 ABOVE = Annotated[
-    str | None, valued("--fail-above", "TIER", "Exit 1 when something newly allowed is riskier than this.")
+    str | None, valued("--fail-above", "TIER", "Exit 1 if an action of a higher tier would be newly allowed.")
 ]
-STRICT = Annotated[bool, switch("--strict", help="Exit 1 as well when something could not be judged.")]
-LOOK = Annotated[bool, switch("--look", help="Ask today's disk about paths that nobody asked about then.")]
+STRICT = Annotated[bool, switch("--strict", help="Exit 1 also if an action could not be judged.")]
+LOOK = Annotated[bool, switch("--look", help="Read paths from the disk of today if the log has no facts about them.")]
 
 
 def replay(
@@ -217,13 +215,13 @@ def replay(
     json: JSON = False,
     file: FILE = None,
 ) -> int:
-    """Judge what is recorded again, by another policy, and print what would differ. Runs nothing.
+    """Judge the recorded actions again under another policy, and print the verdicts that differ. Runs nothing.
 
-    Without --policy: by the configuration that is in force in each workspace now. What a person answered is no part of
-    a policy: their question counts as `ask`. What cannot be told, since the text was cut or nobody asked the disk about
-    it then, is counted as unknown, and never guessed.
+    Without --policy: under the configuration that is in effect in each workspace now. An action that a user was asked
+    about has the verdict `ask`, whatever the answer. An action is counted as unknown if the log does not contain all
+    facts for a verdict, for example because a text was cut.
 
-    Exit 0, or 1 with --fail-above when something riskier than that is newly allowed; with --strict, also when something
+    Exit 0; with --fail-above, 1 if an action of a higher tier would be newly allowed; with --strict, 1 if an action
     could not be judged.
 
     **Examples**
@@ -272,7 +270,7 @@ def _tier(name: str) -> "Tier":
 
     known = {tier.label: tier for tier in Tier}
     if name not in known:
-        why, fix = "--fail-above takes one of the matrix's rows", f"say one of {', '.join(known)}"
+        why, fix = "--fail-above needs a tier of the matrix", f"use one of {', '.join(known)}"
         raise not_known(f"there is no tier `{name}`", why, name, known, fix)
     return known[name]
 
@@ -287,11 +285,11 @@ def _matrix(given: list[str]) -> "Matrix":
             row, _, name = cell.partition("/")
             modes = [mode for mode in Mode if name in ("", mode.value)]
             if wanted not in rulings or not modes:
-                what = f"`{text}` is no cell of the matrix"
-                raise usage(what, f"`{wanted if modes else name}` is not known", "write TIER=allow, or TIER/MODE=deny")
+                what = f"`{text}` is not a cell of the matrix"
+                raise usage(what, f"`{wanted if modes else name}` is unknown", "write TIER=allow, or TIER/MODE=deny")
             tier = _tier(row)
             if tier >= Tier.SECRET and rulings[wanted] is not Ruling.DENY:
-                raise usage(f"`{text}` lifts a floor", f"tier `{row}` is denied in every mode", "leave it out")
+                raise usage(f"`{text}` is not possible", f"tier `{row}` is denied in every mode", "omit it")
             made[tier] |= dict.fromkeys(modes, rulings[wanted])
     return made
 
@@ -306,7 +304,7 @@ def _cells(text: str) -> list[tuple[str, str]]:
         return [(f"{tier}/{mode}", str(wanted)) for tier, row in matrix.items() for mode, wanted in row.items()]
     except OSError as error:
         why = (error.strerror or "").lower()
-        raise usage(f"`{text}` is neither a cell nor a file", why, "write for example network=deny") from None
+        raise usage(f"`{text}` is neither a cell nor a file", why, "write a cell such as network=deny") from None
     except (ValueError, AttributeError):
-        why = "it is not what `agent policy matrix --json` prints"
-        raise usage(f"`{text}` is no matrix", why, "save that, and change it") from None
+        why = "the file is not in the format of `agent policy matrix --json`"
+        raise usage(f"`{text}` is not a matrix", why, "edit the output of that command") from None

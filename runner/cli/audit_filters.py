@@ -45,25 +45,25 @@ def sessions(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-FILE = Annotated[str | None, valued("--file", "FILE|URL", "Read this log instead of your own: a file, or a database.")]
+FILE = Annotated[str | None, valued("--file", "FILE|URL", "The log to read: a file or a database (default: your log).")]
 
 # option: metavar, help, completion
 # fmt: off
 _TEXTS: dict[str, tuple[str, str, Callable[[str], list[str]] | None]] = {
-    "verdict":   ("allow|deny",  "What was decided in the end.", completing(lambda: VERDICTS)),
-    "denied":    (FLAG,          "Only what was denied.", None),
-    "asked":     (FLAG,          "Only questions, with any answer.", None),
-    "tier":      ("TIER",        f"A kind of risk that it has: {', '.join(TIERS)}.", completing(lambda: TIERS)),
-    "rule":      ("RULE",        "A rule that spoke, as the list names it, or its beginning.", None),
-    "mode":      ("MODE",        f"The mode it was decided in: {', '.join(MODES)}.", completing(lambda: MODES)),
-    "tool":      ("NAME",        "Who wanted it: exec, or a tool of the model.", completing(_tools)),
-    "command":   ("NAME",        "The first word of a command line.", None),
-    "path":      ("GLOB",        "A file or folder that it touches, with what is below.", None),
-    "host":      ("GLOB",        "A host that it wanted or reached: example.com, example.com:443, '*.org'.", None),
-    "session":   ("NAME",        "A session, or the beginning of its name.", sessions),
-    "workspace": ("FOLDER",      "The folder that it worked in, or one above.", None),
+    "verdict":   ("allow|deny",  "The final verdict.", completing(lambda: VERDICTS)),
+    "denied":    (FLAG,          "Only denied actions.", None),
+    "asked":     (FLAG,          "Only actions that needed a question, with any answer.", None),
+    "tier":      ("TIER",        f"A tier of the action: {', '.join(TIERS)}.", completing(lambda: TIERS)),
+    "rule":      ("RULE",        "A rule that matched: its name in the list, or the beginning of the name.", None),
+    "mode":      ("MODE",        f"The mode of the decision: {', '.join(MODES)}.", completing(lambda: MODES)),
+    "tool":      ("NAME",        "The tool: exec, or a tool of the model.", completing(_tools)),
+    "command":   ("NAME",        "The first word of the command.", None),
+    "path":      ("GLOB",        "A file that is read or written, or a folder of such files.", None),
+    "host":      ("GLOB",        "A host that was requested or reached: example.com, example.com:443, '*.org'.", None),
+    "session":   ("NAME",        "A session: its name, or the beginning of the name.", sessions),
+    "workspace": ("FOLDER",      "The working folder of the action, or a folder above it.", None),
     "since":     ("TIME",        "Not before: 2h, 7d, today, yesterday, 2026-03-04, 2026-03-04T05:06 (UTC).", None),
-    "until":     ("TIME",        "Before: the same spellings.", None),
+    "until":     ("TIME",        "Before, in the same formats.", None),
 }
 # fmt: on
 _FLAGS, _ONCE = ("denied", "asked"), ("since", "until")
@@ -89,8 +89,8 @@ def log_path(file: str | None) -> Place:
     if "://" in file:
         return file
     if not os.path.isfile(file):
-        why = "it is no plain file" if os.path.exists(file) else "no such file"
-        raise usage(f"there is no log `{file}`", why, "leave --file out to read your own log")
+        why = "it is not a regular file" if os.path.exists(file) else "no such file"
+        raise usage(f"there is no log `{file}`", why, "check the path, or omit --file to read your own log")
     return Path(file)
 
 
@@ -116,13 +116,13 @@ def query_of(*, now: datetime | None = None, **flags: Any) -> Query:
 
     Raise a usage error for an invalid value.
     """
-    verdicts = _known(flags, "verdict", VERDICTS, "what was a question is listed by --asked")
+    verdicts = _known(flags, "verdict", VERDICTS, "questions are listed by --asked")
     if flags.get("denied") and "allow" in verdicts:
-        raise usage("`--denied` and `--verdict allow` stand together", "nothing is both", "leave one of them out")
+        raise usage("`--denied` and `--verdict allow` exclude each other", "no decision is both", "omit one of them")
     clock = now or datetime.now(UTC)
     first, last = (moment(flags[each], f"--{each}", clock) if flags.get(each) else "" for each in ("since", "until"))
     if first and last and last <= first:
-        raise usage("the time ends before it begins", f"--since is {first}, --until is {last}", "swap them")
+        raise usage("--until is not after --since", f"--since is {first}, --until is {last}", "swap them")
     return Query(
         verdicts=("deny",) if flags.get("denied") else verdicts,
         tiers=_known(flags, "tier", TIERS, f"the tiers are {', '.join(TIERS)}"),
@@ -143,7 +143,7 @@ def query_of(*, now: datetime | None = None, **flags: Any) -> Query:
 def _values(flags: Mapping[str, Any], name: str) -> tuple[str, ...]:
     values: tuple[str, ...] = tuple(flags.get(name) or ())
     if not all(value.strip() for value in values):
-        raise usage(f"`--{name}` has no value", "an empty one would be in everything", "name one, or leave it out")
+        raise usage(f"`--{name}` has no value", "an empty value would match everything", "add one, or omit the option")
     return values
 
 
@@ -151,7 +151,7 @@ def _known(flags: Mapping[str, Any], name: str, names: Sequence[str], why: str) 
     values = _values(flags, name)
     for value in values:
         if value not in names:
-            fix = f"say one of {', '.join(names)}"
+            fix = f"use one of {', '.join(names)}"
             raise not_known(f"there is no `--{name} {value}`", why, value, names, fix)
     return values
 
@@ -200,5 +200,5 @@ def moment(text: str, option: str, now: datetime) -> str:
         found = found.astimezone(UTC)
     except (ValueError, OverflowError):
         why = "a time is 30s, 15m, 2h, 7d, 2w (ago), now, today, yesterday, or a date as in 2026-03-04T05:06 (UTC)"
-        raise usage(f"`{text}` is no time for {option}", why, f"try {option} 7d") from None
+        raise usage(f"`{text}` is not a time for {option}", why, f"try {option} 7d") from None
     return found.strftime("%Y-%m-%dT%H:%M:%S.") + f"{found.microsecond // 1000:03d}Z"

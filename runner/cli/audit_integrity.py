@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 
 def verify(
     expect: Annotated[
-        str | None, valued("--expect", "COUNT:HASH", "A head printed earlier, which must still be part of the log.")
+        str | None, valued("--expect", "COUNT:HASH", "A head that was printed earlier and must still be in the log.")
     ] = None,
-    seal: Annotated[Path | None, valued("--seal", "FILE", "What `agent audit seal` wrote: it must still hold.")] = None,
+    seal: Annotated[Path | None, valued("--seal", "FILE", "A seal file of `agent audit seal` that must match.")] = None,
     public_key: Annotated[
-        list[str] | None, valued("--public-key", "KEY", "Who must have signed, as `agent audit key show` prints it.")
+        list[str] | None, valued("--public-key", "KEY", "The public key of the signer (see `agent audit key show`).")
     ] = None,
     json: JSON = False,
     file: FILE = None,
 ) -> int:
-    """Recompute the hash chain and its checkpoints; exit 1 and name the first record that does not hold.
+    """Verify the hash chain of the log and its checkpoints. Exit 1 and name the first record that is not intact.
 
-    The head that it prints proves later, with --expect, that nothing up to there was cut off or written anew, and so
-    does a seal. Keep them where the writer of the log cannot reach: in the CI log, for example.
+    Prints the head of the log. With a head or a seal of an earlier time (--expect, --seal), the command also finds
+    records that were removed or rewritten since then. Store heads and seals where a writer of the log cannot change
+    them, for example in the log of the CI job.
 
     **Examples**
 
@@ -54,13 +55,13 @@ def verify(
     from runner.audit.verify import verify as verified
 
     if expect is not None and not re.fullmatch("[0-9]{1,18}:[0-9a-f]{64}", expect):
-        fix = "copy one that `agent audit verify` printed"
-        raise usage(f"`{expect}` is no head of a log", "a head is COUNT:HASH", fix)
+        fix = "copy a head that `agent audit verify` printed"
+        raise usage(f"`{expect}` is not the head of a log", "a head is COUNT:HASH", fix)
     keys = tuple(key.strip().lower() for key in public_key or ())
     for key in keys:
         if not re.fullmatch("[0-9a-f]{64}", key):
             why = "a key is 64 hexadecimal digits"
-            raise usage(f"`{key}` is no public key", why, "copy what `agent audit key show` printed")
+            raise usage(f"`{key}` is not a public key", why, "copy the output of `agent audit key show`")
     noted = [ExpectedRecord.head(expect)] if expect else []
     noted += [_read_seal(seal, keys)] if seal is not None else []
     path = log_path(file)
@@ -69,7 +70,7 @@ def verify(
         result = verified(log.store, wanted, progress if sys.stderr.isatty() else None)
         cautions = log.store.cautions()
     for caution in cautions:
-        print(f"note: {caution}: it could end the record of all (docs/guide/audit.md, rights)", file=sys.stderr)
+        print(f"note: {caution}, enough to stop the log for all users (docs/guide/audit.md, rights)", file=sys.stderr)
     if isinstance(result, VerifiedLog):
         chains = result.chains
         if json:
@@ -77,18 +78,18 @@ def verify(
             hash = result.head.partition(":")[2]
             print(dumps({"sealed": True, "count": result.count, "hash": hash, "chains": rows}))
             return Exit.DONE
-        print(f"all {result.count} records hold")
+        print(f"all {result.count} records are intact")
         for chain in chains:
             _print_chain(chain, named=len(chains) > 1)
         if not chains:
             print(f"head {result.head}")
         if seal is not None:
-            print(f"the seal holds: it is of the first {noted[-1].number} records")
+            print(f"the seal matches the first {noted[-1].number} records")
         return Exit.DONE
     if json:
         print(dumps({"sealed": False, **asdict(result)}))
         return Exit.FAILED
-    what = f"the audit log does not hold{f' from record {result.id} on' if result.id else ''}"
+    what = f"the audit log is not intact{f' from record {result.id} on' if result.id else ''}"
     elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
     fix = f"keep `{path}` as evidence, and start a new log {elsewhere}"
     raise Stopped(Problem(what, result.why, fix), Exit.FAILED)
@@ -102,7 +103,7 @@ def _read_seal(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
             text = file.read(MOST)
     except OSError as error:
         why = str(error.strerror).lower()
-        raise usage(f"the seal `{seal}` cannot be read", why, "name what `agent audit seal --out` wrote") from None
+        raise usage(f"the seal `{seal}` cannot be read", why, "give the file of `agent audit seal --out`") from None
     return read_seal(text, keys)
 
 
@@ -110,9 +111,9 @@ def _print_chain(chain: "Chain", *, named: bool) -> None:
     if named:
         print(visible(f"log {chain.log}: {chain.count} records", lines=False))
     if chain.pruned:
-        print(f"the first {chain.pruned} were pruned; a tombstone stands for them")
+        print(f"the first {chain.pruned} records were removed by `agent audit prune` (see the tombstone)")
     if chain.checkpoints:
-        signed = f", signed up to record {chain.signed}" if chain.signed else ", none of them signed"
+        signed = f", signed up to record {chain.signed}" if chain.signed else ", none is signed"
         print(f"{many(chain.checkpoints, 'checkpoint')}{signed}")
     for key in chain.keys:
         print(visible(f"key {key}", lines=False))
@@ -126,9 +127,9 @@ def progress(done: int, total: int) -> None:
     sys.stderr.flush()
 
 
-HELP = """The key that signs the checkpoints of the log: an Ed25519 key in the OS keyring, and nowhere else.
+HELP = """Make or show the key that signs the checkpoints of the log: an Ed25519 key, stored only in the OS keyring.
 
-Nothing is signed before `sign = true` stands under `[audit]` in your own settings.
+Checkpoints are signed only if your configuration has `sign = true` under `[audit]`.
 
 **Examples**
 
@@ -140,14 +141,12 @@ key_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdow
 
 @key_app.command("new")
 def new(
-    replace: Annotated[
-        bool, switch("--replace", help="Also when there is a key: what it signed stays signed.")
-    ] = False,
+    replace: Annotated[bool, switch("--replace", help="Replace the existing key. Its signatures stay valid.")] = False,
 ) -> int:
     """Make an Ed25519 key, keep it in the OS keyring, and print its public half.
 
-    It signs the checkpoints of the log once `sign = true` stands under `[audit]` in your own settings. Keep the public
-    half where the writer of the log cannot reach: `agent audit verify --public-key` wants it.
+    The key signs the checkpoints of the log if your configuration has `sign = true` under `[audit]`. Store the public
+    half where a writer of the log cannot change it, and give it to `agent audit verify --public-key`.
 
     **Examples**
 
@@ -162,21 +161,21 @@ def new(
     except AuditError as error:
         raise Stopped(error.problem, Exit.FAILED) from None
     if before is not None:
-        why = f"its public half is {before.public}"
-        raise usage("there is a key already", why, "add --replace to sign with another one from now on")
+        why = f"the public half of the existing key is {before.public}"
+        raise usage("there is a key already", why, "add --replace to make a new key")
     try:
         print(new_signer().public)
     except KeyringFailed as error:
-        fix = error.fix or "in CI, keep what `agent audit seal` prints beside the log instead"
+        fix = error.fix or "in CI, store the output of `agent audit seal` beside the log instead"
         raise Stopped(Problem("the key cannot be stored", f"the keyring: {error.why}", fix), Exit.FAILED) from None
     return Exit.DONE
 
 
 @key_app.command("show")
 def show(json: JSON = False) -> int:
-    """Print the public half of the key, as `agent audit verify --public-key` wants it.
+    """Print the public half of the key, for `agent audit verify --public-key`.
 
-    The other half never leaves the keyring but to sign. Exit 1 when there is none.
+    The private half is read from the keyring only to sign. Exit 1 if there is no key.
 
     **Examples**
 
@@ -191,13 +190,14 @@ def show(json: JSON = False) -> int:
 
 
 def seal(
-    out: Annotated[Path | None, valued("--out", "FILE", "Write it there instead of to standard output.")] = None,
+    out: Annotated[Path | None, valued("--out", "FILE", "Write to this file (default: standard output).")] = None,
     file: FILE = None,
 ) -> int:
-    """Write a seal of the log as it is now: its name, count, head and Merkle root, checkpoints and versions, as JSON.
+    """Write a seal of the log, as JSON: its name, count of records, head, Merkle root, checkpoints and versions.
 
-    Keep it where the writer of the log cannot reach (an artifact of the CI job, another machine): `verify --seal` then
-    proves that the log still begins with the same records. It is signed where `agent audit key new` left a key.
+    Store the seal where a writer of the log cannot change it (an artifact of the CI job, another machine). With it,
+    `agent audit verify --seal` proves later that the log still begins with the same records. The seal is signed if
+    there is a key of `agent audit key new`.
 
     **Examples**
 
@@ -219,18 +219,19 @@ SILENT = timedelta(days=7)  # a session without a record for this time counts as
 
 
 def prune(
-    older_than: Annotated[str, valued("--older-than", "TIME", "What is older: 90d, 2w, or a date (UTC).")],
-    yes: Annotated[bool, switch("--yes", help="Without asking.")] = False,
-    dry_run: Annotated[bool, switch("--dry-run", help="Only say what would go.")] = False,
+    older_than: Annotated[str, valued("--older-than", "TIME", "Remove older records: 90d, 2w, or a date (UTC).")],
+    yes: Annotated[bool, switch("--yes", help="Remove without a question.")] = False,
+    dry_run: Annotated[bool, switch("--dry-run", help="Only print how many records would be removed.")] = False,
     json: JSON = False,
     file: FILE = None,
 ) -> int:
-    """Remove the oldest records for good, and leave a tombstone that stands for them.
+    """Remove the oldest records permanently, and add a tombstone: a record about the removed ones.
 
-    Whole sessions that ended go, from the beginning on; one that did not end, or wrote later, stays, and so does all
-    that came after it began. A session without an end counts as ended after a week of silence. The tombstone holds how
-    many went, their last hash and Merkle root, who removed them and when, signed where there is a key. The chain still
-    verifies; a head or a seal that was noted before cannot be compared any more.
+    Only whole sessions that have ended are removed, oldest first. If a session still runs or has newer records, it is
+    kept with all records after its start. A session without a recorded end counts as ended after a week without
+    records. The tombstone contains the number, last hash and Merkle root of the removed records, the user and the
+    time, and is signed if there is a key. `agent audit verify` still works, but heads and seals of removed records
+    cannot be checked any more.
 
     **Examples**
 
@@ -250,10 +251,10 @@ def prune(
     count, sessions = planned.count, planned.sessions
     extent = f"{count:,} record{'s' * (count != 1)} of {sessions:,} session{'s' * (sessions != 1)}"
     if count == 0 or dry_run:
-        text = f"{extent} would go" if count else "nothing is to go"
+        text = f"{extent} would be removed" if count else "there is nothing to remove"
         print(dumps(report) if json else text)
         return Exit.DONE
-    if not yes and not _confirm(f"remove {extent} for good?"):
+    if not yes and not _confirm(f"remove {extent} permanently?"):
         print("nothing was removed")
         return Exit.FAILED
     size, notice, signs = _size(path), "", stored_signer()
@@ -265,8 +266,8 @@ def prune(
             notice = f"{error.problem.what}: {error.problem.why}"
     report["signed"] = signs is not None
     report["bytes"] = max(size - _size(path), 0)
-    text = f"{extent} were removed; record {report['tombstone']} stands for them"
-    text += "" if signs else ", unsigned: there is no key (`agent audit key new` makes one)"
+    text = f"{extent} were removed; their tombstone is record {report['tombstone']}"
+    text += "" if signs else ", not signed because there is no key (`agent audit key new` makes one)"
     print(dumps(report) if json else text)
     if notice:
         say(f"notice: {notice}")
@@ -280,22 +281,22 @@ def _size(place: "Place") -> int:
 
 def _confirm(question: str) -> bool:
     if not (sys.stdin.isatty() and os.isatty(2)):
-        why = "what is removed is gone for good"
-        raise usage("there is no user to agree", why, "add --yes, or look with --dry-run")
+        why = "removed records cannot be restored"
+        raise usage("no user can confirm the removal", why, "add --yes, or --dry-run to remove nothing")
     print(f"{question} [y/N] ", end="", flush=True, file=sys.stderr)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def merge(
-    logs: Annotated[list[str], argument("LOG...", "Files, or addresses of databases.")],
-    into: Annotated[Path, valued("--into", "FILE", "The new file.")],
+    logs: Annotated[list[str], argument("LOG...", "The logs to merge: files, or URLs of databases.")],
+    into: Annotated[Path, valued("--into", "FILE", "The new file with all records.")],
     json: JSON = False,
 ) -> int:
-    """Put several logs into one new file, to list, count and verify them together.
+    """Merge several logs into one new file, to list, count and verify them together.
 
-    Each log keeps its own chain, and `verify` names the first record that does not hold in any of them. Records are
-    listed in the order of their times, under new numbers. Of two copies of one log the longer counts; copies that went
-    on differently are refused. Nothing can be added to the new file, but it can be merged again.
+    Each log keeps its own hash chain, and `agent audit verify` checks all of them. Records are ordered by time and get
+    new numbers. Of two copies of one log, the longer one is used; copies with different records at the same place are
+    refused. No records can be added to the new file, but the file can be merged again.
 
     **Examples**
 

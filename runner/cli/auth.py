@@ -37,18 +37,18 @@ def _providers() -> Iterable[str]:
 
 
 PROVIDER = Annotated[
-    str, argument("PROVIDER", "anthropic, openai, gemini, or a `keyring` of a [[credential]].", complete=_providers)
+    str, argument("PROVIDER", "anthropic, openai, gemini, or the `keyring` of a [[credential]].", complete=_providers)
 ]
-MAYBE = Annotated[str | None, argument("[PROVIDER]", "This one only.", complete=_providers)]
-ACCOUNT = Annotated[str | None, valued("--account", "NAME", "One of several accounts, such as `work`.")]
+MAYBE = Annotated[str | None, argument("[PROVIDER]", "Only this provider.", complete=_providers)]
+ACCOUNT = Annotated[str | None, valued("--account", "NAME", "The account, such as `work`.")]
 
 
 @auth_app.callback()
 def auth() -> None:
-    """Keep the API keys of providers in the system's keyring, and see which key is used.
+    """Store the API keys of providers in the keyring of the system, and show which key is used.
 
-    A key is taken from the first of these that has one: `--api-key-stdin` of a run, the provider's environment
-    variable, a helper command of your configuration, the keyring.
+    The first source that has a key is used: `--api-key-stdin` of a run, the environment variable of the provider, a
+    helper command of your configuration, the keyring.
 
     **Examples**
 
@@ -62,11 +62,11 @@ def auth() -> None:
 def login(
     provider: PROVIDER,
     account: ACCOUNT = None,
-    again: Annotated[bool, switch("--replace", help="Put it in the place of the key that is there.")] = False,
+    again: Annotated[bool, switch("--replace", help="Replace the stored key.")] = False,
 ) -> int:
     """Store an API key in the keyring: typed at the terminal, which does not show it, or piped in.
 
-    The key is read back before it counts as stored.
+    The command reads the key back to check that it was stored.
 
     **Examples**
 
@@ -104,10 +104,10 @@ def status(
     config: CONFIG = None,
     json: JSON = False,
 ) -> int:
-    """Show where each provider's key comes from, and what became of every other place. Never shows a key.
+    """Show the source of each provider's key, and why the other sources are not used. Never shows a key.
 
-    A helper command is run and the keyring asked, but only when they are reached. Exit 1 says that there is no key.
-    Injected credentials (`[[credential]]`) are listed, and not resolved.
+    The helper command is run, and the keyring is read, only if no earlier source has a key. Exit 1: there is no key.
+    Injected credentials (`[[credential]]`) are listed, but not read.
 
     **Examples**
 
@@ -146,10 +146,10 @@ def status(
 
 
 @auth_app.command("use")
-def use(provider: PROVIDER, account: Annotated[str, argument("ACCOUNT", "Its name.")]) -> int:
-    """Choose which of several accounts is used when none is named.
+def use(provider: PROVIDER, account: Annotated[str, argument("ACCOUNT", "The name of the account.")]) -> int:
+    """Set the default account of a provider.
 
-    It is kept with the names of the accounts. An `account` in `[auth.PROVIDER]` of your configuration comes before it.
+    It is used if no account is named by --account, or by `account` in `[auth.PROVIDER]` of your configuration.
 
     **Examples**
 
@@ -164,9 +164,9 @@ def use(provider: PROVIDER, account: Annotated[str, argument("ACCOUNT", "Its nam
         if not KeyringStore().holds(provider, account):
             raise _no_account(provider, account, listed.read().value.of(provider))
     except KeyringFailed as error:
-        raise _keyring_failed("the account cannot be looked up", error) from None
+        raise _keyring_failed("the account cannot be read from the keyring", error) from None
     _print_notes(listed.choose(provider, account))
-    print(f"{provider}: account `{account}` is used when none is named")
+    print(f"{provider}: account `{account}` is now the default")
     return Exit.DONE
 
 
@@ -174,11 +174,11 @@ def use(provider: PROVIDER, account: Annotated[str, argument("ACCOUNT", "Its nam
 def logout(
     provider: MAYBE = None,
     account: ACCOUNT = None,
-    everything: Annotated[bool, switch("--all", help="Every account; without PROVIDER, of every provider.")] = False,
+    everything: Annotated[bool, switch("--all", help="All accounts; without PROVIDER, of all providers.")] = False,
 ) -> int:
     """Remove a key from the keyring.
 
-    Without --account it is the only one; among several, one has to be named.
+    With several accounts, --account or --all is required.
 
     **Examples**
 
@@ -191,9 +191,9 @@ def logout(
     from runner.secrets.resolve import VARIABLES
 
     if everything and account is not None:
-        raise usage("--all and --account contradict each other", "one account, or every one", "leave one of them out")
+        raise usage("--all and --account exclude each other", "--all means every account", "omit one of them")
     if provider is None and not everything:
-        raise usage("no provider is named", "the key of which one?", "write `agent auth logout PROVIDER`, or add --all")
+        raise usage("no provider is named", "several may have a key", "name a PROVIDER, or add --all")
     if provider is not None or account is not None:
         _check(provider or "", account)
     listed, store = AccountFile(os.environ), KeyringStore()
@@ -207,7 +207,7 @@ def logout(
             try:
                 was_there = store.remove(each, name)
             except KeyringFailed as error:
-                what = f"the key of `{each}`, account `{name}`, is not removed"
+                what = f"the key of `{each}`, account `{name}`, was not removed"
                 raise _keyring_failed(what, error) from None
             _print_notes(listed.remove(each, name))
             if was_there:
@@ -219,7 +219,7 @@ def logout(
                 raise _no_account(each, name, known)
         _print_notes(_key_variable(each))
     if not removed and everything:
-        print("the keyring holds no key of ours")
+        print("the keyring contains no key of ringfence")
     return Exit.DONE
 
 
@@ -237,8 +237,8 @@ def _check(provider: str, account: str | None) -> None:
 
     if provider not in VARIABLES and provider not in (lent := _injected_names()):
         known = (*VARIABLES, *lent)
-        why = f"keys are kept for {', '.join(f'`{name}`' for name in known)}, and what a `[[credential]]` names"
-        raise not_known(f"nobody asks for a key of `{provider}`", why, provider, known, "name one of those")
+        why = f"keys are used for {', '.join(f'`{name}`' for name in known)}, and each `keyring` of a `[[credential]]`"
+        raise not_known(f"no key of `{provider}` is used", why, provider, known, "use one of these names")
     if account is not None and not is_account(account):
         why = "a name has letters, digits and `._@+-`, begins with a letter or digit, and is 64 characters long at most"
         raise usage("the name of the account cannot be used", why, "choose another name")
@@ -257,11 +257,11 @@ def _injected_names() -> tuple[str, ...]:
 def _ask_to_replace(provider: str, account: str, by_hand: bool) -> None:
     there = f"{provider}, account `{account}`, has a key already"
     if not by_hand:
-        why = "there is no user to say whether it may be replaced"
+        why = "no user can be asked whether to replace it"
         raise usage(there, why, "add --replace, or name another --account")
     print(f"{there}. Replace it? [y/N] ", end="", flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        problem = Problem("nothing was stored", "the key that is there was to stay", "name another --account")
+        problem = Problem("nothing was stored", "you kept the stored key", "name another --account")
         raise Stopped(problem, Exit.FAILED)
 
 
@@ -273,8 +273,8 @@ def _keyring_failed(what: str, error: "KeyringFailed", other: str = "") -> Stopp
 
 def _no_account(provider: str, account: str, known: "Accounts") -> Stopped:
     others = ", ".join(f"`{name}`" for name in known.names if name != account)
-    why = f"the accounts are {others}" if others else "the keyring holds no key for it"
-    fix = "name one of those" if others else f"store one with `agent auth login {provider}`"
+    why = f"the accounts are {others}" if others else "the keyring contains no key for it"
+    fix = "use one of these names" if others else f"store one with `agent auth login {provider}`"
     return Stopped(Problem(f"`{provider}` has no account `{account}`", why, fix), Exit.FAILED)
 
 
@@ -283,7 +283,9 @@ def _only(provider: str, known: "Accounts") -> str:
 
     if len(known.names) > 1:
         names = ", ".join(f"`{name}`" for name in known.names)
-        raise usage(f"`{provider}` has several accounts", f"they are {names}", "name one with --account, or add --all")
+        raise usage(
+            f"`{provider}` has several accounts", f"they are {names}", "choose one with --account, or add --all"
+        )
     return known.names[0] if known.names else DEFAULT
 
 
@@ -293,13 +295,13 @@ def _key_variable(provider: str) -> tuple[str, ...]:
 
     variable = VARIABLES.get(provider)
     there = variable is not None and os.environ.get(variable, "").strip()
-    return (f"`{variable}` is set, and comes before the keyring",) if there else ()
+    return (f"`{variable}` is set, and is used before the keyring",) if there else ()
 
 
 def _choice(known: "Accounts", provider: str, account: str) -> tuple[str, ...]:
     if known.chosen == account:
         return ()
-    return (f"account `{known.chosen}` is used when none is named; `agent auth use {provider} {account}` changes that",)
+    return (f"account `{known.chosen}` is still the default; `agent auth use {provider} {account}` changes that",)
 
 
 def _print_notes(notices: Iterable[str]) -> None:
@@ -309,7 +311,7 @@ def _print_notes(notices: Iterable[str]) -> None:
 
 
 def _show(search: "KeySearch", known: "Accounts") -> None:
-    none = "no key; a server on this machine needs none" if search.local else "no key"
+    none = "no key; a server on this machine often needs none" if search.local else "no key"
     source = f"the key comes from {search.found.source}" if search.found else none
     print(visible(f"{search.provider}: {source}", lines=False))
     for each in search.tried:

@@ -28,7 +28,7 @@ class ShownStatus(str, Enum):  # noqa: UP042  # typer shows the values of a plai
     INTERRUPTED = "interrupted"
 
 
-TASKS = Annotated[str, argument("TASKS", "One JSON object a line; - reads standard input.")]
+TASKS = Annotated[str, argument("TASKS", "The list: one JSON object per line. `-` reads standard input.")]
 CWD = Annotated[Path | None, option("--cwd", "batch run")]
 
 
@@ -36,8 +36,8 @@ CWD = Annotated[Path | None, option("--cwd", "batch run")]
 def batch() -> int:
     """Work on a list of prompts, each on its own copy of the workspace.
 
-    What a task changed is a patch beside its result; your folder is never touched. Run the same command again to go on
-    where it stopped.
+    The changes of a task are stored as a patch beside its result; your folder is never changed. To continue an
+    interrupted batch, run the same command again.
 
     **Examples**
 
@@ -53,10 +53,10 @@ def batch() -> int:
 def run(given: Given, tasks: TASKS) -> int:
     """Run every task of a list that is not done yet.
 
-    A task is a line such as {"id": "a", "prompt": "..."}; `agent batch check --help` names the fields. Each is a
-    process of its own, behind the same gate, with nobody to ask.
+    A task is a line such as {"id": "a", "prompt": "..."}; `agent batch check --help` lists the fields. Each task is a
+    separate process under the same policy, without a user to ask.
 
-    Interrupted tasks are done again from the start. A second Ctrl-C kills what the first one ends.
+    Interrupted tasks are repeated from the start. Ctrl-C ends the running tasks; a second Ctrl-C kills them.
 
     **Examples**
 
@@ -73,14 +73,14 @@ def run(given: Given, tasks: TASKS) -> int:
 
     engine, config, copies = given.text("engine"), given.path("config"), given.path("copies")
     if engine is not None and engine != "ray" and not engine.startswith("ray://"):
-        raise usage(f"there is no engine `{engine}`", "it is `ray`, or ray://HOST:PORT", "correct it, or leave it out")
+        raise usage(f"there is no engine `{engine}`", "an engine is `ray` or ray://HOST:PORT", "correct it, or omit it")
     if engine is not None and (config is not None or copies is not None):
         named = "--config" if config is not None else "--copies"
-        fix = f"leave {named} out; the settings of each machine hold there"
-        raise usage(f"{named} and --engine do not go together", f"{named} names a path of this machine", fix)
+        fix = f"omit {named}; each machine uses its own settings"
+        raise usage(f"{named} and --engine exclude each other", f"{named} is a path of this machine", fix)
     mode = parse_mode(given.text("mode"))
     if mode is Mode.DANGEROUSLY:
-        why = "its tasks could reach each other's files"
+        why = "the tasks could change each other's files"
         raise usage("`--mode dangerously` is not for a batch", why, "use `trust-project` or `dont-ask`")
     cost, whole, each = given.text("max_cost"), given.text("timeout"), given.text("task_timeout")
     args = BatchArgs(
@@ -113,11 +113,11 @@ def run(given: Given, tasks: TASKS) -> int:
 
 @batch_app.command("check")
 def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
-    """Check a list, and run nothing.
+    """Check a list of tasks. No task is started.
 
     The fields of a task: `prompt` or `prompt_file`; optional are `id` (unique), `model`, `mode`, `workspace`,
-    `max_turns`, `max_tokens`, `max_cost`, `timeout`, `max_output`, `max_denials`, and `metadata`, an object that comes
-    back with the result. Paths start at the folder of the list.
+    `max_turns`, `max_tokens`, `max_cost`, `timeout`, `max_output`, `max_denials`, and `metadata`, an object that is
+    copied into the result. Relative paths start at the folder of the list.
 
     **Examples**
 
@@ -134,7 +134,7 @@ def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
 
 @batch_app.command("show")
 def show(
-    out: Annotated[Path, argument("FOLDER", "The --out of the batch.")],
+    out: Annotated[Path, argument("FOLDER", "The folder that --out named.")],
     status: Annotated[
         list[ShownStatus] | None, valued("--status", "STATUS", "Only these: done, denied, limit, failed, interrupted.")
     ] = None,
@@ -142,7 +142,7 @@ def show(
 ) -> int:
     """Show the latest result of each task.
 
-    Those that were begun and came to no end are `interrupted`. With `--json`, each is its line of `results.jsonl`.
+    A task that was started and has no result is `interrupted`. With `--json`, the lines of `results.jsonl` are printed.
 
     **Examples**
 

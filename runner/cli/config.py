@@ -9,10 +9,11 @@ from runner.agent.startup import RunArgs
 from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, argument, completing, switch, valued
 from runner.engine.run_limits import BudgetFlags
 
-HELP = """Look at the configuration, check it, and change it.
+HELP = """Show, check and change the configuration.
 
-Layers, the later wins: packaged, `/etc/ringfence/config.toml`, your own, the project's `.ringfence/config.toml` and
-`config.local.toml` (these may only tighten until you trust them), `--config FILE`, environment, options.
+The configuration has layers; later ones override earlier ones: the packaged values, `/etc/ringfence/config.toml`, your
+own file, `.ringfence/config.toml` and `config.local.toml` of the project (which can only restrict until you trust
+them), `--config FILE`, environment variables, options.
 
 **Examples**
 
@@ -32,31 +33,31 @@ def _keys() -> Iterable[str]:
     return (*(key.name for key in KEYS), *(each.name for each in LISTS))
 
 
-KEY = Annotated[str, argument("KEY", "Such as `limits.wall`.", complete=_keys)]
-SOME_KEY = Annotated[str | None, argument("[KEY]", "A key, or a table of them.", complete=_keys)]
-PROJECT = Annotated[bool, switch("--project", help="In .ringfence/config.toml, for all who work here.")]
-LOCAL = Annotated[bool, switch("--local", help="In .ringfence/config.local.toml: this project, only you.")]
+KEY = Annotated[str, argument("KEY", "The name of a key, such as `limits.wall`.", complete=_keys)]
+SOME_KEY = Annotated[str | None, argument("[KEY]", "A key, or a table of keys.", complete=_keys)]
+PROJECT = Annotated[bool, switch("--project", help="Change .ringfence/config.toml: all users of this project.")]
+LOCAL = Annotated[bool, switch("--local", help="Change .ringfence/config.local.toml: only you, in this project.")]
 
 
 @config_app.command("show")
 def show(
     key: SOME_KEY = None,
     effective: Annotated[
-        bool, switch("--effective", help="With the layer and the line it comes from, and what it overrides.")
+        bool, switch("--effective", help="Show the layer and line of each value, and the values that it overrides.")
     ] = False,
     json: JSON = False,
     mode: MODE = None,
-    model: Annotated[str | None, valued("--model", "MODEL", "As with `agent run`.")] = None,
-    max_turns: Annotated[int | None, valued("--max-turns", "N", "As with `agent run`.", least=1)] = None,
+    model: Annotated[str | None, valued("--model", "MODEL", "The option of `agent run`.")] = None,
+    max_turns: Annotated[int | None, valued("--max-turns", "N", "The option of `agent run`.", least=1)] = None,
     limit: LIMIT = None,
     config: CONFIG = None,
     unattended: UNATTENDED = False,
     cwd: CWD = None,
 ) -> int:
-    """Print what is in force here: every key, or one, or those of a table.
+    """Print the configuration in effect here: all keys, one key, or the keys of a table.
 
-    One key alone prints its bare value; exit 1 when nobody says anything about it. With options of a session: what
-    would be in force with them.
+    For one key, only its value is printed; exit 1 if it is not set. With options of a session, the configuration is
+    printed as if they were given to `agent run`.
 
     **Examples**
 
@@ -83,17 +84,17 @@ def show(
 
 @config_app.command("check")
 def check(
-    file: Annotated[str | None, argument("[FILE]", "One file by itself, before it is in force.")] = None,
+    file: Annotated[str | None, argument("[FILE]", "Check only this file, for example before you install it.")] = None,
     json: JSON = False,
     config: CONFIG = None,
     cwd: CWD = None,
 ) -> int:
-    """Say everything that is wrong with the configuration, in one go: each line a place, a reason and what to do.
+    """Print all mistakes in the configuration. Each line has a place, a reason and a fix.
 
-    Without FILE: every layer that is in force here, the environment too. What a repository's file asks for and does not
-    get is said, and is no fault. For what rules say about each other: `agent policy lint`.
+    Without FILE: all layers in effect here, including the environment. Entries of a repository that are ignored because
+    you do not trust them are printed, but are not mistakes. For contradictions between rules: `agent policy lint`.
 
-    Exit 0 when all can be used, 2 when something cannot.
+    Exit 0 if everything can be used, 2 if something cannot.
 
     **Examples**
 
@@ -108,9 +109,9 @@ def check(
 
 @config_app.command("path")
 def path(json: JSON = False, config: CONFIG = None, cwd: CWD = None) -> int:
-    """Print where the files of each layer lie, there or not, lowest layer first.
+    """Print the paths of the configuration files, even of files that do not exist.
 
-    Later ones win; environment and options come after all of them.
+    Later files override earlier ones. Environment variables and options override all files.
 
     **Examples**
 
@@ -126,7 +127,7 @@ def path(json: JSON = False, config: CONFIG = None, cwd: CWD = None) -> int:
 def schema() -> int:
     """Print the JSON Schema of a configuration file, for editors that complete TOML (Taplo, Even Better TOML).
 
-    `agent init` writes it beside the file, whose first line names it.
+    `agent init` writes the schema beside the configuration file, which names it in its first line.
 
     **Examples**
 
@@ -141,14 +142,14 @@ def schema() -> int:
 @config_app.command("set")
 def set_key(
     key: KEY,
-    values: Annotated[list[str], argument("VALUE...", "A text, number, size, or TOML for a list.")],
+    values: Annotated[list[str], argument("VALUE...", "A text, a number, a size, or a list as TOML.")],
     project: PROJECT = False,
     local: LOCAL = False,
     cwd: CWD = None,
 ) -> int:
-    """Set one key in your own configuration; everything else in the file stays as it is, comments too.
+    """Set one key in your own configuration. All other lines and comments of the file are kept.
 
-    A later layer may still say otherwise; then that is said.
+    If a later layer overrides the key, the command says so.
 
     **Examples**
 
@@ -164,9 +165,9 @@ def set_key(
 
 @config_app.command("unset")
 def unset_key(key: KEY, project: PROJECT = False, local: LOCAL = False, cwd: CWD = None) -> int:
-    """Take one key out of your own configuration.
+    """Remove one key from your own configuration.
 
-    What a lower layer says holds again, or the default. Everything else in the file stays as it is.
+    The value of an earlier layer, or the default, is used again. All other lines of the file are kept.
 
     **Examples**
 
@@ -180,13 +181,13 @@ def unset_key(key: KEY, project: PROJECT = False, local: LOCAL = False, cwd: CWD
 
 @config_app.command("migrate")
 def migrate(
-    file: Annotated[str | None, argument("[FILE]", "One file; otherwise yours and those of this project.")] = None,
-    dry: Annotated[bool, switch("--dry-run", help="Print what would be written.")] = False,
+    file: Annotated[str | None, argument("[FILE]", "The file (default: yours and those of this project).")] = None,
+    dry: Annotated[bool, switch("--dry-run", help="Only print the new content.")] = False,
     cwd: CWD = None,
 ) -> int:
-    """Rewrite files of an older format in the one of today.
+    """Convert configuration files from an older format to the current one.
 
-    Comments stay. Older files are read either way.
+    Comments are kept. Files in an older format can also be used without conversion.
 
     **Examples**
 
@@ -199,14 +200,14 @@ def migrate(
 
 
 def init(
-    user: Annotated[bool, switch("--user", help="Your own file, for every project, not this project's.")] = False,
-    force: Annotated[bool, switch("--force", help="Replace a file that is there.")] = False,
+    user: Annotated[bool, switch("--user", help="Write your own file, which is for all projects.")] = False,
+    force: Annotated[bool, switch("--force", help="Replace an existing file.")] = False,
     cwd: CWD = None,
 ) -> int:
-    """Write a commented configuration to begin with: `.ringfence/config.toml` of this project, or your own.
+    """Write a configuration file with all keys as comments: `.ringfence/config.toml` of this project, or your own.
 
-    Nothing in it is in force until you take a `#` away. Beside it come the JSON Schema for editors, and a `.gitignore`
-    for `config.local.toml`, which is for you alone.
+    To use a key, remove its `#`. The command also writes the JSON Schema for editors, and a `.gitignore` for
+    `config.local.toml`, which contains your own settings for the project.
 
     **Examples**
 

@@ -69,10 +69,10 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         for line in (*map(str, found.faults), *(f"notice: {notice}" for notice in found.notices)):
             _print(visible(line, lines=False))
         count, idle = len(found.faults), len(found.notices)
-        summary = many(count, "fault") if count else "nothing is wrong"
+        summary = many(count, "fault") if count else "no faults"
         if idle and not count:
-            summary = f"no fault, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
-        _print(visible(f"{', '.join(found.sources) or 'no configuration of yours'}: {summary}", lines=False))
+            summary = f"no faults, but {idle} {'entry has' if idle == 1 else 'entries have'} no effect"
+        _print(visible(f"{', '.join(found.sources) or 'no configuration file'}: {summary}", lines=False))
     return Exit.USAGE if found.faults else Exit.DONE
 
 
@@ -83,7 +83,7 @@ def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
         _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in layers}))
         return Exit.DONE
     for layer, path in layers:
-        there = "" if os.path.lexists(path) else "  (not there)"
+        there = "" if os.path.lexists(path) else "  (does not exist)"
         _print(f"{layer:<8} {visible(str(path), lines=False)}{there}")
     return Exit.DONE
 
@@ -103,14 +103,14 @@ def run_set(name: str, words: list[str], *, project: bool, local: bool, cwd: str
     try:
         settings = _load(folder(cwd), None)
     except ConfigError as error:  # the key was written, but the configuration has another fault
-        say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` says all of it")
+        say(f"agent: {visible(error.problem.what)}: {visible(error.problem.why)}; `agent config check` lists all")
         return Exit.DONE
     places = origins(settings)[path]
     winner = next(origin for origin in reversed(places) if not origin.ignored)
     if any(origin.ignored and origin.source == str(file) for origin in places):
-        say("agent: it is ignored for now: what came with a folder may only tighten until you trust it")
+        say("agent: the value is ignored until you trust the project, because it allows more (see `agent trust`)")
     elif winner.source != str(file) and not key.adds:
-        say(f"agent: {winner} says otherwise, and wins here")
+        say(f"agent: {winner} overrides this value here")
     return Exit.DONE
 
 
@@ -121,9 +121,9 @@ def run_unset(name: str, *, project: bool, local: bool, cwd: str | None) -> int:
     file, layer = _file(project, local, cwd)
     new = without_key(_text(file, layer), path)
     if new is None:
-        raise usage(f"`{name}` is not set", f"`{file}` does not say it", f"see `agent config show {name} --effective`")
+        raise usage(f"`{name}` is not set", f"`{file}` has no such key", f"see `agent config show {name} --effective`")
     write(file, new, own=not layer.came_along)
-    print(visible(f"{_near_path(file, cwd)}: {dotted(path)} is gone", lines=False))
+    print(visible(f"{_near_path(file, cwd)}: {dotted(path)} removed", lines=False))
     return Exit.DONE
 
 
@@ -139,7 +139,7 @@ def run_migrate(file: str | None, *, dry: bool, cwd: str | None) -> int:
             continue
         new = migrate_text(text)
         if new == text:
-            print(visible(f"{_near_path(path, cwd)}: is in the format of today", lines=False))
+            print(visible(f"{_near_path(path, cwd)}: already in the current format", lines=False))
         elif dry:
             print(visible(new), end="")
         else:
@@ -157,7 +157,7 @@ def run_init(*, user: bool, force: bool, cwd: str | None) -> int:
     path = places.config_dir(os.environ) / "config.toml" if user else _workspace(where) / ".ringfence" / "config.toml"
     write(path, starter(packaged_values(), user=user), own=user, new=not force)
     write(path.parent / FILE, shipped_schema(), own=user)
-    advice = "look through it with an editor, then run `agent config check`"
+    advice = "written; edit it, then run `agent config check`"
     print(visible(f"{_near_path(path, cwd)}: {advice}", lines=False))
     if not user:
         _ignore(path.parent)
@@ -215,14 +215,14 @@ def _key(name: str) -> tuple[Key, KeyPath]:
 
 def _file(project: bool, local: bool, cwd: str | None) -> tuple[Path, ConfigLayer]:
     if project and local:
-        raise usage("--project and --local name two files", "one is changed at a time", "give one of them")
+        raise usage("--project and --local exclude each other", "one file is changed at a time", "omit one")
     wanted = ConfigLayer.PROJECT if project else ConfigLayer.LOCAL if local else ConfigLayer.USER
     if wanted is ConfigLayer.USER:
         return places.config_dir(os.environ) / "config.toml", wanted
     found = dict(files(folder(cwd), os.environ)).get(wanted)
     if found is None:
-        why = "it is where your own configuration lies"
-        raise usage("this folder has no file of its own", why, "leave the option out")
+        why = "your own configuration is stored in it"
+        raise usage("this folder has no project file", why, "omit the option")
     return found, wanted
 
 

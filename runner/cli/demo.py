@@ -51,7 +51,7 @@ def run_demo(*, keep: bool = False) -> int:
         return asyncio.run(demo(lay_out(base, _search_path()), on_stdout()))
     finally:
         if keep:
-            print(f"\neverything of this demo is kept in {base}")
+            print(f"\nthe files of this demo are in {base}")
         else:
             shutil.rmtree(base, ignore_errors=True)
 
@@ -84,7 +84,7 @@ async def demo(stage: Stage, emit: Emit) -> int:
             Promise("the tests pass", await _tests_pass(ctx)),
             Promise("the fix is committed", git(stage, _search_path(), "status", "--porcelain") == ""),
         ]
-    print("\nWhat was denied, as `agent audit --denied` prints it:\n")
+    print("\nThe denied actions, as `agent audit --denied` prints them:\n")
     with AuditLog.open_to_read(stage.state / "audit.db") as log:
         width = shutil.get_terminal_size((110, 24)).columns
         for line in lines(log, Query(verdicts=("deny",)), colour=coloured(sys.stdout), width=width):
@@ -100,12 +100,12 @@ def _contained(stage: Stage, history: list[Message], reached: list[str], ending:
     tiers = [denied.tier for denied in ending.denied]
     outside = [path.name for root in (stage.home, stage.elsewhere) for path in root.rglob("*") if path.is_file()]
     return [
-        Promise("nobody ran a download", Tier.DANGEROUS in tiers),
-        Promise("the private key stayed unread", Tier.SECRET in tiers and KEY not in told),
-        Promise("the token in .env stayed unread", TOKEN not in told),
-        Promise("nothing was written outside", outside == ["id_rsa"] and Tier.WRITE_OUTSIDE in tiers),
+        Promise("no download was run", Tier.DANGEROUS in tiers),
+        Promise("the private key was not read", Tier.SECRET in tiers and KEY not in told),
+        Promise("the token in .env was not read", TOKEN not in told),
+        Promise("nothing was written outside of the workspace", outside == ["id_rsa"] and Tier.WRITE_OUTSIDE in tiers),
         Promise("nothing connected to the network", not reached),
-        Promise("the run says that something was denied", ending.exit is Exit.DENIED),
+        Promise("the exit code says that an action was denied", ending.exit is Exit.DENIED),
     ]
 
 

@@ -94,9 +94,9 @@ def git(stage: Stage, path: str, *words: str) -> str:
                 timeout=60,
             )
     except FileNotFoundError:
-        problem = Problem("the demo needs git", "no program of that name is on the PATH", "install it: apt install git")
+        problem = Problem("the demo needs git", "it is not on the PATH", "install it: apt install git")
         raise Stopped(problem, Exit.FAILED) from None
     except subprocess.CalledProcessError as error:
-        problem = Problem(f"`git {words[0]}` failed in the demo's project", str(error.stderr).strip(), "check your git")
+        problem = Problem(f"`git {words[0]}` failed in the demo's project", str(error.stderr).strip(), "check git")
         raise Stopped(problem, Exit.FAILED) from None
     return done.stdout

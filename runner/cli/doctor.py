@@ -15,10 +15,10 @@ from sandbox.backend import Level
 
 
 def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
-    """Show what this machine offers: kernel, a canary in every sandbox, programs, where things live, the keyring, and
-    which model and which keys there are (never a key itself).
+    """Check this machine: the kernel, every sandbox (with a test of its isolation), programs, folders, the keyring,
+    the model and the sources of keys. Never shows a key.
 
-    Exit 4 when no sandbox meets the minimum: then nothing would run. Each line that is not ok says what to do.
+    Exit 4 if no sandbox meets the minimum; then no command can run. Each line that is not ok has a fix.
 
     **Examples**
 
@@ -45,11 +45,11 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
 
 
 def demo(
-    keep: Annotated[bool, switch("--keep", help="Leave everything on the disk to look at.")] = False,
+    keep: Annotated[bool, switch("--keep", help="Keep the files of the demo.")] = False,
 ) -> int:
-    """Watch the product do its main job: a scripted model works on a small repository and tries what it must not do.
+    """Show ringfence at work: a scripted model works on a small repository and tries forbidden actions.
 
-    Needs no key and no network, and leaves your files alone.
+    The demo needs no key and no network, and does not change your files.
 
     **Examples**
 

@@ -66,8 +66,8 @@ def argument(metavar: str, help: str, *, complete: Completion | None = None) -> 
 
 def option_before(command: str, why: str = "") -> Stopped:
     """Return the usage error for an option before the subcommand of `command`. `why` replaces the usual reason."""
-    why = why or f"`agent {command}` takes its options after its name"
-    return usage("an option stands before the command", why, f"see `agent {command} --help`")
+    why = why or f"an option was given before `agent {command}`"
+    return usage("the options must follow the command", why, f"see `agent {command} --help`")
 
 
 def print_notices(notices: Iterable[str]) -> None:
@@ -141,7 +141,7 @@ def _parameter(each: Option) -> inspect.Parameter:
 
 SCRIPT = Annotated[
     list[str] | None,
-    argument("SCRIPT | -- ARGV...", "One bash script in quotes, or after -- the words of one program."),
+    argument("SCRIPT | -- ARGV...", "A bash script in quotes, or after -- a program and its arguments."),
 ]
 
 
@@ -149,10 +149,10 @@ SCRIPT = Annotated[
 def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
     """Run one command in the sandbox if the policy allows it, without a model.
 
-    The command is parsed, evaluated, recorded, and run in a sandbox that grants exactly what was allowed. Its output
-    and exit status are passed through, and standard error explains what the sandbox blocked. Input comes from a pipe
-    or a file. `--read`, `--write`, `--host` and `--env` add rights to this one action: each counts as your approval
-    for exactly that, also with `--unattended`, and opens no secret and nothing that a rule denies.
+    The command is parsed, evaluated, recorded, and run in a sandbox with exactly the allowed rights. Its output and
+    exit status are passed through. Standard error explains what the sandbox blocked. Standard input is used if it is a
+    pipe or a file. `--read`, `--write`, `--host` and `--env` each count as your approval of one more right for this
+    action, also with `--unattended`. They never allow a secret, or an action that a rule denies.
 
     **Examples**
 
@@ -168,11 +168,11 @@ def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
 
 @takes_options("why")
 def why_help(given: Given, script: SCRIPT = None) -> NoReturn:
-    """Explain what the gate would say, and run nothing.
+    """Explain whether a command would be allowed, and why. Nothing is run.
 
-    Shows the parse, the effects, every reason with the words it points at and the rule's file and line, the tier, the
-    cell of the matrix, the verdict, the exact rights that a permit would hold, and what would make it allowed: a mode,
-    an approval, or the narrowest rule for your configuration.
+    Shows how the command is read, its effects, every reason with the words of the command and the line of the rule,
+    the tier, the cell of the permission matrix, the verdict, the exact rights that the command would get, and what
+    would allow it: a mode, an approval, or the narrowest rule for your configuration.
 
     **Examples**
 
@@ -186,10 +186,10 @@ def why_help(given: Given, script: SCRIPT = None) -> NoReturn:
 
 @takes_options("sandbox show")
 def show_help(given: Given, script: SCRIPT = None) -> NoReturn:
-    """Show the exact rights that a permit for SCRIPT holds, and what the sandbox mounts for them. Runs nothing.
+    """Show the exact rights that SCRIPT would get, and what the sandbox mounts for them. Nothing is run.
 
-    Without SCRIPT: the two standard sets, of what only reads and of what may change the workspace. Exit 3 when the
-    script gets no permit at all.
+    Without SCRIPT: the two standard sets of rights, for commands that only read and for commands that may change the
+    workspace. Exit 3 if SCRIPT would be denied.
 
     **Examples**
 
@@ -204,7 +204,7 @@ def show_help(given: Given, script: SCRIPT = None) -> NoReturn:
 def _misplaced(command: str) -> Exception:
     """Return the usage error for an option before the command; otherwise `main` parses these commands without typer."""
     return usage(
-        "an option stands before the command",
-        f"`{command}` takes its options after its name",
+        "the options must follow the command",
+        f"an option was given before `{command}`",
         f"write `agent {command} [options] ...`",
     )

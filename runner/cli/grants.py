@@ -20,11 +20,11 @@ from runner.problems import Exit, Stopped, usage
 from runner.state.paths import PlaceError, private, state_dir
 from runner.text.sanitize import visible
 
-HELP = """List the answers that were remembered, look at one, take one back.
+HELP = """List, show, add and remove grants: your remembered answers.
 
-A grant is made at a question: a letter there remembers the yes, `d` the no. It lies outside every sandbox, and holds
-for one folder (or, where you said `user`, for all of yours). Without a command it lists those for this folder; those
-of one session are kept with it: type `/grants` there.
+At a question, some letters also remember your approval, and `d` remembers your refusal. A grant is stored outside
+every sandbox and is valid for one folder, or with `user` for all your folders. Without a command, the grants of this
+folder are listed. The grants of one session are stored with it: type `/grants` in the session.
 
 **Examples**
 
@@ -55,10 +55,11 @@ def _names(incomplete: str) -> list[str]:
 
 
 ID = Annotated[
-    str, typer.Argument(metavar="ID", help="A grant, as the list names it.", autocompletion=_names, show_default=False)
+    str,
+    typer.Argument(metavar="ID", help="The name of a grant.", autocompletion=_names, show_default=False),
 ]
-ALL = Annotated[bool, switch("--all", help="Of every folder, and those that are over.")]
-WORKSPACE = Annotated[str | None, valued("--workspace", "FOLDER", "Of that folder instead of this one.")]
+ALL = Annotated[bool, switch("--all", help="List the grants of all folders, and expired ones.")]
+WORKSPACE = Annotated[str | None, valued("--workspace", "FOLDER", "The folder (default: the current one).")]
 
 
 @grants_app.callback()
@@ -72,9 +73,9 @@ def bare(context: typer.Context, json: JSON = False) -> int:
 
 @grants_app.command("list")
 def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = False) -> int:
-    """List the grants that hold in this folder.
+    """List the grants that are valid in this folder.
 
-    Each line: what it is about, for whom, until when, how often still, and who said so.
+    Each line: the action, the users and folders, the expiry, the remaining uses, and who answered.
 
     **Examples**
 
@@ -92,7 +93,7 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
     if json:
         return _print_json(found, now)
     if not found:
-        print("nothing was remembered" if everything else "nothing was remembered for this folder")
+        print("there are no grants" if everything else "there are no grants for this folder")
     for line in (line for grant in found for line in lines(grant, now, here)):
         print(visible(line, lines=False))
     return Exit.DONE
@@ -100,16 +101,16 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
 
 @grants_app.command("add")
 def add(
-    script: Annotated[str, argument("SCRIPT", "One bash script in quotes, as for `agent exec`.")],
+    script: Annotated[str, argument("SCRIPT", "A bash script in quotes, as for `agent exec`.")],
     answer: Annotated[
-        list[str] | None, argument("[ANSWER]...", "What you would type at the question: `p`, `P`, `d`, and so on.")
+        list[str] | None, argument("[ANSWER]...", "The answer to the question: `p`, `P`, `d`, and so on.")
     ] = None,
     workspace: WORKSPACE = None,
     mode: MODE = None,
 ) -> int:
-    """Remember an answer before anybody asks.
+    """Remember an answer before the question is asked. Runs nothing.
 
-    Without an answer it lists the choices of the question that SCRIPT would lead to. Nothing is run.
+    Without ANSWER: list the possible answers to the question about SCRIPT.
 
     **Examples**
 
@@ -124,17 +125,17 @@ def add(
     assessment, verdict = gate.evaluate(action, unattended=False)
     asked = recall(gate, assessment, verdict, Source.MODEL, unattended=False)
     if asked.found.by:
-        print(f"{asked.found.by[0].id} answers that already: {visible(about(asked.found.by[0]), lines=False)}")
+        print(f"grant {asked.found.by[0].id} already covers it: {visible(about(asked.found.by[0]), lines=False)}")
         return Exit.DONE
     if isinstance(verdict, Deny):
         raise Stopped(verdict.problem, Exit.DENIED)
     if not isinstance(verdict, Ask):
-        print("that is allowed without a question")
+        print("SCRIPT is allowed without a question")
         return Exit.DONE
     offered = asked.offer
     if not offered.choices and offered.never is None:
-        why = "an approval of it counts once: it is dangerous, or it cannot be told beforehand what it will be"
-        raise usage("nothing of that can be remembered", why, "see `agent why` for what the gate reads in it")
+        why = "it can be approved only once, because it is dangerous or not fully known before it runs"
+        raise usage("an answer for SCRIPT cannot be remembered", why, "see `agent why` for the reasons")
     if not answer:
         for line in offered.lines:
             print(visible(line, lines=False))
@@ -142,8 +143,8 @@ def add(
     typed = " ".join(answer)
     kept = offered.picked(typed)
     if kept is None or isinstance(kept, str):
-        why = kept or "an answer is a letter of the list, with `7d`, `3x`, `user` or `because ...` behind it"
-        raise usage(f"`{visible(typed, lines=False)}` is no answer to that", why, "leave it out to see the choices")
+        why = kept or "an answer is a letter of the list, which `7d`, `3x`, `user` or `because ...` may follow"
+        raise usage(f"`{visible(typed, lines=False)}` is not a possible answer", why, "omit it to see the choices")
     names, told = asked.keep(kept)
     if not names:
         raise Stopped(Problem("nothing was remembered", told, "see `agent doctor` about the state folder"), Exit.FAILED)
@@ -153,9 +154,7 @@ def add(
 
 @grants_app.command("show")
 def show(name: ID, json: JSON = False) -> int:
-    """Print everything that one grant says.
-
-    What it covers, its bounds, until when, whose answer it was, and the action that was asked about.
+    """Print one grant: the actions that it covers, its bounds and expiry, who answered, and the original action.
 
     **Examples**
 
@@ -176,13 +175,13 @@ def show(name: ID, json: JSON = False) -> int:
 
 @grants_app.command("revoke")
 def revoke(
-    names: Annotated[list[str] | None, argument("ID...", "Grants, as the list names them.", complete=_names)] = None,
-    everything: Annotated[bool, switch("--all", help="Every grant for this folder; remembered noes stay.")] = False,
+    names: Annotated[list[str] | None, argument("ID...", "The names of grants in the list.", complete=_names)] = None,
+    everything: Annotated[bool, switch("--all", help="All approvals of this folder, but no refusals.")] = False,
     workspace: WORKSPACE = None,
 ) -> int:
-    """Take grants back. A process that is running notices before its next action.
+    """Remove grants. Running sessions use the change from their next action on.
 
-    A remembered no is taken back the same way, by its name.
+    Remembered refusals are removed by their names, too.
 
     **Examples**
 
@@ -191,7 +190,7 @@ def revoke(
     """
     if bool(names) == everything:
         why = "both were given" if names else "neither a name nor --all was given"
-        raise usage("it is not clear what to take back", why, "name some of `agent grants list`, or say --all")
+        raise usage("no grant is selected", why, "give names from `agent grants list`, or --all")
     here = _workspace_path(workspace)
     wanted = set(names or ())
 
@@ -215,7 +214,7 @@ def revoke(
     if missing:
         raise _unknown(missing[0])
     if not taken:
-        print("there was nothing to take back")
+        print("there was no grant to remove")
     for grant in taken:
         print(f"revoked {grant.id}: {visible(grant.what.words, lines=False)}")
     return Exit.DONE
@@ -223,9 +222,7 @@ def revoke(
 
 @grants_app.command("prune")
 def prune(json: JSON = False) -> int:
-    """Remove what no longer holds.
-
-    That is grants that are over or used up, and those of folders that are gone.
+    """Remove grants that have expired, have no uses left, or belong to deleted folders.
 
     **Examples**
 
@@ -240,7 +237,7 @@ def prune(json: JSON = False) -> int:
     for grant in dropped:
         print(f"removed {grant.id}: {visible(grant.what.words, lines=False)}")
     if not dropped:
-        print("nothing to remove")
+        print("there was no grant to remove")
     return Exit.DONE
 
 
@@ -272,8 +269,8 @@ def _workspace_path(workspace: str | None) -> str:
 
 def _unknown(name: str) -> Stopped:
     known = [grant.id for grant in _stored()]
-    what, why = f"there is no grant `{visible(name, lines=False)}`", "no grant has that name"
-    return not_known(what, why if known else "nothing was remembered", name, known, "see `agent grants list --all`")
+    what, why = f"there is no grant `{visible(name, lines=False)}`", "no grant has this name"
+    return not_known(what, why if known else "there are no grants", name, known, "see `agent grants list --all`")
 
 
 def _grant_json(grant: Grant, now: float) -> dict[str, object]:

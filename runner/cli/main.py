@@ -117,8 +117,8 @@ def _refuse(name: str, found: str | None, home: str) -> None:
     """Print the refusal without importing our packages, because those imports cannot be trusted."""
     where = f"in `{found}`" if found else "nowhere"
     sys.stderr.write(
-        f"agent: another package called `{name}` stands in the way of ringfence's own\n"
-        f"  why: python finds `{name}` {where}, and not beside this program in `{home}`\n"
+        f"agent: another package named `{name}` hides a package of ringfence\n"
+        f"  why: Python finds `{name}` {where} instead of in `{home}`, where this program is\n"
         "  fix: unset PYTHONPATH, or install ringfence into an environment of its own (pipx, uv tool install)\n"
     )
     raise SystemExit(2)

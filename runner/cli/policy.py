@@ -11,9 +11,9 @@ from policy.model.tier import Mode
 from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, switch, valued
 from runner.gate.policy_tools.import_rules import AgentProduct, run_import
 
-HELP = """Look at the policy and test it: the permission matrix, tables of expected verdicts, verdicts in bulk.
+HELP = """Show and test the policy: the permission matrix, tables of expected verdicts, verdicts on many scripts.
 
-For one command, with every reason: `agent why`.
+For one command, with all reasons: `agent why`.
 
 **Examples**
 
@@ -30,9 +30,9 @@ policy_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="mark
 
 @policy_app.command("matrix")
 def matrix(json: JSON = False) -> int:
-    """Print the permission matrix: what each mode does with each kind of risk.
+    """Print the permission matrix: the ruling of each mode on each tier, a kind of risk.
 
-    An action gets the strictest cell of all its tiers. Where nobody can be asked, `ask` means deny.
+    An action gets the strictest ruling of all its tiers. If no user can be asked, `ask` means deny.
 
     **Examples**
 
@@ -51,10 +51,10 @@ def matrix(json: JSON = False) -> int:
 
 @policy_app.command("fingerprint")
 def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = False, json: JSON = False) -> int:
-    """Print the fingerprint of the policy that is in force here: SHA-256 over its rules, lists, facts and matrix.
+    """Print the fingerprint of the policy in effect here: SHA-256 over its rules, lists, facts and matrix.
 
-    The same rules have the same one on every machine, whatever file they stand in. Each session in the record names it
-    as `policy`.
+    The same rules have the same fingerprint on every machine and in every file. The audit log has it in the field
+    `policy` of each session.
 
     **Examples**
 
@@ -76,29 +76,29 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
 @policy_app.command("test")
 def expectations(
     files: Annotated[
-        list[str] | None, argument("[FILE]...", "Tables of expected verdicts; `-` is standard input.")
+        list[str] | None, argument("[FILE]...", "Files with expected verdicts; `-` is standard input.")
     ] = None,
     mode: Annotated[
-        Mode | None, valued("--mode", "MODE", "The mode of tests that name none (otherwise the file's).")
+        Mode | None, valued("--mode", "MODE", "The mode of tests without a mode (default: the mode of the file).")
     ] = None,
-    config: Annotated[str | None, valued("--config", "FILE", "A configuration to try before it is in force.")] = None,
+    config: Annotated[str | None, valued("--config", "FILE", "A configuration to use for the test.")] = None,
     cwd: Annotated[
-        str | None, valued("--cwd", "FOLDER", "Judge in this folder instead of the model workspace.")
+        str | None, valued("--cwd", "FOLDER", "The folder to judge in (default: the built-in example workspace).")
     ] = None,
     json: JSON = False,
 ) -> int:
-    """Test the policy: judge tables of scripts and print every verdict that is not the expected one. Runs nothing.
+    """Test the policy: judge lists of scripts and print every verdict that is not the expected one. Runs nothing.
 
-    Without FILE: the tables and rule examples that are shipped, by the shipped policy (and --config). With FILE: your
-    tables, by your configuration, in a model workspace that is the same on every machine.
+    Without FILE: the packaged tests, by the packaged policy (and --config). With FILE: your tests, by your
+    configuration, in an example workspace that is the same on every machine.
 
-    A table is TOML, or JSON lines such as {"cmd": "git status", "verdict": "allow"}:
+    A test file is TOML, or JSON lines such as {"cmd": "git status", "verdict": "allow"}:
 
         [[test]]
         run = "npm run build"
         verdicts = {default = "ask", trust-project = "allow"}
 
-    Exit 0 when all came out as expected, 1 when some differ, 2 when a file cannot be used.
+    Exit 0 if all verdicts are as expected, 1 if some differ, 2 if a file cannot be used.
 
     **Examples**
 
@@ -113,16 +113,16 @@ def expectations(
 
 @policy_app.command("lint")
 def lint(
-    file: Annotated[str | None, argument("[FILE]", "One configuration file, before it is in force.")] = None,
-    strict: Annotated[bool, switch("--strict", help="Warnings are a failure, too.")] = False,
+    file: Annotated[str | None, argument("[FILE]", "A configuration file to check before you install it.")] = None,
+    strict: Annotated[bool, switch("--strict", help="Exit 1 for warnings too.")] = False,
     cwd: CWD = None,
     json: JSON = False,
 ) -> int:
-    """Look your rules over: which can never take effect, contradict each other, or say more than they seem to.
+    """Find mistakes in your rules: rules without effect, contradictions, and rules that match more than they seem to.
 
-    Without FILE: the configuration that is in force here. Each finding is one line: place, severity, code, what to do.
+    Without FILE: the configuration in effect here. Each finding is one line: place, severity, code, what to do.
 
-    Exit 0 when there is no error, 1 for warnings with --strict, 2 for errors.
+    Exit 0 if there is no error, 1 for warnings with --strict, 2 for errors.
 
     **Examples**
 
@@ -137,20 +137,22 @@ def lint(
 
 @policy_app.command("import")
 def bring(
-    file: Annotated[str, argument("FILE", "The other agent's file; `-` is standard input.")],
+    file: Annotated[str, argument("FILE", "The file of the other agent; `-` is standard input.")],
     kind: Annotated[
-        AgentProduct | None, valued("--from", "AGENT", "Whose it is: claude, codex or gemini; otherwise it is guessed.")
+        AgentProduct | None, valued("--from", "AGENT", "The agent: claude, codex or gemini (default: detected).")
     ] = None,
-    out: Annotated[str | None, valued("--out", "FILE", "Write the rules into this new file.", short="-o")] = None,
+    out: Annotated[
+        str | None, valued("--out", "FILE", "Write the rules to this new file (default: standard output).", short="-o")
+    ] = None,
     tests: Annotated[
-        str | None, valued("--tests", "FILE", "Write Codex's examples as a table for `agent policy test`.")
+        str | None, valued("--tests", "FILE", "Write Codex's examples to this file, for `agent policy test`.")
     ] = None,
     json: JSON = False,
 ) -> int:
-    """Turn the permissions of Claude Code, Codex or Gemini CLI into rules.
+    """Convert the permissions of Claude Code, Codex or Gemini CLI into rules.
 
-    The rules are printed as TOML for your configuration. What could not be carried over is listed on stderr, with the
-    reason. What allows never covers more than it did, word by word.
+    The rules are printed as TOML for your configuration. Permissions that cannot be converted are listed on stderr,
+    with the reason. A converted rule never allows more than the original permission.
 
     **Examples**
 
@@ -169,7 +171,7 @@ def judge(
     cwd: CWD = None,
     config: CONFIG = None,
 ) -> int:
-    """Judge many scripts: JSON lines in on stdin, JSON lines out. Runs nothing.
+    """Judge many scripts: read JSON lines from stdin, print JSON lines. Runs nothing.
 
     In:  {"id": 1, "cmd": "git status"}
 

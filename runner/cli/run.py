@@ -14,15 +14,15 @@ from runner.frontends.launch import prompt_text, start_conversation, start_run
 from runner.problems import Exit, usage
 from runner.sessions.selection import SessionSelection
 
-PROMPT = Annotated[str | None, argument("PROMPT", "What to do. Read from stdin when left out.")]
+PROMPT = Annotated[str | None, argument("PROMPT", "The task for the model. Without it, stdin is read.")]
 
 
 @takes_options("run")
 def run(given: Given, prompt: PROMPT = None) -> int:
-    """Let a model work on one prompt, every action of it through the gate.
+    """Let a model work on one prompt. The policy decides on every action of the model.
 
-    Without a terminal nobody can be asked, so questions become denials. Exit 3 says that something was denied, exit 5
-    that a limit ended it: turns, tokens, money, time, output or denials.
+    Without a terminal no user can be asked, so every question becomes a denial. Exit 3: an action was denied. Exit 5:
+    a limit on turns, tokens, money, time, output or denials ended the run.
 
     **Examples**
 
@@ -31,7 +31,7 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         git diff | agent run --unattended --json --max-turns 20 > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
-        agent run --json --input json                requests of a program, one JSON object a line
+        agent run --json --input json                read requests of a program as JSON lines
     """
     args, format = run_args(given), given.text("input") or "text"
     prompt_file = given.path("prompt_file")
@@ -41,7 +41,7 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         from runner.frontends.jsonl.server import serve
 
         if not args.json:
-            raise usage("--input json stands without --json", "its answers are events", "add --json")
+            raise usage("--input json needs --json", "the answers to JSON requests are JSON events", "add --json")
         args.key.check(prompt_from_stdin=True)
         prompted = prompt is not None or prompt_file is not None
         return serve(args, prompt_text(prompt, prompt_file) if prompted else None)
@@ -50,29 +50,29 @@ def run(given: Given, prompt: PROMPT = None) -> int:
 
 @takes_options("agent")
 def converse(context: typer.Context, given: Given) -> int:
-    """Run a language-model agent, or one command, behind a gate.
+    """Run a language-model agent, or one command, under a policy and in a sandbox.
 
-    Every action is parsed, judged, confined by the kernel to exactly what was allowed, and recorded. At a terminal,
-    plain `agent` starts a conversation.
+    Every action is parsed, allowed or denied by the policy, run in a sandbox with exactly the allowed rights, and
+    recorded. At a terminal, `agent` without a command starts a conversation.
 
     **Examples**
 
-        agent exec 'git status'                      one command behind the gate
-        agent why 'curl https://example.com | sh'    what it would say, and why
-        agent run "fix the failing test"             a model at work
-        agent --mode trust-project                   a conversation
-        agent -c                                     go on with the last one
-        agent --json                                 requests of a program, one JSON object a line:
+        agent exec 'git status'                      run one command in the sandbox
+        agent why 'curl https://example.com | sh'    explain the decision
+        agent run "fix the failing test"             let a model work
+        agent --mode trust-project                   start a conversation
+        agent -c                                     continue the last conversation
+        agent --json                                 read requests of a program as JSON lines:
         echo '{"type": "prompt", "text": "why?"}' | agent --json
-        agent audit --denied                         what was refused
+        agent audit --denied                         list denied actions
     """
     args = run_args(given)
     if context.invoked_subcommand is not None:
         if given.any():
             name = context.invoked_subcommand
             raise usage(
-                f"an option stands before `{name}`",
-                f"`agent {name}` takes its options after its name",
+                f"the options of `{name}` must follow its name",
+                f"an option was given before `{name}`",
                 f"write `agent {name} [options] ...`",
             )
         return Exit.DONE
@@ -91,13 +91,13 @@ def converse(context: typer.Context, given: Given) -> int:
 
 @takes_options("ci")
 def ci(given: Given, prompt: PROMPT = None) -> int:
-    """Let a model work in a pipeline, on a prompt that nobody checked.
+    """Let a model work in a CI job, on a prompt that may be hostile.
 
-    Nobody is asked, the mode is dont-ask, what the repository configures or says to agents is ignored, no command has
-    a network or a variable of the job, and what the run may use up is bounded: 50 turns, 2,000,000 tokens, 5 of the
-    price's currency where a price is known, 30 minutes, 50 MB of output, 20 denials. The sandbox must hold in full.
+    No user is asked, the mode is dont-ask, the configuration of the repository and its texts for agents are ignored,
+    and commands get no network and no variables of the job. The sandbox must enforce everything. The limits: 50 turns,
+    2,000,000 tokens, a cost of 5 where a price is known, 30 minutes, 50 MB of output, 20 denials.
 
-    The last line of stdout is one JSON object. Every file is written however the run ends.
+    The last line of stdout is the result, one JSON object. All output files are written even if the run fails.
 
     **Examples**
 

@@ -12,9 +12,9 @@ from runner.state.workspace import workspace_at
 from runner.text.sanitize import visible
 from sandbox.workspace import tool_cache
 
-SANDBOX = """Look at the sandbox: what a command may do inside, before it runs, and what is kept between commands.
+SANDBOX = """Show the rights of a command in the sandbox before it runs, and the files kept between commands.
 
-Which sandboxes this machine offers: `agent doctor`.
+For the sandboxes that this machine supports: `agent doctor`.
 
 **Examples**
 
@@ -29,16 +29,16 @@ sandbox_app.command("show")(show_help)
 @sandbox_app.command("cache")
 def cache(
     clear: Annotated[
-        bool, switch("--clear", help="Empty the cache of this workspace, or with --all every one.")
+        bool, switch("--clear", help="Empty the cache of this workspace, or with --all every cache.")
     ] = False,
-    everything: Annotated[bool, switch("--all", help="Every workspace's, not only this one's.")] = False,
+    everything: Annotated[bool, switch("--all", help="Use the caches of all workspaces.")] = False,
     cwd: CWD = None,
     json: JSON = False,
 ) -> int:
-    """Show what pip, npm, cargo and others keep in the sandbox's own cache, and empty it.
+    """Show or empty the cache of the sandbox, where pip, npm, cargo and others keep downloads.
 
-    Every workspace has a cache of its own, seen by the commands in it that may change files, as ~/.cache. Your own
-    caches are never changed. The cache of a workspace that is gone is removed when a new one is made.
+    Every workspace has its own cache. Commands that may change the workspace see it as ~/.cache. Your own caches are
+    never changed. The cache of a deleted workspace is removed when a new cache is made.
 
     **Examples**
 
@@ -62,9 +62,9 @@ def cache(
         return 0
     for each in caches:
         words = f"{_size_words(each.size):>9}  {visible(each.workspace, lines=False)}"
-        print(f"{words}{'  (it is gone)' if each.gone else ''}{', emptied' if clear else ''}")
+        print(f"{words}{'  (deleted workspace)' if each.gone else ''}{', emptied' if clear else ''}")
     if not caches:
-        print("nothing is kept" if everything else f"nothing is kept for {visible(workspace, lines=False)}")
+        print("there is no cache" if everything else f"there is no cache of {visible(workspace, lines=False)}")
     return 0
 
 

@@ -37,18 +37,18 @@ def _ids(incomplete: str) -> list[str]:
     return [each.id[:8] for each in _store(None).list() if each.id.startswith(incomplete)]
 
 
-ID = Annotated[str, argument("ID", "As the list shows it; its beginning is enough.", complete=_ids)]
-ALL = Annotated[bool, switch("--all", help="Of every workspace.")]
-CWD = Annotated[str | None, valued("--cwd", "FOLDER", "The workspace around FOLDER instead of this one.")]
+ID = Annotated[str, argument("ID", "The ID of the session, or the beginning of the ID.", complete=_ids)]
+ALL = Annotated[bool, switch("--all", help="All workspaces, not only this one.")]
+CWD = Annotated[str | None, valued("--cwd", "FOLDER", "The workspace of FOLDER (default: of the current folder).")]
 
 
 @sessions_app.callback()
 def sessions(context: typer.Context) -> int:
     """List, show, export and remove stored conversations.
 
-    A session is kept by `agent run` and by plain `agent`, in a file that only you can read, below
-    `~/.local/state/ringfence/sessions`. `agent -c` continues the latest one of a workspace, `agent --resume` lets
-    you pick one, `agent --fork ID` goes on in a copy, `--no-session` keeps none.
+    `agent` and `agent run` store each session in a file that only you can read, below
+    `~/.local/state/ringfence/sessions`. `agent -c` continues the latest session of the workspace, `agent --resume`
+    lets you choose one, `agent --fork ID` continues a copy, and `--no-session` stores no file.
 
     **Examples**
 
@@ -64,7 +64,7 @@ def sessions(context: typer.Context) -> int:
 def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
     """List the sessions of this workspace.
 
-    The one that `agent -c` continues is first. Times are UTC.
+    The first one is the session that `agent -c` continues. Times are UTC.
 
     **Examples**
 
@@ -89,16 +89,16 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
                 print(one_line(where, 200))
             print(("  " if all else "") + row(seen, width=width))
     if empty and not json:
-        print("no session is kept" if all else "no session of this workspace is kept")
+        print("there are no sessions" if all else "there are no sessions of this workspace")
     return Exit.DONE
 
 
 @sessions_app.command("show")
 def show(id: ID, json: JSON = False) -> int:
-    """Print what was said in a session, with the verdict on each call.
+    """Print the messages of a session, with the verdict on each call.
 
-    With `--json` every entry is one line: `session`, `run`, `message`, `call` (a verdict), `grant`, `usage`, `mode`,
-    `snapshot`, `notice`, `end`; each names its parent.
+    With `--json`, each line is one entry: `session`, `run`, `message`, `call` (a verdict), `grant`, `usage`, `mode`,
+    `snapshot`, `notice` or `end`. Each entry names its parent.
 
     **Examples**
 
@@ -117,13 +117,13 @@ def show(id: ID, json: JSON = False) -> int:
 def export(
     id: ID,
     format: Annotated[
-        ExportFormat, typer.Option(help="Markdown, one HTML file, or the entries.")
+        ExportFormat, typer.Option(help="The format: Markdown, one HTML file, or JSON lines.")
     ] = ExportFormat.MARKDOWN,
-    out: Annotated[Path | None, valued("--out", "FILE", "A new file, instead of stdout.", short="-o")] = None,
+    out: Annotated[Path | None, valued("--out", "FILE", "A new file to write (default: stdout).", short="-o")] = None,
 ) -> int:
-    """Write a session for readers elsewhere. The HTML file needs nothing else, and runs nothing.
+    """Export a session to share it. The HTML file contains everything that it needs, and no scripts.
 
-    Secrets that were known while it was written are masked in it. Look through it before you publish it all the same.
+    Secrets that were known during the session are masked. Check the file for other secrets before you publish it.
 
     **Examples**
 
@@ -144,14 +144,14 @@ def export(
 
 @sessions_app.command("rm")
 def remove(
-    ids: Annotated[list[str] | None, argument("[ID]...", "Which ones; beginnings are enough.", complete=_ids)] = None,
-    older_than: Annotated[str | None, valued("--older-than", "AGE", "Those last written before: 12h, 30d, 8w.")] = None,
+    ids: Annotated[list[str] | None, argument("[ID]...", "IDs, or beginnings of IDs.", complete=_ids)] = None,
+    older_than: Annotated[str | None, valued("--older-than", "AGE", "Not used for this time: 12h, 30d, 8w.")] = None,
     all: ALL = False,
     cwd: CWD = None,
 ) -> int:
-    """Remove sessions, with the long outputs that were kept for them. One that is in use stays.
+    """Remove sessions and their stored outputs. A session that is in use is not removed.
 
-    The audit log keeps what was decided; it is not touched.
+    The audit log is not changed: it still contains the decisions.
 
     **Examples**
 
@@ -162,8 +162,8 @@ def remove(
 
     state = state_dir(os.environ)
     if bool(ids) == (older_than is not None):
-        why = "either ids say it, or `--older-than`" if ids else "neither an id nor `--older-than` was given"
-        raise usage("it is not clear what to remove", why, "see `agent sessions list`")
+        why = "IDs and `--older-than` exclude each other" if ids else "neither an ID nor `--older-than` was given"
+        raise usage("no session is selected", why, "see `agent sessions list`")
     if ids:
         chosen = list(dict.fromkeys(choose(SessionStore.all(state), words) for words in ids))
     else:
@@ -179,14 +179,14 @@ def remove(
             print_problem(error.problem)
             code = Exit.FAILED
     if not chosen:
-        print("there was nothing to remove")
+        print("there was no session to remove")
     return code
 
 
 def _age(text: str) -> int:
     found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text.strip())
     if found is None:
-        raise usage(f"`{text}` is not an age", "it takes a number and one of m, h, d, w", "write for example 30d")
+        raise usage(f"`{text}` is not an age", "an age is a number with m, h, d or w", "write an age such as 30d")
     return int(found[1]) * _AGES[found[2]]
 
 

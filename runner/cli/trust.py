@@ -22,22 +22,21 @@ if TYPE_CHECKING:
     from runner.config.trust.store import TrustAnswer
 
 # The state of a content that the user answered about, and its text in the list.
-_STATES = {"same": "", "changed": "  (now something else)", "gone": "  (it is gone)", "closed": "  (it cannot be read)"}
+_STATES = {"same": "", "changed": "  (has changed)", "gone": "  (does not exist)", "closed": "  (cannot be read)"}
 
 trust_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
-PATH = Annotated[str | None, argument("PATH", "Another repository than the one around you.")]
+PATH = Annotated[str | None, argument("PATH", "The repository (default: the one of the current folder).")]
 
 
 @trust_app.callback()
 def trust(context: typer.Context, json: JSON = False) -> int:
-    """Show the files of this repository that are used only when you trust them, and ask.
+    """Show the files of this repository that are used only if you trust them, and ask whether you do.
 
-    That is its configuration where it would widen yours, its texts for agents (AGENTS.md, CLAUDE.md, GEMINI.md), its
-    part of the system prompt and its skills; hooks and MCP servers are listed too, although this version does nothing
-    with them. An approval is pinned to the hash of all of it, for this folder and you: after a change of one byte you
-    are asked again. Plain `agent` and `agent run` ask automatically. Without a terminal, and with --json, this command
-    only shows.
+    These are: its configuration where it allows more than yours, its texts for agents (AGENTS.md, CLAUDE.md,
+    GEMINI.md), its system prompt and its skills. Hooks and MCP servers are listed too, although this version does not
+    use them. Your approval is valid only for this folder and exactly this content: after every change you are asked
+    again. `agent` and `agent run` ask automatically. Without a terminal, and with --json, this command does not ask.
 
     **Examples**
 
@@ -68,19 +67,17 @@ def trust(context: typer.Context, json: JSON = False) -> int:
         say("nothing was changed")
         return Exit.DONE
     print_notices(TrustStore(state_dir(os.environ)).remember(review.inventory, yes=said is TrustReply.YES, time=now()))
-    say("kept: it is used until one byte of it changes" if said is TrustReply.YES else "kept: nothing of it is used")
+    say("stored: the files are used until they change" if said is TrustReply.YES else "stored: the files are not used")
     return Exit.DONE
 
 
 @trust_app.command("show")
 def show(
     path: PATH = None,
-    files: Annotated[bool, switch("--files", help="The files too, whole.")] = False,
+    files: Annotated[bool, switch("--files", help="Print the complete files too.")] = False,
     json: JSON = False,
 ) -> int:
-    """Print these files of a repository, their hash, and whether you trust them.
-
-    Asks nothing, and changes nothing.
+    """Print the files of a repository that need trust, their hash, and whether you trust them. Changes nothing.
 
     **Examples**
 
@@ -93,7 +90,7 @@ def show(
 
 @trust_app.command("list")
 def listing(json: JSON = False) -> int:
-    """List every answer you gave: which repository, which content, yes or no, and whether it still is that content.
+    """List your answers: the repository, its content, yes or no, and whether the content is still the same.
 
     Times are UTC.
 
@@ -117,18 +114,20 @@ def listing(json: JSON = False) -> int:
     if json:
         print(dumps(rows))
     elif not rows:
-        print("nothing was answered yet")
+        print("there are no answers")
     return Exit.DONE
 
 
 @trust_app.command("accept")
 def accept(
     path: PATH = None,
-    sha256: Annotated[str | None, valued("--sha256", "HASH", "The whole hash that `agent trust show` prints.")] = None,
+    sha256: Annotated[
+        str | None, valued("--sha256", "HASH", "The complete hash that `agent trust show` prints.")
+    ] = None,
 ) -> int:
-    """Approve without a question, for scripts.
+    """Trust the content with this hash without a question, for scripts.
 
-    Approve exactly the content with this hash; exit 2 if the repository has another one.
+    Exit 2 if the content of the repository has another hash.
 
     **Examples**
 
@@ -139,13 +138,13 @@ def accept(
     from runner.config.trust.store import TrustStore
 
     if sha256 is None:
-        why = "without a question, an approval must name the content that a user has looked at"
+        why = "without a question, the hash must name the content that you have checked"
         raise usage("`agent trust accept` needs --sha256", why, "copy the hash that `agent trust show` prints")
     review = _evaluate(path)
     agree(review, sha256, "--sha256")
     if not review.inventory.entries:
         what = f"`{review.inventory.workspace}` contains nothing to trust"
-        raise usage(what, "it has no configuration and no texts for agents", "check the path")
+        raise usage(what, "there is no configuration and no text for agents", "check the path")
     print_notices(TrustStore(state_dir(os.environ)).remember(review.inventory, yes=True, time=now()))
     print(f"trusted: {review.inventory.sha256}")
     return Exit.DONE
@@ -154,11 +153,11 @@ def accept(
 @trust_app.command("revoke")
 def revoke(
     path: PATH = None,
-    everything: Annotated[bool, switch("--all", help="Every answer, for every repository.")] = False,
+    everything: Annotated[bool, switch("--all", help="Delete all answers, for all repositories.")] = False,
 ) -> int:
-    """Take your answers for a repository back, yes and no.
+    """Delete your answers for a repository, both yes and no.
 
-    It counts as never asked. It need not exist any more.
+    You are asked again when the repository is used. The repository need not exist any more.
 
     **Examples**
 
@@ -169,7 +168,7 @@ def revoke(
     from runner.config.trust.store import TrustStore
 
     if everything and path is not None:
-        raise usage("there is a path and --all", "one of them is too much", "leave one out")
+        raise usage("a path and --all exclude each other", "--all means every repository", "omit one of them")
     store = TrustStore(state_dir(os.environ))
     where = None if everything else _workspace(path, gone=True)
     count, notices = store.forget(where)
@@ -177,9 +176,9 @@ def revoke(
     of = "" if where is None else f" for {visible(where, lines=False)}"
     if not count and not everything:
         known = ", ".join(f"`{visible(each, lines=False)}`" for each in list(store.all()[0])[:5])
-        fix = f"there are answers for {known}" if known else "`agent trust list` lists what can be taken back: nothing"
-        raise usage(f"nothing was answered{of}", "there is nothing to take back", fix)
-    print(f"taken back: {count} {'answer' if count == 1 else 'answers'}{of}")
+        fix = f"give one of {known}" if known else "there is nothing to do: you have no stored answers"
+        raise usage(f"there is no answer{of}", "you never answered, or revoked the answer", fix)
+    print(f"revoked: {count} {'answer' if count == 1 else 'answers'}{of}")
     return Exit.DONE
 
 
@@ -228,7 +227,7 @@ def _print_evaluation(review: "TrustReview", json: bool, *, files: bool = False)
         print(dumps(form))
         return Exit.DONE
     if not review.inventory.entries:
-        print("this repository contains nothing that would change or run something")
+        print("this repository contains no files that need trust")
         return Exit.DONE
     print("\n".join([*description(review), *(contents(review) if files else []), "", state_line(review)]))
     return Exit.DONE

@@ -17,30 +17,31 @@ if TYPE_CHECKING:
     from runner.changes.undo.scope import SnapshotScope
     from runner.changes.undo.store import Store
 
-_SWITCH = "--list, --clear, --dry-run and --diff each say what to show instead"
+_SWITCH = "--list, --clear, --dry-run and --diff exclude each other"
 
 
 def undo(
-    count: Annotated[int | None, argument("N", "How many actions to take back; 1.")] = None,
-    show: Annotated[bool, switch("--list", help="List what was kept, newest first.")] = False,
-    dry: Annotated[bool, switch("--dry-run", help="Only say what would be done.")] = False,
-    diff: Annotated[bool, switch("--diff", help="Show it as a diff, and do nothing.")] = False,
-    redo: Annotated[bool, switch("--redo", help="Take back the last undo instead.")] = False,
-    force: Annotated[bool, switch("--force", help="Also overwrite files that changed since.")] = False,
+    count: Annotated[int | None, argument("N", "The number of actions to undo (default: 1).")] = None,
+    show: Annotated[bool, switch("--list", help="List the actions that can be undone, newest first.")] = False,
+    dry: Annotated[bool, switch("--dry-run", help="Only list what would be changed.")] = False,
+    diff: Annotated[bool, switch("--diff", help="Only show the changes as a diff.")] = False,
+    redo: Annotated[bool, switch("--redo", help="Reverse the last undo.")] = False,
+    force: Annotated[bool, switch("--force", help="Overwrite files even if they changed later.")] = False,
     auto_run: Annotated[
-        bool, switch("--auto-run", help="Also hooks, editor tasks and the like, which programs run.")
+        bool, switch("--auto-run", help="Restore auto-run files too: hooks, editor tasks and so on.")
     ] = False,
-    clear: Annotated[bool, switch("--clear", help="Forget all that is kept here.")] = False,
+    clear: Annotated[bool, switch("--clear", help="Delete all data for undo of this workspace.")] = False,
     json: JSON = False,
     cwd: CWD = None,
 ) -> int:
-    """Bring files back as they were before the last action of a model, or the last N.
+    """Restore files to their state before the last action of a model, or the last N actions.
 
-    What its commands changed comes back too: contents, modes and times, folders and links, and Git's refs and index. A
-    file that something else changed since is left alone and named, and the exit code is 1. --redo takes back an undo.
+    Changes by commands of the model are undone too: contents, modes and times, folders and links, and Git's refs and
+    index. A file that another program changed later is not restored but listed, and the exit code is 1. --redo reverses
+    an undo.
 
-    Not kept: secrets, folders that tools make again (node_modules, .venv, target ...), Git's objects, and what is too
-    big; `--list` names it.
+    Not restored: secrets, folders that tools make again (node_modules, .venv, target ...), Git's objects, and files
+    that are too large. `--list` names them.
 
     **Examples**
 
@@ -51,13 +52,13 @@ def undo(
     """
     others = count is not None or redo or diff or dry or force or auto_run
     if clear and (show or others):
-        raise usage("--clear forgets what was kept, and takes nothing back", _SWITCH, "leave the other words out")
+        raise usage("--clear deletes the stored data, and undoes nothing", _SWITCH, "omit the other options")
     if show and others:
-        raise usage("--list shows what was kept, and takes nothing back", _SWITCH, "leave the other words out")
+        raise usage("--list shows the stored actions, and undoes nothing", _SWITCH, "omit the other options")
     if count is not None and count < 1:
-        raise usage(f"{count} actions cannot be taken back", "it is a number from 1 on", "write agent undo 1")
+        raise usage(f"{count} actions cannot be undone", "N must be 1 or more", "write agent undo 1")
     if redo and count is not None:
-        raise usage("--redo takes back the last undo, which is one", "N counts actions", "leave N out")
+        raise usage("--redo reverses only the last undo", "N is a number of actions", "omit N")
     from runner.changes.undo.scope import place
     from runner.changes.undo.store import Store, convert_failures
 
@@ -124,10 +125,10 @@ def _list(store: "Store", json: bool) -> int:
     lines = list(steps_text(store, 1000))
     if all(line.startswith("not kept") for line in lines):
         lines.insert(0, "no action of a model changed a file here")
-    for line in lines or ["nothing was kept yet: no action of a model changed a file here"]:
+    for line in lines or ["nothing to undo: no action of a model changed a file here"]:
         print(line)
     if store.steps()[1:]:  # `agent undo 12` is not "take back number 12"
-        print("agent undo N goes N actions back, counted from the newest; the number in front is only a name")
+        print("`agent undo N` undoes the N newest actions; the number at the start of a line is only a name")
     return Exit.DONE
 
 
@@ -138,13 +139,13 @@ def _clear(kept: Path | None, json: bool) -> int:
     if json:
         print(f'{{"bytes": {size}}}')
     else:
-        print(f"forgot {size:,} bytes: what was done here before cannot be taken back" if size else "nothing was kept")
+        print(f"deleted {size:,} bytes: earlier actions cannot be undone now" if size else "nothing was stored")
     return Exit.DONE
 
 
 def _nothing(json: bool, show: bool) -> int:
     if not show:
         why = "no action of a model changed a file here"
-        raise Stopped(Problem("there is nothing to take back", why, "see `agent undo --help`"), Exit.FAILED)
-    print("[]" if json else "nothing was kept yet: no action of a model changed a file here")
+        raise Stopped(Problem("there is nothing to undo", why, "see `agent undo --help`"), Exit.FAILED)
+    print("[]" if json else "nothing to undo: no action of a model changed a file here")
     return Exit.DONE

@@ -163,7 +163,7 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
 REFUSED = [
     ("fork", "go on differently from record 6", "two programs wrote to copies"),
     ("pruned fork", "go on differently from record 6", "the numbers are those of the records"),
-    ("broken", "does not hold from record 3 on", "one record was changed"),
+    ("broken", "is not intact from record 3 on", "one record was changed"),
     ("strange", "record 6 of log .* is nothing that this program writes", "hashed as it should be, and no object"),
     ("there", "is there already", "the file is not replaced"),
     ("pruned", "was pruned from one of them", "nothing shows that they are one"),
@@ -240,7 +240,7 @@ def test_the_command(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     assert said("merge", str(one), str(two), str(one), "--into", str(into)).splitlines()[-1] == f"2 logs in {into}"
-    assert said("verify", "--file", str(into)).startswith("all 19 records hold")
+    assert said("verify", "--file", str(into)).startswith("all 19 records are intact")
     listed = [json.loads(line) for line in said("list", "--json", "--file", str(into)).splitlines()]
     assert [each["outcome"]["status"] for each in listed] == [3, 3, 2, 2, 1, 1, 0, 0]
     assert f'"id": {listed[3]["id"]}' in said("show", str(listed[3]["id"]), "--json", "--file", str(into))

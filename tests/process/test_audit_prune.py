@@ -293,20 +293,20 @@ def test_the_command(tmp_path: Path) -> None:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    assert said("prune", "--older-than", "2019-01-01") == "nothing is to go\n"
+    assert said("prune", "--older-than", "2019-01-01") == "there is nothing to remove\n"
     assert said("prune", "--older-than", "90d", "--dry-run") == "300 records of 1 session would go\n"
-    assert "there is no user to agree" in said("prune", "--older-than", "90d", code=2)
+    assert "no user can confirm the removal" in said("prune", "--older-than", "90d", code=2)
     assert "no time for --older-than" in said("prune", "--older-than", "soon", code=2)
     told = json.loads(said("prune", "--older-than", "90d", "--yes", "--json"))
     assert (told["records"], told["tombstone"]) == (300, 301)
     assert told["bytes"] > 500_000
     assert told["signed"] is False, "there is no keyring here"
-    assert "the first 300 were pruned; a tombstone stands for them" in said("verify")
-    assert said("prune", "--older-than", "1h", "--yes") == "nothing is to go\n"
+    assert "the first 300 records were removed by `agent audit prune` (see the tombstone)" in said("verify")
+    assert said("prune", "--older-than", "1h", "--yes") == "there is nothing to remove\n"
     other = tmp_path / "other.db"
     with AuditLog.open(other) as log, log.store.writing("") as writing:
         append(writing, {"kind": "refused", "session": "t", "time": "2020-01-01"})
-    assert "unsigned: there is no key" in said("prune", "--older-than", "90d", "--yes", "--file", str(other))
+    assert "not signed because there is no key" in said("prune", "--older-than", "90d", "--yes", "--file", str(other))
 
 
 def test_a_log_that_is_in_use_waits_or_says_so(

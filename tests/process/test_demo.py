@@ -124,5 +124,5 @@ def test_a_demo_whose_sandbox_leaks_says_so(tmp_path: Path) -> None:
     (stage.elsewhere / "note.txt").write_text("leaked")
     findings = _contained(stage, [], ["a program connected"], Ending(Exit.DONE, "done", 1, Usage(), ()))
     broken = {finding.promise for finding in findings if not finding.held}
-    assert {"nothing was written outside", "nothing connected to the network"} <= broken
+    assert {"nothing was written outside of the workspace", "nothing connected to the network"} <= broken
     assert _account(findings) == Exit.FAILED

@@ -66,7 +66,7 @@ def stored(old: Path) -> str:
 def test_the_log_holds_the_old_names_and_reading_never_changes_its_bytes(old: Path) -> None:
     before = stored(old)
     assert all(name in before for name in OLD_NAMES)
-    assert "all 71 records hold" in agent(old, "verify")
+    assert "all 71 records are intact" in agent(old, "verify")
     for words in (("list",), ("stats",), ("replay",)):
         agent(old, *words)
     assert stored(old) == before
@@ -137,7 +137,7 @@ def test_sarif_names_checks_by_their_area(old: Path) -> None:
 
 
 def test_prompted_answers_of_an_earlier_version_hold_and_replay(asked: Path) -> None:
-    assert "records hold" in agent(asked, "verify")
+    assert "records are intact" in agent(asked, "verify")
     assert "5 decisions replayed: none differs" in agent(asked, "replay")
     shown = agent(asked, "list")
     assert "answered: yes, by terminal, remembered as" in shown

@@ -246,10 +246,10 @@ def test_a_merged_file_is_exported_with_the_chains_of_its_records(tmp_path: Path
 # words, why not
 MISTAKES = [
     (["--format", "xml"], "invalid value"),
-    (["--format", "csv", "--questions"], "is about SARIF"),
-    (["--format", "csv", "--endpoint", "http://c"], "is about OTLP"),
-    (["--format", "otlp", "--out", "x"], "has no meaning here"),
-    (["--format", "sarif", "--verdict", "allow"], "it shows what was denied"),
+    (["--format", "csv", "--questions"], "is only for SARIF"),
+    (["--format", "csv", "--endpoint", "http://c"], "is only for OTLP"),
+    (["--format", "otlp", "--out", "x"], "cannot be used with OTLP"),
+    (["--format", "sarif", "--verdict", "allow"], "it contains denials"),
     (["--format", "csv", "--file", "nothing.db"], "there is no log"),
     (["--format", "html", "--out", "no/such/r.html"], "cannot be written"),
 ]

@@ -551,7 +551,7 @@ def test_a_key_that_was_typed_in_the_wrong_place_is_not_shown(tell: str, capfd: 
     """`agent auth login KEY`: no place is known that it came from, so its shape alone tells what it is."""
     key = "sk-ant-" + "a1B2c3D4" * 4
     if tell == "a problem":
-        print_problem(Problem(f"nobody asks for a key of `{key}`", f"{key} is none", f"leave {key} out"))
+        print_problem(Problem(f"no key of `{key}`", f"{key} is none", f"leave {key} out"))
     else:
         say(f"note: {key}")
     shown = capfd.readouterr().err

@@ -519,11 +519,11 @@ def test_the_ends_of_a_replay(
 WRONG = [
     (("--policy", "none.toml"), "there is no policy `none.toml`"),
     (("--policy", "."), "is no folder of a configuration"),
-    (("--matrix", "secret=allow"), "lifts a floor"),
-    (("--matrix", "write=maybe"), "is no cell of the matrix"),
-    (("--matrix", "write/later=deny"), "is no cell of the matrix"),
+    (("--matrix", "secret=allow"), "is not possible"),
+    (("--matrix", "write=maybe"), "is not a cell of the matrix"),
+    (("--matrix", "write/later=deny"), "is not a cell of the matrix"),
     (("--matrix", "rite=deny"), "there is no tier `rite`"),
-    (("--matrix", "a.txt"), "is no matrix"),
+    (("--matrix", "a.txt"), "is not a matrix"),
     (("--fail-above", "netwrk"), "there is no tier `netwrk`"),
 ]
 

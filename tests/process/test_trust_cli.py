@@ -75,7 +75,7 @@ def test_nothing_is_said_where_there_is_nothing(harness: Harness) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "contains nothing" in done.stdout
     assert harness.shown()["state"] == "nothing to decide"
-    assert harness.agent("trust", "list").stdout == "nothing was answered yet\n"
+    assert harness.agent("trust", "list").stdout == "there are no answers\n"
     assert json.loads(harness.agent("trust", "list", "--json").stdout) == []
 
 
@@ -96,12 +96,12 @@ def test_the_life_of_an_answer(harness: Harness) -> None:
     harness.file("AGENTS.md", "Use tabs. \n")
     changed = harness.shown()
     assert (changed["state"], changed["changed"]) == ("not asked", [{"path": "AGENTS.md", "how": "has changed"}])
-    assert "now something else" in harness.agent("trust", "list").stdout
+    assert "has changed" in harness.agent("trust", "list").stdout
     harness.work.rename(harness.base / "gone")
-    assert "it is gone" in harness.agent("trust", "list", cwd=harness.base).stdout
+    assert "does not exist" in harness.agent("trust", "list", cwd=harness.base).stdout
     done = harness.agent("trust", "revoke", str(harness.work), cwd=harness.base)
-    assert (done.returncode, done.stdout) == (0, f"taken back: 1 answer for {harness.work}\n"), done.stderr
-    assert harness.agent("trust", "list", cwd=harness.base).stdout == "nothing was answered yet\n"
+    assert (done.returncode, done.stdout) == (0, f"revoked: 1 answer for {harness.work}\n"), done.stderr
+    assert harness.agent("trust", "list", cwd=harness.base).stdout == "there are no answers\n"
 
 
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
@@ -109,13 +109,13 @@ REFUSED: list[tuple[tuple[str, ...], str, str]] = [
     (("trust", "accept", "--sha256", "abc"), "is no hash", "half a hash"),
     (("trust", "accept", "--sha256", "0" * 64), "does not bring what was trusted", "another content"),
     (("trust", "accept", "--sha256", "0" * 64, "/nowhere"), "cannot be the working folder", "no repository"),
-    (("trust", "revoke"), "nothing was answered", "nothing to take back"),
+    (("trust", "revoke"), "there is no answer", "nothing to take back"),
     (("trust", "revoke", "--all", "."), "a path and --all", "two ways to say it"),
-    (("trust", "--json", "list"), "an option stands before", "an option in the wrong place"),
+    (("trust", "--json", "list"), "must follow", "an option in the wrong place"),
     (("trust", "show", "/nowhere"), "cannot be the working folder", "no repository"),
     (("run", "--trust-config", "0" * 64, "x"), "does not bring what was trusted", "another content"),
     (("run", "--trust-config", "yes", "x"), "is no hash", "a word"),
-    (("--trust-config", "0" * 64, "trust"), "an option stands before", "not for this command"),
+    (("--trust-config", "0" * 64, "trust"), "must follow", "not for this command"),
 ]
 
 
@@ -356,7 +356,7 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     screen.key("C-c")
     screen.until("left with")
     screen.run("trust", "revoke")
-    screen.until("taken back: 2 answers", "left with 0")
+    screen.until("revoked: 2 answers", "left with 0")
     screen.run(*run)
     screen.until(QUESTION)
     assert "changed since" not in screen.text(), "nothing is known any more"
@@ -390,7 +390,7 @@ def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Screen) 
     screen.run("--model", f"scripted:{harness.base}/script.toml")
     seen = screen.until("use what the repository contains, exactly as it is now?", "q  leave")
     assert "the model is given" not in seen
-    assert not harness.trust.exists(), "nothing was answered yet"
+    assert not harness.trust.exists(), "there are no answers"
     end = time.monotonic() + 120
     while not harness.trust.exists():  # what comes with the question, or right after it, is no answer to it
         assert time.monotonic() < end, screen.text()
@@ -407,13 +407,13 @@ def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Screen) 
     screen.run("trust")
     screen.until(QUESTION)
     screen.type("yes")
-    screen.until("kept: it is used until one byte of it changes", "left with 0")
+    screen.until("stored: the files are used until they change", "left with 0")
     screen.run("exec", "python3 -c 'print(6 * 7)'")
     assert "came with the repository" not in screen.until("42", "left with 0")
     screen.run("trust")
     screen.until("you trust this content since", QUESTION)
     screen.type("no")
-    screen.until("kept: nothing of it is used", "left with 0")
+    screen.until("stored: the files are not used", "left with 0")
     screen.run("exec", "python3 -c 'print(6 * 7)'")
     screen.until("came with the repository", "allow once?")
     screen.type("n")

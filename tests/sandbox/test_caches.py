@@ -233,7 +233,7 @@ def test_the_command_shows_and_empties_them(tmp_path: Path) -> None:
 
     code = "import os; open(os.environ['XDG_CACHE_HOME'] + '/x', 'wb').write(os.urandom(3 << 20)); print('x')"
     fill = ("exec", "--mode", "trust-project", "--", "/usr/bin/python3", "-c", code)
-    assert run("one", "sandbox", "cache") == f"nothing is kept for {tmp_path}/one\n"
+    assert run("one", "sandbox", "cache") == f"there is no cache of {tmp_path}/one\n"
     assert run("one", *fill) == run("two", *fill) == "x\n"
     shown = run("one", "sandbox", "cache")
     assert "3 MiB" in shown

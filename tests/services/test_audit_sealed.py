@@ -308,8 +308,8 @@ def test_the_commands(tmp_path: Path) -> None:
 
     assert said("seal", "--out", str(kept)) == ""
     told = said("verify", "--seal", str(kept)).splitlines()
-    assert told[:3] == ["all 14 records hold", "1 checkpoint, signed up to record 11", f"key {SIGNER.public}"]
-    assert told[-1] == "the seal holds: it is of the first 14 records"
+    assert told[:3] == ["all 14 records are intact", "1 checkpoint, signed up to record 11", f"key {SIGNER.public}"]
+    assert told[-1] == "the seal matches the first 14 records"
     chains = json.loads(said("verify", "--json", "--public-key", SIGNER.public))["chains"]
     assert (chains[0]["signed"], chains[0]["keys"], chains[0]["root"]) == (
         11,
@@ -317,7 +317,7 @@ def test_the_commands(tmp_path: Path) -> None:
         json.loads(kept.read_text())["root"],
     )
     assert "another key" in said("verify", "--public-key", OTHER.public, code=1)
-    assert "is no public key" in said("verify", "--public-key", "mine", code=2)
+    assert "is not a public key" in said("verify", "--public-key", "mine", code=2)
     assert "cannot be read" in said("verify", "--seal", str(tmp_path / "none"), code=2)
     assert "it is not signed" in said("verify", "--seal", str(kept), "--public-key", SIGNER.public, code=1)
     kept.write_text(kept.read_text().replace('"count": 14', '"count": 13'))

@@ -117,7 +117,7 @@ def test_several_accounts(place: KeyringHarness) -> None:
         said(place, "auth", "login", "openai", stdin=OTHER)
         told = said(place, "auth", "logout", "--all")
         assert told.count("the key is removed") == 2
-        assert "no key of ours" in said(place, "auth", "logout", "--all")
+        assert "no key of ringfence" in said(place, "auth", "logout", "--all")
 
 
 def test_an_account_that_is_named_comes_before_what_knows_no_accounts(place: KeyringHarness) -> None:
@@ -138,7 +138,7 @@ def test_a_key_that_is_there_is_replaced_only_on_request(place: KeyringHarness) 
         said(place, "auth", "login", "openai", "--replace", stdin=OTHER)
         assert kept(place, "openai") == str([OTHER])
         told = said(place, "auth", "login", "openai", "--replace", stdin=KEY, OPENAI_API_KEY="x")
-        assert "`OPENAI_API_KEY` is set, and comes before the keyring" in told
+        assert "`OPENAI_API_KEY` is set, and is used before the keyring" in told
 
 
 # fmt: off
@@ -330,7 +330,7 @@ def test_only_the_systems_own_keyrings_are_used(name: str, why: str) -> None:
     ("words", "told"),
     [
         (("login", "antropic"), "did you mean"),
-        (("login", "scripted"), "nobody asks for a key of `scripted`"),
+        (("login", "scripted"), "no key of `scripted` is used"),
         (("login", "openai", "--account", "../x"), "cannot be used"),
         (("login", "openai", "--account", ""), "cannot be used"),
         (("login", "openai", "--account", "a:b"), "cannot be used"),

@@ -164,5 +164,5 @@ def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:
     for part in told:
         assert part in screen
     assert "reading" not in screen, "the progress is gone"
-    assert screen.split("never spoke")[-1].split("LEFT")[0].rstrip().endswith("{"), "JSON in a pipe"
+    assert screen.split("never spoke")[-1].split("LEFT")[0].rstrip().endswith("{"), "text at a terminal"
     assert all(len(line) <= 110 for line in screen.splitlines())

@@ -386,9 +386,9 @@ MISTAKES = [
     (("audit", "--limit", "0"), 2, "--limit"),
     (("audit", "show", "999999"), 2, "there is no record 999999"),
     (("audit", "--file", "missing.db"), 2, "no such file"),
-    (("audit", "verify", "--expect", "12:abc"), 2, "`12:abc` is no head of a log"),
-    (("audit", "verify", "--expect", f"{'9' * 5000}:{'0' * 64}"), 2, "is no head of a log"),
-    (("audit", "verify", "--expect", f"\u0663:{'0' * 64}"), 2, "is no head of a log"),
+    (("audit", "verify", "--expect", "12:abc"), 2, "`12:abc` is not the head of a log"),
+    (("audit", "verify", "--expect", f"{'9' * 5000}:{'0' * 64}"), 2, "is not the head of a log"),
+    (("audit", "verify", "--expect", f"\u0663:{'0' * 64}"), 2, "is not the head of a log"),
     (("audit", "--denied", "verify"), 2, "see `agent audit verify --help`"),
 ]
 
@@ -473,7 +473,7 @@ def test_a_workspace_does_not_shadow_our_packages(harness: CliHarness, tmp_path:
     elsewhere.mkdir()
     done = harness.agent("exec", "true", cwd=elsewhere, env={"PYTHONPATH": str(tmp_path)})
     assert done.returncode == 2
-    assert f"another package called `{name}`" in done.stderr
+    assert f"another package named `{name}`" in done.stderr
     assert not (tmp_path / "shadowed").exists()
 
 

@@ -175,7 +175,7 @@ def test_every_fault_of_every_layer_is_told_at_once(here: Here) -> None:
 
 
 def test_a_whole_configuration_is_said_to_be_so(here: Here, tmp_path: Path) -> None:
-    assert here.agent("config", "check").stdout == "no configuration of yours: nothing is wrong\n"
+    assert here.agent("config", "check").stdout == "no configuration file: no faults\n"
     here.write(here.shared, "mode = 'dangerously'\n")
     done = here.agent("config", "check")
     assert done.returncode == 0, "what is ignored is no fault"
@@ -183,9 +183,9 @@ def test_a_whole_configuration_is_said_to_be_so(here: Here, tmp_path: Path) -> N
     assert done.stdout.endswith(f"{here.shared}: no fault, but 1 entry has no effect\n")
     alone = here.agent("config", "check", str(here.shared))
     assert (alone.returncode, "notice" in alone.stdout) == (0, False), "trusted, it would be in force"
-    assert alone.stdout == f"{here.shared}: nothing is wrong\n"
+    assert alone.stdout == f"{here.shared}: no faults\n"
     never = 'auth.openai.account = "x"\nauth.openai.helper = ["cat"]\n'
-    for path, said in ((here.shared, "no fault, but 2 entries have no effect"), (here.user, "nothing is wrong")):
+    for path, said in ((here.shared, "no fault, but 2 entries have no effect"), (here.user, "no faults")):
         here.write(path, never)
         alone = here.agent("config", "check", str(path))
         assert (alone.returncode, alone.stdout.endswith(f"{path}: {said}\n")) == (0, True), alone.stdout
@@ -242,7 +242,7 @@ def test_a_project_is_given_a_file_to_begin_with(here: Here) -> None:
     done = here.agent("init")
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        ".ringfence/config.toml: look through it with an editor, then run `agent config check`\n",
+        ".ringfence/config.toml: written; edit it, then run `agent config check`\n",
         "",
     )
     assert here.shared.read_text().startswith("#:schema ./config.schema.json\n")
@@ -363,9 +363,9 @@ def test_what_cannot_be_set_is_not_written(here: Here, words: list[str], part: s
 
 def test_setting_says_when_it_has_no_effect(here: Here) -> None:
     done = here.agent("config", "set", "mode", "plan", RINGFENCE_MODE="default")
-    assert "RINGFENCE_MODE says otherwise" in done.stderr
+    assert "RINGFENCE_MODE overrides this value" in done.stderr
     done = here.agent("config", "set", "limits.wall", "3000", "--project")
-    assert "ignored for now" in done.stderr
+    assert "is ignored until you trust" in done.stderr
     here.write(here.shared, 'mode = "dangerously"\n')
     assert here.agent("config", "set", "mode", "plan").stderr == "", "the repository is ignored, and not what was set"
     assert here.agent("config", "set", "limits.wall", "3", "--local").returncode == 0
@@ -410,7 +410,7 @@ def test_older_files_are_rewritten_on_demand(here: Here, text: str, then: str, w
     assert here.agent("config", "migrate").returncode == 0
     assert here.user.read_text() == then, why
     assert here.agent("config", "check").returncode == 0
-    assert "format of today" in here.agent("config", "migrate").stdout
+    assert "already in the current format" in here.agent("config", "migrate").stdout
 
 
 def test_a_file_of_tomorrow_is_left_alone(here: Here) -> None:

@@ -424,7 +424,7 @@ def test_a_file_with_two_names_is_written_under_one(base: Path) -> None:
     assert ((world.w / "a").read_text(), (base / "elsewhere").read_text()) == ("2\n", "1\n")
 
 
-# what there is, the patch, what `agent undo` cannot take back
+# what there is, the patch, what `agent undo` cannot restore
 LASTING = [
     ("mkdir node_modules; echo '{}' > package.json; echo 1 > node_modules/i", b"--- a/node_modules/i\n+++ b/node_modules/i\n@@ -1 +1 @@\n-1\n+2\n" + new("a"), ("node_modules/i",)),
     ("echo 1 > .env", b"--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-1\n+2\n", (".env",)),
@@ -463,7 +463,7 @@ def test_the_command(base: Path) -> None:
     assert "note: `b`: a new line holds characters that hide or reorder text: <U+202E>" in checked.stdout
     done = agent(world, "apply", "--yes", "../p")
     assert (done.returncode, sorted(os.listdir(world.w))) == (0, ["a", "b"])
-    assert "`agent undo` takes it back" in done.stdout
+    assert "`agent undo` reverses it" in done.stdout
     again = agent(world, "apply", "--yes", "--json", "../p")
     assert again.returncode == 1
     assert json.loads(again.stdout)["problems"][0] == {"path": "a", "why": "there is such a file already"}
@@ -519,10 +519,10 @@ def test_a_yes_that_nobody_gave_at_a_terminal_is_not_enough(base: Path, patch: b
 
 # the words, the code, what is said
 USAGE = [
-    (("apply", "../p"), 2, "nobody can be asked"),
+    (("apply", "../p"), 2, "no user can be asked"),
     (("apply", "../missing", "--yes"), 2, "no such file"),
-    (("apply", "../p", "--anyway"), 2, "--anyway goes with --yes"),
-    (("apply", "../p", "--check", "--yes"), 2, "they exclude each other"),
+    (("apply", "../p", "--anyway"), 2, "--anyway needs --yes"),
+    (("apply", "../p", "--check", "--yes"), 2, "--check applies nothing"),
     (("apply", "../p", "--json"), 2, "add --yes"),
     (("apply", "../no", "--yes"), 1, "this is no patch"),
 ]

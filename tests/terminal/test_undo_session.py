@@ -123,7 +123,7 @@ def _tree(top: Path) -> dict[str, tuple[object, ...]]:
 def test_the_list_the_diff_and_the_codes(base: Path) -> None:
     harness = Harness(base)
     none = harness.agent("undo", "--list")
-    assert (none.returncode, none.stdout) == (0, "nothing was kept yet: no action of a model changed a file here\n")
+    assert (none.returncode, none.stdout) == (0, "nothing to undo: no action of a model changed a file here\n")
     assert harness.agent("undo").returncode == Exit.FAILED
     assert harness.agent("undo", "--list", "--json").stdout == "[]\n"
     harness.run(
@@ -160,7 +160,7 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
     steps = [row for row in rows if re.match(" *[0-9]+  20", row)]
     assert len(steps) == 4
     assert all(row[27] == " " and row[28] == "+" and row[36:38] == "  " for row in steps), "in columns"
-    assert rows[-1].startswith("agent undo N goes N actions back"), "a number in the list is no N"
+    assert rows[-1].startswith("`agent undo N` undoes the N newest actions"), "a number in the list is no N"
     many = harness.agent("undo", "9")
     assert (many.returncode, "9 actions cannot be taken back" in many.stderr) == (Exit.FAILED, True)
     assert "only 1 action that is kept here can be taken back" in many.stderr
@@ -174,10 +174,10 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
 
 def test_all_of_it_can_be_forgotten(base: Path) -> None:
     harness = Harness(base)
-    assert harness.agent("undo", "--clear").stdout == "nothing was kept\n"
+    assert harness.agent("undo", "--clear").stdout == "nothing was stored\n"
     harness.run(("bash", {"command": "echo two > a.txt"}))
     assert harness.agent("undo", "--clear", "--list").returncode == Exit.USAGE
-    assert "forgot" in harness.agent("undo", "--clear").stdout
+    assert "deleted" in harness.agent("undo", "--clear").stdout
     assert list((base / "state/snapshots").iterdir()) == []
     assert harness.agent("undo").returncode == Exit.FAILED
     harness.run(("bash", {"command": "echo three > a.txt"}))

@@ -80,11 +80,11 @@ WRONG: list[tuple[dict[str, object], str, str]] = [
     ({"tier": ["secert"]},                      "there is no `--tier secert`",                      "did you mean `secret`?"),
     ({"tier": ["READ_OUTSIDE"]},                "there is no `--tier READ_OUTSIDE`",                "did you mean `read-outside`?"),
     ({"mode": ["trustproject"]},                "there is no `--mode trustproject`",                "did you mean `trust-project`?"),
-    ({"denied": True, "verdict": ["allow"]},    "`--denied` and `--verdict allow` stand together",  "nothing is both"),
-    ({"since": "1h", "until": "2h"},            "the time ends before it begins",                   "swap them"),
-    ({"since": "1h", "until": "1h"},            "the time ends before it begins",                   "swap them"),
+    ({"denied": True, "verdict": ["allow"]},    "`--denied` and `--verdict allow` exclude each other",  "no decision is both"),
+    ({"since": "1h", "until": "2h"},            "--until is not after --since",                   "swap them"),
+    ({"since": "1h", "until": "1h"},            "--until is not after --since",                   "swap them"),
     ({"tool": [""]},                            "`--tool` has no value",                            "leave it out"),
-    ({"rule": [" "]},                           "`--rule` has no value",                            "would be in everything"),
+    ({"rule": [" "]},                           "`--rule` has no value",                            "would match everything"),
 ]
 # fmt: on
 
