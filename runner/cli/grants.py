@@ -154,7 +154,9 @@ def add(
 
 @grants_app.command("show")
 def show(name: ID, json: JSON = False) -> int:
-    """Print one grant: the actions that it covers, its bounds and expiry, who answered, and the original action.
+    """Print all details of one grant.
+
+    These are the actions that it covers, its bounds and expiry, who answered, and the original action.
 
     **Examples**
 
@@ -222,7 +224,9 @@ def revoke(
 
 @grants_app.command("prune")
 def prune(json: JSON = False) -> int:
-    """Remove grants that have expired, have no uses left, or belong to deleted folders.
+    """Remove grants that have no effect any more.
+
+    These are grants that have expired, have no uses left, or belong to deleted folders.
 
     **Examples**
 

@@ -77,7 +77,9 @@ def show(
     files: Annotated[bool, switch("--files", help="Print the complete files too.")] = False,
     json: JSON = False,
 ) -> int:
-    """Print the files of a repository that need trust, their hash, and whether you trust them. Changes nothing.
+    """Print the files of a repository that need trust, their hash, and whether you trust them.
+
+    Asks no questions and changes nothing.
 
     **Examples**
 

@@ -33,16 +33,16 @@ MOST_CREDENTIALS = 100  # of one file
 
 # fmt: off
 CREDENTIAL_HELP: Mapping[str, str] = {
-    "name":      "how it is listed; a later row of the same name takes its place",
-    "hosts":     "the requests that get it: `[METHOD,.. ]HOST[:PORT][/PATH/]`",
-    "header":    "the header, with `{secret}` in its value",
-    "basic":     "instead of `header`: the user name of Basic, whose password the secret is",
-    "env":       "the secret is in this variable of the process that starts the agent",
-    "keyring":   "the secret is in the keyring, kept by `agent auth login NAME`",
-    "helper":    "a program and its words that print the secret on one line",
-    "use":       'whom to tell: "git", "gh", "pip=ADDRESS", "npm=ADDRESS", "VARIABLE=ADDRESS"; without it, Git',
-    "intercept": "open the TLS of its hosts, by a certificate that only this session's commands believe",
-    "plain":     "its hosts speak plain HTTP, in which everybody on the way can read the secret",
+    "name":      "the name in lists; a later entry of the same name replaces this one",
+    "hosts":     "the requests that get the credential: `[METHOD,.. ]HOST[:PORT][/PATH/]`",
+    "header":    "the header to add, with `{secret}` in its value",
+    "basic":     "instead of `header`: the user name for Basic authentication, with the secret as password",
+    "env":       "the variable with the secret, in the environment of `agent`",
+    "keyring":   "the name of the secret in the keyring, as in `agent auth login NAME`",
+    "helper":    "the program and arguments that print the secret on one line",
+    "use":       'programs to configure: "git" (default), "gh", "pip=ADDRESS", "npm=ADDRESS", "VARIABLE=ADDRESS"',
+    "intercept": "decrypt TLS to these hosts, with a certificate that only commands of this session accept",
+    "plain":     "the hosts use HTTP without encryption; the network between can read the secret",
 }
 # fmt: on
 TOOLS = ("git", "pip", "npm", "gh")
@@ -69,7 +69,7 @@ def credentials(entries: Iterable[TomlEntry]) -> tuple[Credential, ...]:
         by_name.pop(made.name, None)
         by_name[made.name] = made
         if len(by_name) > MOST_CREDENTIALS:
-            raise entry.error_at("", f"there are at most {MOST_CREDENTIALS} credentials", "drop some")
+            raise entry.error_at("", f"there are at most {MOST_CREDENTIALS} credentials", "remove some")
     return tuple(by_name.values())
 
 
@@ -77,13 +77,13 @@ def credential(entry: TomlEntry) -> Credential:
     """Return the credential of one entry. Raise TomlError for an entry that cannot be used."""
     name = _text(entry, "name")
     if not _NAME.match(name):
-        raise entry.error_at("name", "it is no short name", 'give it one of letters, digits, `.`, `_` and `-`: "forge"')
+        raise entry.error_at("name", "it is not a short name", 'use letters, digits, `.`, `_` and `-`: "forge"')
     plain, intercept = bool(entry.values.get("plain")), bool(entry.values.get("intercept"))
     if plain and intercept:
-        raise entry.error_at("intercept", "without TLS there is nothing to open", "drop `plain` or `intercept`")
+        raise entry.error_at("intercept", "without TLS there is nothing to decrypt", "remove `plain` or `intercept`")
     rules = tuple(_rule(entry, text) for text in texts(entry.values.get("hosts", ())))
     if not rules:
-        raise entry.error_at("hosts", "it says of no request that it gets it", 'add hosts = ["git.example.com/team/"]')
+        raise entry.error_at("hosts", "it names no hosts", 'add hosts = ["git.example.com/team/"]')
     header, value, user = _header(entry)
     made = Credential(
         name=name,
@@ -113,10 +113,10 @@ def _rule(entry: TomlEntry, text: str) -> HostRule:
     if isinstance(rule, Problem):
         raise entry.error_at("hosts", rule.why, rule.fix)
     if not rule.ports:
-        raise entry.error_at("hosts", f"`{text}` is every port of a host", "name the port: `example.org:8443`")
+        raise entry.error_at("hosts", f"`{text}` means every port of the host", "name the port: `example.org:8443`")
     if rule.ports == (80,) and not entry.values.get("plain"):
-        why = f"`{text}` is where plain HTTP is spoken, in which everybody on the way would read it"
-        raise entry.error_at("hosts", why, "name the port of TLS, or write plain = true if you mean that")
+        why = f"`{text}` is the port of HTTP without encryption, and the network could read the secret"
+        raise entry.error_at("hosts", why, "name the port of TLS, or write plain = true to allow it")
     return rule
 
 
@@ -124,18 +124,18 @@ def _header(entry: TomlEntry) -> tuple[str, str, str]:
     """Return the name of the header, its value, and the user name of Basic authentication."""
     if ("header" in entry.values) == ("basic" in entry.values):
         fix = 'write header = "Authorization: Bearer {secret}", or basic = "USER"'
-        raise entry.error_at("", "it needs one of `header` and `basic`", fix)
+        raise entry.error_at("", "it needs either `header` or `basic`", fix)
     if "basic" in entry.values:
         user = _text(entry, "basic")
         if ":" in user or not user.isprintable():
-            raise entry.error_at("basic", "RFC 7617 allows no `:` in a user name", "write the user name alone")
+            raise entry.error_at("basic", "RFC 7617 forbids `:` in a user name", "write only the user name")
         return "Authorization", "", user
     match = _HEADER.match(_text(entry, "header"))
     if match is None or match[2].count("{secret}") != 1:
         fix = 'write it like "Authorization: Bearer {secret}"'
-        raise entry.error_at("header", "it is no header with `{secret}` in its value", fix)
+        raise entry.error_at("header", "it is not a header with `{secret}` in its value", fix)
     if match[1].lower().replace("_", "-") in _RESERVED_HEADERS:
-        raise entry.error_at("header", f"`{match[1]}` is not for credentials", "name the header that the server reads")
+        raise entry.error_at("header", f"`{match[1]}` is reserved", "use the header that the server reads")
     return match[1], match[2].strip(), ""
 
 
@@ -143,13 +143,13 @@ def _source(entry: TomlEntry) -> tuple[str, ...]:
     sources = [key for key in ("env", "keyring", "helper") if key in entry.values]
     if len(sources) != 1:
         fix = 'write env = "VARIABLE", keyring = "NAME" or helper = ["pass", "show", "forge"]'
-        raise entry.error_at(sources[1] if sources else "", "it needs one place where the secret is found", fix)
+        raise entry.error_at(sources[1] if sources else "", "it needs exactly one source of the secret", fix)
     value = entry.values[sources[0]]
     words = (value,) if isinstance(value, str) else texts(value)
     if not words or any("\0" in word for word in words):
-        raise entry.error_at(sources[0], "it is empty", "name where the secret is found")
+        raise entry.error_at(sources[0], "it is empty", "write the source of the secret")
     if sources == ["env"] and not _VARIABLE.match(words[0]):
-        raise entry.error_at("env", f"`{words[0]}` is no name of a variable", 'write it like env = "FORGE_TOKEN"')
+        raise entry.error_at("env", f"`{words[0]}` is not the name of a variable", 'write it like env = "FORGE_TOKEN"')
     return (sources[0], *words)
 
 
@@ -158,22 +158,22 @@ def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
     name, equals, address = text.partition("=")
     if name == "gh":
         if not made.intercept:
-            fix = "add intercept = true to open the TLS of its hosts, or leave `gh` out"
-            raise entry.error_at("use", "`gh` speaks TLS to its own host and nothing else", fix)
+            fix = "add intercept = true to decrypt TLS to the hosts, or remove `gh`"
+            raise entry.error_at("use", "`gh` always uses TLS to its host", fix)
         if not equals:
             equals, address = "=", f"https://{made.rules[0].host.removeprefix('*.')}/"
     if name == "git" and not equals:
         return name, ""
     if not equals or not _VARIABLE.match(name) or _RESERVED_VARIABLES.match(name):
         fix = 'write "git", "pip=https://HOST/simple/", "npm=https://HOST/npm/", "gh" or "VARIABLE=https://HOST/"'
-        raise entry.error_at("use", f"`{text}` is none of these", fix)
+        raise entry.error_at("use", f"`{text}` is not a known program", fix)
     if address == "placeholder" and name not in TOOLS:
         return name, address
     match = _ADDRESS.match(address)
     scheme = "http" if made.plain else "https"
     if match is None or match[1] != scheme:
-        raise entry.error_at("use", f"`{text}` names no address", f"write it like {name}={scheme}://HOST/PATH/")
+        raise entry.error_at("use", f"`{text}` contains no address", f"write it like {name}={scheme}://HOST/PATH/")
     where = authority(match[2])
     if where is None or not made.names(where[0], where[1] or made.port):
-        raise entry.error_at("use", f"`{address}` is none of its hosts", "add that host to `hosts`, or name another")
+        raise entry.error_at("use", f"`{address}` is not in `hosts`", "add it to `hosts`, or use another address")
     return name, f"{scheme}://{match[2].lower()}{match[3] or '/'}"

@@ -14,9 +14,9 @@ from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
 FILE = "config.schema.json"
 
 _REPOSITORY = {
-    Widens.YOURS: "Only you can say it: a repository's file never may.",
-    Widens.NEVER: "Only you can say it: a repository's file may not until you trust it.",
-    Widens.TIGHTEN: "A repository's file may only tighten it until you trust it.",
+    Widens.YOURS: "Only for your own file; ignored in a repository, even if you trust it.",
+    Widens.NEVER: "Ignored in a repository until you trust it.",
+    Widens.TIGHTEN: "A repository can only restrict it until you trust the repository.",
     Widens.ANYTHING: "",
 }
 _TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"

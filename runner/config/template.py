@@ -8,15 +8,15 @@ from runner.config.migrations import VERSION
 from runner.config.schema import KEYS, LISTS, SECTIONS, Key, TableList, Widens
 from runner.config.toml_value import amount, toml
 
-_USER = ("The configuration of ringfence: yours, for every project.",)
+_USER = ("Your configuration of ringfence, for all projects.",)
 _PROJECT = (
-    "The configuration of ringfence for everybody who works on this project. It may only tighten what each of them",
-    "has, until they trust this very content. What is for you alone goes into config.local.toml beside it.",
+    "The configuration of ringfence for all users of this project. It can only restrict the configuration of a user",
+    "until that user trusts exactly this content. Your own settings for this project belong into config.local.toml.",
 )
 _ONLY_USER = (Widens.NEVER, Widens.YOURS)
 _ALL = (
-    "What is commented out holds anyway, or is an example. `agent config check` looks this file over, and",
-    "`agent config show --effective` says what counts, and who said it.",
+    "Each line with a `#` shows the default value, or an example. `agent config check` checks this file, and",
+    "`agent config show --effective` prints the values in effect and the files that set them.",
 )
 
 
@@ -35,7 +35,7 @@ def starter(packaged: Mapping[KeyPath, Value], *, user: bool) -> str:
         left = [key.name for key in KEYS if key.widens is Widens.NEVER]
         # In backticks, so that no line looks like the header of a table.
         left += [f"`[[{each.name}]]`" for each in LISTS if each.widens is Widens.NEVER]
-        rows += ["", "# For each to say in a file of their own (or to trust):", *_wrapped(left)]
+        rows += ["", "# Keys for the own file of each user (or to trust):", *_wrapped(left)]
     return "\n".join(rows) + "\n"
 
 

@@ -10,14 +10,14 @@ from policy.toml.schema import TomlDocument, TomlEntry, Value
 Fault = tuple[str, str]  # why a value cannot be used, and how to correct the value
 
 LIMIT_HELP = (  # as in LIMITS of policy/toml/profile.py
-    "time of one command",
-    "processor time, in seconds",
-    "processes and threads",
-    "memory, with the files that lie in it (`/dev/shm`, the sandbox's HOME)",
-    "the largest file",
-    "open files of each process",
-    "added to the workspace, `/tmp` and folders that were named",
-    "kept of what it prints",
+    "the maximum wall time of one command",
+    "the maximum processor time, in seconds",
+    "the maximum number of processes and threads",
+    "the maximum memory, including files in memory (`/dev/shm`, the sandbox's HOME)",
+    "the maximum size of one file",
+    "the maximum number of open files of each process",
+    "the maximum size of all new data in the workspace, `/tmp` and allowed folders",
+    "the maximum output",
 )
 
 RULE_HELP: Mapping[str, str] = {
@@ -54,9 +54,9 @@ def database(value: Value) -> Fault | None:
     """Check the address of a PostgreSQL database, which must not contain a password."""
     scheme, found, rest = str(value).partition("://")
     if not found or scheme != "postgresql":
-        return "it is no address of a PostgreSQL database", 'write it as "postgresql://USER@HOST/DATABASE"'
+        return "it is not the address of a PostgreSQL database", 'write it as "postgresql://USER@HOST/DATABASE"'
     if ":" in rest.partition("/")[0].rpartition("@")[0] or "password=" in rest:
-        return "there is a password in it", "take it out, and put it into ~/.pgpass: HOST:PORT:DATABASE:USER:PASSWORD"
+        return "it contains a password", "move it to ~/.pgpass: HOST:PORT:DATABASE:USER:PASSWORD"
     return None
 
 
@@ -81,7 +81,7 @@ def address(value: Value) -> Fault | None:
     if scheme not in ("http", "https") or not mark or not host or not text.isprintable() or " " in text:
         return "it is not the address of a provider", 'write it like "https://host/v1"'
     if "@" in host:
-        return "it holds a login, and secrets never stand in a file", "store the key with the keyring"
+        return "it contains a login, and secrets are not allowed here", "use `agent auth login`"
     return None
 
 
@@ -90,7 +90,7 @@ def collector(value: Value) -> Fault | None:
     if address(value) is not None and "@" not in str(value):
         return "it is not the address of a collector", 'write it like "https://host:4318"'
     if "@" in str(value) or "?" in str(value):
-        return "it holds a credential, and secrets never stand in a file", "set OTEL_EXPORTER_OTLP_HEADERS"
+        return "it contains a credential, and secrets are not allowed here", "set OTEL_EXPORTER_OTLP_HEADERS"
     return None
 
 
@@ -99,9 +99,9 @@ def helper(value: Value) -> Fault | None:
     words = [str(word) for word in value] if isinstance(value, tuple) else []
     first = words[0] if words else ""
     if not first or any("\0" in word for word in words):
-        return "it names no program", 'write its words, such as ["pass", "show", "anthropic"]'
+        return "it contains no program", 'write its words, such as ["pass", "show", "anthropic"]'
     if "/" in first and not first.startswith(("/", "~/")):
-        return f"`{first}` would be another program in every folder", "write its whole path, or a plain name on PATH"
+        return f"`{first}` is another program in every folder", "write its absolute path, or a name on PATH"
     return None
 
 
@@ -110,13 +110,13 @@ def account(value: Value) -> Fault | None:
 
     if is_account(str(value)):
         return None
-    return "an account has letters, digits and `._@+-`, 64 at most", "write the name that `agent auth status` shows"
+    return "an account has at most 64 letters, digits and `._@+-`", "write a name that `agent auth status` shows"
 
 
 def percent(value: Value) -> Fault | None:
     if isinstance(value, int) and 1 <= value <= 100:
         return None
-    return "it is no part of a hundred", "write a number from 1 to 100"
+    return "it is not a percentage", "write a number from 1 to 100"
 
 
 def version_up_to(newest: int) -> Callable[[Value], Fault | None]:

@@ -294,7 +294,7 @@ def test_the_command(tmp_path: Path) -> None:
         return done.stdout + done.stderr
 
     assert said("prune", "--older-than", "2019-01-01") == "there is nothing to remove\n"
-    assert said("prune", "--older-than", "90d", "--dry-run") == "300 records of 1 session would go\n"
+    assert said("prune", "--older-than", "90d", "--dry-run") == "300 records of 1 session would be removed\n"
     assert "no user can confirm the removal" in said("prune", "--older-than", "90d", code=2)
     assert "no time for --older-than" in said("prune", "--older-than", "soon", code=2)
     told = json.loads(said("prune", "--older-than", "90d", "--yes", "--json"))

@@ -203,7 +203,7 @@ BROKEN = [
     (
         '[provider.openai]\nbase_url = "https://u:secret@a"',
         2,
-        ["secrets never stand in a file"],
+        ["secrets are not allowed here"],
         "a login in an address",
     ),
     ('[sandbox]\nminimum = "none"', 2, ["`full` or `partial`"], "no boundary is no level"),

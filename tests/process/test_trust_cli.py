@@ -73,7 +73,7 @@ def harness(tmp_path: Path) -> Harness:
 def test_nothing_is_said_where_there_is_nothing(harness: Harness) -> None:
     done = harness.agent("trust")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "contains nothing" in done.stdout
+    assert "contains no files" in done.stdout
     assert harness.shown()["state"] == "nothing to decide"
     assert harness.agent("trust", "list").stdout == "there are no answers\n"
     assert json.loads(harness.agent("trust", "list", "--json").stdout) == []

@@ -394,7 +394,7 @@ def test_a_password_in_the_configuration_is_an_error_with_its_line(home: dict[st
     file.write_text('[audit]\nurl = "postgresql://u:hunter2@h/d"\n')
     done = agent(home, "exec", "true")
     assert done.returncode == 2
-    assert "there is a password in it" in done.stderr
+    assert "it contains a password" in done.stderr
     assert f"{file}:2" in done.stderr
     assert "hunter2" not in done.stderr
 

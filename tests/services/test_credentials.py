@@ -276,7 +276,7 @@ SETTINGS = [
     ('helper = ["./x"]',                    "in every folder",           "a program of whatever folder"),
     ('helper = ["x\\u0000"]',             "names no program",          "a NUL"),
     ("helper_timeout = 0",                  "a number of seconds",       "no time"),
-    ('account = "a/b"',                     "an account has letters",    "no name"),
+    ('account = "a/b"',                     "an account has at most 64 letters",    "no name"),
     ("account = 7",                         "a text in quotes",          "a number"),
     (f'key = "{KEY}"',                      "there is no such key",      "a key in the file"),
 ]
@@ -300,7 +300,7 @@ STDIN = [
     (("run", "--api-key-stdin"),                                         KEY, "both the key and the prompt"),
     (("--api-key-stdin",),                                               KEY, "both the key and the prompt"),
     (("run", "--api-key-stdin", "--prompt-file", "/dev/stdin"),          KEY, "both the key and the prompt"),
-    (("run", "--api-key-stdin", "--account", "work", "hi"),              KEY, "contradict each other"),
+    (("run", "--api-key-stdin", "--account", "work", "hi"),              KEY, "exclude each other"),
     (("run", "--account", "a b", "hi"),                                  "",  "cannot be used"),
     (("run", "--api-key-stdin", "--model", "openai:m", "hi"),            "",  "standard input is empty"),
     (("run", "--api-key-stdin", "--model", "openai:m", "hi"),            "\n" + KEY, "begins with an empty line"),

@@ -102,10 +102,10 @@ def test_several_accounts(place: KeyringHarness) -> None:
     with place.secret_service():
         said(place, "auth", "login", "anthropic", "--account", "home", stdin=KEY)
         told = said(place, "auth", "login", "anthropic", "--account", "work", stdin=OTHER)
-        assert "`home` is used when none is named" in told
+        assert "`home` is still the default" in told
         assert "anthropic:home" in said(place, "auth", "status", "anthropic")
         assert "anthropic:work" in said(place, "auth", "status", "anthropic", "--account", "work")
-        assert "`work` is used" in said(place, "auth", "use", "anthropic", "work")
+        assert "`work` is now the default" in said(place, "auth", "use", "anthropic", "work")
         told = said(place, "auth", "status", "anthropic")
         assert "anthropic:work" in told
         assert "home, work (chosen)" in told

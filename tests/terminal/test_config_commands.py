@@ -347,7 +347,7 @@ REFUSED = [
     (["limits.wal", "3"], "did you mean `limits.wall`?"),
     (["max_turns", "3", "4"], "a whole number"),
     (["sandbox.unix_sockets", "yes"], "true or false"),
-    (["provider.openai.base_url", "https://u:p@h"], "secrets never stand in a file"),
+    (["provider.openai.base_url", "https://u:p@h"], "secrets are not allowed here"),
     (["mode", "plan", "--project", "--local"], "give one of them"),
     (["rule", "x"], "there is no key `rule`"),
 ]

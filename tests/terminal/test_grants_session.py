@@ -57,7 +57,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(harness: 
     shown = harness.agent("sessions", "show", id).stdout
     assert f"allowed for the rest of this session, as {name}: exactly `make build`\n" in shown
     assert not (harness.state / "grants.json").exists()
-    assert harness.agent("grants", "list", "--all").stdout == "nothing was remembered\n"
+    assert harness.agent("grants", "list", "--all").stdout == "there are no grants\n"
 
     (harness.base / "quiet.toml").write_text('[[turn]]\ntext = "done"\n')
     alone = harness.agent("run", "--model", f"scripted:{harness.base / 'quiet.toml'}", "-c", "go on")

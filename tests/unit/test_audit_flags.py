@@ -41,13 +41,13 @@ def test_a_time(typed: str, meant: str, why: str) -> None:
 
 @pytest.mark.parametrize("typed", NO_TIMES)
 def test_what_is_no_time_is_said(typed: str) -> None:
-    with pytest.raises(Stopped, match="is no time for --until") as stopped:
+    with pytest.raises(Stopped, match="is not a time for --until") as stopped:
         moment(typed, "--until", NOW)
     assert stopped.value.problem.fix == "try --until 7d"
 
 
 def test_what_is_no_log_is_said(tmp_path: Path) -> None:
-    for name, why in ((".", "it is no plain file"), ("missing", "no such file")):
+    for name, why in ((".", "it is not a regular file"), ("missing", "no such file")):
         with pytest.raises(Stopped) as stopped:
             log_path(str(tmp_path / name))
         assert stopped.value.problem.why == why
@@ -80,10 +80,10 @@ WRONG: list[tuple[dict[str, object], str, str]] = [
     ({"tier": ["secert"]},                      "there is no `--tier secert`",                      "did you mean `secret`?"),
     ({"tier": ["READ_OUTSIDE"]},                "there is no `--tier READ_OUTSIDE`",                "did you mean `read-outside`?"),
     ({"mode": ["trustproject"]},                "there is no `--mode trustproject`",                "did you mean `trust-project`?"),
-    ({"denied": True, "verdict": ["allow"]},    "`--denied` and `--verdict allow` exclude each other",  "no decision is both"),
-    ({"since": "1h", "until": "2h"},            "--until is not after --since",                   "swap them"),
-    ({"since": "1h", "until": "1h"},            "--until is not after --since",                   "swap them"),
-    ({"tool": [""]},                            "`--tool` has no value",                            "leave it out"),
+    ({"denied": True, "verdict": ["allow"]},    "`--denied` and `--verdict allow` exclude each other", "no decision is both"),
+    ({"since": "1h", "until": "2h"},            "--until is not after --since",                     "swap them"),
+    ({"since": "1h", "until": "1h"},            "--until is not after --since",                     "swap them"),
+    ({"tool": [""]},                            "`--tool` has no value",                            "omit the option"),
     ({"rule": [" "]},                           "`--rule` has no value",                            "would match everything"),
 ]
 # fmt: on
