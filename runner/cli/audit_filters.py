@@ -89,7 +89,7 @@ def log_path(file: str | None) -> Place:
     if "://" in file:
         return file
     if not os.path.isfile(file):
-        why = "it is not a regular file" if os.path.exists(file) else "no such file"
+        why = "it is not a plain file" if os.path.exists(file) else "no such file"
         raise usage(f"there is no log `{file}`", why, "check the path, or omit --file to read your own log")
     return Path(file)
 

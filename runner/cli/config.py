@@ -12,7 +12,7 @@ from runner.engine.run_limits import BudgetFlags
 HELP = """Show, check and change the configuration.
 
 The configuration has layers; later ones override earlier ones: the packaged values, `/etc/ringfence/config.toml`, your
-own file, `.ringfence/config.toml` and `config.local.toml` of the project (which can only restrict until you trust
+own file, `.ringfence/config.toml` and `config.local.toml` of the project (which can only tighten until you trust
 them), `--config FILE`, environment variables, options.
 
 **Examples**

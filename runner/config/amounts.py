@@ -59,7 +59,7 @@ def _amount(text: str, name: str, option: str) -> float:
     digits = number.replace(".", "", 1)
     value = float(number) * units[unit] if digits.isascii() and digits.isdigit() and unit in units else 0.0
     if not 0 < value <= _LARGEST or (whole and value < 1):
-        why = f"it takes a positive amount such as {example}"
+        why = f"an amount is positive, such as {example}"
         raise usage(f"`{text}` is not an amount for {option}", why, "correct it")
     return value
 
@@ -71,5 +71,5 @@ def parse_money(text: str) -> float:
     except ValueError:
         value = -1.0
     if not (0 < value < float("inf")):
-        raise usage(f"`{text}` is not an amount for --max-cost", "it takes a number such as 2.50", "correct it")
+        raise usage(f"`{text}` is not an amount for --max-cost", "an amount is a number such as 2.50", "correct it")
     return value

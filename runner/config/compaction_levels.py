@@ -60,7 +60,7 @@ def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
     for name in reversed(ORDER):
         at = said.get(name, min(getattr(usual, name), above))
         if at > above:
-            why = f"`{after}`, which takes more away, comes at {above}"
+            why = f"`{after}`, which removes more text, already begins at {above}"
             fix = f"write {above} or less, or raise `compaction.{after}`"
             return Disorder(name, Problem(f"`compaction.{name}` is {at}, which is never reached", why, fix))
         found[name], above, after = at, at, name

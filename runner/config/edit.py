@@ -79,7 +79,7 @@ def migrate_text(text: str) -> str:
     """
     wanted = _document(text)
     if isinstance(version := wanted.get("version"), int) and (fault := version_up_to(VERSION)(version)):
-        raise ConfigError(Problem("a file cannot be brought to the format of today", *fault))
+        raise ConfigError(Problem("a file cannot be converted to the current format", *fault))
     was = renew(wanted)
     rows = text.split("\n")
     for new, old in was.items():
@@ -179,7 +179,7 @@ def _parsed(text: str) -> object:
 
 
 def _by_hand(path: KeyPath) -> ConfigError:
-    why = "the file says it in an unusual way, and changing it could lose something"
+    why = "it is written in an unusual way, and the change could lose something"
     return ConfigError(Problem(f"`{dotted(path)}` cannot be changed by this command", why, "change it with an editor"))
 
 
@@ -201,7 +201,7 @@ def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:
         mode = _mode(folder, path, new, 0o600 if own else 0o666 & ~_umask())
         _replace_file(folder, path, text, mode)
     except OSError as error:
-        raise _refused(path, _reason(error), "check the folder and the disk it lies on") from None
+        raise _refused(path, _reason(error), "check the folder and its disk") from None
     finally:
         os.close(folder)
 
@@ -217,7 +217,7 @@ def _mode(folder: int, path: Path, new: bool, usual: int) -> int:
     if not stat.S_ISREG(found.st_mode):
         raise _refused(path, "it is not a plain file", "remove it")
     if new:
-        raise _refused(path, "it is there already", "look at it; `--force` replaces it")
+        raise _refused(path, "it exists already", "check it; `--force` replaces it")
     return stat.S_IMODE(found.st_mode)
 
 

@@ -16,7 +16,7 @@ FILE = "config.schema.json"
 _REPOSITORY = {
     Widens.YOURS: "Only for your own file; ignored in a repository, even if you trust it.",
     Widens.NEVER: "Ignored in a repository until you trust it.",
-    Widens.TIGHTEN: "A repository can only restrict it until you trust the repository.",
+    Widens.TIGHTEN: "A repository can only tighten it until you trust the repository.",
     Widens.ANYTHING: "",
 }
 _TIME = r"^\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?\s*$"

@@ -89,7 +89,7 @@ def _check_layers(
         settings, more = _add(settings, replace(said, layer=ConfigLayer.PROJECT, trusted=True) if came_along else said)
         faults = sorted([*faults, *more], key=lambda fault: fault.line)
         if len(faults) > MOST:
-            faults = [*faults[:MOST], ConfigFault(str(path), 0, f"there is more; only the first {MOST} are told", "")]
+            faults = [*faults[:MOST], ConfigFault(str(path), 0, f"only the first {MOST} faults are listed", "")]
         found += faults
     for name in setting_variables(environ):
         try:

@@ -139,7 +139,7 @@ def _with_file(
     except (TomlError, ConfigError) as error:
         if not (layer.came_along and unattended):
             raise
-        notice = f"{error.problem.what}: {error.problem.why}; the repository's configuration is ignored"
+        notice = f"{error.problem.what}: {error.problem.why}; the configuration of the repository is ignored"
         return replace(settings, notices=(*settings.notices, notice))
 
 
@@ -166,9 +166,7 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
             _require_owner(path, found, whose)
         data = read_descriptor(handle, _LARGEST + 1)
     except OSError as error:
-        raise ConfigError.about(
-            path, (error.strerror or "it cannot be read").lower(), "check the disk it lies on"
-        ) from None
+        raise ConfigError.about(path, (error.strerror or "it cannot be read").lower(), "check its disk") from None
     finally:
         os.close(handle)
     if len(data) > _LARGEST:
@@ -182,7 +180,7 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
         folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and path.parent.is_symlink():
-            raise ConfigError.about(path, "it lies behind a link", "make its folder a real one, or remove it") from None
+            raise ConfigError.about(path, "its folder is a link", "make its folder a real one, or remove it") from None
         raise
     try:
         return open_regular(path.name, follow=False, dir_fd=folder)
@@ -193,19 +191,19 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
 def _require_owner(path: Path, found: os.stat_result, whose: Whose) -> None:
     """Check the owner of a file, and that no other user can change or replace the file. Raises ConfigError."""
     if found.st_mode & stat.S_IWOTH:
-        raise ConfigError.about(path, "everybody may write to it", f"look at what it says, then run `chmod o-w {path}`")
+        raise ConfigError.about(path, "every user may write to it", f"check its content, then run `chmod o-w {path}`")
     if found.st_uid not in ((0,) if whose == "system" else (0, os.geteuid())):
         why = f"it belongs to another user (uid {found.st_uid})"
         raise ConfigError.about(
-            path, why, f"run `chown root {path}`" if whose == "system" else "take it over, or remove it"
+            path, why, f"run `chown root {path}`" if whose == "system" else "make yourself its owner, or remove it"
         )
     if whose == "system" and found.st_mode & stat.S_IWGRP and found.st_gid != 0:
         why = f"a group may write to it (gid {found.st_gid})"
-        raise ConfigError.about(path, why, f"look at what it says, then run `chmod g-w {path}`")
+        raise ConfigError.about(path, why, f"check its content, then run `chmod g-w {path}`")
     above = os.stat(path.parent)
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
-        why = "everybody may put another in its place"
-        raise ConfigError.about(path, why, f"look at what it says, then run `chmod o-w {path.parent}`")
+        why = "every user may replace it, because its folder is writable"
+        raise ConfigError.about(path, why, f"check its content, then run `chmod o-w {path.parent}`")
 
 
 PACKAGED = "profiles/default.toml"
@@ -287,7 +285,7 @@ def _fallback_model(model: str) -> str:
     from runner.problems import usage
 
     if (fault := model_of(PROVIDERS)(model)) is not None:
-        raise usage(f"`{model}` is no fallback model", *fault)
+        raise usage(f"`{model}` cannot be the fallback model", *fault)
     return model
 
 

@@ -70,12 +70,12 @@ def _ignored(
 ) -> SettingNotice:
     """Return the notice about a key or an entry of a repository that has no effect."""
     if entry is None:
-        why = "settings that came with the repository may only tighten yours"
-        why = "no repository may say it, trusted or not" if never else why
+        why = "settings of the repository may only tighten yours"
+        why = "no repository may set it, even if it is trusted" if never else why
     elif entry.name == "rule":
-        why = "a rule that came with the repository may ask and deny, never allow"
+        why = "a rule of the repository may ask and deny, but not allow"
     else:
-        why = "what came with the repository may not say it"
+        why = "the repository may not set it"
     document, setting = given.document, IgnoredSetting(given, path, entry, never)
     line = document.line(path) if entry is None else entry.line
     return SettingNotice(document.source, line, f"`{setting.name}` is ignored: {why}", setting)
@@ -101,7 +101,7 @@ def _rules(
     found = permissions(document, given.layer.of_rules(given.trusted))
     for rule in found:
         if rule.expired(today):
-            gone.append(SettingNotice(rule.ref.id, rule.ref.line, f"the rule is over: its last day was {rule.until}"))
+            gone.append(SettingNotice(rule.ref.id, rule.ref.line, f"the rule expired: its last day was {rule.until}"))
         elif fault := next(faults(rule, settings.rules, settings.profile), None):
             what = "`[[rule]]` can never take effect"
             problem = Problem(f"{rule.ref}: {what}", fault.text, fault.fix)

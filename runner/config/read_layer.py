@@ -65,9 +65,7 @@ def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[T
     for name in ENTRIES:
         several = [entry for entry in document.entries if entry.name == name]
         if len(several) > (allowed := list_of(name).most):
-            faults.append(
-                several[allowed].error_at("", f"a file holds at most {allowed} {name}s", "say more with fewer")
-            )
+            faults.append(several[allowed].error_at("", f"a file contains at most {allowed} {name}s", "use fewer"))
     return replace(document, values=values, entries=tuple(entries)), faults[:most]
 
 

@@ -40,7 +40,7 @@ class Widens(Enum):
 
     YOURS = "nothing, even if it is trusted"
     NEVER = "nothing"
-    TIGHTEN = "only restrict: lower, stricter, or more that is forbidden"
+    TIGHTEN = "only tighten: lower, stricter, or more that is forbidden"
     ANYTHING = "anything, because it allows nothing"
 
 

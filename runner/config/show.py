@@ -130,7 +130,7 @@ def no_key(name: str) -> Exception:
     known += [each.name for each in LISTS]
     near = get_close_matches(name, known, n=1) or [key for key in known if key.rpartition(".")[2] == name][:1]
     fix = f"did you mean `{near[0]}`?" if near else "`agent config show` lists every key"
-    return usage(f"there is no key `{name}`", "no configuration can hold it", fix)
+    return usage(f"there is no key `{name}`", "it is not a key of the configuration", fix)
 
 
 def _value(settings: Settings, path: KeyPath, by: tuple[SettingOrigin, ...]) -> object:

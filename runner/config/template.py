@@ -10,7 +10,7 @@ from runner.config.toml_value import amount, toml
 
 _USER = ("Your configuration of ringfence, for all projects.",)
 _PROJECT = (
-    "The configuration of ringfence for all users of this project. It can only restrict the configuration of a user",
+    "The configuration of ringfence for all users of this project. It can only tighten the configuration of a user",
     "until that user trusts exactly this content. Your own settings for this project belong into config.local.toml.",
 )
 _ONLY_USER = (Widens.NEVER, Widens.YOURS)

@@ -47,7 +47,7 @@ def read_items(text: str, source: str, names: Iterable[str]) -> tuple[TableItem,
             body = "\n".join(lines[first - 1 : last])
             items.append(TableItem(name, first, next(waiting[name]), keys, body))
     if any(next(rest, None) is not None for rest in waiting.values()):
-        raise usage(f"{source} cannot be used", "a list is written in one line", "write each as a [[...]] table")
+        raise usage(f"{source} cannot be used", "its tables are in one line", "write each as a [[...]] table")
     return tuple(items)
 
 

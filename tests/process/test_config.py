@@ -393,7 +393,7 @@ def test_places_that_somebody_else_could_reach_into_are_refused(tmp_path: Path) 
 
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    refused(tmp_path / "open", "everybody may write to it")
+    refused(tmp_path / "open", "every user may write to it")
     refused(tmp_path / "open/inner", "everybody may rename")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -460,7 +460,7 @@ def test_the_repository_may_ask_and_deny_and_never_allow(machine: Machine, unatt
     settings = load(machine.project, machine.environ, unattended=unattended)
     assert [rule.verdict for rule in settings.profile.permissions] == [Ruling.DENY, Ruling.ASK]
     assert settings.notices == (
-        f"{path}:5: `[[rule]]` is ignored: a rule that came with the repository may ask and deny, never allow",
+        f"{path}:5: `[[rule]]` is ignored: a rule of the repository may ask and deny, but not allow",
     )
 
 
@@ -478,7 +478,7 @@ def test_a_rule_that_can_never_take_effect_stops_the_program(machine: Machine, l
 def test_a_rule_that_is_over_is_told(machine: Machine) -> None:
     path = machine.user(f"{ALLOW}until = 2020-01-31\n{DENY}until = 9999-12-31\n")
     settings = load(machine.project, machine.environ)
-    assert settings.notices == (f"{path}:1: the rule is over: its last day was 2020-01-31",)
+    assert settings.notices == (f"{path}:1: the rule expired: its last day was 2020-01-31",)
     assert gather(str(machine.project), machine.environ, settings.profile).today is not None
 
 
@@ -624,7 +624,7 @@ def test_odd_files(machine: Machine, data: bytes, complaint: str | None, why: st
 def test_nobody_else_can_put_a_file_into_the_place_of_the_users(machine: Machine) -> None:
     path = machine.user("mode = 'plan'")
     path.parent.chmod(0o777)
-    with pytest.raises(ConfigError, match="everybody may put another in its place"):
+    with pytest.raises(ConfigError, match="every user may replace it, because its folder is writable"):
         load(machine.project, machine.environ)
     path.parent.chmod(0o1777)
     assert load(machine.project, machine.environ).mode is Mode.PLAN, "as in /tmp: nobody else's can replace it"
@@ -637,7 +637,7 @@ def test_nobody_else_can_put_a_file_into_the_place_of_the_users(machine: Machine
     [
         (0o644, 0, 0, None),
         (0o664, 0, 0, None),
-        (0o646, 0, 0, "everybody may write to it"),
+        (0o646, 0, 0, "every user may write to it"),
         (0o664, 0, 100, "a group may write to it (gid 100)"),
         (0o644, 65534, 0, "it belongs to another user (uid 65534)"),
     ],
@@ -666,12 +666,12 @@ def test_a_folder_that_is_a_link_is_refused_for_a_person_and_ignored_with_a_word
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / name).write_text("mode = 'plan'")
     (machine.project / ".ringfence").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="it lies behind a link"):
+    with pytest.raises(ConfigError, match="its folder is a link"):
         load(machine.project, machine.environ)
     settings = load(machine.project, machine.environ, unattended=True)
     assert settings.mode is None
     assert {notice.rpartition(": ")[2] for notice in settings.notices} == {
-        "it lies behind a link; the repository's configuration is ignored"
+        "its folder is a link; the configuration of the repository is ignored"
     }
 
 

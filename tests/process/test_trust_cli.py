@@ -107,13 +107,13 @@ def test_the_life_of_an_answer(harness: Harness) -> None:
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
     (("trust", "accept"), "needs --sha256", "an approval to whatever is there"),
     (("trust", "accept", "--sha256", "abc"), "is no hash", "half a hash"),
-    (("trust", "accept", "--sha256", "0" * 64), "does not bring what was trusted", "another content"),
+    (("trust", "accept", "--sha256", "0" * 64), "does not contain the trusted content", "another content"),
     (("trust", "accept", "--sha256", "0" * 64, "/nowhere"), "cannot be the working folder", "no repository"),
     (("trust", "revoke"), "there is no answer", "nothing to take back"),
     (("trust", "revoke", "--all", "."), "a path and --all", "two ways to say it"),
     (("trust", "--json", "list"), "must follow", "an option in the wrong place"),
     (("trust", "show", "/nowhere"), "cannot be the working folder", "no repository"),
-    (("run", "--trust-config", "0" * 64, "x"), "does not bring what was trusted", "another content"),
+    (("run", "--trust-config", "0" * 64, "x"), "does not contain the trusted content", "another content"),
     (("run", "--trust-config", "yes", "x"), "is no hash", "a word"),
     (("--trust-config", "0" * 64, "trust"), "must follow", "not for this command"),
 ]
@@ -143,16 +143,16 @@ def test_an_unattended_run_uses_it_only_with_its_hash(harness: Harness) -> None:
     run = ("run", "--json", "--model", f"scripted:{harness.base}/script.toml", "go")
     done = harness.agent(*run)
     assert done.returncode == 3, "code of the project needs an approval in the usual mode"
-    assert "left out, since it came with the repository" in done.stdout
+    assert "not used without trust" in done.stdout
     sha256 = str(harness.shown()["sha256"])
     assert harness.agent("trust", "accept", "--sha256", sha256).returncode == 0
     assert harness.agent(*run).returncode == 3, "an approval of a person is not one for a run without anybody"
     done = harness.agent(run[0], "--trust-config", sha256, *run[1:])
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "the model is given `AGENTS.md`" in done.stdout
+    assert "the model gets `AGENTS.md`" in done.stdout
     done = harness.agent(run[0], "--trust-config", sha256, "--no-instructions", *run[1:])
     assert done.returncode == 0
-    assert "the model is given" not in done.stdout
+    assert "the model gets" not in done.stdout
 
 
 def test_exec_and_why_never_ask_and_say_it_in_a_line(harness: Harness) -> None:
@@ -174,7 +174,7 @@ def test_a_broken_list_of_answers_is_set_aside_and_said(harness: Harness) -> Non
     done = harness.agent("trust", "show")
     assert done.returncode == 0
     assert "trust.json.corrupt-1" in done.stderr
-    assert "nobody has trusted this content" in done.stdout
+    assert "you have not trusted this content" in done.stdout
 
 
 def test_configuration_that_cannot_be_read_is_told_and_widens_nothing(harness: Harness) -> None:
@@ -206,7 +206,7 @@ def test_a_workspace_that_nobody_can_write_is_like_any_other(harness: Harness) -
         ["unshare", "-m", *who, "sh", "-c", script], env=harness.environ, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "you trust this content since" in done.stdout
+    assert "you have trusted this content since" in done.stdout
 
 
 # Attempts of the agent itself to obtain trust
@@ -307,7 +307,7 @@ def screen(harness: Harness) -> Iterator[Screen]:
     made.close()
 
 
-QUESTION = "use it, exactly as it is now? [yes / no / show / quit]"
+QUESTION = "use these files as they are now? [yes / no / show / quit]"
 
 
 @pytest.mark.threat("T71")
@@ -322,7 +322,7 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
         '.ringfence/config.toml:1  mode: "default" -> "trust-project"',
         '.ringfence/config.toml:3  [[rule]]: verdict = "allow", run = ["npm", "test"], why = "ours"',
         "| # Shop",
-        "this version does nothing with it",
+        "this version does not use these",
         ".ringfence/hooks/before  hook, 10 bytes",
     ):
         assert line in seen
@@ -334,7 +334,7 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     screen.asked("the last line of it")
     screen.type("yes")
     seen = screen.until("left with 0")
-    assert "the model is given `AGENTS.md`" in seen
+    assert "the model gets `AGENTS.md`" in seen
     assert "mode       trust-project" in seen
     assert "42" in seen
     screen.run(*run)
@@ -343,15 +343,15 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     assert "mode       trust-project" in seen
     harness.file("AGENTS.md", "# Shop!\n")
     screen.run(*run)
-    screen.asked("changed since you said yes on", "AGENTS.md  has changed")
+    screen.asked("changed since your approval o", "AGENTS.md  has changed")
     screen.type("no")
     seen = screen.until("allow once?")
     assert "mode       default" in seen, "what it would widen, it does not"
-    assert "the model is given" not in seen
+    assert "the model gets" not in seen
     screen.key("C-c")
     screen.until("left with")
     screen.run(*run)
-    seen = screen.until("left out, as you said: `.ringfence/config.toml` and `AGENTS.md`", "allow once?")
+    seen = screen.until("not used, as you answered: `.ringfence/config.toml` and `AGENTS.md`", "allow once?")
     assert QUESTION not in seen, "a no is remembered, too"
     screen.key("C-c")
     screen.until("left with")
@@ -380,7 +380,7 @@ def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Sc
     screen.run("--plain", "--model", f"scripted:{harness.base}/script.toml")
     assert "/help" not in screen.until(QUESTION)
     screen.type("y")
-    screen.until("the model is given `AGENTS.md`", "type /help for help")
+    screen.until("the model gets `AGENTS.md`", "type /help for help")
     screen.key("C-d")
     screen.until("left with 0")
 
@@ -389,14 +389,14 @@ def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Screen) 
     harness.file("AGENTS.md", "x\n")
     screen.run("--model", f"scripted:{harness.base}/script.toml")
     seen = screen.until("use what the repository contains, exactly as it is now?", "q  leave")
-    assert "the model is given" not in seen
+    assert "the model gets" not in seen
     assert not harness.trust.exists(), "there are no answers"
     end = time.monotonic() + 120
     while not harness.trust.exists():  # what comes with the question, or right after it, is no answer to it
         assert time.monotonic() < end, screen.text()
         screen.type("y", enter=False)
         time.sleep(0.5)
-    screen.until("the model is given `AGENTS.md`", "? /help")
+    screen.until("the model gets `AGENTS.md`", "? /help")
     screen.key("C-u")
     screen.key("C-d")
     screen.until("left with 0")
@@ -409,13 +409,13 @@ def test_agent_trust_asks_and_exec_goes_by_it(harness: Harness, screen: Screen) 
     screen.type("yes")
     screen.until("stored: the files are used until they change", "left with 0")
     screen.run("exec", "python3 -c 'print(6 * 7)'")
-    assert "came with the repository" not in screen.until("42", "left with 0")
+    assert "of the repository may only tighten" not in screen.until("42", "left with 0")
     screen.run("trust")
-    screen.until("you trust this content since", QUESTION)
+    screen.until("you have trusted this content since", QUESTION)
     screen.type("no")
     screen.until("stored: the files are not used", "left with 0")
     screen.run("exec", "python3 -c 'print(6 * 7)'")
-    screen.until("came with the repository", "allow once?")
+    screen.until("of the repository may only tighten", "allow once?")
     screen.type("n")
     screen.until("left with")
 
@@ -438,7 +438,7 @@ def test_two_who_are_asked_at_once(harness: Harness, screen: Screen, first: str)
         two = other.until("left with 0")
     finally:
         other.close()
-    assert ("the model is given" in one, "the model is given" in two) == (first == "yes", second == "yes")
+    assert ("the model gets" in one, "the model gets" in two) == (first == "yes", second == "yes")
     (row,) = json.loads(harness.agent("trust", "list", "--json").stdout)
     assert row["answer"] == second
 

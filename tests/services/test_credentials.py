@@ -254,14 +254,14 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
         )
         done = place.agent("auth", "status", "openai")
         keys = "`auth.openai.helper`, `auth.openai.account`, `auth.openai.helper_timeout`"
-        said = f"came with the repository and may only tighten: ignored is {keys}, which no repository may set, trusted"
+        said = f"of the repository may only tighten; ignored: {keys}, which no repository may set, even"
         assert done.stderr.startswith(f"note: `.ringfence/{name}` {said}"), "one line for all"
         assert done.stderr.count("\n") == 1
         assert "helper command: none is set up" in done.stdout
         assert "theirs" not in done.stdout
         shown = place.agent("trust", "show")
-        assert "no repository may set it, trusted or not" in shown.stdout
-        assert "nothing in it needs an approval" in shown.stdout
+        assert "no repository may set these, even if it is trusted" in shown.stdout
+        assert "nothing in this repository needs an approval" in shown.stdout
         state = json.loads(place.agent("trust", "show", "--json").stdout)
         run = ("run", "--model", "openai:m", "--trust-config", state["sha256"], "hello")
         assert "no API key for `openai`" in place.agent(*run).stderr

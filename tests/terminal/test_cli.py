@@ -78,7 +78,12 @@ def test_exec(
     ("shut", "code", "err", "why"),
     [
         (".", 2, "you have no permission to read it", "a workspace that may not be entered"),
-        (".ringfence", 0, "permission denied; the repository's configuration is ignored", "a configuration in one"),
+        (
+            ".ringfence",
+            0,
+            "permission denied; the configuration of the repository is ignored",
+            "a configuration in one",
+        ),
     ],
 )
 def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, err: str, why: str) -> None:

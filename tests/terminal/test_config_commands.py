@@ -160,7 +160,7 @@ def test_every_fault_of_every_layer_is_told_at_once(here: Here) -> None:
         (f"{here.user}:4", "did you mean `limits.wall`?"),
         (f"{here.user}:5", "512 MiB"),
         (f"{here.user}:7", "write `full` or `partial`"),
-        (f"{here.user}:9", "`one_line`, which takes more away, comes at 80"),
+        (f"{here.user}:9", "`one_line`, which removes more text, already begins at 80"),
         (f"{here.shared}:2", "there is no verdict `dney`"),
         (f"{here.shared}:5", "can never take effect"),
         (f"{here.local}:1", "TOML"),
@@ -189,16 +189,18 @@ def test_a_whole_configuration_is_said_to_be_so(here: Here, tmp_path: Path) -> N
         here.write(path, never)
         alone = here.agent("config", "check", str(path))
         assert (alone.returncode, alone.stdout.endswith(f"{path}: {said}\n")) == (0, True), alone.stdout
-        assert alone.stdout.count("no repository may say it, trusted or not") == (2 if path == here.shared else 0)
+        assert alone.stdout.count("no repository may set it, even if it is trusted") == (
+            2 if path == here.shared else 0
+        )
     assert here.agent("config", "check", str(tmp_path / "missing")).returncode == 2
 
 
 ODD = [
     (b"\xff\xfe", "is not UTF-8"),
     (b"#" * (1 << 20) + b"\n", "longer than 1 MiB"),
-    (b"".join(b"k%d = 1\n" % number for number in range(10_000)), "only the first 100 are told"),
-    (b"".join(b"[limits.x%d]\n" % number for number in range(10_000)), "only the first 100 are told"),
-    (b"[[rule]]\n" * 2000, "only the first 100 are told"),
+    (b"".join(b"k%d = 1\n" % number for number in range(10_000)), "only the first 100 faults are listed"),
+    (b"".join(b"[limits.x%d]\n" % number for number in range(10_000)), "only the first 100 faults are listed"),
+    (b"[[rule]]\n" * 2000, "only the first 100 faults are listed"),
     (b"x = " + b"[" * 4000, "nested too deeply"),
     (b"version = 99\nx = 1\n", ":1: `version` cannot be used: it was written for a newer ringfence"),
 ]

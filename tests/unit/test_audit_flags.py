@@ -47,7 +47,7 @@ def test_what_is_no_time_is_said(typed: str) -> None:
 
 
 def test_what_is_no_log_is_said(tmp_path: Path) -> None:
-    for name, why in ((".", "it is not a regular file"), ("missing", "no such file")):
+    for name, why in ((".", "it is not a plain file"), ("missing", "no such file")):
         with pytest.raises(Stopped) as stopped:
             log_path(str(tmp_path / name))
         assert stopped.value.problem.why == why

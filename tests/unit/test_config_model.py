@@ -101,7 +101,7 @@ def test_the_schema_is_one_itself_and_stands_alone() -> None:
     jsonschema.Draft7Validator.check_schema(make_schema())
     assert "$ref" not in schema_text(), "not every editor follows those"
     described = make_schema()["properties"]["mode"]["description"]
-    assert "can only restrict" in described
+    assert "can only tighten" in described
 
 
 @pytest.mark.parametrize("user", [True, False])

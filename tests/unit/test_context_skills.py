@@ -76,22 +76,22 @@ def test_a_head_is_read_as_it_is_meant(head: str, expected: dict[str, str], why:
 
 
 REFUSED = [
-    ("a: b", "has no end"),
+    ("a: b", "has no second line"),
     ("a: &x b\n---", "an anchor"),
     ("a: *x\n---", "an alias"),
     ("a: !!python/object/apply:os.system [id]\n---", "has a tag"),
-    ("a: b\na: c\n---", "stands in its head twice"),
+    ("a: b\na: c\n---", "is in its front matter twice"),
     ('a: "b\n---', "not valid YAML"),
     ('a: "b" c\n---', "not valid YAML"),
     ('a: "\\x1b[2J"\n---', "an escape for a control"),
-    ("just words\n---", "is no table"),
+    ("just words\n---", "is not a table"),
     ("a: >\n one\nb\n---", "not valid YAML"),
     ("a: |\n  one\n two\n---", "not valid YAML"),
     ("a: b\n  c: d\n---", "not valid YAML"),
     ("a:\n\t- b\n---", "not valid YAML"),
-    ("a: b\n" * 300 + "---", "has no end"),
-    ("- a\n- b\n---", "is no table"),
-    ("[a]: b\n---", "a name in its head is a list"),
+    ("a: b\n" * 300 + "---", "has no second line"),
+    ("- a\n- b\n---", "is not a table"),
+    ("[a]: b\n---", "a name in its front matter is a list"),
     ("m:\n  k: &x b\n  l: *x\n---", "an anchor"),
     ("m:\n  k: !!binary b\n---", "has a tag"),
     ("m: [" + "a, " * 600 + "]\n---", "too many"),
@@ -128,15 +128,15 @@ def test_law_what_is_read_is_what_yaml_reads(lines: list[str]) -> None:
 BROKEN: list[tuple[str | bytes, str, str]] = [
     (GOOD.replace("name: review\n", ""), "review", "has no `name`"),
     (GOOD.replace("description", "descripton"), "review", "has no `description`"),
-    (GOOD, "other", "the two must be the same"),
-    (GOOD.replace("name: review", "name: Review"), "Review", "is not made of a-z"),
-    (GOOD.replace("name: review", "name: a--b"), "a--b", "is not made of a-z"),
-    (GOOD.replace("name: review", "name: -a"), "-a", "is not made of a-z"),
-    (GOOD.replace("name: review", f"name: {'a' * 65}"), "a" * 65, "is not made of a-z"),
-    (GOOD.replace("name: review", "name: ../up"), "up", "is not made of a-z"),
+    (GOOD, "other", "both must be the same"),
+    (GOOD.replace("name: review", "name: Review"), "Review", "a name has at most 64"),
+    (GOOD.replace("name: review", "name: a--b"), "a--b", "a name has at most 64"),
+    (GOOD.replace("name: review", "name: -a"), "-a", "a name has at most 64"),
+    (GOOD.replace("name: review", f"name: {'a' * 65}"), "a" * 65, "a name has at most 64"),
+    (GOOD.replace("name: review", "name: ../up"), "up", "a name has at most 64"),
     (GOOD.replace("Reviews", "x" * 1024), "review", "1,024 are the most"),
     (GOOD + "x" * (64 << 10), "review", "is longer than 64 KiB"),
-    (GOOD.partition("# How")[0], "review", "says nothing below its head"),
+    (GOOD.partition("# How")[0], "review", "has no text below its front matter"),
     ("# Review\n", "review", "has no `name`"),
     (b"\xff\xfe", "review", "is not UTF-8"),
 ]
@@ -369,7 +369,7 @@ def test_descriptions_have_an_end_together(place: Place) -> None:
         place.skill(place.work / ".ringfence/skills", f"s{number:02}", "x" * 1000)
     context, notices = place.given(trusted=True)
     assert len(context.skills) == 32
-    assert "has no room" in notices[0]
+    assert "all descriptions are longer" in notices[0]
     assert len(listing(context.skills)) < 40 << 10
 
 

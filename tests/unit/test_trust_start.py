@@ -94,9 +94,9 @@ def test_what_no_repository_may_set_is_not_asked_about(place: Place) -> None:
     assert [(each.path, each.key) for each in brought.never] == [(".ringfence/config.toml", "auth.openai.helper")]
     assert brought.faulty == (".ringfence/config.local.toml",)
     text = "\n".join(description(brought))
-    assert "only tightens" not in text
-    assert 'auth.openai.helper: not set -> ["sh", "-c", "id"]' in text.partition("no repository may set it")[2]
-    assert "config.local.toml" in text.partition("it cannot be used")[2]
+    assert "only tighten" not in text
+    assert 'auth.openai.helper: not set -> ["sh", "-c", "id"]' in text.partition("no repository may set these")[2]
+    assert "config.local.toml" in text.partition("these files cannot be used")[2]
     place.answer(yes=True)
     assert place.start(attended=False, pinned=look(str(place.work)).sha256)[0].value("auth", "openai", "helper") is None
 
@@ -216,12 +216,12 @@ def test_a_yes_holds_and_a_no_is_said(place: Place) -> None:
     assert settings.sources[-1] == f"trust:{look(str(place.work)).sha256}", (
         "the record of a session says what it rests on"
     )
-    assert settings.notices == ("the model is given `AGENTS.md`, as the words of the repository",)
+    assert settings.notices == ("the model gets `AGENTS.md`, marked as texts of the repository",)
     place.answer(yes=False)
     settings, told = place.start()
     assert (settings.mode, settings.max_turns, told) == (None, 9, "")
     assert len(settings.notices) == 1
-    assert settings.notices[0].startswith("left out, as you said: `.ringfence/config.toml` and `AGENTS.md`")
+    assert settings.notices[0].startswith("not used, as you answered: `.ringfence/config.toml` and `AGENTS.md`")
 
 
 def test_texts_for_agents_can_be_switched_off(place: Place) -> None:
@@ -373,7 +373,7 @@ def test_where_nobody_can_be_asked_it_is_left_out(place: Place) -> None:
     place.file("AGENTS.md", "x")
     settings, told = place.start(attended=True)
     assert told == ""
-    assert settings.notices[0].startswith("left out, since nobody could be asked here: `AGENTS.md`")
+    assert settings.notices[0].startswith("not used, because no user can be asked: `AGENTS.md`")
 
 
 def test_a_folder_of_ours_behind_a_link_gives_nothing(place: Place) -> None:

@@ -87,7 +87,7 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
     """
     parts = (*path.parent.parts, path.stem)
     if not all(_NAME.fullmatch(part) for part in parts):
-        return "its name is no word of lower case letters, digits, - and _"
+        return "its name may only contain lower-case letters, digits, - and _"
     if len(data) > LARGEST:
         return f"it is larger than {LARGEST >> 10} KiB"
     try:
@@ -98,11 +98,11 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
     if text.startswith("---\n"):
         head, end, rest = text[4:].partition("\n---\n")
         if not end:
-            return "what stands between its lines `---` does not end"
+            return "its front matter has no second line `---`"
         fields = {name: said.strip().strip("\"'") for name, said in _FIELD.findall(head)}
         text = rest
     if not text.strip():
-        return "it says nothing"
+        return "it is empty"
     # THREAT T103: the model reads nothing that the user, who trusts this text, cannot see.
     text = visible_prose(text)
     summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
@@ -134,7 +134,7 @@ def _read(files: Iterable[tuple[PurePosixPath, bytes | str]], source: str) -> Co
     for path, data in files:
         made = parse(path, data, f"{source}/{path}") if isinstance(data, bytes) else data
         if isinstance(made, str):
-            notices.append(f"`{one_line(f'{source}/{path}', _HINT)}` is no command: {made}")
+            notices.append(f"`{one_line(f'{source}/{path}', _HINT)}` is not a command: {made}")
         else:
             commands.setdefault(made.name, made)
     return CommandFiles(tuple(commands.values()), tuple(notices))
@@ -156,6 +156,6 @@ def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes 
                     yield PurePosixPath(entry.name) / path, data
             elif entry.suffix == ".md":
                 plain = stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST
-                yield PurePosixPath(entry.name), entry.read_bytes() if plain else "it is no file, or too large"
+                yield PurePosixPath(entry.name), entry.read_bytes() if plain else "it is not a file, or too large"
         except OSError as error:
             yield PurePosixPath(entry.name), (error.strerror or "it cannot be read").lower()

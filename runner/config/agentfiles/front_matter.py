@@ -48,9 +48,9 @@ def front_matter(text: str) -> FrontMatter:
     ends = (place for place, line in enumerate(lines[1 : _MOST_LINES + 1], 1) if line.rstrip() == "---")
     end = next(ends, None)
     if end is None:
-        raise HeadError(f"its head has no end: a second line of `---` is missing in the first {_MOST_LINES} lines")
+        raise HeadError(f"its front matter has no second line `---` in the first {_MOST_LINES} lines")
     if sum(map(len, lines[:end])) > _LONGEST:
-        raise HeadError(f"its head is longer than {_LONGEST >> 10} KiB")
+        raise HeadError(f"its front matter is longer than {_LONGEST >> 10} KiB")
     texts, others = _settings([_quoted(line) for line in lines[1:end]])
     return FrontMatter(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
 
@@ -78,46 +78,46 @@ def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
             _check(event, count, documents, depth)
             if isinstance(event, yaml.CollectionStartEvent):
                 if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
-                    raise HeadError("its head is no table of `name: text`")
+                    raise HeadError("its front matter is not a table of `name: text`")
                 if depth == 1:
                     if name is None:
-                        raise HeadError("a name in its head is a list or a table")
+                        raise HeadError("a name in its front matter is a list or a table")
                     others.append(name)
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
                 name = None if depth == 1 else name
             elif isinstance(event, yaml.ScalarEvent) and depth == 0 and event.value:
-                raise HeadError("its head is no table of `name: text`")
+                raise HeadError("its front matter is not a table of `name: text`")
             elif isinstance(event, yaml.ScalarEvent) and depth == 1:
                 if name is not None:
                     texts[name], name = event.value, None
                 elif event.value in texts or event.value in others:
-                    raise HeadError(f"`{_shown(event.value)}` stands in its head twice")
+                    raise HeadError(f"`{_shown(event.value)}` is in its front matter twice")
                 else:
                     name = event.value
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 2 if error.problem_mark else 1
-        raise HeadError(f"line {line} of its head is not valid YAML: {_shown(error.problem or '')}") from None
+        raise HeadError(f"line {line} of its front matter is not valid YAML: {_shown(error.problem or '')}") from None
     except yaml.YAMLError:
-        raise HeadError("its head holds a character that YAML forbids") from None
+        raise HeadError("its front matter contains a character that YAML forbids") from None
     return texts, others
 
 
 def _check(event: yaml.Event, count: int, documents: int, depth: int) -> None:
     """Raise HeadError for YAML features that plain settings do not need, and for an excessive amount."""
     if count > _MOST_EVENTS or depth > _DEEPEST:
-        raise HeadError("its head holds too many lists and tables")
+        raise HeadError("its front matter contains too many lists and tables")
     if documents > 1:
-        raise HeadError("its head holds more than one document")
+        raise HeadError("its front matter contains more than one document")
     if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-        raise HeadError("its head has an anchor (`&`) or an alias (`*`), which are not read here")
+        raise HeadError("its front matter has an anchor (`&`) or an alias (`*`), which are not supported")
     if getattr(event, "tag", None) is not None:
-        raise HeadError("its head has a tag (`!`), which is not read here")
+        raise HeadError("its front matter has a tag (`!`), which is not supported")
     if isinstance(event, yaml.ScalarEvent) and any(
         (char < " " and char not in "\n\t") or char == "\x7f" for char in event.value
     ):
-        raise HeadError("a text in its head has an escape for a control character")
+        raise HeadError("a text in its front matter has an escape for a control character")
 
 
 def _shown(text: str) -> str:

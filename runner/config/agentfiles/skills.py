@@ -80,16 +80,16 @@ def skill_of(path: str, data: bytes, source: str) -> Skill | Broken:
 
 def _fault(name: str, description: str, folder: str, body: str) -> str:
     if not name or not description:
-        return f"has no `{'name' if not name else 'description'}` in its head"
+        return f"has no `{'name' if not name else 'description'}` in its front matter"
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        return f"is named `{one_line(name, 40)}`, which is not made of a-z, 0-9 and single hyphens, 64 at most"
+        return f"is named `{one_line(name, 40)}`; a name has at most 64 characters a-z, 0-9 and single hyphens"
     if name != folder:
-        return f"is named `{name}`, but its folder is `{one_line(folder, 80)}`: the two must be the same"
+        return f"is named `{name}`, but its folder is `{one_line(folder, 80)}`: both must be the same"
     if len(description) > _LONGEST_DESCRIPTION:
-        return f"has a description of {len(description):,} characters; {_LONGEST_DESCRIPTION:,} are the most"
+        return f"has a description of {len(description):,} characters, more than {_LONGEST_DESCRIPTION:,}"
     if len(body.encode("utf-8", "surrogatepass")) > LONGEST:
-        return f"is longer than {LONGEST >> 10} KiB; move parts of it into files beside it"
-    return "" if body.strip() else "says nothing below its head"
+        return f"is longer than {LONGEST >> 10} KiB; move parts of it into other files in its folder"
+    return "" if body.strip() else "has no text below its front matter"
 
 
 def skills_in(files: Mapping[str, bytes], source: str) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
@@ -106,11 +106,11 @@ def choose_skills(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...],
     room = ROOM
     for skill in (each for group in groups for each in group):
         if skill.name in taken:
-            unused.append(Broken(skill.path, f"has the name of `{taken[skill.name].path}`, which comes first"))
+            unused.append(Broken(skill.path, f"has the name of `{taken[skill.name].path}`, which is used"))
         elif len(taken) == MOST:
-            unused.append(Broken(skill.path, f"is one more than the {MOST} that are told"))
+            unused.append(Broken(skill.path, f"is not used: there are more than {MOST} skills"))
         elif (room := room - len(skill.description)) < 0:
-            unused.append(Broken(skill.path, f"has no room: the descriptions of all are longer than {ROOM >> 10} KiB"))
+            unused.append(Broken(skill.path, f"is not used: all descriptions are longer than {ROOM >> 10} KiB"))
         else:
             taken[skill.name] = skill
     return tuple(taken.values()), tuple(unused)

@@ -12,12 +12,12 @@ from runner.stderr import say
 # Shows a prompt and returns one line without its end. Raises EOFError at the end of input.
 LineReader = Callable[[str], str]
 
-_PROMPT = "use it, exactly as it is now? [yes / no / show / quit] "
+_PROMPT = "use these files as they are now? [yes / no / show / quit] "
 _EXPLAINED = """\
-  yes   use what is listed, until one byte of it changes
-  no    go on without it; you are not asked about this content again (`agent trust revoke` forgets the answer)
-  show  print the files whole
-  quit  leave"""
+  yes   use the listed files until they change
+  no    continue without them; you are not asked about this content again (`agent trust revoke` deletes the answer)
+  show  print the complete files
+  quit  exit"""
 
 
 class TrustReply(Enum):
@@ -33,7 +33,7 @@ def ask(review: TrustReview, read_line: LineReader) -> TrustReply:
     """Show the files, ask, and return the answer. The question is repeated after unclear input. End of input is
     QUIT.
     """
-    head = "this repository contains files that count only when you trust them"
+    head = "this repository contains files that are used only if you trust them"
     say("\n".join([head, *description(review, brief=True), "", summary(review)]))
     while True:
         try:

@@ -81,15 +81,15 @@ def decide_trust(request: TrustRequest, settings: "Settings", environ: Mapping[s
         return TrustedFiles(None, notices)
     answer, left_out = review.answer, ""
     if not request.attended:
-        how = "an unattended run uses it only with `--trust-config HASH`; `agent trust` shows it and its hash"
-        left_out = f"left out, since it came with the repository: {named(review.counts)}; {how}"
+        how = "an unattended run needs `--trust-config HASH`; `agent trust` shows the files and the hash"
+        left_out = f"not used without trust: {named(review.counts)}; {how}"
     elif answer is None and request.asker is None and not (request.asks and os.isatty(0) and os.isatty(2)):
-        left_out = f"left out, since nobody could be asked here: {named(review.counts)}; `agent trust` asks"
+        left_out = f"not used, because no user can be asked: {named(review.counts)}; `agent trust` asks"
     elif answer is None:
         yes, more = _asked(review, TrustStore(state_dir(environ)), request.asker)
         return TrustedFiles(inventory if yes else None, (*notices, *more))
     elif not answer.yes:
-        left_out = f"left out, as you said: {named(review.counts)}; `agent trust` shows it and asks again"
+        left_out = f"not used, as you answered: {named(review.counts)}; `agent trust` asks again"
     return TrustedFiles(None, (*notices, left_out)) if left_out else TrustedFiles(inventory, notices)
 
 
@@ -137,17 +137,17 @@ def agree(review: TrustReview, pinned: str, flag: str) -> None:
     """
     inventory = review.inventory
     if len(pinned) != _HASH or not set(pinned) <= set("0123456789abcdef"):
-        why = "it is not 64 digits of 0-9 and a-f"
-        raise usage(f"`{flag} {pinned[:80]}` is no hash", why, "copy the one that `agent trust show` prints")
+        why = "a hash has 64 digits of 0-9 and a-f"
+        raise usage(f"`{flag} {pinned[:80]}` is not a hash", why, "copy the hash that `agent trust show` prints")
     if pinned == inventory.sha256:
         return
     other = next((each for each in review.answers if each.sha256 == pinned), None)
     rows = differences(other.entries, inventory.entries) if other else ()
     what = "; ".join(f"`{path}` {how}" for path, how in rows[:5]) or f"its hash is {inventory.sha256}"
     raise usage(
-        f"`{inventory.workspace}` does not bring what was trusted",
-        f"{what} (asked for: {pinned})",
-        f"look at it with `agent trust show`; if it is what you mean, write `{flag} {inventory.sha256}`",
+        f"`{inventory.workspace}` does not contain the trusted content",
+        f"{what} (expected: {pinned})",
+        f"check it with `agent trust show`; to trust it, write `{flag} {inventory.sha256}`",
     )
 
 
@@ -179,5 +179,5 @@ def apply_trust(
     notices = [*condense_notices(settings, mention=not files.notices), *files.notices]
     if files.inventory and instructions:
         names = tuple(each.path for each in read_texts(files.inventory))
-        notices.append(f"the model is given {named(names)}, as the words of the repository")
+        notices.append(f"the model gets {named(names)}, marked as texts of the repository")
     return replace(settings, notices=tuple(notices)), instructions, files.inventory

@@ -44,7 +44,7 @@ class TrustStore:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        path, purpose = Path(folder) / NAME, "the list of what you trust"
+        path, purpose = Path(folder) / NAME, "the list of trusted contents"
         self._file: StateFile[TrustAnswers] = StateFile(path, purpose, 1, dict, _parsed, _dump)
 
     def all(self) -> tuple[TrustAnswers, tuple[str, ...]]:
@@ -114,18 +114,18 @@ def _parsed(content: dict[str, object], version: int) -> TrustAnswers:
     """Parse the content of the file. Raises ValueError for anything that this module does not write."""
     workspaces = content.pop("workspaces", None)
     if content or not isinstance(workspaces, dict):
-        raise ValueError("it is no list of workspaces")
+        raise ValueError("it is not a list of workspaces")
     if not all(path.startswith("/") and "\0" not in path for path in workspaces):
-        raise ValueError("it names a workspace that is no absolute path")
+        raise ValueError("a workspace in it is not an absolute path")
     return {path: tuple(map(_answer, _list(answers))) for path, answers in workspaces.items()}
 
 
 def _answer(raw: object) -> TrustAnswer:
     if not isinstance(raw, dict) or raw.keys() != {"answer", "time", "entries"}:
-        raise ValueError("it holds an answer that is none")
+        raise ValueError("it contains an invalid answer")
     answer, time = raw["answer"], raw["time"]
     if answer not in ("yes", "no") or not isinstance(time, str):
-        raise ValueError("it holds an answer that is neither yes nor no")
+        raise ValueError("it contains an answer that is neither yes nor no")
     return TrustAnswer(answer == "yes", time, tuple(map(_entry, _list(raw["entries"]))))
 
 
@@ -138,11 +138,11 @@ def _entry(raw: object) -> InventoryEntry:
         or raw.keys() != _SHAPE.keys()
         or any(type(raw[key]) is not shape for key, shape in _SHAPE.items())
     ):
-        raise ValueError("it holds an entry that is none")
+        raise ValueError("it contains an invalid entry")
     return InventoryEntry(**{**raw, "kind": EntryKind(raw["kind"])})  # EntryKind raises ValueError itself
 
 
 def _list(raw: object) -> list[object]:
     if not isinstance(raw, list):
-        raise ValueError("it holds no list where one belongs")
+        raise ValueError("it does not contain a list where a list is required")
     return raw

@@ -27,9 +27,9 @@ def description(review: TrustReview, *, brief: bool = False) -> list[str]:
     lines = [f"workspace  {visible(inventory.workspace, lines=False)}", f"hash       {inventory.sha256}"]
     if since := review.since:
         changed = _shorten_rows([f"  {_line(path)}  {change}" for path, change in since[1]], brief)
-        lines += ["", f"changed since you said yes on {_day(since[0].time)}", *changed]
+        lines += ["", f"changed since your approval of {_day(since[0].time)}", *changed]
     if review.widenings:
-        lines += ["", "it would change your settings", *map(_widening, review.widenings)]
+        lines += ["", "these entries would change your settings", *map(_widening, review.widenings)]
     for title, rows in _sections(review):
         if rows:
             lines += ["", title, *_shorten_rows(rows, brief)]
@@ -43,10 +43,10 @@ def summary(review: TrustReview) -> str:
     prompts, commands = len(review.prompts), len(review.commands.found)
     effects = (
         (wide, "setting", "would change"),
-        (prompts, "text", "would stand in the system prompt"),
+        (prompts, "text", "would be part of the system prompt"),
         (told, "text", "would be given to the model"),
         (commands, "command", "could be typed"),
-        (skills, "skill", "would be offered to it"),
+        (skills, "skill", "would be offered to the model"),
     )
     return "in short: " + ", ".join(f"{many(count, noun)} {effect}" for count, noun, effect in effects if count)
 
@@ -68,33 +68,33 @@ def _sections(review: TrustReview) -> Iterator[tuple[str, list[str]]]:
     entries = [each for each in review.inventory.entries if not each.refused]
     known = {each.path for each in (*review.widenings, *review.never)} | set(review.faulty)
     yield (
-        "it only tightens your settings, which needs no yes",
+        "these files only tighten your settings, and need no approval",
         [f"  {each.path}" for each in entries if each.kind is EntryKind.CONFIGURATION and each.path not in known],
     )
-    yield "no repository may set it, trusted or not", list(map(_widening, review.never))
-    yield "it cannot be used, and counts for nothing", [f"  {path}" for path in review.faulty]
+    yield "no repository may set these, even if it is trusted", list(map(_widening, review.never))
+    yield "these files cannot be used, and are ignored", [f"  {path}" for path in review.faulty]
     yield (
-        "the system prompt would hold it: SYSTEM.md instead of our words about the work, the other behind them; it "
-        "changes no rule",
+        "the system prompt would contain these: SYSTEM.md replaces ringfence's instructions for the work, the other "
+        "is added after them; no rule changes",
         [line for each in review.prompts for line in _text_rows(review, each)],
     )
-    title = "the model would read it as the words of the repository; it changes no rule"
+    title = "the model would get these, marked as texts of the repository; no rule changes"
     told = [line for each in entries if each.kind is EntryKind.INSTRUCTIONS for line in _text_rows(review, each)]
     yield title if review.reads else "texts for agents, which are switched off", told
-    title = "the model would be told of these skills, and may read them; they change no rule"
+    title = "the model would get the list of these skills, and may read them; no rule changes"
     rows = [f"  {_line(each.path)}  {one_line(each.description, _WIDE)}" for each in review.skills[0]]
     yield title if review.skilled else "skills, which are switched off", rows
-    title = "you could type these /commands, and what they say would go to the model as your words; they change no rule"
+    title = "you could type these /commands, whose texts go to the model as if you wrote them; no rule changes"
     commands = review.commands
     yield title, [f"  /{each.name}  {_line(each.source)}  {each.summary}" for each in commands.found]
     yield "commands that cannot be used", [f"  {_line(each)}" for each in commands.notices]
     yield "skills that cannot be used", [f"  {_line(each.path)}  {_line(each.why)}" for each in review.skills[1]]
     yield (
-        "this version does nothing with it",
+        "this version does not use these",
         [line for each in entries if not each.kind.used for line in _unused_rows(review, each)],
     )
     yield (
-        "not read, and never used",
+        "these are not read, and never used",
         [f"  {_line(each.path)}  {each.refused}" for each in review.inventory.entries if each.refused],
     )
 
@@ -112,9 +112,9 @@ def _text_rows(review: TrustReview, entry: InventoryEntry) -> Iterator[str]:
         notes.append(f"only the first {CAP >> 10} KiB are given")
     unseen = (char for char in set(text) - {"\n", "\t", "\r", *EMOJI_SELECTORS} if visible(char, prose=True) != char)
     if hidden := sum(map(text.count, unseen)):
-        notes.append(f"{hidden} characters in it cannot be seen, and are spelled out")
+        notes.append(f"{hidden} invisible characters, shown as codes")
     if not is_prompt and entry.size and entry.path not in [each.path for each in read_texts(review.inventory)]:
-        notes.append("the same as another" if text.strip() else "blank")
+        notes.append("same as another file" if text.strip() else "blank")
     yield f"  {entry.path}  {', '.join(notes)}"
     for line in [line for line in text.splitlines() if line.strip()][:_FIRST]:
         yield f"    | {one_line(line, _WIDE)}"
@@ -158,12 +158,12 @@ def state_line(review: TrustReview) -> str:
     """Return the state of the answer in one sentence."""
     answer = review.answer
     if not review.counts:
-        return "nothing in it needs an approval"
+        return "nothing in this repository needs an approval"
     if answer is None:
-        return "nobody has trusted this content: nothing of it is used, except what tightens your settings"
+        return "you have not trusted this content: it is not used, except settings that tighten yours"
     if answer.yes:
-        return f"you trust this content since {_day(answer.time)}"
-    return f"you said no to this content on {_day(answer.time)}: nothing of it is used but what tightens your settings"
+        return f"you have trusted this content since {_day(answer.time)}"
+    return f"you refused this content on {_day(answer.time)}: it is not used, except settings that tighten yours"
 
 
 def named(paths: tuple[str, ...]) -> str:
@@ -189,7 +189,7 @@ def servers(data: bytes) -> tuple[tuple[str, str], ...]:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except DuplicateNameError:
-        raise ValueError("a key stands in it twice, and readers differ in which one they take") from None
+        raise ValueError("it contains a key twice, and programs differ in which one they use") from None
     except ValueError:
         raise ValueError("it is not valid JSON") from None
     named = content.get("mcpServers") if isinstance(content, dict) else None

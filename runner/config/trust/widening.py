@@ -62,10 +62,10 @@ def condense_notices(settings: Settings, *, mention: bool = True) -> tuple[str, 
     if parts[0]:
         parts[0] += " (see `agent trust`)" if parts[1] else "; see `agent trust`"
     if parts[1]:
-        parts[1] += ", which no repository may set, trusted or not"
-    only = " and may only tighten" if any(each.values.bound for each in ignored) else ""
+        parts[1] += ", which no repository may set, even if it is trusted"
+    only = " may only tighten" if any(each.values.bound for each in ignored) else ""
     names = " and ".join(f"`.ringfence/{name}`" for name in files)
-    return (*others, f"{names} came with the repository{only}: ignored is {', and '.join(filter(None, parts))}")
+    return (*others, f"{names} of the repository{only}; ignored: {', and '.join(filter(None, parts))}")
 
 
 def _ignored(settings: Settings) -> list[IgnoredSetting]:

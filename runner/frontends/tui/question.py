@@ -49,7 +49,7 @@ class Panels:
 
 async def trusted(app: App, brought: TrustReview) -> TrustReply:
     """Ask if the repository's content may be used, exactly as it is now, and return the user's answer."""
-    head = "this repository contains files that count only when you trust them"
+    head = "this repository contains files that are used only if you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
     answers = {
         "y": ("yes, until one byte of it changes", TrustReply.YES),
