@@ -82,7 +82,7 @@ def convert_invalid_values(what: str) -> Iterator[None]:
         yield
     except invalid_value_errors():
         raise AuditError(
-            Problem(what, "it holds what this program does not write", "run `agent audit verify`")
+            Problem(what, "it contains a record that this program did not write", "run `agent audit verify`")
         ) from None
 
 

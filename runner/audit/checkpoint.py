@@ -35,10 +35,10 @@ class MerkleTree:
     def of(cls, count: object, peaks: object) -> "MerkleTree":
         """Return the tree with the peaks that `peak_texts` returned. Raises ValueError if they do not form a tree."""
         if not isinstance(count, int) or not isinstance(peaks, list) or count < 0 or count.bit_count() != len(peaks):
-            raise ValueError("no tree has these peaks")
+            raise ValueError("no Merkle tree has these peaks")
         digests = [bytes.fromhex(peak) if isinstance(peak, str) else b"" for peak in peaks]
         if any(len(digest) != 32 for digest in digests):
-            raise ValueError("a peak is no hash")
+            raise ValueError("a peak is not a hash")
         return cls(count, digests)
 
     def add(self, node: bytes) -> None:

@@ -36,8 +36,8 @@ def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
     body = deed.record.body
     parts = [*_head(deed), *_decision(deed), *_answer(body), *_enforced(deed), *_outcome(deed)]
     parts += _session(deed.session)
-    parts += _rest("also recorded", body, _DECIDED)
-    parts += _rest("also recorded of the outcome", deed.finished.body, _FINISHED) if deed.finished else []
+    parts += _rest("other fields", body, _DECIDED)
+    parts += _rest("other fields of the outcome", deed.finished.body, _FINISHED) if deed.finished else []
     sealed = ((deed.record, ""), (deed.finished, ", its outcome"), (deed.session, ", its session"))
     parts.append(("sealed", shown([_seal(record, what) for record, what in sealed if record])))
     return titled(parts, colour=colour)
@@ -49,7 +49,7 @@ def record_text(record: Record, *, ended: Record | None = None, colour: bool = F
         parts = _session(record)
         parts += _rest("ended", ended.body, frozenset({"kind", "session"})) if ended else []
     else:
-        title = visible(f"record {record.id}, {record.kind or 'of no kind'}", lines=False)
+        title = visible(f"record {record.id}, {record.kind or 'without a kind'}", lines=False)
         parts = _rest(title, record.body, ())
     parts.append(("sealed", shown([_seal(record)])))
     return titled(parts, colour=colour)
@@ -59,8 +59,8 @@ def _head(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     body = deed.record.body
     tool = text(body.get("tool"))
     model = text(body.get("model")) or "the model"
-    who = {"person": f"typed by a person ({tool})", "model": f"wanted by {model} ({tool})"}
-    wanted = who.get(text(body.get("source")), f"wanted by {tool}")
+    who = {"person": f"typed by the user ({tool})", "model": f"requested by {model} ({tool})"}
+    wanted = who.get(text(body.get("source")), f"requested by {tool}")
     yield f"record {deed.record.id}", shown([f"decided {_clock(body)}, {wanted}"])
 
 
@@ -78,12 +78,12 @@ def _decision(deed: DecisionTrail) -> list[ExplanationSection]:
         ]
     explained = sections(explanation)
     more = [
-        f"the record keeps the beginning of it: {name} of {cut.get('length')} characters, sha256 {cut.get('sha256')}"
+        f"only the beginning is recorded: {name} of {cut.get('length')} characters, sha256 {cut.get('sha256')}"
         for name, cut in mapping(body.get("action")).items()
         if isinstance(cut, dict)
     ]
     more += [
-        f"the record keeps {len(items(body.get(name)))} of {count} {name}"
+        f"recorded are {len(items(body.get(name)))} of {count} {name}"
         for name, count in mapping(body.get("counts")).items()
         if isinstance(count, int) and count > len(items(body.get(name)))
     ]
@@ -100,10 +100,10 @@ def _answer(body: Body) -> Iterator[ExplanationSection]:
         lines = [text(answer.get("question")), f"{'yes' if answer.get('yes') else 'no'}, by {text(answer.get('by'))}"]
         waited = number(answer.get("seconds"))
         lines += [f"after {waited:g} s"] if waited is not None else []
-        lines += [f"with the words: {text(answer.get('feedback'))}"] if answer.get("feedback") else []
+        lines += [f"with the comment: {text(answer.get('feedback'))}"] if answer.get("feedback") else []
         yield "answer", shown(lines)
     elif mapping(body.get("cell")).get("ruling") == "ask" and body.get("verdict") == "deny":
-        yield "answer", shown(["nobody was there to ask"])
+        yield "answer", shown(["no user could be asked"])
     kept = {text(grant.get("id")): grant for grant in map(mapping, items(body.get("granted")))}
     names = dict.fromkeys([*texts(body.get("grants")), *kept])
     yield "grants", shown([_grant(name, kept.get(name, {})) for name in names])
@@ -123,12 +123,12 @@ def _enforced(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     report = mapping(deed.outcome.get("enforcement"))
     reach = text(body.get("reach"))
     if reach and reach != backend:
-        yield "judged for", shown([f"the reach of {reach}"])
+        yield "judged for", shown([f"the capabilities of {reach}"])
     if report:
         yield "enforced", shown(list(_report(report)))
     elif backend and backend != "none":
         known = mapping(deed.start.get("enforcement"))
-        yield "to be enforced", shown(list(_report(known)) or [f"by {backend}; nothing more is known"])
+        yield "to be enforced", shown(list(_report(known)) or [f"by {backend}; no details are recorded"])
 
 
 def _report(report: Body) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _report(report: Body) -> Iterator[str]:
 def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     if deed.finished is None:
         if deed.record.body.get("verdict") == "allow":
-            yield "outcome", shown(["no end was recorded: it still runs, or the program was killed"])
+            yield "outcome", shown(["no end is recorded: the action still runs, or the program was killed"])
         return
     body = deed.finished.body
     seconds = number(body.get("seconds"))
@@ -173,10 +173,10 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     stopped = []
     for violation in map(mapping, items(body.get("violations"))):
         seen = f"seen by {text(violation.get('layer'))}"
-        seen = "concluded from its own message" if violation.get("inferred") else seen
+        seen = "inferred from a message of the program" if violation.get("inferred") else seen
         stopped.append(f"{text(violation.get('what'))} ({seen})")
         stopped += [f"  fix: {text(violation.get('fix'))}"] if violation.get("fix") else []
-    yield "stopped by the sandbox", shown(stopped)
+    yield "blocked by the sandbox", shown(stopped)
     yield "network", shown([*_connections(body)])
 
 
@@ -199,13 +199,13 @@ def _more(total: object, listed: int, noun: str) -> list[str]:
 
 def _session(record: Record | None) -> list[ExplanationSection]:
     if record is None:
-        return [("session", shown(["its record is not in this log"]))]
+        return [("session", shown(["the record of the session is not in this log"]))]
     body = record.body
     lines = [f"{'name':<9} {text(body.get('session'))}"]
     for name in _SESSION:
         if body.get(name) is not None:
             lines.append(f"{'began':<9} {_clock(body)}" if name == "time" else f"{name:<9} {_plain(body[name])}")
-    lines.append(f"{'attended':<9} {'nobody was there' if body.get('unattended') else 'a user was there'}")
+    lines.append(f"{'attended':<9} {'no user' if body.get('unattended') else 'a user was present'}")
     hashes = mapping(body.get("hashes"))
     for index, name in enumerate(texts(body.get("sources"))):
         digest = text(hashes.get(name))
@@ -215,7 +215,7 @@ def _session(record: Record | None) -> list[ExplanationSection]:
     report = mapping(body.get("enforcement"))
     sandbox = _report(report) if report else ()
     lines += [f"{'sandbox' if not index else '':<9} {line}" for index, line in enumerate(sandbox)]
-    return [("session", shown(lines)), *_rest("also recorded of the session", body, _OF_SESSION)]
+    return [("session", shown(lines)), *_rest("other fields of the session", body, _OF_SESSION)]
 
 
 def _seal(record: Record, what: str = "") -> str:

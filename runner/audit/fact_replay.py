@@ -55,9 +55,9 @@ class Recorded:
             names=lambda folder: self._answer("names", folder, f"what is in `{folder}`", _texts),
             remotes=lambda folder: self._answer("remotes", folder, f"the remotes of `{folder}`", _remotes) or Remotes(),
             tracked=lambda where: self._answer(
-                "tracked", where, f"which secret files the {where} of the repository holds", _texts
+                "tracked", where, f"which secret files the {where} of the repository contains", _texts
             ),
-            login=lambda path: self._answer("logins", path, f"whether `{path}` holds a login", _unchanged) is True,
+            login=lambda path: self._answer("logins", path, f"whether `{path}` contains a login", _unchanged) is True,
             registries=self._registries,
         )
         real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
@@ -141,16 +141,16 @@ def _above(path: str) -> list[str]:
 def _fact(path: str, value: object) -> PathFact:
     kind, real = value if isinstance(value, list) and len(value) == 2 else (value, path)
     if not isinstance(real, str) or not isinstance(kind, str) or kind not in _KINDS:
-        raise ValueError(f"`{path}` is not described as paths are")
+        raise ValueError(f"`{path}` has an invalid description")
     return PathFact(real, _KINDS[kind])
 
 
 def _remotes(found: object) -> Remotes:
     if not isinstance(found, dict) or set(found) != {each.name for each in fields(Remotes)}:
-        raise ValueError("these are no remotes")
+        raise ValueError("the recorded remotes are invalid")
     shapes = {each.name: type(getattr(Remotes(), each.name)) for each in fields(Remotes)}
     if any(type(value) is not {tuple: list}.get(shapes[name], shapes[name]) for name, value in found.items()):
-        raise ValueError("these are no remotes")
+        raise ValueError("the recorded remotes are invalid")
     values = {name: _frozen(value) for name, value in found.items()}
     return Remotes(**values)  # type: ignore[arg-type]  # its own fields, in the forms that JSON has of them
 
@@ -158,7 +158,7 @@ def _remotes(found: object) -> Remotes:
 def _registries(value: object) -> tuple[tuple[str, Scope], ...]:
     pairs = [each for each in value if isinstance(each, list) and len(each) == 2] if isinstance(value, list) else []
     if not isinstance(value, list) or len(pairs) != len(value) or not all(str(scope) in _SCOPES for _, scope in pairs):
-        raise ValueError("these are no registries")
+        raise ValueError("the recorded registries are invalid")
     return tuple((str(host), _SCOPES[scope]) for host, scope in pairs)
 
 
@@ -172,7 +172,7 @@ def _frozen(value: object) -> object:
 def _field(part: Mapping[str, object], name: str, shape: type[_Value]) -> _Value:
     value = part.get(name)
     if not isinstance(value, shape):
-        raise ValueError(f"there is no `{name}` in it")
+        raise ValueError(f"there is no `{name}` in the recorded facts")
     return value
 
 

@@ -27,7 +27,7 @@ def lines(
     count = 0
     for count, deed in enumerate(deeds(log, query, limit=None if limit is None else limit + 1), 1):
         if limit is not None and count > limit:
-            notice = f"there are older ones; these are the newest {limit} (--limit N)"
+            notice = f"there are older decisions; these are the newest {limit} (--limit N)"
             yield f"{_DIM}{notice}{_END}" if colour else notice
             return
         yield from entry_lines(deed, colour=colour, width=width)
@@ -93,7 +93,7 @@ def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[st
     else:
         room = max(width - len(head) - len(verdict) - len(badge) - len(who) - 2, 20)
         yield f"{start}  {one_line(action_line(deed), room)}"
-    nobody = ", with nobody there to ask" if denied and not answer and cell.get("ruling") == "ask" else ""
+    nobody = ", and no user could be asked" if denied and not answer and cell.get("ruling") == "ask" else ""
     matrix = "" if deed.malformed else f"{cell.get('tier')} x {cell.get('mode')} = {cell.get('ruling')}{nobody}"
     where = "; ".join(part for part in (deed.rule, matrix) if part)
     why = text(mapping(body.get("problem")).get("what") if deed.malformed else because.get("text"))
@@ -145,7 +145,7 @@ def _folded(words: str, width: int) -> list[str]:
 def _stopped(body: Body, width: int) -> Iterator[str]:
     """Yield the violations of an outcome as indented lines."""
     for item in items(body.get("violations")):
-        yield from _folded(f"stopped: {text(mapping(item).get('what'))}", width)
+        yield from _folded(f"blocked: {text(mapping(item).get('what'))}", width)
 
 
 def _outcome(body: Body) -> str:

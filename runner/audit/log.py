@@ -114,7 +114,7 @@ class AuditLog:
 
     def planned(self, session: str, planned: "RecordedPlan") -> int:
         """Record the user's answer to a plan. Raises AuditError: then the mode may not change."""
-        return self._append(planned.body(session), "the answer to a plan could not be recorded, so it is a no")
+        return self._append(planned.body(session), "the answer to a plan could not be recorded, so it is a refusal")
 
     def ended(self, session: str, end: "SessionEnd") -> int:
         """Record the end of a session, and add a checkpoint after it."""
@@ -191,9 +191,9 @@ class AuditLog:
         try:
             body = loads(row.body)
             if not isinstance(body, dict):
-                raise TypeError("it is no object")
+                raise TypeError("it is not an object")
         except (ValueError, TypeError, RecursionError):
-            why = f"`{self.store.name}`: record {row.id} is nothing that this program writes"
+            why = f"`{self.store.name}`: record {row.id} was not written by this program"
             raise AuditError(Problem("the audit log cannot be read", why, "run `agent audit verify`")) from None
         return Record(row.id, row.hash, current(body), row.log if self.store.merged else "", row.number)
 
@@ -202,9 +202,9 @@ def _database(url: str, *, write: bool) -> LogStore:
     try:
         from runner.audit.stores.postgres import PostgresStore
     except ImportError:
-        what = "the audit log is in a database, and the driver for it is not installed"
+        what = "the audit log is in a database, and its driver is not installed"
         fix = "install it with: pip install 'ringfence[fleet]'"
-        raise AuditError(Problem(what, "it is an extra, which few need", fix)) from None
+        raise AuditError(Problem(what, "it is an optional extra", fix)) from None
     return PostgresStore.open(url, write=write)
 
 

@@ -34,14 +34,14 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
     if os.path.lexists(into):
         raise _exists_error(into)
     if not into.parent.is_dir():
-        why = f"`{into.parent}` is no folder"
-        raise AuditError(Problem("the logs were not merged", why, "name a file in a folder that is there"))
+        why = f"`{into.parent}` is not a folder"
+        raise AuditError(Problem("the logs were not merged", why, "name a file in an existing folder"))
     for source in sources:
         result = verify(source, Expected(), progress)
         if isinstance(result, BrokenChain):
             place = f" from record {result.id} on" if result.id else ""
-            what, why = f"`{source.name}` does not hold{place}", result.why
-            raise AuditError(Problem(what, why, "look at it with `agent audit verify --file`, and leave it out"))
+            what, why = f"`{source.name}` is not intact{place}", result.why
+            raise AuditError(Problem(what, why, "check it with `agent audit verify --file`, and omit it"))
     beside = into.with_name(f".{into.name}.{secrets.token_hex(4)}.part")
     with contextlib.ExitStack() as stack:
         walks = [stack.enter_context(source.walking()) for source in sources]
@@ -58,7 +58,7 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
             raise _exists_error(into) from None
         except OSError as error:
             why = f"`{into}`: {(error.strerror or 'the system refused it').lower()}"
-            fix = "name a file on another disk, where files can have two names"
+            fix = "name a file on a file system with hard links"
             raise AuditError(Problem("the logs were not merged", why, fix)) from None
         finally:
             beside.unlink(missing_ok=True)
@@ -66,8 +66,8 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
 
 
 def _exists_error(into: Path) -> AuditError:
-    fix = "name a new file; to add a log, merge it with the file into another"
-    return AuditError(Problem("the logs were not merged", f"`{into}` is there already", fix))
+    fix = "name a new file; to add a log, merge it and this file into another file"
+    return AuditError(Problem("the logs were not merged", f"`{into}` already exists", fix))
 
 
 def _owners(sources: Sequence[LogStore], walks: Sequence[Walk]) -> tuple[dict[str, tuple[Head, int]], list[str]]:
@@ -102,10 +102,10 @@ def _require_beginning(sources: Sequence[LogStore], longer: tuple[Head, int], sh
     first = next((number for number, (one, other) in enumerate(alike, begin) if one != other), None)
     what = f"`{names[0]}` and `{names[1]}` cannot be in one file"
     if first is None:
-        why = "they are copies of one log, and what they share was pruned from one of them, so nothing shows that"
-        raise AuditError(Problem(what, why, "leave the older copy out"))
-    why = f"they begin alike and go on differently from record {first}: two programs wrote to copies of one log"
-    raise AuditError(Problem(what, why, "keep both as they are; one of them is not what its head says"))
+        why = "they are copies of one log, and their common records were pruned from one copy, so this cannot be proved"
+        raise AuditError(Problem(what, why, "omit the older copy"))
+    why = f"they are copies of one log that differ from record {first} on: a program wrote to each copy"
+    raise AuditError(Problem(what, why, "keep both files: one of them does not match the heads that were printed"))
 
 
 def _by_time(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int, int, RecordRow]]:
@@ -120,7 +120,7 @@ def _by_time(walk: Walk, logs: set[str], place: int) -> Iterator[tuple[str, int,
             except (ValueError, RecursionError):
                 body = None
             if not isinstance(body, dict):  # although its hash is valid: another program wrote the log
-                why = f"record {row.number} of log {row.log} is nothing that this program writes"
-                raise AuditError(Problem("the logs were not merged", why, "leave that log out"))
+                why = f"record {row.number} of log {row.log} was not written by this program"
+                raise AuditError(Problem("the logs were not merged", why, "omit that log"))
             latest = max(latest, str(body.get("time", "")))
             yield latest, place, row.id, row

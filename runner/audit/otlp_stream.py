@@ -49,15 +49,15 @@ class OtlpStream:
             if self._collector is not None:
                 self._collector.close()  # ends its wait before the next attempt; the thread ends with the process
             return self._unsent("it did not answer in time")
-        return self._unsent("it broke off") if self._waiting or self._broken else None
+        return self._unsent("sending ended before the session") if self._waiting or self._broken else None
 
     def _unsent(self, otherwise: str) -> str:
         why = self._problem.why if self._problem else otherwise
         later = f"agent audit export --format otlp --session {self._session} --endpoint {self._address}"
         number = len(self._waiting)
-        what = f"{many(number, 'decision')} of this session" if number else "part of this session"
+        what = f"{many(number, 'decision')} of this session" if number else "a part of this session"
         lost = f"{what} did not reach the collector at {self._address}: {why}"
-        return f"{lost}; the log has all, `{later}` sends it later"
+        return f"{lost}; the log contains them, and `{later}` sends them"
 
     def _follow(self) -> None:
         try:
@@ -105,5 +105,5 @@ def start_stream(log: Place, session: str, address: str) -> tuple[Callable[[], s
     the data is not encrypted, else None. Raise a usage error for an invalid address.
     """
     whole = endpoint(address, {})
-    clear = f"the record of this session travels to {whole} in clear; https would hide it" if in_clear(whole) else None
+    clear = f"the records of this session go to {whole} unencrypted; use https" if in_clear(whole) else None
     return OtlpStream(log, session, whole).close, clear

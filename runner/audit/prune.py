@@ -43,8 +43,8 @@ def plan(store: LogStore, before: str, silent: str) -> PrunePlan:
     A session without a recorded end (the program was killed) counts as ended if it wrote nothing since `silent`.
     """
     if store.merged:
-        why = "it was merged from several logs, and nothing is added to such a file"
-        raise AuditError(Problem("the log cannot be pruned", why, "prune each of them, and merge what is left"))
+        why = "it was merged from several logs, so no tombstone can be added"
+        raise AuditError(Problem("the log cannot be pruned", why, "prune each log, and merge them again"))
     with convert_invalid_values("the log cannot be pruned"):
         first, last = store.older(before)
         spans = sorted(store.spans(last), key=lambda span: -span.last)
@@ -65,7 +65,7 @@ def prune(log: AuditLog, planned: PrunePlan, signer: "Callable[[], Signer | None
         ends = _ends(store, planned)
         tree = tree_over(store, last)
         seen, needed = _needed(store, last)
-    with store.writing("the log could not be pruned, and nothing of it was removed") as writing:
+    with store.writing("the log could not be pruned, and no record was removed") as writing:
         _ends(store, planned)  # again, because another process may have pruned meanwhile
         needed |= _needed(store, seen)[1]
         kept = [row.body for name in sorted(needed) if (row := store.named("facts", name)) and row.number <= last]
@@ -84,8 +84,8 @@ def _ends(store: LogStore, planned: PrunePlan) -> list[str]:
     """Return the hashes of the first and the last record to remove."""
     found = [*store.hashes(planned.first, planned.first), *store.hashes(planned.last, planned.last)]
     if len(found) != 2:
-        why = "another process pruned it since it was looked at"
-        raise AuditError(Problem("the log was not pruned", why, "look again at what may go, with --dry-run"))
+        why = "another process pruned it meanwhile"
+        raise AuditError(Problem("the log was not pruned", why, "start again with --dry-run"))
     return found
 
 

@@ -251,8 +251,8 @@ class Patching:
             "mode": "person",
             "cell": {"tier": tier, "mode": "person", "ruling": "allow"},
             "verdict": "allow",
-            "because": {"tier": tier, "text": f"a person put a patch into {many}", "rule": "", "span": None},
-            "answer": {"question": "apply it?", "yes": True, "by": self.by, "feedback": None},
+            "because": {"tier": tier, "text": f"the user applied a patch to {many}", "rule": "", "span": None},
+            "answer": {"question": "apply the patch?", "yes": True, "by": self.by, "feedback": None},
             "backend": "none",
         }
 
@@ -274,7 +274,7 @@ class RecordedPlan:
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the answer to a plan. It runs nothing, but can change the mode of later actions."""
-        text = f"the plan was accepted: {self.into} from here on" if self.into else "another plan is wanted"
+        text = f"the plan was accepted: {self.into} from here on" if self.into else "the plan was declined"
         answer = RecordedAnswer("leave plan mode?", self.into is not None, self.by, self.feedback, self.seconds)
         return {
             **_head("planned", session),

@@ -27,10 +27,10 @@ def create_seal(store: LogStore, signer: "Callable[[], Signer | None]") -> dict[
     """Return the seal of the log as it is now, signed if there is a key. Raises AuditError if the log cannot be
     sealed."""
     if store.merged:
-        raise AuditError(Problem("the log cannot be sealed", "it was merged from several", "seal each of them"))
+        raise AuditError(Problem("the log cannot be sealed", "it was merged from several logs", "seal each of them"))
     with convert_invalid_values("the log cannot be sealed"), store.walking() as walk:
         if not walk.heads or not walk.heads[0].number:
-            raise AuditError(Problem("the log cannot be sealed", "it holds no record yet", "run something first"))
+            raise AuditError(Problem("the log cannot be sealed", "it contains no record yet", "run a command first"))
         head = walk.heads[0]
         body: dict[str, object] = {
             "format": FORMAT,
@@ -62,11 +62,11 @@ def read_seal(text: bytes, keys: tuple[str, ...]) -> ExpectedRecord:
             raise ValueError
     except (ValueError, KeyError, TypeError, RecursionError):
         why = f"it is not what `agent audit seal` writes (`{FORMAT}`)"
-        raise AuditError(Problem("the seal cannot be read", why, "give the file as it was written")) from None
+        raise AuditError(Problem("the seal cannot be read", why, "give an unchanged file of that command")) from None
     if "signature" in body and not has_valid_signature(body):
-        why = "its signature is not that of the key it names"
-        raise AuditError(Problem("the seal does not hold", why, "it was changed after it was written"))
+        why = "its signature does not match its key"
+        raise AuditError(Problem("the seal is not valid", why, "it was changed after it was written"))
     if keys and body.get("key") not in keys:
         why = "it is not signed" if "signature" not in body else f"it is signed with {body.get('key')}"
-        raise AuditError(Problem("the seal does not hold", why, "give the seal that was made with that key"))
+        raise AuditError(Problem("the seal is not valid", why, "give a seal that was signed with that key"))
     return ExpectedRecord(count, digest, root, log)

@@ -60,7 +60,7 @@ def required_signer() -> "Signer":
     """Return the signer with the key in the keyring. Raises AuditError if there is no key, or the keyring fails."""
     found = stored_signer()
     if found is None:
-        raise AuditError(Problem("the log cannot be signed", "the keyring holds no key for it", _NEW))
+        raise AuditError(Problem("the log cannot be signed", "the keyring contains no signing key", _NEW))
     return found
 
 
@@ -77,7 +77,7 @@ def stored_signer() -> "Signer | None":
             return None
         raise AuditError(Problem("the log cannot be signed", f"the keyring: {error.why}", error.fix)) from None
     except ValueError:
-        why = f"what the keyring holds under `{ITEM}` is no key of this kind"
+        why = f"the entry `{ITEM}` of the keyring is not an Ed25519 key"
         raise AuditError(Problem("the log cannot be signed", why, f"{_NEW} --replace")) from None
 
 

@@ -147,16 +147,16 @@ def verify(
         return fault.broken
     except sqlite3.DatabaseError as error:
         wait([compared])
-        return BrokenChain(last + 1, f"the file is damaged from there on ({error})")
+        return BrokenChain(last + 1, f"the file is damaged from this record on ({error})")
     except invalid_value_errors():
         wait([compared])
-        return BrokenChain(max(last, 1), "it, or the head of its chain, is nothing that this program writes")
+        return BrokenChain(max(last, 1), "this program did not write the record, or the head of its chain")
     try:
         stray, faults = compared.result()
     except sqlite3.DatabaseError as error:
-        return BrokenChain(0, f"the fields by which records are found cannot be read ({error})")
+        return BrokenChain(0, f"the index fields of the records cannot be read ({error})")
     if stray is not None:
-        return BrokenChain(stray, "the fields by which it is found are not those that it holds")
+        return BrokenChain(stray, "its index fields differ from its content")
     if faults:
         return BrokenChain(0, faults)
     return VerifiedLog(chains)
@@ -190,12 +190,10 @@ class _Check:
             self.number = self.pruned = self.tree.count
             self.digest = bytes.fromhex(loads(tombstone.body)["hash"]).hex()
         except invalid_value_errors():
-            raise _Fault(tombstone.id, "it is a tombstone that cannot be read") from None
+            raise _Fault(tombstone.id, "it is a tombstone that is not valid") from None
         for each in [each for each in self.notes if each.number <= self.number]:
             if (each.number, each.hash) != (self.number, self.digest):
-                raise _Fault(
-                    tombstone.id, f"the noted record {each.number} was pruned, so nothing can be said about it"
-                )
+                raise _Fault(tombstone.id, f"the expected record {each.number} was pruned, so it cannot be checked")
             self.notes.remove(each)
 
     def take(self, row: RecordRow) -> None:
@@ -203,9 +201,9 @@ class _Check:
         self.number = number = self.number + 1
         if row.number != number:
             if row.number <= self.pruned:
-                raise _Fault(row.id, "it was pruned, as a tombstone says, and is there all the same")
+                raise _Fault(row.id, "it is present, although a tombstone says that it was pruned")
             if row.number < number:
-                raise _Fault(row.id, f"record {row.number} of its chain was there before it")
+                raise _Fault(row.id, f"record {row.number} of its chain exists already")
             first = max(row.id - row.number + number, 1)
             raise _Fault(first, f"record {number} is missing; the next one is {row.number}")
         if not isinstance(row.body, str):
@@ -223,10 +221,10 @@ class _Check:
         for noted in [each for each in self.notes if each.number == number]:
             if noted.hash == digest:
                 if noted.root and noted.root != self.tree.root:
-                    raise _Fault(row.id, "the records up to it have another root than the one that was noted")
+                    raise _Fault(row.id, "the Merkle root of the records up to it is not the expected one")
                 self.notes.remove(noted)
             elif self._one or noted.log:
-                raise _Fault(row.id, "it is not the record that was noted: the log was written anew")
+                raise _Fault(row.id, "it is not the expected record: the log was rewritten")
 
     def _mark(self, row: RecordRow) -> None:
         """Check a checkpoint or a tombstone. `self.tree` holds all records before it."""
@@ -236,14 +234,14 @@ class _Check:
             body, tree = loads(row.body), tree_of(row)
             root, digest, log = body["root"], body["hash"], body["log"]
         except invalid_value_errors():
-            raise _Fault(row.id, f"it is a {row.kind} that cannot be read") from None
+            raise _Fault(row.id, f"it is a {row.kind} that is not valid") from None
         if row.kind == "checkpoint":
             self.checkpoints += 1
             held = (tree.count, tree.root, root, digest, log)
             if held != (self.tree.count, self.tree.root, self.tree.root, self.digest, row.log):
-                raise _Fault(row.id, "it is a checkpoint of other records than those before it")
+                raise _Fault(row.id, "it is a checkpoint that does not match the records before it")
         elif (tree.root, log) != (root, row.log):
-            raise _Fault(row.id, "it is a tombstone whose root is not that of what it stands for")
+            raise _Fault(row.id, "it is a tombstone whose root does not match the pruned records")
         if "signature" in body:
             self._signature(row, body)
 
@@ -251,9 +249,9 @@ class _Check:
         from runner.audit.signing import has_valid_signature
 
         if not has_valid_signature(body):
-            raise _Fault(row.id, f"it is a {row.kind} whose signature does not hold")
+            raise _Fault(row.id, f"it is a {row.kind} whose signature is not valid")
         if self._keys and body["key"] not in self._keys:
-            raise _Fault(row.id, f"it is a {row.kind} that another key signed than the one given")
+            raise _Fault(row.id, f"it is a {row.kind} that was signed with another key")
         self.keys[str(body["key"])] = None
         if row.kind == "checkpoint":
             self.signed = self.tree.count
@@ -261,13 +259,13 @@ class _Check:
     def end(self, head: Head, last: int) -> Chain:
         """Compare the head and return the result. `last` is the id of the last record of the store. Raises _Fault."""
         if head.number > self.number:
-            raise _Fault(last + 1, f"record {self.number + 1} is missing: records were cut off the end")
+            raise _Fault(last + 1, f"record {self.number + 1} is missing: records were removed at the end")
         if (head.number, head.hash) != (self.number, self.digest):
             raise _Fault(max(last, 1), "the head of the log does not name it as the last record")
         if not self.pruned and head.log != self.name:  # of a pruned chain, the tombstone has the name: see `_mark`
-            raise _Fault(1, "the head of the log names another first record than this one")
+            raise _Fault(1, "the head of the log names another first record")
         if self._keys and not self.signed and not self._vouched:
-            raise _Fault(1, "no checkpoint is signed with the key that was given")
+            raise _Fault(1, "no checkpoint is signed with the given key")
         return Chain(
             *(head.log, self.number, self.digest, self.tree.root),
             *(self.pruned, self.checkpoints, self.signed, tuple(self.keys)),
@@ -282,13 +280,13 @@ def _ended(walk: Walk, checks: dict[str, _Check], expected: Expected, last: int)
         yield check.end(heads[log], last)
     for head in walk.heads:
         if head.log not in checks and head.number:
-            raise _Fault(1, "record 1 is missing: records were cut off the end")
+            raise _Fault(1, "record 1 is missing: records were removed at the end")
     for noted in expected.noted:
         asked = [check for log, check in checks.items() if noted.log in ("", log)]
         if not asked and checks:
-            raise _Fault(1, f"what was noted is of another log, `{noted.log}`")
+            raise _Fault(1, f"the expected head is of another log, `{noted.log}`")
         if all(noted in check.notes for check in asked):
-            raise _Fault(last + 1, f"the log ends before the noted record {noted.number}")
+            raise _Fault(last + 1, f"the log ends before the expected record {noted.number}")
 
 
 def _compared(store: LogStore) -> Future[tuple[int | None, str]]:

@@ -104,13 +104,13 @@ def test_a_merged_file_verifies_chain_by_chain(tmp_path: Path) -> None:
         assert isinstance(verify(log.store, Expected(notes)), VerifiedLog)
         assert isinstance(verify(log.store, Expected((ExpectedRecord(3, "00" * 32),))), BrokenChain)
         assert verify(log.store, Expected((ExpectedRecord(3, "00" * 32, log="0" * 16),))) == BrokenChain(
-            1, "what was noted is of another log, `0000000000000000`"
+            1, "the expected head is of another log, `0000000000000000`"
         )
     for statement, why in (
         ("UPDATE records SET body = replace(body, 'two.db 2', 'two.db 3')", "changed after"),
         ("DELETE FROM records WHERE id = 7; DELETE FROM cards WHERE id = 7", "is missing"),
         ("UPDATE cards SET log = 3 - log WHERE id IN (1, 2)", ""),
-        ("UPDATE cards SET verdict = 'deny' WHERE id = 9", "the fields by which it is found"),
+        ("UPDATE cards SET verdict = 'deny' WHERE id = 9", "its index fields differ"),
         ("DELETE FROM logs WHERE number = 2", ""),
         ("UPDATE logs SET last = last + 1 WHERE number = 2", "cut off"),
     ):
@@ -161,12 +161,12 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("fork", "go on differently from record 6", "two programs wrote to copies"),
+    ("fork", "go on differently from record 6", "a program wrote to each copy"),
     ("pruned fork", "go on differently from record 6", "the numbers are those of the records"),
     ("broken", "is not intact from record 3 on", "one record was changed"),
-    ("strange", "record 6 of log .* is nothing that this program writes", "hashed as it should be, and no object"),
+    ("strange", "record 6 of log .* was not written by this program", "hashed as it should be, and no object"),
     ("there", "is there already", "the file is not replaced"),
-    ("pruned", "was pruned from one of them", "nothing shows that they are one"),
+    ("pruned", "were pruned from one copy", "nothing shows that they are one"),
 ]
 
 
@@ -223,9 +223,9 @@ def test_nothing_is_added_to_a_merged_file(tmp_path: Path) -> None:
     turns(one, two)
     merged(into, one, two)
     with AuditLog.open(into) as log:
-        with pytest.raises(AuditError, match="nothing is added to such a file"):
+        with pytest.raises(AuditError, match="can be added"):
             log.refused("s", refusal())
-        with pytest.raises(AuditError, match="nothing is added to such a file"):
+        with pytest.raises(AuditError, match="can be added"):
             prune(log, PrunePlan(1, 5, 1, "2100"), lambda: None)
 
 
@@ -248,5 +248,5 @@ def test_the_command(tmp_path: Path) -> None:
     assert "cannot be sealed" in said("seal", "--file", str(into), code=1)
     assert "is there already" in said("merge", str(one), "--into", str(into), code=1)
     nowhere = said("merge", str(one), "--into", str(tmp_path / "none/all.db"), code=1)
-    assert f"`{tmp_path}/none` is no folder" in nowhere
-    assert "name a file in a folder that is there" in nowhere
+    assert f"`{tmp_path}/none` is not a folder" in nowhere
+    assert "name a file in an existing folder" in nowhere

@@ -171,7 +171,7 @@ def test_pruning_again_counts_from_the_first_record(tmp_path: Path, days: list[i
         log.refused("s", refusal())
     assert (whole(path).pruned, whole(path).log) == (everything.last, full.log)
     assert whole(path, noted=(ExpectedRecord(everything.last, str(bodies(path)[0]["hash"])),)).count == 22
-    why = f"the noted record {full.count} was pruned, so nothing can be said about it"
+    why = f"the expected record {full.count} was pruned, so it cannot be checked"
     assert broken(path, noted=(ExpectedRecord(full.count, full.hash),)).why == why
 
 
@@ -201,7 +201,7 @@ FORGED = [
     ({"hash": 5}, "cannot be read"),
     ({"log": "0" * 16}, "root"),
     ({"user": 5}, "signature"),
-    ({"peaks": ["00" * 32]}, "it is a checkpoint of other records"),
+    ({"peaks": ["00" * 32]}, "it is a checkpoint that does not match"),
 ]
 
 
@@ -316,6 +316,6 @@ def test_a_log_that_is_in_use_waits_or_says_so(
     made(path, days)
     with AuditLog.open(path) as log, AuditLog.open(path) as other:
         monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
-        with log.store.writing(""), pytest.raises(AuditError, match="nothing of it was removed"):
+        with log.store.writing(""), pytest.raises(AuditError, match="no record was removed"):
             prune(other, plan(other.store, on(3), on(30)), lambda: None)
     assert whole(path).pruned == 0

@@ -145,7 +145,7 @@ def test_a_write_ahead_file_that_is_removed_after_a_crash_is_an_end_cut_off(tmp_
     with AuditLog.open_to_read(path) as log:
         assert isinstance(verify(log.store), VerifiedLog)
         assert verify(log.store, Expected((ExpectedRecord.head(head),))) == BrokenChain(
-            8, "the log ends before the noted record 8"
+            8, "the log ends before the expected record 8"
         )
 
 

@@ -156,7 +156,9 @@ def test_the_floors_are_never_suggested(mode: Mode) -> None:
     report = world.report()
     assert report.suggestions == ()
     told = " ".join(f"{each.why} {each.about}" for each in report.left)
-    assert mode is Mode.DANGEROUSLY or ("no rule allows it secret" in told and "no rule allows it dangerous" in told)
+    assert mode is Mode.DANGEROUSLY or (
+        "no rule can allow it secret" in told and "no rule can allow it dangerous" in told
+    )
 
 
 @pytest.mark.threat("T98")
@@ -192,13 +194,13 @@ def test_a_letter_that_passes_for_another_is_named() -> None:
     world.asked("make c\u0430che", YES)
     (one,) = world.report().suggestions
     shown = report_text(world.report(), config="c.toml", colour=False, width=100)
-    assert any("passes for another" in note for note in one.notes)
+    assert any("looks like another" in note for note in one.notes)
     assert "cyrillic small letter a" in shown
 
 
 LEFT: list[tuple[Callable[[World], int], str, str]] = [
-    (lambda world: world.asked("sudo ls"), "no rule allows it (dangerous)", "a floor"),
-    (lambda world: world.asked("eval $X"), "no rule says exactly that (unknown)", "not to be said"),
+    (lambda world: world.asked("sudo ls"), "no rule can allow it (dangerous)", "a floor"),
+    (lambda world: world.asked("eval $X"), "no rule matches exactly this action (unknown)", "not to be said"),
     (lambda world: world.asked("npm test", facts=[]), "it cannot be judged again (facts that were not recorded)", "old"),
     (lambda world: world.asked("npm test", action={"type": "RunScript", "script": {"cut": "npm"}, "cwd": "/w"}),
      "it cannot be judged again (text that was cut)", "only a part of it is known"),
@@ -219,7 +221,7 @@ def test_what_holds_now_is_not_suggested_again() -> None:
     now = World('allow run=["npm", "test"]').hearing
     report = world.report(hearing=now)
     assert report.suggestions == ()
-    assert [(each.why, each.records) for each in report.left] == [("settled by what holds now", (number,))]
+    assert [(each.why, each.records) for each in report.left] == [("allowed by the current configuration", (number,))]
 
 
 def test_equal_actions_are_judged_by_the_policy_of_their_own_session() -> None:
@@ -344,4 +346,4 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
     Path(one["config"]).parent.mkdir(parents=True)
     Path(one["config"]).write_text(one["rule"])
     assert run("exec", "--unattended", "touch made").returncode == 0
-    assert "settled by what holds now" in run("audit", "suggest").stdout
+    assert "allowed by the current configuration" in run("audit", "suggest").stdout

@@ -272,7 +272,7 @@ def test_files_that_are_not_what_they_should_be(machine: Machine, tmp_path: Path
     refused("not a plain file", machine.home)
     path = machine.user("mode = 'plan'")
     path.chmod(0o646)
-    refused("everybody may write")
+    refused("every user may write")
     path.write_bytes(b"mode = 'plan'\n# \xff\n")
     path.chmod(0o644)
     refused("line 2 is not UTF-8")
@@ -291,7 +291,7 @@ def test_files_that_are_not_what_they_should_be(machine: Machine, tmp_path: Path
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/config.toml").write_text("mode = 'plan'")
     project.parent.symlink_to(tmp_path / "folder")
-    refused("behind a link")
+    refused("its folder is a link")
 
 
 def foreign(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +393,7 @@ def test_places_that_somebody_else_could_reach_into_are_refused(tmp_path: Path) 
 
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    refused(tmp_path / "open", "every user may write to it")
+    refused(tmp_path / "open", "everybody may write to it")
     refused(tmp_path / "open/inner", "everybody may rename")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")

@@ -77,7 +77,7 @@ def test_a_run_without_its_collector_is_the_same_run_and_says_so(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     (said,) = notices(done)
     assert "2 decisions of this session did not reach the collector" in said
-    assert "nobody listens there" in said
+    assert "no program listens at that address" in said
     words = said.partition("`")[2].partition("`")[0].split()
     with collector() as seen:
         words[words.index("--endpoint") + 1] = seen.address

@@ -199,9 +199,9 @@ def without_session(deed: DecisionTrail) -> DecisionTrail:
 
 UNKNOWN: list[tuple[str, Callable[[DecisionTrail], DecisionTrail], str, str]] = [
     ("an older log", lambda deed: changed(deed, facts=None), "facts that were not recorded", "it names no facts"),
-    ("pruned", lambda deed: changed(deed, facts=["9999"]), "facts that are gone", "and they are not there"),
-    ("a secret", lambda deed: changed(deed, redacted=["action.script"]), "a secret was taken out", "it may be a path"),
-    ("a flag's", lambda deed: changed(deed, redacted=["typed"]), "a secret was taken out", "a path of a flag"),
+    ("pruned", lambda deed: changed(deed, facts=["9999"]), "facts that are missing", "and they are not there"),
+    ("a secret", lambda deed: changed(deed, redacted=["action.script"]), "a secret was removed", "it may be a path"),
+    ("a flag's", lambda deed: changed(deed, redacted=["typed"]), "a secret was removed", "a path of a flag"),
     ("no session", without_session, "no session", "whether a user was there is not known"),
     ("a newer log", lambda deed: changed(deed, action={"type": "Fly"}), "not as this version writes it", "no such action"),
     ("fields", lambda deed: changed(deed, action={"type": "RunScript"}), "not as this version writes it", "no script"),
@@ -210,7 +210,7 @@ UNKNOWN: list[tuple[str, Callable[[DecisionTrail], DecisionTrail], str, str]] = 
     ("a grant", lambda deed: changed(deed, granted=[{"id": "g1"}]), "not as this version writes it", "half a grant"),
     ("a flag", lambda deed: changed(deed, typed=["--fly /x"]), "not as this version writes it", "no such flag"),
     ("malformed", lambda deed: replace(deed, record=replace(deed.record, body={"kind": "refused"})),
-     "a call that made no sense", "nothing was decided"),
+     "an invalid call", "nothing was decided"),
 ]  # fmt: skip
 
 
@@ -240,7 +240,7 @@ def test_a_secret_in_what_a_file_will_hold_decides_nothing() -> None:
     masked = changed(deed, redacted=["action.content"])
     assert same(rejudge(masked, Policy(hearing.profile, hearing.rules), kept.find), verdict, masked)
     found = rejudge(changed(deed, redacted=["action.path"]), Policy(hearing.profile, hearing.rules), kept.find)
-    assert found == NotRecorded("a secret was taken out", "of path")
+    assert found == NotRecorded("a secret was removed", "of path")
 
 
 @pytest.mark.parametrize(("action", "known", "why"), CUT, ids=lambda each: each if isinstance(each, str) else "")
@@ -333,7 +333,7 @@ def test_what_follows_from_what_was_asked(path: str, expected: PathFact | None, 
 def test_registries_of_no_known_scope_are_missing(scope: object) -> None:
     machine = Recorded(MACHINE, TOP, {**asked(), "registries": {"npm\0/h/w": [["host.example", scope]]}}, None)
     assert machine.facts.registries("npm", "/h/w") == ()
-    assert machine.missing == ["these are no registries"]
+    assert machine.missing == ["the recorded registries are invalid"]
 
 
 def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> No
     assert deed.session is not None
     odd = replace(deed, session=replace(deed.session, body={**deed.session.body, "workspace": "/w/\ud800"}))
     environ = {"HOME": str(tmp_path), "RINGFENCE_CONFIG_DIR": str(tmp_path)}
-    assert Policies(environ, None).of(odd) == NotRecorded("a workspace that is not here", "its name is no path")
+    assert Policies(environ, None).of(odd) == NotRecorded("a workspace that does not exist", "its name is not a path")
 
 
 def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
@@ -350,7 +350,7 @@ def test_what_was_not_asked_then_may_be_asked_of_today_and_is_said() -> None:
     deed, _ = recorded(kept, hearing, RunScript("cat notes.txt", hearing.facts.workspace))
     other = Policy(grant_questions.profile('deny read=["docs/old/**"]'), hearing.rules)
     found = rejudge(deed, other, kept.find)
-    assert found == NotRecorded("facts that were not asked for then", f"what `{hearing.facts.workspace}/docs/old` is")
+    assert found == NotRecorded("facts that were not requested then", f"what `{hearing.facts.workspace}/docs/old` is")
     top = Policy(grant_questions.profile('deny read=["private/**", "nowhere/at/all/**"]'), hearing.rules)
     assert isinstance(rejudge(deed, top, kept.find), NewVerdict), "what lies directly in the workspace is recorded"
     looked = rejudge(deed, other, kept.find, now=hearing.facts.look)
@@ -518,7 +518,7 @@ def test_the_ends_of_a_replay(
 
 WRONG = [
     (("--policy", "none.toml"), "there is no policy `none.toml`"),
-    (("--policy", "."), "is no folder of a configuration"),
+    (("--policy", "."), "is not a configuration folder"),
     (("--matrix", "secret=allow"), "is not possible"),
     (("--matrix", "write=maybe"), "is not a cell of the matrix"),
     (("--matrix", "write/later=deny"), "is not a cell of the matrix"),
@@ -544,11 +544,11 @@ def test_a_folder_that_is_gone_and_had_a_configuration_of_its_own(tmp_path: Path
     assert json.loads(agent("audit", "replay", "--json", cwd=work, home=home).stdout)["counts"]["allowed"] == 0
     work.rename(home / "elsewhere")
     told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
-    assert [each["why"] for each in told["unknown"]] == ["a workspace that is not here"]
+    assert [each["why"] for each in told["unknown"]] == ["a workspace that does not exist"]
     plain = agent("audit", "replay", "--strict", cwd=home, home=home)
     assert (plain.returncode, plain.stdout.splitlines()) == (
         1,
-        ["none of 1 decision could be replayed", "unknown     1  a workspace that is not here (record 5)"],
+        ["none of 1 decision could be replayed", "unknown     1  a workspace that does not exist (record 5)"],
     )
 
 
@@ -597,4 +597,4 @@ def test_a_configuration_that_was_named_for_one_run_counts_for_that_run(tmp_path
     assert (told["replayed"], told["differences"], told["unknown"]) == (2, [], [])
     (work / "one.toml").unlink()
     told = json.loads(agent("audit", "replay", "--json", cwd=home, home=home).stdout)
-    assert [each["why"] for each in told["unknown"]] == ["a configuration that is gone"]
+    assert [each["why"] for each in told["unknown"]] == ["a configuration that is missing"]

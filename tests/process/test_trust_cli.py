@@ -106,7 +106,7 @@ def test_the_life_of_an_answer(harness: Harness) -> None:
 
 REFUSED: list[tuple[tuple[str, ...], str, str]] = [
     (("trust", "accept"), "needs --sha256", "an approval to whatever is there"),
-    (("trust", "accept", "--sha256", "abc"), "is no hash", "half a hash"),
+    (("trust", "accept", "--sha256", "abc"), "is not a hash", "half a hash"),
     (("trust", "accept", "--sha256", "0" * 64), "does not contain the trusted content", "another content"),
     (("trust", "accept", "--sha256", "0" * 64, "/nowhere"), "cannot be the working folder", "no repository"),
     (("trust", "revoke"), "there is no answer", "nothing to take back"),
@@ -114,7 +114,7 @@ REFUSED: list[tuple[tuple[str, ...], str, str]] = [
     (("trust", "--json", "list"), "must follow", "an option in the wrong place"),
     (("trust", "show", "/nowhere"), "cannot be the working folder", "no repository"),
     (("run", "--trust-config", "0" * 64, "x"), "does not contain the trusted content", "another content"),
-    (("run", "--trust-config", "yes", "x"), "is no hash", "a word"),
+    (("run", "--trust-config", "yes", "x"), "is not a hash", "a word"),
     (("--trust-config", "0" * 64, "trust"), "must follow", "not for this command"),
 ]
 

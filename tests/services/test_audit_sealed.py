@@ -111,17 +111,17 @@ def test_a_signed_checkpoint_says_who_signed_up_to_where(tmp_path: Path) -> None
 
 
 FORGED: list[tuple[str, Callable[[dict[str, object]], None], str]] = [
-    ("the root", lambda body: body.update(root="00" * 32), "other records"),
-    ("the count", lambda body: body.update(count=10), "cannot be read"),
-    ("a smaller tree", lambda body: body.update(count=8, peaks=body["peaks"][:1]), "other records"),  # type: ignore[index]
-    ("the head", lambda body: body.update(hash="00" * 32), "other records"),
-    ("the chain", lambda body: body.update(log="0" * 16), "other records"),
+    ("the root", lambda body: body.update(root="00" * 32), "does not match the records"),
+    ("the count", lambda body: body.update(count=10), "is not valid"),
+    ("a smaller tree", lambda body: body.update(count=8, peaks=body["peaks"][:1]), "does not match the records"),  # type: ignore[index]
+    ("the head", lambda body: body.update(hash="00" * 32), "does not match the records"),
+    ("the chain", lambda body: body.update(log="0" * 16), "does not match the records"),
     ("the time", lambda body: body.update(time="2000"), "signature"),
     ("the key", lambda body: body.update(key=OTHER.public), "signature"),
     ("the signature", lambda body: body.update(signature="00" * 64), "signature"),
     ("a signature of another shape", lambda body: body.update(signature=5), "signature"),
-    ("no root", lambda body: body.pop("root") and None, "cannot be read"),
-    ("peaks that are none", lambda body: body.update(peaks=["x"] * 3), "cannot be read"),
+    ("no root", lambda body: body.pop("root") and None, "is not valid"),
+    ("peaks that are none", lambda body: body.update(peaks=["x"] * 3), "is not valid"),
 ]
 
 
@@ -148,7 +148,7 @@ def test_a_history_that_was_written_anew_does_not_fit_its_signed_checkpoints(tmp
     signed(copy)
     resealed(copy, lambda body: [body.pop(name) for name in ("signature", "key")] and None)
     assert whole(copy).signed == 0, "without a key to look for, the stripped signature is not missed"
-    assert broken(copy, keys=(SIGNER.public,)).why == "no checkpoint is signed with the key that was given"
+    assert broken(copy, keys=(SIGNER.public,)).why == "no checkpoint is signed with the given key"
 
 
 @pytest.mark.threat("T25")
@@ -223,14 +223,14 @@ def test_another_log_does_not_fit_a_seal(tmp_path: Path) -> None:
     with AuditLog.open_to_read(path) as log:
         noted = read_seal(json.dumps(create_seal(log.store, lambda: None)).encode(), ())
     assert "another log" in broken(other, noted=(noted,)).why
-    assert "written anew" in broken(other, noted=(replace(noted, log=""),)).why
+    assert "rewritten" in broken(other, noted=(replace(noted, log=""),)).why
     assert broken(path, noted=(ExpectedRecord(noted.number, noted.hash, "00" * 32),)).why.startswith(
-        "the records up to it have"
+        "the Merkle root of the records up to it"
     )
     unfenced(path, "DELETE FROM records WHERE id > 12; DELETE FROM cards WHERE id > 12;"
              "UPDATE logs SET last = 12, hash = (SELECT hash FROM records WHERE id = 12)")  # fmt: skip
     assert whole(path).count == 12, "the end cut off with care: the chain alone cannot tell"
-    assert broken(path, noted=(noted,)) == BrokenChain(13, "the log ends before the noted record 14")
+    assert broken(path, noted=(noted,)) == BrokenChain(13, "the log ends before the expected record 14")
 
 
 def test_a_signature_is_over_all_but_itself() -> None:
@@ -281,7 +281,7 @@ def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: KeyringHarness)
         return (done.stdout + done.stderr).strip()
 
     with place.secret_service():
-        assert "holds no key" in said("audit", "key", "show", code=1)
+        assert "contains no signing key" in said("audit", "key", "show", code=1)
         public = said("audit", "key", "new")
         assert said("audit", "key", "show") == public
         assert public in said("audit", "key", "new", code=2), "a key is not lost by accident"
@@ -321,4 +321,4 @@ def test_the_commands(tmp_path: Path) -> None:
     assert "cannot be read" in said("verify", "--seal", str(tmp_path / "none"), code=2)
     assert "it is not signed" in said("verify", "--seal", str(kept), "--public-key", SIGNER.public, code=1)
     kept.write_text(kept.read_text().replace('"count": 14', '"count": 13'))
-    assert "written anew" in said("verify", "--seal", str(kept), code=1)
+    assert "rewritten" in said("verify", "--seal", str(kept), code=1)

@@ -377,7 +377,7 @@ def test_a_state_folder_that_anybody_could_have_filled_is_refused_before_a_key_i
     folder.chmod(0o777)
     with place.secret_service():
         for words in (("auth", "status"), ("auth", "login", "openai"), ("grants", "list")):
-            assert "every user may write to it" in said(place, *words, stdin=KEY, code=2), words
+            assert "everybody may write to it" in said(place, *words, stdin=KEY, code=2), words
         folder.chmod(0o700)
         assert sources(place, "openai", code=1)["keyring"] == "absent", "nothing was stored"
 

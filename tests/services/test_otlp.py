@@ -140,12 +140,12 @@ def test_headers_and_compression_come_from_the_environment_alone(monkeypatch: py
 ANSWERS: list[tuple[Answer, str, str]] = [
     ((401, "text/plain", b"who are you?"), "it answered 401: who are you?", "OTEL_EXPORTER_OTLP_HEADERS"),
     ((404, "text/plain", b""), "it answered 404", "/v1/logs"),
-    ((400, "application/x-protobuf", b"\x12\x07too bad"), "it answered 400: too bad", "log says"),
-    ((500, "text/plain", b"\x1b[2J" * 3), "it answered 500: \u241b[2J\u241b[2J\u241b[2J", "log says"),
-    ((503, "text/plain", b"later"), "it answered 503: later", "log says"),
-    ((307, "text/plain", b""), "it wants the record sent to another address", "check the address"),
-    ((200, "text/html", b"<h1>hello"), "it answered 200 with `text/html`, as no collector does", "something else"),
-    (partial(3, "too old"), "too old", "log says"),
+    ((400, "application/x-protobuf", b"\x12\x07too bad"), "it answered 400: too bad", "read the log of"),
+    ((500, "text/plain", b"\x1b[2J" * 3), "it answered 500: \u241b[2J\u241b[2J\u241b[2J", "read the log of"),
+    ((503, "text/plain", b"later"), "it answered 503: later", "read the log of"),
+    ((307, "text/plain", b""), "it redirects to another address", "check the address"),
+    ((200, "text/html", b"<h1>hello"), "it answered 200 with `text/html`, unlike a collector", "another program"),
+    (partial(3, "too old"), "too old", "read the log of"),
 ]
 
 
@@ -170,7 +170,7 @@ CODED: list[tuple[bytes, tuple[tuple[str, str], ...], str]] = [
     (gzip.compress(gzip.compress(REJECTED)), (("content-encoding", "gzip, gzip"),), "its answer is compressed in a way"),
     (REJECTED,                               (("content-encoding", "br"),),         "its answer is compressed in a way"),
     (BOMB,                                   (PACKED,),                             "its answer unpacks to more"),
-    (bytes(2 << 20),                         (),                                    "its answer is more than was expected"),
+    (bytes(2 << 20),                         (),                                    "its answer is too long"),
     (REJECTED,                               (PACKED,),                             "its answer is compressed, and damaged"),
     (gzip.compress(REJECTED) * 2,            (PACKED,),                             "its answer goes on behind its end"),
 ]  # fmt: skip
@@ -185,7 +185,7 @@ def test_what_a_collector_answers_is_counted_while_it_is_unpacked(
     with collector(lambda number: (status, GOOD[1], body), fields) as seen, pytest.raises(otlp.Unsent) as caught:
         otlp.send(sample_log().deeds, f"{seen.address}/v1/logs")
     if why == "too old":
-        why = {200: why, 307: "it wants the record", 400: "it answered 400"}[status]
+        why = {200: why, 307: "it redirects", 400: "it answered 400"}[status]
     assert caught.value.problem.why.startswith(why)
 
 
@@ -195,7 +195,7 @@ def test_nobody_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         silent.bind(("127.0.0.1", 0))
         with pytest.raises(otlp.Unsent) as caught:
             otlp.send(sample_log().deeds, f"http://127.0.0.1:{silent.getsockname()[1]}/v1/logs")
-    assert caught.value.problem.why == "nobody listens there"
+    assert caught.value.problem.why == "no program listens at that address"
 
 
 def test_a_failure_in_the_middle_says_where_to_go_on() -> None:

@@ -157,12 +157,12 @@ def test_at_a_terminal_it_is_for_people(tmp_path: Path) -> None:
         screen = window.until("LEFT 0")
     told = [
         "malformed",
-        "there are older ones; these are the newest 2",
+        "there are older decisions; these are the newest 2",
         "arguments, as the model sent them",
         "3 decisions in 1 session",
     ]
     for part in told:
         assert part in screen
     assert "reading" not in screen, "the progress is gone"
-    assert screen.split("never spoke")[-1].split("LEFT")[0].rstrip().endswith("{"), "text at a terminal"
+    assert screen.split("never matched")[-1].split("LEFT")[0].rstrip().endswith("{"), "text at a terminal"
     assert all(len(line) <= 110 for line in screen.splitlines())

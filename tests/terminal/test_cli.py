@@ -178,7 +178,7 @@ def test_every_run_is_recorded_before_and_after(harness: CliHarness) -> None:
 @pytest.mark.threat("T39")
 def test_a_question_nobody_answered_is_said_to_be_one(harness: CliHarness) -> None:
     harness.agent("exec", "touch nobody.txt")
-    assert "write x default = ask, with nobody there to ask" in harness.agent("audit", "--limit", "1").stdout
+    assert "write x default = ask, and no user could be asked" in harness.agent("audit", "--limit", "1").stdout
 
 
 @pytest.mark.threat("T24")

@@ -180,12 +180,12 @@ def test_a_whole_configuration_is_said_to_be_so(here: Here, tmp_path: Path) -> N
     done = here.agent("config", "check")
     assert done.returncode == 0, "what is ignored is no fault"
     assert f"notice: {here.shared}:1: `mode` is ignored" in done.stdout
-    assert done.stdout.endswith(f"{here.shared}: no fault, but 1 entry has no effect\n")
+    assert done.stdout.endswith(f"{here.shared}: no faults, but 1 entry has no effect\n")
     alone = here.agent("config", "check", str(here.shared))
     assert (alone.returncode, "notice" in alone.stdout) == (0, False), "trusted, it would be in force"
     assert alone.stdout == f"{here.shared}: no faults\n"
     never = 'auth.openai.account = "x"\nauth.openai.helper = ["cat"]\n'
-    for path, said in ((here.shared, "no fault, but 2 entries have no effect"), (here.user, "no faults")):
+    for path, said in ((here.shared, "no faults, but 2 entries have no effect"), (here.user, "no faults")):
         here.write(path, never)
         alone = here.agent("config", "check", str(path))
         assert (alone.returncode, alone.stdout.endswith(f"{path}: {said}\n")) == (0, True), alone.stdout
@@ -225,9 +225,9 @@ def test_paths_are_named_there_or_not(here: Here) -> None:
     rows = [line.split() for line in here.agent("config", "path").stdout.splitlines()]
     assert rows[0][:2] == ["system", "/etc/ringfence/config.toml"]
     assert rows[1:] == [
-        ["user", str(here.user), "(not", "there)"],
+        ["user", str(here.user), "(does", "not", "exist)"],
         ["project", str(here.shared)],
-        ["local", str(here.local), "(not", "there)"],
+        ["local", str(here.local), "(does", "not", "exist)"],
     ]
     found = json.loads(here.agent("config", "path", "--json").stdout)
     assert found["project"] == {"path": str(here.shared), "there": True}
@@ -254,7 +254,7 @@ def test_a_project_is_given_a_file_to_begin_with(here: Here) -> None:
     assert here.agent("config", "show", "mode").stdout == "default\n", "nothing in it is in force"
     here.shared.write_text("mode = 'plan'\n")
     again = here.agent("init")
-    assert (again.returncode, "there already" in again.stderr) == (2, True)
+    assert (again.returncode, "exists already" in again.stderr) == (2, True)
     assert here.shared.read_text() == "mode = 'plan'\n", "never overwritten"
     assert here.agent("init", "--force").returncode == 0
     assert "mode = 'plan'" not in here.shared.read_text()
@@ -350,7 +350,7 @@ REFUSED = [
     (["max_turns", "3", "4"], "a whole number"),
     (["sandbox.unix_sockets", "yes"], "true or false"),
     (["provider.openai.base_url", "https://u:p@h"], "secrets are not allowed here"),
-    (["mode", "plan", "--project", "--local"], "give one of them"),
+    (["mode", "plan", "--project", "--local"], "omit one"),
     (["rule", "x"], "there is no key `rule`"),
 ]
 

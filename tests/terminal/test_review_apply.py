@@ -471,7 +471,7 @@ def test_the_command(base: Path) -> None:
     assert os.listdir(world.w) == []
     listed = agent(world, "audit", "list", "--path", f"{world.w}/b")
     assert "apply  ../p" in listed.stdout
-    assert "a person put a patch into 2 files" in listed.stdout
+    assert "the user applied a patch to 2 files" in listed.stdout
     assert "answered: yes, by --yes" in listed.stdout
     assert "exit 0 after" in listed.stdout
 

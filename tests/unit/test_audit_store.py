@@ -170,7 +170,7 @@ def test_a_database_that_holds_no_log_is_said_to_hold_none(tmp_path: Path, state
     raw = sqlite3.connect(path)
     raw.execute(statement)
     raw.close()
-    with pytest.raises(AuditError, match="it holds no log"):
+    with pytest.raises(AuditError, match="it contains no log"):
         AuditLog.open_to_read(path)
 
 

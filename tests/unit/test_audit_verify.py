@@ -76,40 +76,40 @@ def endless(table: str, row: str) -> str:
 
 # fmt: off
 SCHEMAS = [
-    (BEHIND.format(index="(verdict) WHERE verdict = 'zzz'"),              "indexes do not hold",           True,  "an index without entries"),
-    (BEHIND.format(index="(verdict) WHERE verdict = 'deny' AND id > 12"), "indexes do not hold",           True,  "an index without some entries"),
-    (BEHIND.format(index="(verdict)"),                                    "indexes do not hold",           True,  "an index with too many entries"),
-    (BEHIND.format(index="(mode) WHERE verdict = 'deny'"),                "indexes do not hold",           True,  "an index of another column"),
-    (BEHIND.format(index="(upper(verdict)) WHERE verdict = 'deny'"), "indexes do not hold",           True,  "an index of an expression"),
+    (BEHIND.format(index="(verdict) WHERE verdict = 'zzz'"),              "indexes do not match",           True,  "an index without entries"),
+    (BEHIND.format(index="(verdict) WHERE verdict = 'deny' AND id > 12"), "indexes do not match",           True,  "an index without some entries"),
+    (BEHIND.format(index="(verdict)"),                                    "indexes do not match",           True,  "an index with too many entries"),
+    (BEHIND.format(index="(mode) WHERE verdict = 'deny'"),                "indexes do not match",           True,  "an index of another column"),
+    (BEHIND.format(index="(upper(verdict)) WHERE verdict = 'deny'"), "indexes do not match",           True,  "an index of an expression"),
     ("DROP INDEX card_of_denial",                                         "`card_of_denial` is missing",   False, "no index"),
-    (BEHIND.format(index="(verdict) WHERE verdict = 'deny'").replace("''deny''", "''zzz''"), "`card_of_denial` is another", False, "another definition"),
-    (TEXT.format(old="verdict, mode", new="verdict COLLATE NOCASE, mode"), "`cards` is another",           False, "a collation"),
+    (BEHIND.format(index="(verdict) WHERE verdict = 'deny'").replace("''deny''", "''zzz''"), "`card_of_denial` is not the one", False, "another definition"),
+    (TEXT.format(old="verdict, mode", new="verdict COLLATE NOCASE, mode"), "`cards` is not the one",           False, "a collation"),
     (TEXT.format(old="(id INTEGER PRIMARY KEY, body", new="(id INTEGER PRIMARY KEY DESC, body"), "", False, "another order"),
-    (TEXT.format(old="name TEXT NOT NULL UNIQUE", new="name TEXT NOT NULL UNIQUE CHECK (name)"), "`logs` is another", False, "a check"),
-    (TEXT.format(old="hash TEXT NOT NULL, merged", new="hash TEXT NOT NULL DEFAULT 1, merged"), "`logs` is another", False, "a default"),
-    (TEXT.format(old="BEFORE UPDATE ON records BEGIN", new="BEFORE UPDATE ON records WHEN 0 BEGIN"), "`no_update` is another", False, "a trigger that does nothing"),
+    (TEXT.format(old="name TEXT NOT NULL UNIQUE", new="name TEXT NOT NULL UNIQUE CHECK (name)"), "`logs` is not the one", False, "a check"),
+    (TEXT.format(old="hash TEXT NOT NULL, merged", new="hash TEXT NOT NULL DEFAULT 1, merged"), "`logs` is not the one", False, "a default"),
+    (TEXT.format(old="BEFORE UPDATE ON records BEGIN", new="BEFORE UPDATE ON records WHEN 0 BEGIN"), "`no_update` is not the one", False, "a trigger that does nothing"),
     ("DROP TRIGGER no_delete",                                            "`no_delete` is missing",        False, "no fence"),
-    ("CREATE TRIGGER x AFTER INSERT ON cards BEGIN UPDATE cards SET verdict = 'allow'; END", "the trigger `x` is none", False, "one more trigger"),
-    ("CREATE TABLE x (a)",                                                "the table `x` is none",         False, "one more table"),
-    ("CREATE TABLE x (a INTEGER PRIMARY KEY AUTOINCREMENT)",              "the table `sqlite_sequence` is none", False, "a table of SQLite's"),
-    ("CREATE VIEW x AS SELECT 1",                                         "the view `x` is none",          False, "one more view"),
-    ("CREATE INDEX x ON cards (tool)",                                    "the index `x` is none",         False, "one more index"),
-    ("ALTER TABLE cards ADD COLUMN x",                                    "`cards` is another",            False, "one more column"),
+    ("CREATE TRIGGER x AFTER INSERT ON cards BEGIN UPDATE cards SET verdict = 'allow'; END", "the trigger `x` is not one", False, "one more trigger"),
+    ("CREATE TABLE x (a)",                                                "the table `x` is not one",         False, "one more table"),
+    ("CREATE TABLE x (a INTEGER PRIMARY KEY AUTOINCREMENT)",              "the table `sqlite_sequence` is not one", False, "a table of SQLite's"),
+    ("CREATE VIEW x AS SELECT 1",                                         "the view `x` is not one",          False, "one more view"),
+    ("CREATE INDEX x ON cards (tool)",                                    "the index `x` is not one",         False, "one more index"),
+    ("ALTER TABLE cards ADD COLUMN x",                                    "`cards` is not the one",            False, "one more column"),
     ("ALTER TABLE cards RENAME COLUMN tool TO tools",                     "",            False, "another name"),
-    ("ANALYZE",                                                           "the table `sqlite_stat1` is none", False, "what the planner believes"),
-    ("CREATE VIRTUAL TABLE x USING fts5(a)",                              "the table `x` is none",         False, "a table of a module"),
+    ("ANALYZE",                                                           "the table `sqlite_stat1` is not one", False, "what the planner believes"),
+    ("CREATE VIRTUAL TABLE x USING fts5(a)",                              "the table `x` is not one",         False, "a table of a module"),
     ("ALTER TABLE cards RENAME TO c; CREATE VIEW cards AS SELECT * FROM c WHERE verdict IS NOT 'deny'", "", False, "a view in the place of a table"),
-    (endless("logs", "x, '', 0, '', 0"),                "`logs` is another",            False, "a view with rows without end in the place of the heads"),
-    (endless("cards", "x, 1, x" + ", ''" * 10),         "`cards` is another",            False, "one in the place of the cards"),
-    (endless("records", "x, '{}', ''"),                 "`records` is another",          False, "one in the place of the records"),
+    (endless("logs", "x, '', 0, '', 0"),                "`logs` is not the one",            False, "a view with rows without end in the place of the heads"),
+    (endless("cards", "x, 1, x" + ", ''" * 10),         "`cards` is not the one",            False, "one in the place of the cards"),
+    (endless("records", "x, '{}', ''"),                 "`records` is not the one",          False, "one in the place of the records"),
     ("PRAGMA user_version = 1",                                           "",                             False, "another format"),
     ("PRAGMA user_version = -1",                                          "",                             False, "a format that never was"),
     ("PRAGMA application_id = 7",                                         "`application_id`",              True,  "a file of another program"),
-    ("INSERT INTO logs VALUES (2, 'x', 0, '', 0)",                        "`logs` has other rows",         True,  "one more head"),
-    ("INSERT INTO logs VALUES (-1, '', 0, '', 0)",                        "`logs` has other rows",         True,  "a head before it"),
-    ("UPDATE logs SET merged = 1",                                        "merged from others",            True,  "said to be merged"),
-    ("UPDATE logs SET merged = 2",                                        "`logs` has other rows",         True,  "neither"),
-    ("UPDATE logs SET number = 2; UPDATE cards SET log = 2",              "`logs` has other rows",         True,  "another number"),
+    ("INSERT INTO logs VALUES (2, 'x', 0, '', 0)",                        "`logs` does not have",         True,  "one more head"),
+    ("INSERT INTO logs VALUES (-1, '', 0, '', 0)",                        "`logs` does not have",         True,  "a head before it"),
+    ("UPDATE logs SET merged = 1",                                        "the log was merged",            True,  "said to be merged"),
+    ("UPDATE logs SET merged = 2",                                        "`logs` does not have",         True,  "neither"),
+    ("UPDATE logs SET number = 2; UPDATE cards SET log = 2",              "`logs` does not have",         True,  "another number"),
 ]
 # Changes of a card: to another type, or by characters that are not visible.
 VALUES = [
@@ -183,7 +183,7 @@ def test_an_order_of_rows_that_a_search_would_miss_is_named(tmp_path: Path) -> N
     with AuditLog.open_to_read(path) as log:
         result = verify(log.store)
     assert isinstance(result, BrokenChain)
-    assert "indexes do not hold" in result.why
+    assert "indexes do not match" in result.why
 
 
 def with_denials(path: Path) -> None:
@@ -209,7 +209,7 @@ def test_a_log_written_anew_is_found_by_a_head_noted_earlier(tmp_path: Path) -> 
             "a longer log still holds the noted head"
         )
         assert verify(log.store, Expected((ExpectedRecord.head(f"99:{noted.chains[0].hash}"),))) == BrokenChain(
-            9, "the log ends before the noted record 99"
+            9, "the log ends before the expected record 99"
         )
     with AuditLog.open_to_read(other) as log:
         assert isinstance(verify(log.store), VerifiedLog)

@@ -134,7 +134,7 @@ BROKEN: list[tuple[str | bytes, str, str]] = [
     (GOOD.replace("name: review", "name: -a"), "-a", "a name has at most 64"),
     (GOOD.replace("name: review", f"name: {'a' * 65}"), "a" * 65, "a name has at most 64"),
     (GOOD.replace("name: review", "name: ../up"), "up", "a name has at most 64"),
-    (GOOD.replace("Reviews", "x" * 1024), "review", "1,024 are the most"),
+    (GOOD.replace("Reviews", "x" * 1024), "review", "more than 1,024"),
     (GOOD + "x" * (64 << 10), "review", "is longer than 64 KiB"),
     (GOOD.partition("# How")[0], "review", "has no text below its front matter"),
     ("# Review\n", "review", "has no `name`"),
@@ -201,7 +201,7 @@ def test_a_repository_cannot_take_the_place_of_the_persons_skill(place: Place) -
     context, notices = place.given(trusted=True)
     assert [each.description for each in context.skills] == ["asks first"]
     assert len(notices) == 2
-    assert all("comes first" in notice for notice in notices)
+    assert all("which is used" in notice for notice in notices)
 
 
 @pytest.mark.threat("T110")

@@ -202,7 +202,7 @@ def test_a_hash_that_was_answered_once_says_what_differs(place: Place) -> None:
 @pytest.mark.parametrize("pinned", ["", "x", "A" * 64, "0" * 63, "0" * 65, "0" * 63 + "\n", "\x1b[2J"])
 def test_what_is_no_hash_is_refused(place: Place, pinned: str) -> None:
     place.file("AGENTS.md", "x")
-    with pytest.raises(Stopped, match="is no hash"):
+    with pytest.raises(Stopped, match="is not a hash"):
         place.start(pinned=pinned)
 
 

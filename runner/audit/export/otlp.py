@@ -67,22 +67,22 @@ def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
     if given is None:
         whole, base = (environ.get(name, "").strip() for name in ENDPOINTS)
         if not whole and not base:
-            why = "records are sent nowhere by themselves"
+            why = "records are sent only to a named collector"
             raise usage("no collector is named", why, "add --endpoint http://HOST:4318")
         given = whole or base.rstrip("/") + PATH
     try:
         parts = urlsplit(given)
         port = parts.port
     except ValueError as error:
-        raise usage(f"`{given}` is no address of a collector", str(error).lower(), "say http://HOST:4318") from None
+        raise usage(f"`{given}` is not a collector address", str(error).lower(), "use http://HOST:4318") from None
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise usage(f"`{given}` is no address of a collector", "it is not http or https", "say http://HOST:4318")
+        raise usage(f"`{given}` is not a collector address", "it is not http or https", "use http://HOST:4318")
     if parts.username is not None or parts.password is not None:
-        why = "an address is shown, logged, and on the command line everybody's to read"
+        why = "an address is shown and logged, and other users can read it on the command line"
         fix = "put it into OTEL_EXPORTER_OTLP_HEADERS, for example `authorization=Bearer ...`"
-        raise usage("the address of the collector holds a credential", why, fix)
+        raise usage("the address of the collector contains a credential", why, fix)
     if parts.query or parts.fragment:
-        raise usage(f"`{given}` is no address of a collector", "it has a query", "put a key into its headers instead")
+        raise usage(f"`{given}` is not a collector address", "it has a query", "put a key into its headers")
     return given if parts.path.strip("/") else f"{given.rstrip('/')}{PATH}"
 
 
@@ -170,7 +170,7 @@ class Collector:
             self._exporter = OTLPLogExporter(endpoint=address, session=self._session)
         except ValueError as error:
             why = one_line(str(error), 200)
-            raise usage("OTEL_EXPORTER_OTLP_* cannot be used", why, "correct that variable, or unset it") from None
+            raise usage("OTEL_EXPORTER_OTLP_* cannot be used", why, "correct or unset that variable") from None
         self._resources: dict[str, Resource] = {}
 
     def close(self) -> None:
@@ -188,20 +188,20 @@ class Collector:
         return Sent(sent.records + len(batch), sent.requests + 1, beginning(batch[-1].body.get("time")) or sent.last)
 
     def _problem(self) -> Problem:
-        what = f"the collector at `{self.address}` did not take the record"
+        what = f"the collector at `{self.address}` did not accept the records"
         answer, error = self._session.answer, self._session.error
         if error is not None or answer is None:
-            return Problem(what, _why(error), "check the address, and that the collector runs and takes OTLP over HTTP")
+            return Problem(what, _why(error), "check the address, and that the collector accepts OTLP over HTTP")
         kind = answer.headers.get("content-type", "")
         if answer.status_code < 400:
-            why = f"it answered {answer.status_code} with `{one_line(kind, 60)}`, as no collector does"
-            return Problem(what, why, "check the address: something else listens there")
+            why = f"it answered {answer.status_code} with `{one_line(kind, 60)}`, unlike a collector"
+            return Problem(what, why, "check the address: another program answers there")
         said = one_line(_said(answer.content, kind), 300)
         why = f"it answered {answer.status_code}" + (f": {said}" if said else "")
         credential = "put its credential into OTEL_EXPORTER_OTLP_HEADERS"
-        whole = f"say the whole address; the path for logs is usually {PATH}"
+        whole = f"write the whole address; the path for logs is usually {PATH}"
         fixes = {401: credential, 403: credential, 404: whole}
-        return Problem(what, why, fixes.get(answer.status_code, "see what the collector's own log says"))
+        return Problem(what, why, fixes.get(answer.status_code, "read the log of the collector"))
 
     def _kept(self, sent: Sent, first: str) -> None:
         """Raise Unsent if the collector reports that it discarded a part of the last batch."""
@@ -220,9 +220,9 @@ class Collector:
         except Exception:  # the decoder may raise anything for foreign bytes; the status reported success
             return
         if partial.rejected_log_records > 0:
-            said = one_line(partial.error_message, 300) or "it does not say why"
-            what = f"the collector at `{self.address}` threw {partial.rejected_log_records} records of a batch away"
-            fix = "see what the collector's own log says, then send them again"
+            said = one_line(partial.error_message, 300) or "it gave no reason"
+            what = f"the collector at `{self.address}` rejected {partial.rejected_log_records} records of a batch"
+            fix = "read the log of the collector, then send them again"
             raise Unsent(Problem(what, said, fix), sent, first)
 
 
@@ -244,11 +244,11 @@ def _plain(data: bytes, fields: Sequence[str]) -> bytes:
     """Return the body of an answer with these `Content-Encoding` fields. Raises PackedError."""
     packed = layer_of(fields)
     if packed is None:
-        raise PackedError("is compressed in a way that was not asked for")
+        raise PackedError("has an unsupported compression")
     if packed:
         return gunzip(data, ANSWER_LIMIT)
     if len(data) > ANSWER_LIMIT:
-        raise PackedTooLarge("is more than was expected")
+        raise PackedTooLarge("is too long")
     return data
 
 
@@ -256,12 +256,12 @@ def _why(error: Exception | None) -> str:
     """Return a short reason for a connection failure."""
     said = str(error)
     known = (
-        ("Connection refused", "nobody listens there"),
-        ("Name or service not known", "its name is not known"),
-        ("name resolution", "its name is not known"),
-        ("No route to host", "there is no way to that host"),
-        ("certificate verify failed", "its certificate is not one that is trusted here"),
-        ("redirects", "it wants the record sent to another address"),
+        ("Connection refused", "no program listens at that address"),
+        ("Name or service not known", "its host name is unknown"),
+        ("name resolution", "its host name is unknown"),
+        ("No route to host", "there is no route to that host"),
+        ("certificate verify failed", "its certificate is not trusted here"),
+        ("redirects", "it redirects to another address"),
         ("timed out", "it did not answer in time"),
         ("Timeout", "it did not answer in time"),
     )

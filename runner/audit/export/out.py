@@ -43,7 +43,7 @@ def whole(path: Path) -> Iterator[TextIO]:
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.lstat(path).st_mode):
-                why = "a report replaces a file as a whole"
+                why = "only a plain file can be replaced"
                 raise usage(f"`{path}` is not a plain file", why, "name another with --out")
         handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -84,5 +84,5 @@ def counted(found: Iterable[_Item], noun: str) -> Generator[_Item, None, None]:
 
 def _unwritten(path: Path, error: OSError) -> Stopped:
     why = (error.strerror or str(error)).lower()
-    fix = "name another file with --out, or leave it out to print"
+    fix = "name another file with --out, or omit --out to print"
     return Stopped(Problem(f"`{path}` cannot be written", why, fix), Exit.FAILED)

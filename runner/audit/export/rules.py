@@ -17,7 +17,7 @@ from runner.audit.decisions import DecisionTrail
 _TIERS: dict[str, tuple[str, str, str]] = {
     "read":          ("note",    "2.0", "reads the workspace or system files"),
     "write":         ("warning", "4.0", "changes files of the workspace"),
-    "execute":       ("warning", "5.0", "runs code that cannot be seen through"),
+    "execute":       ("warning", "5.0", "runs code that is not analysed"),
     "agent-spawn":   ("warning", "5.0", "starts another agent"),
     "read-outside":  ("warning", "5.5", "reads files outside of the workspace"),
     "mcp-external":  ("warning", "6.0", "calls a server that acts outside of the sandbox"),
@@ -27,7 +27,7 @@ _TIERS: dict[str, tuple[str, str, str]] = {
     "denied":        ("error",   "8.0", "is on the denied list"),
     "dangerous":     ("error",   "8.5", "cannot be undone, takes privilege, or runs a download"),
     "secret":        ("error",   "9.0", "reads or changes credentials, keys or the agent's own state"),
-    "malformed":     ("note",    "1.0", "is no call that a tool takes"),
+    "malformed":     ("note",    "1.0", "is not a valid call of a tool"),
     "other":         ("warning", "5.0", "needs a decision"),
 }
 # tier: remedy
@@ -35,17 +35,17 @@ _FIXES = {
     "read":          "allow the path by a rule, or use a mode that reads",
     "write":         "use `--mode accept-edits`, or allow the path by a rule",
     "execute":       "use `--mode trust-project`, or allow the command by a rule",
-    "agent-spawn":   "use `--mode trust-project`, or do without",
+    "agent-spawn":   "use `--mode trust-project`, or avoid the action",
     "read-outside":  "allow the path by a rule, or copy the file into the workspace",
-    "mcp-external":  "allow that tool by a rule if the task needs it",
+    "mcp-external":  "allow the tool by a rule if the task needs it",
     "network":       "allow the host by a rule if the task needs it",
-    "unknown":       "write it plainly: one command, words without tricks",
+    "unknown":       "write it simply: one command, without computed words",
     "write-outside": "allow the path by a rule if the task needs it",
-    "denied":        "take it off the list if it is meant",
-    "dangerous":     "leave it to a person; no rule allows this tier",
-    "secret":        "do it yourself if it is meant; no mode and no rule allows it",
-    "malformed":     "nothing ran, and the model was told",
-    "other":         "see the record",
+    "denied":        "remove it from the list if it should be allowed",
+    "dangerous":     "run it yourself; no rule allows this tier",
+    "secret":        "do it yourself if you want it; no mode and no rule allows it",
+    "malformed":     "nothing: no action ran, and the model got an error",
+    "other":         "read the record",
 }
 # fmt: on
 

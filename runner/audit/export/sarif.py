@@ -197,7 +197,7 @@ _EXITS = {
     0: "done",
     1: "failed",
     2: "usage or configuration",
-    3: "finished, but policy denied something",
+    3: "finished, but the policy denied an action",
     4: "sandbox unavailable",
     5: "a limit was reached",
     130: "interrupted",
@@ -214,7 +214,7 @@ def _again(result: dict[str, object], deed: DecisionTrail) -> None:
 
 
 def _message(deed: DecisionTrail) -> str:
-    what = "denied" if deed.denied else "asked, and allowed"
+    what = "denied" if deed.denied else "allowed after a question"
     tool = visible(beginning(deed.body.get("tool")), lines=False)
     shown = one_line(deed.action, _TEXT)
     why = one_line(deed.why, _TEXT)

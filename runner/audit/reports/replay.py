@@ -25,7 +25,7 @@ from runner.audit.fields import items, number
 from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json
 
-NOT_ASKED = "facts that were not asked for then"  # the only kind of NotRecorded that today's disk can replace
+NOT_ASKED = "facts that were not requested then"  # the only kind of NotRecorded that today's disk can replace
 _CONTENTS = ("content", "old", "new")  # no verdict depends on these fields, so they may be cut or masked
 _DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
 _PARTS, _CASES = 256, 20_000  # numbers of recorded parts and of verdicts in memory
@@ -130,13 +130,13 @@ def recorded_ruling(body: Mapping[str, object]) -> Ruling:
 def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: TodaysDisk | None) -> NewVerdict:
     body = deed.record.body
     if deed.record.kind != "decided":
-        raise _UnknownError("a call that made no sense", "it never became an action")
+        raise _UnknownError("an invalid call", "it never became an action")
     action = _action(body)
     machine, top, asked = _parts(body, facts)
     if machine.get("lists") != lists_digest(policy.profile):
-        raise _UnknownError("other system folders", "the policy names others, and what lies there is not recorded")
+        raise _UnknownError("other system folders", "the policy names other folders, whose content is not recorded")
     if deed.session is None:
-        raise _UnknownError("no session", "the record of its session is gone")
+        raise _UnknownError("no session", "the record of its session is missing")
     try:
         recorded = Recorded(machine, top, asked, _day(body, deed.session.body), now)
         grants = tuple(map(from_json, items(body.get("granted"))))
@@ -175,19 +175,19 @@ def _action(body: Mapping[str, object]) -> Action:
     values = dict(found) if isinstance(found, dict) else {}
     kind = ACTIONS.get(str(values.pop("type", "")))
     if kind is None:
-        raise _UnknownError("not as this version writes it", "there is no such kind of action")
+        raise _UnknownError("not as this version writes it", "the kind of action is unknown")
     lost = body.get("redacted")
     for name, value in values.items():
         if name in _CONTENTS:
             values[name] = ""
         elif isinstance(value, dict):
-            raise _UnknownError("text that was cut", f"its {name} was too long to be kept whole")
+            raise _UnknownError("text that was cut", f"its {name} was too long to be recorded completely")
         elif isinstance(value, list):
             values[name] = tuple(map(str, value))
     for place in lost if isinstance(lost, list) else ():
         top, _, name = str(place).partition(".")
         if top in ("granted", "typed") or (top == "action" and name not in _CONTENTS):
-            raise _UnknownError("a secret was taken out", f"of {name or 'what flags or grants added'}")
+            raise _UnknownError("a secret was removed", f"from {name or 'the rights of flags or grants'}")
     known = {each.name: each.type for each in fields(kind)}
     if set(values) != set(known) or not all(_fits(value, known[name]) for name, value in values.items()):
         raise _UnknownError("not as this version writes it", "its action has other fields")
@@ -208,10 +208,10 @@ def _parts(
 ) -> tuple[dict[str, object], dict[str, object], dict[str, object]]:
     names = body.get("facts")
     if not isinstance(names, list) or not names:
-        raise _UnknownError("facts that were not recorded", "an older version wrote it")
+        raise _UnknownError("facts that were not recorded", "an older version wrote the record")
     found = {str(part.get("about")): part for name in names if (part := facts(str(name))) is not None}
     if set(found) != {"machine", "top", "asked"}:
-        raise _UnknownError("facts that are gone", "the log does not hold them any more, or not as they were")
+        raise _UnknownError("facts that are missing", "the log no longer contains them, or they were changed")
     return found["machine"], found["top"], found["asked"]
 
 
@@ -230,7 +230,7 @@ def _typed(words: list[object]) -> FlagRights | None:
     for word in words:
         flag, _, value = str(word).partition(" ")
         if not isinstance(word, str) or flag not in _FLAGS:
-            raise ValueError("it holds a flag that was cut, or that is not known")
+            raise ValueError("it contains a flag that was cut or is unknown")
         values[flag].append(value)
     read, write, hosts, env = map(tuple, values.values())
     return FlagRights(read, write, hosts, tuple((name, "") for name in env))

@@ -69,9 +69,9 @@ class Policies:
         try:
             os.fsencode(f"{origin.folder}{origin.copy}")
         except UnicodeEncodeError:
-            return NotRecorded("a workspace that is not here", "its name is no path")
+            return NotRecorded("a workspace that does not exist", "its name is not a path")
         if origin.config and not Path(origin.config).is_file():
-            return NotRecorded("a configuration that is gone", f"`{origin.config}` was named with --config")
+            return NotRecorded("a configuration that is missing", f"`{origin.config}` was given with --config")
         if origin not in self._known:
             found = self._load(origin)
             self._known[origin] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
@@ -80,9 +80,9 @@ class Policies:
         settings, policy = self._known[origin]
         then = {source for source in texts(session.get("sources")) if source in _repository_files(origin.folder)}
         if then - set(settings.sources) and not Path(origin.folder).is_dir():
-            return NotRecorded("a workspace that is not here", "its own configuration had a say")
+            return NotRecorded("a workspace that does not exist", "its own configuration was used")
         if origin in self._other:
-            return NotRecorded("a configuration that was trusted by its hash", "it is not what the folder contains now")
+            return NotRecorded("a configuration that was trusted by its hash", "the folder has another content now")
         return policy
 
     def here(self, cwd: Path) -> Settings:
@@ -152,7 +152,7 @@ def configuration(path: Path) -> Path:
         if (path / "config.toml").is_file():
             return path / "config.toml"
         why = "there is no `config.toml` in it"
-        raise usage(f"`{path}` is no folder of a configuration", why, "name the file itself")
+        raise usage(f"`{path}` is not a configuration folder", why, "give the file")
     if not path.is_file():
         raise usage(f"there is no policy `{path}`", "no such file", "check the path after --policy")
     return path

@@ -159,10 +159,10 @@ def _counts(replayed: Replayed) -> Iterator[str]:
         yield f"{f'{known} of ' if replayed.unknown else ''}{decisions} replayed: {said or 'none differs'}"
     for kind, numbers in replayed.unknown.items():
         named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
-        way = "; --look asks today's disk" if kind.kind == NOT_ASKED else ""
+        way = "; --look reads them from the disk" if kind.kind == NOT_ASKED else ""
         yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named}){way}", lines=False)
     if replayed.looked:
-        yield f"{replayed.looked} of the verdicts rest on what is on the disk today"
+        yield f"{replayed.looked} of the verdicts use the files on the disk today"
 
 
 def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> dict[str, object]:

@@ -18,11 +18,11 @@ from runner.text.sanitize import one_line, visible
 
 LINE = 200  # characters of an action: actions with the same beginning are counted as one
 ANSWERS = {
-    "yes": "yes, by a person",
-    "no": "no, by a person",
+    "yes": "yes, by the user",
+    "no": "no, by the user",
     "remembered": "a remembered answer",
     "by rule": "a rule or a flag",
-    "nobody": "nobody was there",
+    "nobody": "no user could be asked",
 }
 # Tables of Stats, with their titles.
 _TABLES = {
@@ -177,8 +177,8 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
         ("verdict", [f"  {count:>8}  {_share(count, whole.all)}  {name}" for name, count in _verdicts(whole)]),
         ("questions, by who answered", answered),
         *(_table(title, stats.tables[name], stats, width) for name, title in _TABLES.items()),
-        ("asked most", [_asked(line, asked, width) for line, asked in stats.asked_most()]),
-        ("denied most", [_denied(line, denied, width) for line, denied in stats.denied_most()]),
+        ("asked most often", [_asked(line, asked, width) for line, asked in stats.asked_most()]),
+        ("denied most often", [_denied(line, denied, width) for line, denied in stats.denied_most()]),
         ("slowest", [f"  {time:>8.2f} s  {one_line(line, width - 24)} ({id})" for time, id, line in stats.slowest()]),
         *_never(stats, known),
     ]
@@ -254,11 +254,11 @@ def _never(stats: Stats, known: Known) -> list[ExplanationSection]:
     if known.own:
         lines = [f"  {visible(rule, lines=False)}" for rule in own[:_NAMED]]
         lines += [f"  and {len(own) - _NAMED} more (--json)"] if len(own) > _NAMED else []
-        told.append((f"rules of your own that never spoke: {len(own)} of {len(known.own)}", lines or ["  none"]))
+        told.append((f"your rules that never matched: {len(own)} of {len(known.own)}", lines or ["  none"]))
     if known.shipped:
         total = sum(map(len, known.shipped.values()))
         silent = {file: len(unnamed(stats, rules)) for file, rules in known.shipped.items()}
-        title = f"rules of the program that never spoke: {sum(silent.values())} of {total}; those that did, by file"
+        title = f"packaged rules that never matched: {sum(silent.values())} of {total}; matched rules, by file"
         lines = [
             f"  {len(rules) - silent[file]:>6} of {len(rules):>5}  {file}"
             for file, rules in known.shipped.items()

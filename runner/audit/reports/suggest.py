@@ -30,9 +30,9 @@ from runner.text.sanitize import look_alikes
 
 _SHOWN = 2  # near misses in a report
 _DIFFERS = "the answers differ"
-_SETTLED = "settled by what holds now"
-_NEVER = "no rule allows it"
-_INEXACT = "no rule says exactly that"
+_SETTLED = "allowed by the current configuration"
+_NEVER = "no rule can allow it"
+_INEXACT = "no rule matches exactly this action"
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ class Search:
 
     def _notes(self, rule: SuggestedRule) -> tuple[str, ...]:
         warned = [finding.text for finding in self._findings(rule) if finding.severity is Severity.WARNING]
-        return (*warned, *(f"a letter that passes for another: {each}" for each in look_alikes(rule.subject())))
+        return (*warned, *(f"a letter that looks like another: {each}" for each in look_alikes(rule.subject())))
 
     def _rejudge(
         self, deed: DecisionTrail, policy: Policy, rules: tuple[SuggestedRule, ...] = ()

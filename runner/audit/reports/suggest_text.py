@@ -8,12 +8,12 @@ from runner.text.sanitize import one_line, visible
 _LISTED = 12  # records listed in one line
 _BESIDES = 8  # listed further actions of one rule
 _SAID = {
-    "yes": "a person said yes {}",
-    "no": "a person said no {}",
-    "nobody": "nobody was there to ask, {}",
+    "yes": "a user approved it {}",
+    "no": "a user refused it {}",
+    "nobody": "no user could be asked, {}",
     "denied": "denied without a question, {}",
 }
-_SOURCES = {"log": "of this log", "examples": "of the examples of the rule files", "near": "next to it"}
+_SOURCES = {"log": "of this log", "examples": "of the examples of the rule files", "near": "similar to it"}
 
 
 def report_text(report: SuggestionReport, *, config: str, colour: bool, width: int) -> str:
@@ -22,7 +22,7 @@ def report_text(report: SuggestionReport, *, config: str, colour: bool, width: i
     settled = {number for each in report.suggestions for number in (*each.records, *each.others)}
     newest = "newest " if report.more else ""
     lines = [
-        f"{many(len(report.suggestions), 'rule')} would have settled {len(settled)} of the {newest}"
+        f"{many(len(report.suggestions), 'rule')} would have decided {len(settled)} of the {newest}"
         f"{report.looked} questions and denials; nothing was changed"
     ]
     for number, each in enumerate(report.suggestions, 1):
@@ -30,14 +30,14 @@ def report_text(report: SuggestionReport, *, config: str, colour: bool, width: i
         lines += [f"   {line}" for line in _evidence(each)]
         lines += _suggestion(each, report, width)
         if each.wider is not None:
-            lines += [f"   {dim}or, wider:{end}", *_suggestion(each.wider, report, width)]
-        where = f"put it into {config}; it holds in every folder"
+            lines += [f"   {dim}or a wider rule:{end}", *_suggestion(each.wider, report, width)]
+        where = f"put the rule into {config}; it is used in every folder"
         if each.rule.verdict == "allow" and len(each.workspaces) == 1 and each.workspaces[0]:
             local = f"{each.workspaces[0]}/.ringfence/config.local.toml"
-            where = f"put it into {config} for every folder, or into {local} for that one (then `agent trust`)"
+            where = f"put the rule into {config} for every folder, or into {local} for that folder (then `agent trust`)"
         lines += [f"   {line.strip()}" for line in shown([where])]
     if report.left:
-        lines += ["", f"{bold}nothing is suggested for{end}"]
+        lines += ["", f"{bold}no rule is suggested for{end}"]
         for left in report.left:
             about = f" ({visible(left.about, lines=False)})" if left.about else ""
             lines.append(f"  {_records(left.records)}: {left.why}{about}")
@@ -73,11 +73,11 @@ def _evidence(each: Suggestion) -> list[str]:
     times = {1: "once", 2: "twice"}
     lines = ["; ".join(_SAID[name].format(times.get(count, f"{count} times")) for name, count in each.answers)]
     if each.records:
-        lines.append(f"settles {_records(each.records)}")
+        lines.append(f"decides {_records(each.records)}")
     if each.others:
-        lines.append(f"settles with other rules of these: {_records(each.others)}")
+        lines.append(f"decides together with other rules of this list: {_records(each.others)}")
     if each.rule.verdict == "allow" and "yes" not in dict(each.answers):
-        lines.append("no person ever said yes to it: look at it as if you were asked now")
+        lines.append("no user ever approved it: check it as if you were asked now")
     return lines
 
 
@@ -86,8 +86,8 @@ def _suggestion(each: Suggestion, report: SuggestionReport, width: int) -> list[
     lines += [f"   note: {visible(note, lines=False)}" for note in each.notes]
     if each.rule.verdict == "deny":
         return lines
-    told = f"   lets nothing else of this log through, and none of {report.examples} examples"
-    lines.append("   would also let through:" if each.besides else told)
+    told = f"   allows nothing else of this log, and none of {report.examples} examples"
+    lines.append("   would also allow:" if each.besides else told)
     for one in each.besides[:_BESIDES]:
         record = f" ({one.record})" if one.record else ""
         lines.append(f"     {one_line(one.action, max(width - 48, 30))}{record}, {_SOURCES[one.source]}")

@@ -189,7 +189,7 @@ class PostgresStore:
             return excessive_rights(connection)
 
     def shrink(self) -> None:
-        what = "the room of removed records could not be given back"
+        what = "the disk space of removed records could not be freed"
         with convert_errors(self.name, what), self._engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT")
             connection.execute(sa.text("VACUUM ringfence_records"))
@@ -229,7 +229,7 @@ class PostgresWriting:
         if self._by_function:
             asked = sa.text("SELECT number, hash FROM ringfence_append(:body)").bindparams(body=text)
             if tuple(self._connection.execute(asked).one()) != (number, digest):
-                raise ValueError("the database appended something else than it was given")
+                raise ValueError("the database did not append the given record")
             return number
         values = {"id": number, "body": text, "hash": digest, **index_columns_of(text)._asdict()}
         self._connection.execute(RECORDS.insert().values(values))

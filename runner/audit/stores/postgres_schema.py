@@ -101,7 +101,7 @@ def find_replaced_table(connection: sa.Connection) -> str:
     """
     query = f"SELECT relname FROM pg_class WHERE oid = ANY({_OIDS}) AND relkind <> 'r'"  # noqa: S608  # a constant
     found = connection.exec_driver_sql(query).scalars().first()
-    return f"its table `{found}` is none that this program makes" if found else ""
+    return f"its table `{found}` was not made by this program" if found else ""
 
 
 def find_schema_fault(connection: sa.Connection) -> str:
@@ -113,7 +113,7 @@ def find_schema_fault(connection: sa.Connection) -> str:
         rows = connection.exec_driver_sql(query.replace("@tables@", _OIDS)).scalars()
         found = {re.sub(rf"(?<![\w.\"]){re.escape(schema)}\.", "", str(row)) for row in rows}
         for odd in sorted(found - _MADE[kind]):
-            return f"its {kind} `{odd[:160].strip()}` is none that this program makes"
+            return f"its {kind} `{odd[:160].strip()}` was not made by this program"
         for missing in sorted(_MADE[kind] - found):
             return f"its {kind} `{missing[:160].strip()}` is missing"
     return _find_changed_function(connection, schema) or _find_wrong_index(connection)
@@ -132,7 +132,7 @@ def _find_changed_function(connection: sa.Connection, schema: str) -> str:
     }
     for name, source, *rest in rows:
         if made.get(name) != (source.strip(), *rest):
-            return f"its function `{name}` is none that this program makes"
+            return f"its function `{name}` was not made by this program"
     return ""
 
 
@@ -145,7 +145,7 @@ def _find_wrong_index(connection: sa.Connection) -> str:
                 connection.exec_driver_sql(f"SET LOCAL {name} = {'off' if name in off else 'on'}")
             counted.append(tuple(connection.exec_driver_sql(query).one()))
         if counted[0] != counted[1]:
-            return f"its index `{index}` does not hold what its table does"
+            return f"its index `{index}` does not match its table"
     return ""
 
 

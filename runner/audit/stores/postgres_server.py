@@ -136,9 +136,9 @@ def prepare(connection: sa.Connection) -> None:
 def understand(connection: sa.Connection) -> None:
     """Check the version of the log. Raises ValueError for a database without a log, or of a newer version."""
     if not sa.inspect(connection).has_table(LOGS.name):
-        raise ValueError("there is no log in it; it is made by the first `agent exec` or `agent run`")
+        raise ValueError("there is no log in it; the first `agent exec` or `agent run` makes it")
     if connection.execute(sa.select(LOGS.c.schema).where(LOGS.c.number == OWN)).scalar_one() > SCHEMA:
-        raise ValueError("a newer ringfence wrote it; use that one")
+        raise ValueError("a newer ringfence wrote it; use that version")
 
 
 @contextlib.contextmanager
@@ -159,13 +159,13 @@ def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
         asked = sa.make_url(url)
     except (ArgumentError, ValueError):
         fix = "write it as postgresql://USER@HOST/DATABASE"
-        raise AuditError(Problem(what, "it is no URL of a database", fix)) from None
+        raise AuditError(Problem(what, "it is not the URL of a database", fix)) from None
     if asked.get_backend_name() != "postgresql":
-        why = f"`{asked.get_backend_name()}` is no database that it can be kept in"
+        why = f"`{asked.get_backend_name()}` is not supported; the log needs PostgreSQL"
         raise AuditError(Problem(what, why, "write it as postgresql://USER@HOST/DATABASE"))
     if asked.password is not None or any("password" in key.lower() for key in asked.query):
-        why = "there is a password in it, which others would read where addresses are kept and shown"
-        fix = "take it out, and put it into ~/.pgpass (mode 0600): HOST:PORT:DATABASE:USER:PASSWORD"
+        why = "it contains a password, which other users could read where the address is stored and shown"
+        fix = "move it to ~/.pgpass (mode 0600): HOST:PORT:DATABASE:USER:PASSWORD"
         raise AuditError(Problem(what, why, fix))
     options: dict[str, object] = {"options": _OPTIONS, "connect_timeout": 10, "application_name": "ringfence"}
     if not write:
@@ -218,9 +218,9 @@ _FIXES = (
         "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey=",
     ),
     (("certificate", "ssl"), "name the authority of the server's certificate with sslrootcert=FILE in the URL"),
-    (("holds the log",), "what that role is, `SELECT * FROM pg_stat_activity` says; nothing runs until it lets go"),
+    (("holds the log",), "find that role with `SELECT * FROM pg_stat_activity`; no action runs while it locks the log"),
     (("permission denied",), "see docs/guide/audit.md for the rights that a writer and a reader need"),
-    (("there is no log", "no url"), "run something first, or check `audit.url` in your configuration"),
-    (("fsync",), "switch it on: a record that a crash can take back proves nothing"),
-    (("",), "check that the server runs and can be reached, or take `audit.url` out to keep the log in a file here"),
+    (("there is no log", "no url"), "run a command first, or check `audit.url` in your configuration"),
+    (("fsync",), "switch it on: without it, a crash can remove records"),
+    (("",), "check that the server runs and can be reached, or remove `audit.url` to keep the log in a file"),
 )

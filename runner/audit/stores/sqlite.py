@@ -84,7 +84,7 @@ class SqliteStore:
         """
         with convert_errors(path, "the audit log cannot be read"):
             if not path.exists():
-                raise FileNotFoundError("there is no such file; it is made by the first `agent exec` or `agent run`")
+                raise FileNotFoundError("there is no such file; the first `agent exec` or `agent run` makes it")
             # A log whose write-ahead file is gone is complete in one file: SQLite may then skip its side files.
             complete = not path.with_name(path.name + "-wal").exists()
             mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
@@ -222,7 +222,7 @@ class SqliteStore:
 
     def shrink(self) -> None:
         """Return the space of removed records to the file system. This temporarily needs the same space again."""
-        with convert_errors(self.path, "the room of the removed records could not be given back"):
+        with convert_errors(self.path, "the disk space of the removed records could not be freed"):
             self._database.execute("VACUUM")
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -239,7 +239,7 @@ class SqliteWriting:
         # The head, not the last row: if rows were cut off, the next id leaves a gap that `verify` reports.
         found = database.execute("SELECT name, last, hash, merged FROM logs WHERE number = 1").fetchone()
         if found and found[3]:
-            raise sqlite3.OperationalError("it was merged from other logs, and nothing is added to such a file")
+            raise sqlite3.OperationalError("it was merged from other logs, and no records can be added to it")
         self.head = Head(*found[:3]) if found else Head("", 0, ZERO)
 
     def add(self, digest: str, text: str) -> int:

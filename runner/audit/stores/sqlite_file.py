@@ -23,7 +23,7 @@ from pathlib import Path
 from policy.model.verdict import Problem
 from runner.audit.chain import NAME, AuditError
 
-NO_LOG = "it holds no log: another program made it, or nothing was written to it yet"
+NO_LOG = "it contains no log: another program made it, or nothing was written to it yet"
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0  # time to wait for a lock
 _LOOK = 5  # milliseconds in which SQLite itself tries three times to take the lock
@@ -225,7 +225,7 @@ def _refuse(why: str) -> None:
 def _version(database: sqlite3.Connection) -> int:
     found = int(database.execute("PRAGMA user_version").fetchone()[0])
     if found > SCHEMA:
-        raise sqlite3.OperationalError("a newer ringfence wrote it; use that one")
+        raise sqlite3.OperationalError("a newer ringfence wrote it; use that version")
     return found
 
 
@@ -260,20 +260,20 @@ def convert_errors(path: Path, what: str) -> Iterator[None]:
 
 
 def _fix(path: Path, why: str) -> str:
-    aside = "to go on with a new log"
+    aside = "to continue with a new log"
     fixes = (
         (("full", "space", "large"), "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"),
         (
             ("malformed", "not a database"),
             f"run `agent audit verify`; {aside}, move this one aside: mv '{path}' '{path}.damaged'",
         ),
-        ((NO_LOG,), "run something first, or name another file"),
+        ((NO_LOG,), "run a command first, or name another file"),
         (
             ("another program changed the file",),
-            f"run `agent audit verify`, and keep it as evidence; {aside}: mv '{path}' '{path}.changed'",
+            f"run `agent audit verify`, and keep the file as evidence; {aside}: mv '{path}' '{path}.changed'",
         ),
-        (("replaced",), f"see who changes `{path.parent}`, and run it again"),
-        (("no such file",), "run something first, or set RINGFENCE_STATE_DIR to the folder that holds the log"),
+        (("replaced",), f"find out what changes `{path.parent}`, and try again"),
+        (("no such file",), "run a command first, or set RINGFENCE_STATE_DIR to the folder of the log"),
     )
     owner = f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"
     return next((fix for marks, fix in fixes if any(mark in why for mark in marks)), owner)
@@ -308,7 +308,7 @@ def find_difference(database: sqlite3.Connection, *layouts: tuple[str, ...]) -> 
     names = {(kind, name) for kind, name, _, _ in nearest}
     for kind, name, _, _ in sorted(found - nearest):
         return (
-            f"{_shown(kind, name)} is {'another one than' if (kind, name) in names else 'none that'} this program makes"
+            f"{_shown(kind, name)} is {'not the one' if (kind, name) in names else 'not one'} that this program makes"
         )
     kind, name, _, _ = min(nearest - found)
     return f"{_shown(kind, name)} is missing"
@@ -323,7 +323,7 @@ def find_replaced_table(database: sqlite3.Connection, *layouts: tuple[str, ...])
     names = {name for kind, name, _, _ in known if kind == "table"}
     for entry in sorted(_schema(database)):
         if entry[1].lower() in names and entry not in known:
-            return f"{_shown(*entry[:2])} is another one than this program makes"
+            return f"{_shown(*entry[:2])} is not the one that this program makes"
     return ""
 
 
@@ -337,11 +337,11 @@ def find_damage(database: sqlite3.Connection, logs: str) -> str:
     for name, wanted in _SETTINGS.items():
         (value,) = database.execute(f"PRAGMA {name}").fetchone()
         if value != wanted:
-            return f"its setting `{name}` is {value!r}, and not {wanted!r}"
+            return f"its setting `{name}` is {value!r} instead of {wanted!r}"
     (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         lines = [line for line in str(found).splitlines() if not line.startswith("*** in database")]
-        return f"its pages or indexes do not hold what its tables do: {(lines or ['damaged'])[0].strip().lower()}"
+        return f"its pages or indexes do not match its tables: {(lines or ['damaged'])[0].strip().lower()}"
     return _find_head_fault(database, logs) if logs else ""
 
 
@@ -350,16 +350,16 @@ def _find_head_fault(database: sqlite3.Connection, logs: str) -> str:
     rows = database.execute(f"SELECT number, name, last, hash, merged FROM {logs} ORDER BY number").fetchall()  # noqa: S608  # a constant
     kinds = [tuple(map(type, row)) for row in rows]
     if any(kind != (int, str, int, str, int) for kind in kinds):
-        return "a row of `logs` holds values of another type"
+        return "a row of `logs` contains values of another type"
     numbers, merged = [row[0] for row in rows], {row[4] for row in rows}
     if merged == {1}:
         (journal,) = database.execute("PRAGMA journal_mode").fetchone()
         if numbers != list(range(1, len(rows) + 1)):
-            return "`logs` has other rows than those of the logs that were merged"
+            return "the rows of `logs` do not match the merged logs"
         if len(rows) == 1 and journal == "wal":  # such a file is written once, and without a write-ahead log
-            return "`logs` says that the log was merged from others, and it was not"
+            return "`logs` says that the log was merged, but it was not"
     elif merged - {0} or numbers not in ([], [1]):
-        return "`logs` has other rows than that of this log"
+        return "`logs` does not have exactly one row, that of this log"
     return ""
 
 
