@@ -66,14 +66,14 @@ def unexpected(error: BaseException) -> Problem:
     THREAT: a traceback can contain secrets. The file contains frames (file, line, function) and the exception's type,
     never local variables, and the exception's message with everything masked that resembles a key.
     """
-    what = "ringfence hit a defect of its own and stopped; nothing more was run"
+    what = "ringfence stopped because of an internal error; nothing more was run"
     try:
         path = _write_crash(error)
     except Exception as second:  # Seam: a failure to write the file, such as a full disk, must not hide the first error
         kinds = type(error).__name__.lower(), type(second).__name__.lower()
         why = f"{kinds[0]}, and the details could not be kept ({kinds[1]})"
         return Problem(what, why, f"run `agent doctor`, and report this on {ISSUES}")
-    return Problem(what, "this should not happen, whatever the input was", f"report it on {ISSUES} with `{path}`")
+    return Problem(what, "this must not happen with any input", f"report it on {ISSUES} with `{path}`")
 
 
 def _write_crash(error: BaseException) -> str:

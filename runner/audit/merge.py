@@ -104,7 +104,7 @@ def _require_beginning(sources: Sequence[LogStore], longer: tuple[Head, int], sh
     if first is None:
         why = "they are copies of one log, and their common records were pruned from one copy, so this cannot be proved"
         raise AuditError(Problem(what, why, "omit the older copy"))
-    why = f"they are copies of one log that differ from record {first} on: a program wrote to each copy"
+    why = f"they share their first {first - 1} records and differ after that: two programs wrote to copies of one log"
     raise AuditError(Problem(what, why, "keep both files: one of them does not match the heads that were printed"))
 
 

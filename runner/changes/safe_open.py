@@ -50,7 +50,7 @@ def folder(root: int, path: str) -> Iterator[int]:
     try:
         for name in path.split("/") if path else ():
             if name in ("", ".", ".."):
-                raise OSError("no name of a file")
+                raise OSError("not a file name")
             inner = open_folder(name, handle)
             os.close(handle)
             handle = inner

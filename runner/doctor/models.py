@@ -40,14 +40,14 @@ def _key(name: str, settings: "Settings", environ: Mapping[str, str]) -> CheckRe
         return ok(name, "a helper command prints the key")
     if accounts:
         return ok(name, f"a key in the keyring, by account: {', '.join(accounts)}")
-    return CheckResult(name, CheckState.ABSENT, f"no key: `{store_command(name)}` keeps one, or set `{variable}`")
+    return CheckResult(name, CheckState.ABSENT, f"no key: store one with `{store_command(name)}`, or set `{variable}`")
 
 
 def _model(settings: "Settings", ready: set[str]) -> CheckResult:
     spec = settings.model or ""
     if not spec:
-        fix = f'--model names one, or `model = "{sorted(ready)[0]}:..."` in your configuration' if ready else ""
-        return CheckResult("model", CheckState.ABSENT, "none is configured", fix)
+        fix = f'use --model, or write `model =  "{sorted(ready)[0]}:..."` in your configuration' if ready else ""
+        return CheckResult("model", CheckState.ABSENT, "no model is configured", fix)
     name, _, model = spec.partition(":")
     remote = PROVIDERS.get(name)
     if not model:

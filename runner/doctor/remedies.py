@@ -63,11 +63,11 @@ def landlock_remedy(known: str, modules: str) -> tuple[str, str]:
     if known == "off":
         line = ",".join(["landlock", *(name for name in modules.split(",") if name and name != "landlock")])
         return (
-            "it is in the kernel but switched off at boot",
+            "the kernel contains it, but it is off since boot",
             f"add `lsm={line}` to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then "
             "`sudo update-grub` or `sudo grub2-mkconfig -o /boot/grub2/grub.cfg`) and boot again",
         )
     return (
-        "this kernel does not have it",
-        "use a kernel from 5.13 on that is built with CONFIG_SECURITY_LANDLOCK, and boot it with lsm=landlock,...",
+        "this kernel does not support it",
+        "use a kernel 5.13 or newer with CONFIG_SECURITY_LANDLOCK, and boot it with lsm=landlock,...",
     )

@@ -24,7 +24,7 @@ _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
 _API = 3  # API level of libseccomp 2.4; seccomp_api_get(3) also depends on the kernel
 # For namespaces that the settings of the kernel allow but that cannot be created: a surrounding container blocks them.
-_OUTSIDE = "run it outside of the container, or in one that may make namespaces (`--privileged`)"
+_OUTSIDE = "run `agent` outside of the container, or in a container that may make namespaces (`--privileged`)"
 
 
 _NAMED = 4  # rights of other database roles that are named
@@ -126,7 +126,7 @@ def render(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL, *, co
         lines.append(f"{start}{finding.state.value:<8}{end} {first}")
         lines += [f"{'':<9}{line}" for line in rest]
     ready = verdict(findings, minimum) is Exit.DONE
-    text = "commands run confined" if ready else "no sandbox meets the minimum, so nothing would run (exit 4)"
+    text = "commands run confined" if ready else "no sandbox meets the minimum, so no command can run (exit 4)"
     return "\n".join([*lines, "", f"{'ready' if ready else 'not ready'}: {text}"])
 
 
@@ -162,14 +162,14 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckRes
     With `admin`, the process is root.
     """
     if admin:
-        return ok("namespaces", "root, who needs no user namespace")
+        return ok("namespaces", "root needs no user namespace")
     ways = (
         (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"),
-        (clone == "0", "unprivileged ones are off", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        (clone == "0", "they are off for unprivileged users", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
         (
             apparmor == "1",
-            "AppArmor restricts unprivileged ones",
-            "let bubblewrap alone make them (then T2 works) by these lines, or everybody by `sudo sysctl -w "
+            "AppArmor restricts them for unprivileged users",
+            "allow them for bubblewrap with these lines (then T2 works), or for all programs with `sudo sysctl -w "
             "kernel.apparmor_restrict_unprivileged_userns=0`",
         ),
     )
@@ -177,7 +177,7 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckRes
         if off:
             lines = apparmor_remedy(bubblewrap() or "/usr/bin/bwrap") if off and "AppArmor" in why else ()
             return CheckResult("namespaces", CheckState.WEAK, why, fix, lines=lines)
-    return ok("namespaces", f"unprivileged user namespaces, at most {most or 'as many as the kernel likes'}")
+    return ok("namespaces", f"unprivileged user namespaces, at most {most or 'the limit of the kernel'}")
 
 
 def _install(wanted: str) -> str:
@@ -194,10 +194,10 @@ def _environment_checks() -> list[CheckResult]:
         _read("/proc/self/mounts"),
     )
     if kind:
-        found.append(ok("inside", f"{kind}: what it withholds cannot be had in here"))
+        found.append(ok("inside", f"{kind}: rights that it withholds are not available here"))
     memory = "/dev/shm"  # noqa: S108  # looked for, not written to
     if sys.platform == "linux" and not os.path.isdir(memory):
-        found.append(ok(memory, "this machine has none; every sandbox but T3 has its own"))
+        found.append(ok(memory, "this machine has none; every sandbox except T3 has its own"))
     return found
 
 
@@ -216,7 +216,7 @@ def container(named: str, marks: tuple[bool, bool], groups: str, mounts: str) ->
     sealed = any(
         line.split()[1:2] == ["/proc/sys"] and "ro" in line.split()[3].split(",") for line in mounts.splitlines()
     )
-    return "something that seals /proc/sys, as containers do" if sealed else ""
+    return "a read-only /proc/sys, as in containers" if sealed else ""
 
 
 def _cgroups() -> CheckResult:
@@ -228,7 +228,7 @@ def _cgroups() -> CheckResult:
         return ok("control groups", "; ".join(kept))
     how = "run it in a session of your own: `systemd-run --user --scope -p Delegate=yes agent ...`"
     return CheckResult(
-        "control groups", CheckState.WEAK, "none may be made, so the helper counts five times a second", how
+        "control groups", CheckState.WEAK, "not permitted, so the helper checks limits five times a second", how
     )
 
 
@@ -239,7 +239,7 @@ def _libseccomp() -> CheckResult:
         return CheckResult("libseccomp", CheckState.MISSING, str(error).lower(), _install("libseccomp"))
     api = int(pyseccomp.get_api())
     if api < _API:
-        old = f"API {api}: it does not know newer system calls, and programs that need them fail"
+        old = f"API {api}: newer system calls are unknown, and programs that need them fail"
         return CheckResult("libseccomp", CheckState.WEAK, old, _install("libseccomp"))
     return ok("libseccomp", f"API {api}")
 
@@ -262,9 +262,9 @@ async def _backends(spaces: CheckResult) -> list[CheckResult]:
 def _backend_result(name: str, enforcement: Enforcement, *, sandbox: bool) -> CheckResult:
     held = sum(1 for _, good in enforcement.checks if good)
     detail = f"{enforcement.level.value}, canary held {held} of {len(enforcement.checks)} checks"
-    detail += f"; limits of the whole tree kept by {enforcement.limits}" if enforcement.limits else ""
+    detail += f"; limits of all processes enforced by {enforcement.limits}" if enforcement.limits else ""
     state = CheckState.OK if enforcement.level is Level.FULL else CheckState.WEAK
-    fix = "" if state is CheckState.OK else "used only when you accept it with --accept-partial"
+    fix = "" if state is CheckState.OK else "used only with --accept-partial"
     return CheckResult(f"sandbox {name}", state, detail, fix, sandbox=sandbox, missing=enforcement.missing)
 
 
@@ -289,16 +289,16 @@ def _unavailable_result(name: str, problem: Problem, spaces: CheckResult) -> Che
     """
     fix = problem.fix
     if "agent doctor" in fix:
-        first = "do what `namespaces` says above" if spaces.fix else _OUTSIDE
-        fix = f"{first}; or accept T3, which enforces less, with --accept-partial"
+        first = "apply the fix of `namespaces` above" if spaces.fix else _OUTSIDE
+        fix = f"{first}; or use T3, which enforces less, with --accept-partial"
     return CheckResult(f"sandbox {name}", CheckState.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
 
 
 # program, True if it is required, its purpose
 _PROGRAMS = (
-    ("bash", True, "every script runs in it"),
-    ("git", False, "most work needs it"),
-    ("rg", False, "the grep tool is quicker with it"),
+    ("bash", True, "every script runs in this shell"),
+    ("git", False, "most tasks need it"),
+    ("rg", False, "the grep tool is faster with it"),
     ("bwrap", False, "T2 needs it, in a system folder"),
 )
 
@@ -330,7 +330,7 @@ def _keyring() -> CheckResult:
         return ok("keyring", f"{KeyringStore().name()}; `agent auth status` says which key is used")
     except KeyringFailed as error:
         fix = f"{error.fix}; or " if error.fix else ""
-        fix += "keep keys in the provider's variable, print them by a helper command, or pipe one to --api-key-stdin"
+        fix += "set the variable of the provider, use a helper command, or pipe a key to --api-key-stdin"
         return CheckResult("keyring", CheckState.WEAK, error.why, fix)
 
 
@@ -347,16 +347,16 @@ def record(url: str) -> CheckResult:
     if not cautions:
         return ok("record", name)
     said = "; ".join(cautions[:_NAMED]) + ("; ..." if len(cautions) > _NAMED else "")
-    fix = "take those rights back (docs/guide/audit.md, rights); `agent audit verify` names all"
-    return CheckResult("record", CheckState.WEAK, f"{name}, which others could end for all: {said}", fix)
+    fix = "revoke these rights (docs/guide/audit.md, rights); `agent audit verify` lists all"
+    return CheckResult("record", CheckState.WEAK, f"{name}, which other roles could stop for all users: {said}", fix)
 
 
 def _injected(names: tuple[str, ...]) -> list[CheckResult]:
     """Return the result about injected credentials, if there are any."""
     if not names:
         return []
-    said = f"{', '.join(names)}: used by commands that never see {'it' if len(names) == 1 else 'them'}"
-    return [ok("credentials", f"{said}; `agent auth status` lists where from")]
+    said = f"{', '.join(names)}: added to requests of commands, which never see {'it' if len(names) == 1 else 'them'}"
+    return [ok("credentials", f"{said}; `agent auth status` lists the sources")]
 
 
 def _read(path: str) -> str:

@@ -44,19 +44,19 @@ class Gunzip:
         """
         self._given -= len(piece)
         if self._given < 0:
-            raise PackedTooLarge("is more than was expected")
+            raise PackedTooLarge("is too long")
         while piece:
             if self.whole:
-                raise PackedError("goes on behind its end")
+                raise PackedError("has data after its end")
             full = True
             while full:  # a full step may have left output behind although it took all of its input
                 try:
                     made = self._inflate.decompress(piece, STEP)
                 except zlib.error:
-                    raise PackedError("is compressed, and damaged") from None
+                    raise PackedError("is compressed and damaged") from None
                 self._left -= len(made)
                 if self._left < 0:
-                    raise PackedTooLarge("unpacks to more than was expected")
+                    raise PackedTooLarge("is too long when unpacked")
                 yield made
                 piece, full = self._inflate.unconsumed_tail, len(made) == STEP
             piece = piece or self._inflate.unused_data
@@ -67,7 +67,7 @@ def gunzip(data: bytes, limit: int) -> bytes:
     stream = Gunzip(limit)
     made = b"".join(stream.feed(data))
     if not stream.whole:
-        raise PackedError("is compressed, and cut off")
+        raise PackedError("is compressed and incomplete")
     return made
 
 

@@ -10,7 +10,7 @@ class DuplicateNameError(ValueError):
     """The error for an object with the same name twice."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"`{name}` stands in it twice")
+        super().__init__(f"`{name}` is in it twice")
         self.name = name
 
 
@@ -29,4 +29,4 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _no_number(text: str) -> object:
-    raise ValueError(f"`{text}` is no number of JSON")
+    raise ValueError(f"`{text}` is not a JSON number")

@@ -112,7 +112,7 @@ def test_a_merged_file_verifies_chain_by_chain(tmp_path: Path) -> None:
         ("UPDATE cards SET log = 3 - log WHERE id IN (1, 2)", ""),
         ("UPDATE cards SET verdict = 'deny' WHERE id = 9", "its index fields differ"),
         ("DELETE FROM logs WHERE number = 2", ""),
-        ("UPDATE logs SET last = last + 1 WHERE number = 2", "cut off"),
+        ("UPDATE logs SET last = last + 1 WHERE number = 2", "removed at the end"),
     ):
         changed = copy(into, "changed.db")
         unfenced(changed, statement)
@@ -161,11 +161,11 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("fork", "go on differently from record 6", "a program wrote to each copy"),
-    ("pruned fork", "go on differently from record 6", "the numbers are those of the records"),
+    ("fork", "share their first 5 records", "two programs wrote to copies"),
+    ("pruned fork", "share their first 5 records", "the numbers are those of the records"),
     ("broken", "is not intact from record 3 on", "one record was changed"),
     ("strange", "record 6 of log .* was not written by this program", "hashed as it should be, and no object"),
-    ("there", "is there already", "the file is not replaced"),
+    ("there", "already exists", "the file is not replaced"),
     ("pruned", "were pruned from one copy", "nothing shows that they are one"),
 ]
 
@@ -212,7 +212,7 @@ def test_what_comes_to_be_there_meanwhile_is_not_replaced(tmp_path: Path, monkey
         into.write_text("mine")
 
     monkeypatch.setattr(merge_module, "write_merged", late)
-    with AuditLog.open_to_read(one) as log, pytest.raises(AuditError, match="is there already"):
+    with AuditLog.open_to_read(one) as log, pytest.raises(AuditError, match="already exists"):
         merge([log.store], into)
     assert into.read_text() == "mine"
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
@@ -246,7 +246,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert f'"id": {listed[3]["id"]}' in said("show", str(listed[3]["id"]), "--json", "--file", str(into))
     assert "was merged from several" in said("prune", "--older-than", "now", "--yes", "--file", str(into), code=1)
     assert "cannot be sealed" in said("seal", "--file", str(into), code=1)
-    assert "is there already" in said("merge", str(one), "--into", str(into), code=1)
+    assert "already exists" in said("merge", str(one), "--into", str(into), code=1)
     nowhere = said("merge", str(one), "--into", str(tmp_path / "none/all.db"), code=1)
     assert f"`{tmp_path}/none` is not a folder" in nowhere
     assert "name a file in an existing folder" in nowhere

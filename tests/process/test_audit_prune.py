@@ -195,10 +195,10 @@ def test_what_later_decisions_share_is_carried_over(tmp_path: Path, days: list[i
 
 
 FORGED = [
-    ({"last": 7}, "cannot be read"),
+    ({"last": 7}, "is not valid"),
     ({"root": "00" * 32}, "root"),
     ({"hash": "00" * 32}, "changed"),
-    ({"hash": 5}, "cannot be read"),
+    ({"hash": 5}, "is not valid"),
     ({"log": "0" * 16}, "root"),
     ({"user": 5}, "signature"),
     ({"peaks": ["00" * 32]}, "it is a checkpoint that does not match"),
@@ -296,7 +296,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert said("prune", "--older-than", "2019-01-01") == "there is nothing to remove\n"
     assert said("prune", "--older-than", "90d", "--dry-run") == "300 records of 1 session would be removed\n"
     assert "no user can confirm the removal" in said("prune", "--older-than", "90d", code=2)
-    assert "no time for --older-than" in said("prune", "--older-than", "soon", code=2)
+    assert "not a time for --older-than" in said("prune", "--older-than", "soon", code=2)
     told = json.loads(said("prune", "--older-than", "90d", "--yes", "--json"))
     assert (told["records"], told["tombstone"]) == (300, 301)
     assert told["bytes"] > 500_000

@@ -544,7 +544,7 @@ def test_a_defect_of_ours_ends_everything_that_runs(tmp_path: Path) -> None:
 WRONG = [
     ("{", "not valid JSON"),
     ("[]", "no JSON object"),
-    ('{"prompt": "a", "prompt": "b"}', "`prompt` stands in it twice"),
+    ('{"prompt": "a", "prompt": "b"}', "`prompt` is in it twice"),
     ('{"promt": "a"}', "`promt` is no field of a task; did you mean `prompt`?"),
     ('{"id": "a"}', "it has no prompt"),
     ('{"prompt": "a", "prompt_file": "b"}', "it has two prompts"),
@@ -556,7 +556,7 @@ WRONG = [
     ('{"prompt": "a", "mode": "quick"}', "`mode`"),
     ('{"prompt": "a", "max_turns": 0}', "`max_turns`"),
     ('{"prompt": "a", "max_turns": true}', "`max_turns`"),
-    ('{"prompt": "a", "max_cost": NaN}', "`NaN` is no number of JSON"),
+    ('{"prompt": "a", "max_cost": NaN}', "`NaN` is not a JSON number"),
     ('{"prompt": "a", "timeout": "soon"}', "`soon` is not an amount"),
     ('{"prompt": "a", "timeout": -1}', "`timeout`"),
     ('{"prompt": "a", "workspace": "nothere"}', "there is no folder"),

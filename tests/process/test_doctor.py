@@ -70,7 +70,7 @@ def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Pat
     assert done.returncode == 4, done.stdout + done.stderr
     assert "max_user_namespaces is 0" in done.stdout
     assert "fix: sudo sysctl -w user.max_user_namespaces=" in done.stdout
-    assert "fix: do what `namespaces` says above; or accept T3" in done.stdout
+    assert "fix: apply the fix of `namespaces` above; or accept T3" in done.stdout
     assert "not ready" in done.stdout
 
 
@@ -99,7 +99,7 @@ def test_a_container_daemon_that_is_not_there(
 # fmt: off
 MODELS: list[tuple[str, dict[str, str], str, CheckState, str, str]] = [
     # config, environment, name, state, a part of what is said, why
-    ("", {}, "model", CheckState.ABSENT, "none is configured", "nobody said"),
+    ("", {}, "model", CheckState.ABSENT, "no model is configured", "nobody said"),
     ("", {}, "openai", CheckState.ABSENT, "agent auth login openai", "and there is no key"),
     ('model = "gemini"', {}, "model", CheckState.WEAK, "gemini:gemini-4-argon, for which there is no key", "the usual one"),
     ('model = "openai:m"\nfallback_model = "gemini:n"', {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "model", CheckState.OK,

@@ -167,4 +167,4 @@ def test_the_patch_names_what_programs_would_run_by_themselves(
         sh(review.workspace, work)
         patch = review.patch()
     assert patch.obeyed == obeyed
-    assert any("other programs run these by themselves" in note for note in patch.notes) is bool(obeyed)
+    assert any("auto-run files, which other programs run" in note for note in patch.notes) is bool(obeyed)

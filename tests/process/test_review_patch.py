@@ -200,7 +200,7 @@ def test_secrets_are_neither_copied_nor_in_a_patch(base: Path) -> None:
         "echo 2 > a; echo K=2 > .env; echo T > new.pem",
     )
     assert said["there"] == [b"a", b"safe"]
-    assert said["notes"] == ("not in the copy, since they are secrets: .env, d/id_rsa",)
+    assert said["notes"] == ("not in the copy, because they are secrets: .env, d/id_rsa",)
     assert sorted(patch.secrets) == [".env", "new.pem"]
     assert [each.path for each in patch.files] == ["a"]
     assert b"K" not in patch.text

@@ -318,7 +318,7 @@ def test_what_is_not_kept_is_said_and_what_is_there_stays(
     for path, content in there.items():
         assert (world.w / path).read_text() == content, why
     if "too big" in str(left):
-        assert "`agent undo` cannot bring back `big`: it is too big" in world.said
+        assert "`agent undo` cannot restore `big`: it is too big" in world.said
 
 
 def test_a_move_of_what_is_not_kept_goes_both_ways(base: Path) -> None:
@@ -371,14 +371,14 @@ def test_what_there_is_no_room_for_is_said_before_the_action(base: Path) -> None
     world = UndoWorkspace(base, "[undo]\nsize = 100000\n")
     world.sh("head -c 90000 /dev/urandom > one; head -c 80000 /dev/urandom > two; echo small > a")
     asyncio.run(world.keeper.before(world.permit(RunScript(WORK, str(world.w))), "x", "1"))
-    assert world.said == ["`agent undo` cannot bring back `one`: there was no room for it"], "the largest goes first"
+    assert world.said == ["`agent undo` cannot restore `one`: there was no room for it"], "the largest goes first"
 
 
 def test_too_many_files_are_said_and_with_required_nothing_runs(base: Path) -> None:
     world = UndoWorkspace(base, "[undo]\nfiles = 10\n")
     world.sh("touch f{1..20}")
     assert world.act("rm f1") is None
-    assert "what this action changes cannot be undone: there are more files" in world.said[0]
+    assert "the changes of this action cannot be undone: this folder has more files" in world.said[0]
     strict = UndoWorkspace(base, "[undo]\nfiles = 10\nrequired = true\n")
     with pytest.raises(UndoError, match="nothing was run"):
         strict.act("rm f2")
@@ -554,7 +554,9 @@ def test_a_damaged_copy_is_told_and_nothing_is_written(base: Path) -> None:
     for path in (base / "state").glob("snapshots/*/*.pack"):
         path.write_bytes(path.read_bytes().replace(b"one", b"0ne")[:1_000_000])
     taken = world.undo()
-    assert {item.path: item.problem for item in taken.items} == dict.fromkeys(("a", "big"), "what was kept is damaged")
+    assert {item.path: item.problem for item in taken.items} == dict.fromkeys(
+        ("a", "big"), "the stored content is damaged"
+    )
     assert (world.w / "a").read_text() == "two\n"
     assert os.listdir(world.w) == ["a"]
 
@@ -569,7 +571,7 @@ def test_a_damaged_list_is_set_aside_and_told(base: Path) -> None:
     steps.write_bytes(b"no database" * 1000)
     keeper = world.another()
     assert world.act("echo 2 > a", keeper) is not None
-    assert any("is damaged; it is now" in line for line in world.said)
+    assert any("was damaged and moved to" in line for line in world.said)
     assert world.undo().whole
     assert (world.w / "a").read_text() == "1\n"
 
@@ -594,7 +596,7 @@ def test_nor_behind_a_full_disk(base: Path) -> None:
         world = UndoWorkspace(base)
         world.sh("mkdir src; echo 1 > src/a; echo 1 > b")
         assert world.act("rm -r src; echo 2 > b; for i in $(seq 60); do head -c 100000 /dev/urandom > f$i; done")
-        assert any("is not kept" in line for line in world.said), world.said
+        assert any("were not stored" in line for line in world.said), world.said
         world.undo(force=True)
         assert (world.w / "src/a").read_text() == "1\n"
         assert sorted(os.listdir(world.w)) == ["b", "src"]

@@ -146,7 +146,7 @@ def test_full_can_be_required_where_the_configuration_accepts_less(tmp_path: Pat
 SAID = [
     # wrap, finding, a part of its line, a part of what to do
     (NO_LANDLOCK,   "landlock",   "switched off at boot", "lsm=landlock"),
-    (OLD_KERNEL,    "landlock",   "does not have it",     "5.13"),
+    (OLD_KERNEL,    "landlock",   "does not support it",     "5.13"),
     (NO_LIBSECCOMP, "libseccomp", "",                     "libseccomp"),
     (NO_BWRAP,      "bwrap",      "not found",            "bubblewrap"),
     (SEALED,        "inside",     "contain",              ""),

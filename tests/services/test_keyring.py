@@ -243,7 +243,7 @@ def test_doctor_says_whether_there_is_a_keyring_and_what_commands_are_lent() -> 
             found = findings()
         assert (found["keyring"]["state"], found["keyring"]["fix"]) == ("ok", "")
         assert found["keyring"]["detail"].startswith("Secret Service; ")
-        assert found["credentials"]["detail"].startswith("forge: used by commands that never see it")
+        assert found["credentials"]["detail"].startswith("forge: added to requests of commands, which never see it")
 
 
 # what the service holds, what is said

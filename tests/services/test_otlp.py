@@ -171,8 +171,8 @@ CODED: list[tuple[bytes, tuple[tuple[str, str], ...], str]] = [
     (REJECTED,                               (("content-encoding", "br"),),         "its answer is compressed in a way"),
     (BOMB,                                   (PACKED,),                             "its answer unpacks to more"),
     (bytes(2 << 20),                         (),                                    "its answer is too long"),
-    (REJECTED,                               (PACKED,),                             "its answer is compressed, and damaged"),
-    (gzip.compress(REJECTED) * 2,            (PACKED,),                             "its answer goes on behind its end"),
+    (REJECTED,                               (PACKED,),                             "its answer is compressed and damaged"),
+    (gzip.compress(REJECTED) * 2,            (PACKED,),                             "its answer has data after its end"),
 ]  # fmt: skip
 
 

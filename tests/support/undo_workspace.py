@@ -61,7 +61,9 @@ class UndoWorkspace:
         return SnapshotRecorder(place(state_dir(self.environ), facts.workspace), "s", self.ground, self._hear)
 
     def _hear(self, line: str) -> None:
-        if "were kept for `agent undo`, once: " not in line:  # said of a look that took long: the machine's doing
+        if (
+            "storing the files here for `agent undo` took " not in line
+        ):  # said of a look that took long: the machine's doing
             self.said.append(line)
 
     def permit(self, action: Action) -> Permit:

@@ -193,34 +193,34 @@ def test_a_copy_is_of_what_was_there_before_the_patch(base: Path, patch: bytes) 
 
 # what there is, the patch, the path that is named, and why it is refused
 ESCAPES: list[tuple[str, bytes, str, str]] = [
-    ("true", new("../out"), "../out", "it leads out of the workspace"),
-    ("true", new("d/../../out"), "d/../../out", "it leads out of the workspace"),
-    ("true", new("/etc/x"), "/etc/x", "it is no path in the workspace"),
-    ("true", new(".git/hooks/pre-commit", "100755"), ".git/hooks/pre-commit", "it lies in Git's own folder"),
-    ("true", new(".GIT/config"), ".GIT/config", "it lies in Git's own folder"),
-    ("true", new(".git\u200c/config"), ".git\u200c/config", "it lies in Git's own folder"),
-    ("true", new("d/git~1/config"), "d/git~1/config", "it lies in Git's own folder"),
-    ("true", new(".git. ./x"), ".git. ./x", "it lies in Git's own folder"),
-    ("true", new(".git"), ".git", "it lies in Git's own folder"),
-    ("true", new("d//x"), "d//x", "it is no plain path"),
-    ("true", new("./x"), "./x", "it is no plain path"),
+    ("true", new("../out"), "../out", "it points out of the workspace"),
+    ("true", new("d/../../out"), "d/../../out", "it points out of the workspace"),
+    ("true", new("/etc/x"), "/etc/x", "it is not a path in the workspace"),
+    ("true", new(".git/hooks/pre-commit", "100755"), ".git/hooks/pre-commit", "it is in Git's own folder"),
+    ("true", new(".GIT/config"), ".GIT/config", "it is in Git's own folder"),
+    ("true", new(".git\u200c/config"), ".git\u200c/config", "it is in Git's own folder"),
+    ("true", new("d/git~1/config"), "d/git~1/config", "it is in Git's own folder"),
+    ("true", new(".git. ./x"), ".git. ./x", "it is in Git's own folder"),
+    ("true", new(".git"), ".git", "it is in Git's own folder"),
+    ("true", new("d//x"), "d//x", "it is not a plain path"),
+    ("true", new("./x"), "./x", "it is not a plain path"),
     ("ln -s /tmp d", new("d/x"), "d/x", "its folder `d` is a link"),
     ("mkdir e; ln -s ../out e/d", new("e/d/x"), "e/d/x", "its folder `e/d` is a link"),
     ("mkdir ../f; echo 1 > ../f/x; ln -s ../f d", b"--- a/d/x\n+++ b/d/x\n@@ -1 +1 @@\n-1\n+2\n", "d/x", "its folder `d` is a link"),
     ("echo 1 > d", new("d/x"), "d/x", "its folder `d` is a file"),
     ("true", LINKED % b"/tmp" + new("l/x"), "l/x", "its folder `l` is a file or link of this patch"),
     ("true", new("l/x") + LINKED % b"/tmp", "l/x", "its folder `l` is a file or link of this patch"),
-    ("mkdir d; echo 1 > d/mine", new("d"), "d", "a folder with other files lies there"),
-    ("echo 1 > a", new("a"), "a", "there is such a file already"),
-    ("ln -s nowhere a", new("a"), "a", "there is such a file already"),
-    ("ln -s ../out a", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-secret\n+x\n", "a", "hunk 1 of 1 (line 1) does not fit: other lines stand there"),
-    ("mkfifo a", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+x\n", "a", "it is no file, folder or link"),
-    ("ln -s ../out a", b"diff --git a/a b/c\nrename from a\nrename to c\n--- a/a\n+++ b/c\n@@ -1 +1 @@\n-secret\n+x\n", "c", "hunk 1 of 1 (line 1) does not fit: other lines stand there"),
+    ("mkdir d; echo 1 > d/mine", new("d"), "d", "there is a folder with other files"),
+    ("echo 1 > a", new("a"), "a", "the file exists already"),
+    ("ln -s nowhere a", new("a"), "a", "the file exists already"),
+    ("ln -s ../out a", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-secret\n+x\n", "a", "hunk 1 of 1 (line 1) does not fit: the lines differ"),
+    ("mkfifo a", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+x\n", "a", "it is not a file, folder or link"),
+    ("ln -s ../out a", b"diff --git a/a b/c\nrename from a\nrename to c\n--- a/a\n+++ b/c\n@@ -1 +1 @@\n-secret\n+x\n", "c", "hunk 1 of 1 (line 1) does not fit: the lines differ"),
     ("true", b"diff --git a/a b/a\ndeleted file mode 100644\n", "a", "there is no such file"),
     ("echo 1 > a", b"diff --git a/a b/a\ndeleted file mode 100644\n", "a", "it is not empty"),
-    ("seq 9 > a", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+x\n@@ -5 +5 @@\n-7\n+y\n", "a", "hunk 2 of 2 (line 5) does not fit: other lines stand there"),
-    ("seq 9 > a", b"--- a/a\n+++ b/a\n@@ -4,3 +4,3 @@\n 4\n-x\n+5\n 6\n", "a", "hunk 1 of 1 (line 4) is in it already"),
-    ("true", b"diff --git a/x b/x\nnew file mode 120000\nindex 0000000..e69de29\n", "x", "it leads nowhere"),
+    ("seq 9 > a", b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+x\n@@ -5 +5 @@\n-7\n+y\n", "a", "hunk 2 of 2 (line 5) does not fit: the lines differ"),
+    ("seq 9 > a", b"--- a/a\n+++ b/a\n@@ -4,3 +4,3 @@\n 4\n-x\n+5\n 6\n", "a", "hunk 1 of 1 (line 4) is applied already"),
+    ("true", b"diff --git a/x b/x\nnew file mode 120000\nindex 0000000..e69de29\n", "x", "its target does not exist"),
 ]  # fmt: skip
 
 
@@ -240,17 +240,17 @@ def test_what_no_patch_may_do(base: Path, before: str, patch: bytes, path: str, 
 # a patch, the line that is named, the words of it
 DAMAGED: list[tuple[bytes, str, str]] = [
     (b"", "", "it is empty"),
-    (b"hello\n", "", "there is no line `diff --git`"),
-    (b"@@ -1 +1 @@\n-a\n+b\n", "line 1", "nothing says which file"),
+    (b"hello\n", "", "it contains no line `diff --git`"),
+    (b"@@ -1 +1 @@\n-a\n+b\n", "line 1", "the file of this hunk is not named"),
     (b"--- a/a\n+++ b/a\n", "line 3", "no hunk follows"),
     (b"--- a/a\n+++ b/a\n@@ -1,3 +1 @@\n-a\n", "line 5", "in the middle of a hunk"),
-    (b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n-b\n+c\n", "line 5", "not as long as its head says"),
-    (b"--- a/a\n+++ b/a\n@@ -1,2 +1 @@\n-a\nb\n", "line 5", "not as long as its head says"),
+    (b"--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n-b\n+c\n", "line 5", "does not have the length in its header"),
+    (b"--- a/a\n+++ b/a\n@@ -1,2 +1 @@\n-a\nb\n", "line 5", "does not have the length in its header"),
     (b"--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b\n", "line 1", "has no folder in front"),
     (b"diff --git a/a b/a\nold mode 160000\n", "line 2", "another repository"),
     (b"diff --git a/a b/a\nnew file mode 020000\n", "line 2", "no file or link (mode 020000)"),
     (b"diff --git a/a b/a\nindex 1234567..7654321 100644\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-a\n+b\n", "line 3", "name another file"),
-    (b"diff --git a/a b/a\nBinary files a/a and b/a differ\n", "line 2", "but not how"),
+    (b"diff --git a/a b/a\nBinary files a/a and b/a differ\n", "line 2", "but not the difference"),
     (b"diff --git a/a b/a\nGIT binary patch\nliteral 5\nzzzz\n\n", "line 4", "damaged"),
     (b"diff --git a/a b/a\nGIT binary patch\nliteral 99999999999999\nzzzz\n\n", "line 3", "too large"),
     (b"diff --git a/a b/a\nGIT binary patch\nsomething\n", "line 3", "content of a binary file is missing"),
@@ -460,13 +460,13 @@ def test_the_command(base: Path) -> None:
     assert (checked.returncode, list(world.w.iterdir())) == (0, [])
     assert "␛[2Jhi<U+202E>" in checked.stdout
     assert "\x1b" not in checked.stdout
-    assert "note: `b`: a new line holds characters that hide or reorder text: <U+202E>" in checked.stdout
+    assert "note: `b`: a new line contains characters that hide or reorder text: <U+202E>" in checked.stdout
     done = agent(world, "apply", "--yes", "../p")
     assert (done.returncode, sorted(os.listdir(world.w))) == (0, ["a", "b"])
     assert "`agent undo` reverses it" in done.stdout
     again = agent(world, "apply", "--yes", "--json", "../p")
     assert again.returncode == 1
-    assert json.loads(again.stdout)["problems"][0] == {"path": "a", "why": "there is such a file already"}
+    assert json.loads(again.stdout)["problems"][0] == {"path": "a", "why": "the file exists already"}
     assert agent(world, "undo").returncode == 0
     assert os.listdir(world.w) == []
     listed = agent(world, "audit", "list", "--path", f"{world.w}/b")
@@ -500,9 +500,9 @@ SEVERE = [
     (new(".vscode/tasks.json"), "it is an auto-run file"),
     (new(".env"), "it has the name of a secret"),
     (LINKED % b"/etc/passwd", "it is a link that leads to /etc/passwd"),
-    (LINKED % b"../../x", "it is a link that leads out of the workspace"),
-    (LINKED % b".git/config", "it is a link that leads into Git's own folder"),
-    (LINKED % b".Git/config", "it is a link that leads into Git's own folder"),
+    (LINKED % b"../../x", "it is a link that points out of the workspace"),
+    (LINKED % b".git/config", "it is a link that points into Git's own folder"),
+    (LINKED % b".Git/config", "it is a link that points into Git's own folder"),
 ]
 
 
@@ -524,7 +524,7 @@ USAGE = [
     (("apply", "../p", "--anyway"), 2, "--anyway needs --yes"),
     (("apply", "../p", "--check", "--yes"), 2, "--check applies nothing"),
     (("apply", "../p", "--json"), 2, "add --yes"),
-    (("apply", "../no", "--yes"), 1, "this is no patch"),
+    (("apply", "../no", "--yes"), 1, "this is not a patch"),
 ]
 
 

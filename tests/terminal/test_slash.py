@@ -47,7 +47,7 @@ SAID: list[tuple[str, str, str]] = [
     ("/sandbox",                  "sandbox   ",            "what holds"),
     ("/sandbox touch x",          "writes    the workspace", "the rights of a command"),
     ("/sandbox cat ~/.ssh/id_rsa", "no rights at all",     "of one that is denied"),
-    ("/undo",                     "nothing was taken back", "no action yet"),
+    ("/undo",                     "nothing was undone", "no action yet"),
     ("/undo zero",                "no number of actions",  "no number"),
     ("/undo 0",                   "no number of actions",  "not one"),
     ("/rewind",                   "nothing was said",      "no prompt yet"),

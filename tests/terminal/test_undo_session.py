@@ -162,8 +162,8 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
     assert all(row[27] == " " and row[28] == "+" and row[36:38] == "  " for row in steps), "in columns"
     assert rows[-1].startswith("`agent undo N` undoes the N newest actions"), "a number in the list is no N"
     many = harness.agent("undo", "9")
-    assert (many.returncode, "9 actions cannot be taken back" in many.stderr) == (Exit.FAILED, True)
-    assert "only 1 action that is kept here can be taken back" in many.stderr
+    assert (many.returncode, "9 actions cannot be undone" in many.stderr) == (Exit.FAILED, True)
+    assert "only 1 stored action can be undone" in many.stderr
     assert "write agent undo 1" in many.stderr
     assert [harness.agent("undo", "--force").returncode for _ in range(2)] == [Exit.DONE, Exit.FAILED], (
         "nothing left is no mistake"
@@ -244,7 +244,7 @@ def test_with_required_nothing_runs_that_could_not_be_undone(base: Path) -> None
     (base / "home/.config/ringfence/config.toml").write_text("[undo]\nrequired = true\nfiles = 3\n")
     script = harness.model(("bash", {"command": "echo ran > b.txt"}), ("bash", {"command": "cat a.txt"}))
     done = harness.agent("run", "--mode", "trust-project", "--model", f"scripted:{script}", "go")
-    assert "nothing was run, since it could not be undone" in done.stdout
+    assert "nothing was run, because the action could not be undone" in done.stdout
     assert "never committed" in done.stdout, "a look goes on"
     assert not (harness.w / "b.txt").exists()
 

@@ -64,7 +64,7 @@ def apply(
         # New auto-run files that the user was not warned about.
         news = inventory_of(scope, terms, root).findings(changes_of(plan.items)) if warned is not None else {}
         for path in news.keys() - set(warned or ()):
-            raise PatchError(Problem("nothing was applied", f"`{path}`: by now, {news[path].why}", "look at it again"))
+            raise PatchError(Problem("nothing was applied", f"`{path}`: now, {news[path].why}", "check it again"))
         with store.transaction():
             step = store.begin("action", words, session, "", ((root, paths),))
         done = restore(store, items, step)
@@ -90,8 +90,8 @@ def _failure(failed: list[Item], left: list[str]) -> Problem:
     why = f"`{first.path}`: {first.problem}"
     if left:
         named = ", ".join(f"`{each}`" for each in left[:5])
-        return Problem("the patch was applied in part", f"{why}; not put back: {named}", "look at these files yourself")
-    return Problem("nothing was applied", why, "every file is as it was; try again")
+        return Problem("the patch was applied in part", f"{why}; not put back: {named}", "check these files yourself")
+    return Problem("nothing was applied", why, "no file was changed; try again")
 
 
 def _items(root: str, planned: Iterable[PlannedChange]) -> list[Item]:

@@ -13,8 +13,8 @@ from runner.changes.review.patch_parser import Section
 
 _LONGEST = 4000  # characters of a path
 # The same text for every reason, so that a patch cannot test guesses about the content of a secret.
-HIDDEN_UNFIT = "it is a secret, and the patch does not fit what it holds"
-HIDDEN_SOURCE = "it is a secret, which no patch copies or moves to another name"
+HIDDEN_UNFIT = "it is a secret, and the patch does not fit its content"
+HIDDEN_SOURCE = "it is a secret, and a patch must not copy or move a secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +69,13 @@ def refused(path: str) -> str:
     """Return the reason why no patch may name this path, or an empty string if it may."""
     names = path.split("/")
     if path.startswith("/") or "\0" in path or len(path) > _LONGEST:
-        return "it is no path in the workspace"
+        return "it is not a path in the workspace"
     if ".." in names:
-        return "it leads out of the workspace"
+        return "it points out of the workspace"
     if "" in names or "." in names:
-        return "it is no plain path"
+        return "it is not a plain path"
     if any(tree_diff.like_git(name) for name in names):
-        return "it lies in Git's own folder"
+        return "it is in Git's own folder"
     return ""
 
 
@@ -105,7 +105,7 @@ class _Work:
             side, moved = fitted(section, old)
             fresh = section.new is not None and section.new != section.old
             if fresh and section.new is not None and self._planned(section.new) is not None:
-                raise Unfit("there is such a file already")
+                raise Unfit("the file exists already")
         except (Unfit, tree_diff.UnreadableFile) as error:
             gone = section.old is not None and self._after.get(section.old) is None
             why = self._blocked(section.old) if gone and section.old is not None else ""
@@ -192,5 +192,5 @@ class _Work:
                     if stat.S_ISDIR(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
                         left.append(inner)
                     elif self._after.get(inner, self) is not None:
-                        return "a folder with other files lies there"
+                        return "there is a folder with other files"
         return ""

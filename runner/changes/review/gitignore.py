@@ -308,9 +308,9 @@ class Ignored:
         if self.unread:
             path, why = next(iter(self.unread.items()))
             more = f" (and {len(self.unread) - 1:,} more lists)" if len(self.unread) > 1 else ""
-            yield f"what `{visible(path, lines=False)}`{more} lets Git ignore is not left out: {why}"
+            yield f"files that Git ignores by `{visible(path, lines=False)}`{more} are not excluded: {why}"
         if self.gave_up:
-            yield f"not all that Git ignores is left out: {self.gave_up}"
+            yield f"not all files that Git ignores are excluded: {self.gave_up}"
 
     def __call__(self, path: str) -> bool:
         """Return True if the file, link, or folder (with a `/` at its end) at `path` is ignored."""
@@ -328,7 +328,7 @@ class Ignored:
     def _matched(self, path: str, folder: bool) -> bool:
         """Return the verdict of the last matching pattern in the nearest list that has one."""
         if self._over():
-            self.gave_up = "the time was over"
+            self.gave_up = "the time limit was reached"
         above = path
         while above and not self.gave_up:
             above = os.path.dirname(above)

@@ -23,9 +23,9 @@ def fitted(section: Section, old: Side | None) -> tuple[Side | None, Moved]:
         if old is None:
             raise Unfit("there is no such file")
         if section.old_mode is not None and (section.old_mode == LINK) != (old.mode == LINK):
-            raise Unfit("it is a link" if old.mode == LINK else "it is no link")
+            raise Unfit("it is a link" if old.mode == LINK else "it is not a link")
         if section.new_mode == LINK != old.mode:  # the content of the file would become the visible target of the link
-            raise Unfit("a file does not become a link, it is taken away and a link is added")
+            raise Unfit("a patch cannot turn a file into a link; it must delete the file and add a link")
     data = old.data if old is not None and section.old is not None else b""
     moved: Moved = ()
     if section.forth is not None:
@@ -35,9 +35,9 @@ def fitted(section: Section, old: Side | None) -> tuple[Side | None, Moved]:
     if section.new is None:
         if data:
             if section.hunks:
-                raise Unfit("it holds more than what the patch takes away")
+                raise Unfit("it contains more than the patch deletes")
             if section.blobs[0] and Side(FILE, data).blob.startswith(section.blobs[0]):
-                raise Unfit("the patch does not hold what it takes away")
+                raise Unfit("the patch does not contain the content that it deletes")
             raise Unfit("it is not empty")
         return None, moved
     # A mode that the patch does not state stays unchanged.
@@ -45,7 +45,7 @@ def fitted(section: Section, old: Side | None) -> tuple[Side | None, Moved]:
     if section.new_mode is not None and section.new_mode != section.old_mode:
         mode = section.new_mode
     if mode == LINK and (not data or b"\0" in data):
-        raise Unfit("it leads nowhere")
+        raise Unfit("its target does not exist")
     return Side(mode, data), moved
 
 
@@ -53,18 +53,18 @@ def _binary(section: Section, forth: Binary, data: bytes) -> bytes:
     before, after = (plain_blob(name) for name in section.blobs)
     if section.old is not None and before and Side(FILE, data).blob != before:
         if after and Side(FILE, data).blob == after:
-            raise Unfit("it is as the patch would make it already")
-        raise Unfit("its content is not the one that the patch was made from")
+            raise Unfit("it already has the changes of the patch")
+        raise Unfit("its content differs from the one that the patch was made from")
     if section.old is not None and not before:
-        raise Unfit("the patch does not say which content it was made from")
+        raise Unfit("the patch does not name the content that it was made from")
     try:
         made = applied(forth.data, data, LARGEST) if forth.delta else forth.data
     except WrongBaseError:
-        raise Unfit("its content is not the one that the patch was made from") from None
+        raise Unfit("its content differs from the one that the patch was made from") from None
     except DeltaError:
         raise Unfit("the patch is damaged") from None
     if after and Side(FILE, made).blob != after:
-        raise Unfit("what the patch makes of it is not what it says")
+        raise Unfit("the result of the patch is not the one that it names")
     return made
 
 
@@ -79,8 +79,8 @@ def _text(hunks: Sequence[Hunk], data: bytes) -> tuple[bytes, Moved]:
         place = _place(lines, old, hunk, at, shift)
         if place is None:
             if _place(lines, new, hunk, at, shift) is not None:
-                raise Unfit(f"hunk {number} of {len(hunks)} (line {hunk.old[0] + 1}) is in it already")
-            raise Unfit(f"hunk {number} of {len(hunks)} (line {hunk.old[0] + 1}) does not fit: other lines stand there")
+                raise Unfit(f"hunk {number} of {len(hunks)} (line {hunk.old[0] + 1}) is applied already")
+            raise Unfit(f"hunk {number} of {len(hunks)} (line {hunk.old[0] + 1}) does not fit: the lines differ")
         if place != hunk.old[0]:
             moved.append((number, hunk.old[0] + 1, place + 1))
         made += lines[at:place] + new

@@ -78,12 +78,12 @@ class Patch:
         """Return the changes that are not in the patch, in a few lines."""
         unfit = tuple(f"{path} ({why})" for path, why in self.unfit)
         groups = (
-            ("not in the patch, since they are secrets", self.secrets),
+            ("not in the patch, because they are secrets", self.secrets),
             ("not in the patch", unfit),
-            ("not in the patch, since they are empty folders", self.empty),
-            ("not in the patch, since Git ignores them (`--patch-ignored`)", self.ignored),
-            ("other programs run these by themselves, so look twice", self.obeyed),
-            ("changed in the workspace meanwhile, so look twice", self.moved),
+            ("not in the patch, because they are empty folders", self.empty),
+            ("not in the patch, because Git ignores them (see `--patch-ignored`)", self.ignored),
+            ("auto-run files, which other programs run: check them carefully", self.obeyed),
+            ("changed in the workspace meanwhile: check them carefully", self.moved),
         )
         return (*(f"{words}: {listed(paths)}" for words, paths in groups if paths), *self.bounds)
 
@@ -193,13 +193,13 @@ class _Comparison:
         if secret or any(holds_masked(side.data) for side in (old, new) if side is not None):
             self.secrets.append(path)
         elif any(tree_diff.like_git(name) for name in path.split("/")):
-            self.unfit.append((path, "some systems take this name for Git's own folder"))
+            self.unfit.append((path, "on some systems this name means Git's own folder"))
         elif self.leave_out(path):
             self.left.append(path)
         else:
             self._size += sum(len(side.data) for side in (old, new) if side is not None)
             if self._size > _LARGEST:
-                self.unfit.append((path, f"a patch holds no more than {_LARGEST >> 20} MB"))
+                self.unfit.append((path, f"a patch contains at most {_LARGEST >> 20} MB"))
                 return
             self._changes[path] = old, new
 

@@ -69,7 +69,7 @@ class Section:
     def reversed(self) -> "Section":
         """Return the section that reverts this one. Raise PatchError for a binary part without the old content."""
         if self.forth is not None and self.back is None:
-            raise _wrong(self.line, "it does not hold the old content of this file", "apply it without --reverse")
+            raise _wrong(self.line, "it does not contain the old content of this file", "apply it without --reverse")
         if self.same:
             return replace(self, old=self.new, new=None, old_mode=self.new_mode, new_mode=None, same=False)
         turned = tuple(Hunk(hunk.new, hunk.old, tuple(_turned(hunk.lines))) for hunk in self.hunks)
@@ -99,9 +99,9 @@ def read(data: bytes) -> tuple[Section, ...]:
     """Return every section, in order. Text around them, such as the head of a mail, is skipped. Raise PatchError."""
     sections = tuple(_PatchReader(data).sections())
     if not sections:
-        why = "it is empty" if not data.strip() else "there is no line `diff --git` or `---` with `+++` in it"
-        fix = "check the file: `git diff` and `agent ci --patch` make some"
-        raise PatchError(Problem("this is no patch", why, fix))
+        why = "it is empty" if not data.strip() else "it contains no line `diff --git`, and no `---` with `+++`"
+        fix = "use a file of `git diff` or `agent ci --patch`"
+        raise PatchError(Problem("this is not a patch", why, fix))
     return sections
 
 
@@ -122,7 +122,7 @@ class _PatchReader:
             elif line.startswith(b"--- ") and (self._line(1) or b"").startswith(b"+++ "):
                 yield self._plain(Section(self._at + 1, None, None))
             elif _HUNK.match(line):
-                raise self._wrong("nothing says which file this hunk is about", "get the whole patch")
+                raise self._wrong("the file of this hunk is not named", "get the whole patch")
             else:
                 self._at += 1
 
@@ -166,11 +166,11 @@ class _PatchReader:
             more = (self._line() or b"").startswith((b"literal ", b"delta "))
             section = replace(section, forth=forth, back=self._binary() if more else None)
         elif line.startswith(b"Binary files "):
-            raise self._wrong("it says that a file differs, but not how", "make it with `git diff --binary`")
+            raise self._wrong("it says that a file differs, but not the difference", "make it with `git diff --binary`")
         elif line.startswith(b"--- ") and (self._line(1) or b"").startswith(b"+++ "):
             section = self._plain(section)
         if section.old is None and section.new is None:
-            raise self._wrong("it does not say which file it is about", "make it with `git diff`")
+            raise self._wrong("it does not name its file", "make it with `git diff`")
         return section
 
     def _plain(self, section: Section) -> Section:
@@ -209,7 +209,7 @@ class _PatchReader:
                 self._at += 1
                 continue
             if sign not in b" +-" or (sign != b"+" and not old_left) or (sign != b"-" and not new_left):
-                raise self._wrong("the hunk is not as long as its head says", "get the patch again")
+                raise self._wrong("the hunk does not have the length in its header", "get the patch again")
             old_left -= sign != b"+"
             new_left -= sign != b"-"
             lines.append(sign + line[1:] + b"\n")
@@ -262,8 +262,8 @@ class _PatchReader:
         mode = _MODES.get(text.strip())
         if mode is None:
             module = text.strip() == b"160000"
-            why = "it is about another repository inside this one" if module else "it is no file or link"
-            raise self._wrong(f"{why} (mode {text.strip()[:20].decode('latin-1')})", "leave that part out")
+            why = "it changes another repository inside this one" if module else "it is not a file or link"
+            raise self._wrong(f"{why} (mode {text.strip()[:20].decode('latin-1')})", "remove that part")
         return mode
 
     def _both(self, text: bytes) -> str | None:

@@ -73,13 +73,13 @@ def _dangers(item: PlannedChange, secret: Callable[[str], bool], obeyed: Mapping
     if new.mode == PROGRAM and (old is None or old.mode != PROGRAM):
         yield Danger(item.path, "it becomes executable", False)
     if any(fnmatchcase(f"/{item.path}", f"*/{pattern}") for pattern in _STARTED):
-        yield Danger(item.path, "build tools, tests or servers run what it says", False)
+        yield Danger(item.path, "build tools, tests or servers run commands in it", False)
     if binary(new.data):
         yield Danger(item.path, f"it is no text ({len(new.data):,} bytes), so nothing of it is shown", False)
     elif len(new.data) > _LARGE:
         yield Danger(item.path, f"it is very large ({len(new.data):,} bytes)", False)
     elif hidden := _hidden(old.data if old is not None else b"", new.data):
-        yield Danger(item.path, f"a new line holds characters that hide or reorder text: {hidden}", False)
+        yield Danger(item.path, f"a new line contains characters that hide or reorder text: {hidden}", False)
 
 
 def _leads_out(path: str, target: str) -> str:
@@ -91,8 +91,8 @@ def _leads_out(path: str, target: str) -> str:
         return f"leads to {visible(target, lines=False)}"
     inner = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     if inner == ".." or inner.startswith("../"):
-        return "leads out of the workspace"
-    return "leads into Git's own folder" if any(map(like_git, inner.split("/"))) else ""
+        return "points out of the workspace"
+    return "points into Git's own folder" if any(map(like_git, inner.split("/"))) else ""
 
 
 def _hidden(old: bytes, new: bytes) -> str:

@@ -52,9 +52,9 @@ class Review:
     def model_note(self) -> str:
         """Return the note about the copy for the model."""
         return (
-            f"The workspace {self.workspace} is a copy of {self.original}, made for this run. The original does not "
-            "exist for you; what you change in the copy is looked at as a patch. Use relative paths, and where you are "
-            f"told a path below {self.original}, the same path below {self.workspace}. Secret files are not in it."
+            f"The workspace {self.workspace} is a copy of {self.original}, made for this run. You cannot access the "
+            "original; the user reviews your changes in the copy as a patch. Use relative paths. If you get a path "
+            f"below {self.original}, use the same path below {self.workspace}. Secret files are not in the copy."
         )
 
     def patch(self, *, ignored: bool = False, over: Callable[[], bool] = never) -> Patch:
@@ -124,10 +124,10 @@ def _excludes(home: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
 
 def _notes(copy: Copy) -> Iterator[str]:
     groups = (
-        ("not in the copy, since they are secrets", [path for path, why in copy.left_out if why == SECRET]),
+        ("not in the copy, because they are secrets", [path for path, why in copy.left_out if why == SECRET]),
         ("not in the copy", [f"{path} ({why})" for path, why in copy.left_out if why != SECRET]),
-        ("changed while they were copied", copy.torn),
+        ("changed during the copy", copy.torn),
     )
     yield from (f"{words}: {listed(paths)}" for words, paths in groups if paths)
     if os.path.isfile(f"{copy.path}/.git"):
-        yield "Git does not work in the copy: the repository of a linked worktree or a submodule lies outside of it"
+        yield "Git does not work in the copy, because the repository of a linked worktree or a submodule is outside of it"

@@ -18,7 +18,7 @@ from sandbox.inside.regular_file import read_descriptor
 
 GIT = ".git"
 LEAST = 5.0  # seconds for a comparison if the time of the run is already over
-OVERTIME = "the time was over before it was looked at"
+OVERTIME = "the time limit was reached before it was compared"
 LARGEST = 100 << 20  # bytes of a file that is put into a patch
 
 
@@ -101,7 +101,7 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
             result.closed[path] = (error.strerror or "it cannot be read").lower()
 
         if depth > safe_open.DEEPEST or over():
-            result.closed[path] = "it lies too deep" if depth > safe_open.DEEPEST else OVERTIME
+            result.closed[path] = "it is too deep in folders" if depth > safe_open.DEEPEST else OVERTIME
             return None
         return safe_open.entered(name, above, refused, _opened)
 
@@ -154,7 +154,7 @@ def side(top: int, path: str) -> Side | None:
             if stat.S_ISDIR(status.st_mode):
                 return None
             if not stat.S_ISREG(status.st_mode):
-                raise UnreadableFile("it is no file, folder or link")
+                raise UnreadableFile("it is not a file, folder or link")
             handle = _file(name, folder)
             try:
                 return Side(PROGRAM if status.st_mode & stat.S_IXUSR else FILE, _read(handle))

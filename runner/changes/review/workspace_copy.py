@@ -85,7 +85,7 @@ def copied(
     work = Copying(secret)
     try:
         if (os.path.realpath(where) + "/").startswith(workspace.rstrip("/") + "/"):
-            raise OSError("it lies in the workspace itself")
+            raise OSError("it is in the workspace itself")
         base = _private_folder(where)
     except OSError as error:
         fix = "set TMPDIR to a folder that you may write to"
@@ -97,7 +97,7 @@ def copied(
     except OSError as error:
         _drop(base)
         full = error.errno in _FULL
-        fix = "make room there, or set TMPDIR to a folder on another disk" if full else "check the folder"
+        fix = "free disk space there, or set TMPDIR to a folder on another disk" if full else "check the folder"
         why = f"after {work.files:,} files and {work.bytes:,} bytes: {error_reason(error)}"
         raise CopyError(Problem(f"`{workspace}` cannot be copied to `{base}`", why, fix)) from None
     except BaseException:

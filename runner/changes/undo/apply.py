@@ -97,7 +97,7 @@ class _Hand:
                     return
         place = self._store.place(wanted.content) if wanted.kind == FileKind.FILE else None
         if wanted.kind == FileKind.FILE and place is None:
-            raise Lost("its content is not kept any more")
+            raise Lost("its content is not stored any more")
         with self._above(item) as (above, name):
             try:
                 if place is None:

@@ -100,7 +100,7 @@ class BlobStore:
         except OSError as error:
             raise Lost((error.strerror or "it cannot be read").lower()) from None
         if left or hashed.digest() != digest:
-            raise Lost("what was kept is damaged")
+            raise Lost("the stored content is damaged")
 
     def flush(self) -> None:
         """Write everything that is held in memory. Raise OSError."""

@@ -76,4 +76,4 @@ def _set_aside(path: Path) -> str:
     for suffix in ("-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{path}{suffix}")
-    return f"the list of what can be undone is damaged; it is now `{aside}`, and what was done before cannot be undone"
+    return f"the list of stored actions was damaged and moved to `{aside}`; earlier actions cannot be undone"

@@ -22,7 +22,7 @@ class UndoError(ProblemError):
 
 def unusable(folder: Path, why: str, fix: str = "check who owns it and whether the disk is full") -> UndoError:
     """Return the error for a store in `folder` that cannot be used."""
-    return UndoError(Problem(f"the kept files in `{folder}` cannot be used", why or "the system refused it", fix))
+    return UndoError(Problem(f"the stored files in `{folder}` cannot be used", why or "the system refused it", fix))
 
 
 class Turns:
@@ -54,7 +54,7 @@ class Turns:
                 break
             except BlockingIOError:
                 if time.monotonic() > until:
-                    why = f"another `agent` has been looking at the files of this workspace for {PATIENCE:g} s"
+                    why = f"another `agent` has been reading the files of this workspace for {PATIENCE:g} s"
                     raise unusable(self.folder, why, "wait for it, or end it") from None
                 time.sleep(0.02)
         try:

@@ -8,12 +8,12 @@ from runner.changes.undo.file_state import Entry, FileKind, same
 from runner.changes.undo.store import Store, UndoStep
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
-AUTO_RUN = "`--auto-run` restores it as it was before the action"
+AUTO_RUN = "it is an auto-run file; `--auto-run` restores it"
 CHANGED = "another process changed it since; `--force` overwrites that"
 UNSURE = "the runner was killed, so another process may have made this change; `--force` takes it back"
 BETWEEN = "another process changed it between these actions; `--force` overwrites that"
-UNSAFE = "what is there now could not be kept; `--force` overwrites it for good"
-STAYS = "it stays: it was not kept, since it can be made again"
+UNSAFE = "its current content could not be stored; `--force` overwrites it permanently"
+STAYS = "it is not removed: it was not stored, because a tool can make it again"
 
 
 @dataclass(frozen=True, slots=True)

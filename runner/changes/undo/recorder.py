@@ -168,12 +168,12 @@ class SnapshotRecorder:
                 for root, paths, rules in running.roots:
                     store.note(running.step, snapshotter.take(root, paths, rules).changes)
                 self.changed = _changed(store, running.step)
-                store.end(running.step, (*running.notes, f"what it left behind is not kept: {_why(error)}"))
-            self._say(f"what this action made is not kept, so taking it back may need `--force`: {_why(error)}")
+                store.end(running.step, (*running.notes, f"its changes were not stored: {_why(error)}"))
+            self._say(f"the files of this action were not stored, so its undo may need `--force`: {_why(error)}")
             return running.step
         except _FAILURES as again:
             # The step stays open: the next scan notes its changes.
-            self._say(f"what this action changed could not be noted, which the next action tries again: {_why(again)}")
+            self._say(f"the changes of this action could not be recorded; the next action tries again: {_why(again)}")
             return None
 
     def _speak(self) -> None:
@@ -181,7 +181,7 @@ class SnapshotRecorder:
         if self._store is not None and self._store.lost:
             count, self._store.lost = self._store.lost, 0
             which = "the oldest action" if count == 1 else f"the oldest {count} actions"
-            self._later.append(f"to make room, {which} kept here cannot be undone any more (`undo.size`)")
+            self._later.append(f"to free space, {which} stored here cannot be undone any more (`undo.size`)")
         notices, self._later = self._later, []
         for text in notices:
             self._say(text)
@@ -198,7 +198,7 @@ class SnapshotRecorder:
         try:
             taken = self.take_back(count)
         except (OSError, sqlite3.Error, UndoError) as error:
-            return False, (f"nothing was taken back: {_why(error)}",)
+            return False, (f"nothing was undone: {_why(error)}",)
         if done := [item.path for item in taken.items if not item.problem]:
             self._news.append(one_line(", ".join(done), _LONGEST))
         return True, tuple(taken_text(taken, self._scope.workspace, dry=False, redo=False))
@@ -238,7 +238,7 @@ class SnapshotRecorder:
     def news(self) -> str:
         """Return, once, the note for the model about undone changes, or an empty string."""
         paths, self._news = ", ".join(self._news), []
-        return f"[I took back your last changes with /rewind. As they were before: {paths}]\n\n" if paths else ""
+        return f"[I undid your last changes with /rewind. Restored to their old state: {paths}]\n\n" if paths else ""
 
     @_alone
     def close(self) -> None:
@@ -266,13 +266,13 @@ class SnapshotRecorder:
         except (OSError, sqlite3.Error, UndoError, TooMany) as error:
             if self._choice.required:
                 why = f"{_why(error)}, and your configuration has `undo.required`"
-                fix = "make room, or take `required` out of [undo]"
-                raise UndoError(Problem("nothing was run, since it could not be undone", why, fix)) from None
+                fix = "free space, or remove `required` from [undo]"
+                raise UndoError(Problem("nothing was run, because the action could not be undone", why, fix)) from None
             more = ""
             if isinstance(error, TooMany):
                 self._given_up |= {root for root, _ in roots}
-                more = "; nor can what the next ones change"
-            self._later.append(f"what this action changes cannot be undone: {_why(error)}{more}")
+                more = ", nor can the changes of later actions"
+            self._later.append(f"the changes of this action cannot be undone: {_why(error)}{more}")
             return None
 
     def _begin(self, store: Store, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction:
@@ -300,10 +300,10 @@ class SnapshotRecorder:
                 step = store.begin("action", words, self._session, call, roots)
             store.turns.join()
         if dead:
-            self._later.append("the last run was killed in an action: `agent undo --list` shows what it changed")
+            self._later.append("the last run was killed during an action: `agent undo --list` shows its changes")
         seconds = time.monotonic() - started
         if not known and seconds > _SLOW:
-            self._later.append(f"the files here were kept for `agent undo`, once: {seconds:.1f} s")
+            self._later.append(f"storing the files here for `agent undo` took {seconds:.1f} s, this once")
         return OpenAction(step, tuple(running), notes)
 
     def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
@@ -312,7 +312,7 @@ class SnapshotRecorder:
         new = [each for each in reported if f"{each.root}/{each.path}" not in self._told]
         self._told |= {f"{each.root}/{each.path}" for each in new}
         lines = not_kept(new)
-        self._later += [f"`agent undo` cannot bring back {line}" for line in lines]
+        self._later += [f"`agent undo` cannot restore {line}" for line in lines]
         return tuple(f"not kept: {line}" for line in lines)
 
 
@@ -349,7 +349,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, UndoError):
         return error.problem.why
     if isinstance(error, TooMany):
-        return "there are more files in this folder than are kept (`undo.files`)"
+        return "this folder has more files than the limit `undo.files`"
     if isinstance(error, OSError):
         return (error.strerror or "the system refused it").lower()
     return str(error) or "the list of steps could not be written"

@@ -69,7 +69,7 @@ def take_back(store: Store, scope: SnapshotScope, request: RevertRequest) -> Tak
     the state folder cannot be written at all.
     """
     with store.turns.locked():
-        store.turns.refuse_running("nothing was taken back")
+        store.turns.refuse_running("nothing was undone")
         bounds = scope.choice.bounds
         try:
             return _taken(store, bounds, scope, request)
@@ -186,21 +186,21 @@ def _chosen(store: Store, request: RevertRequest) -> tuple[UndoStep, ...]:
     if request.redo:
         undos = tuple(step for step in store.steps() if step.kind == "undo" and step.undone is None)
         if not undos:
-            raise _nothing("no undo was made here that could be taken back")
+            raise _nothing("there is no undo here that could be reversed")
         return undos[:1]
     own = undoable(store, request.lineage)
     of, undo = ("of an agent", "agent undo") if request.lineage is None else ("of this session", "/undo")
     if not own:
-        raise _nothing(f"no action {of} changed a file here, or all of them were taken back already")
+        raise _nothing(f"no action {of} changed a file here, or all of them were undone already")
     if len(own) < request.count:
-        stored = "1 action that is kept here can" if len(own) == 1 else f"{len(own)} actions that are kept here can"
-        why = f"only {stored} be taken back{'' if request.lineage is None else ', of this session'}"
-        raise _nothing(why, f"write {undo} {len(own)}", what=f"{request.count} actions cannot be taken back")
+        stored = "1 stored action can" if len(own) == 1 else f"{len(own)} stored actions can"
+        why = f"only {stored} be undone{'' if request.lineage is None else ', of this session'}"
+        raise _nothing(why, f"write {undo} {len(own)}", what=f"{request.count} actions cannot be undone")
     return own[: request.count]
 
 
 def _nothing(
-    why: str, fix: str = "`agent undo --list` shows what was kept", what: str = "there is nothing to take back"
+    why: str, fix: str = "`agent undo --list` shows the stored actions", what: str = "there is nothing to undo"
 ) -> UndoError:
     return UndoError(Problem(what, why, fix))
 

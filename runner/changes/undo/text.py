@@ -80,7 +80,7 @@ def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterat
         yield f"  {'left':<11} {_path(item, workspace)}: {visible(item.problem, lines=False)}"
     yield from (f"  set aside   {visible(line, lines=False)}" for line in taken.aside)
     if not taken.items:
-        yield "  every file is as it was before already"
+        yield "  nothing to do: every file already has its old content"
 
 
 def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
@@ -118,7 +118,7 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
         path = _path(item, workspace)
         old, new = _text(store, item.now), _text(store, item.wanted)
         if old is None or new is None:
-            yield f"{item.deed}: {path} (no text, or too long to show)"
+            yield f"{item.deed}: {path} (not text, or too long to show)"
             continue
         if item.now is not None and item.wanted is not None and item.now.mode != item.wanted.mode:
             yield f"mode of {path}: {item.now.mode:o} to {item.wanted.mode:o}"
