@@ -255,9 +255,9 @@ LOOKED_AT = Annotated[int, valued("--limit", "N", "The number of questions and d
 
 @filtered
 def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON = False, file: FILE = None) -> int:
-    """Suggest the narrowest rules that would have allowed the asked and denied actions of the log. Changes nothing.
+    """Suggest the narrowest rules that would have decided the questions and denials of the log. Changes nothing.
 
-    Each rule is tested on the recorded actions. It is printed with the records that it would have allowed, the
+    Each rule is tested on the recorded actions. It is printed with the records that it would have decided, the
     answers that you gave then, and other actions that it would also allow. Actions of the tiers `dangerous`, `secret`
     and `denied` get no rule. A model can provoke questions to get a rule: check each rule before you copy it,
     above all if no user ever approved its actions.

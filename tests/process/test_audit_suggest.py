@@ -233,7 +233,7 @@ def test_equal_actions_are_judged_by_the_policy_of_their_own_session() -> None:
     search = Search(world.parts.get, lambda deed: policies[deed.record.id], own, ())
     report = search.report(world.deeds, limit=10, least=1)
     assert [each.records for each in report.suggestions] == [(alone,)]
-    assert [(each.why, each.records) for each in report.left] == [("settled by what holds now", (settled,))]
+    assert [(each.why, each.records) for each in report.left] == [("allowed by the current configuration", (settled,))]
 
 
 def test_the_newest_are_looked_at_and_few_are_left_out() -> None:

@@ -130,4 +130,4 @@ def _notes(copy: Copy) -> Iterator[str]:
     )
     yield from (f"{words}: {listed(paths)}" for words, paths in groups if paths)
     if os.path.isfile(f"{copy.path}/.git"):
-        yield "Git does not work in the copy, because the repository of a linked worktree or a submodule is outside of it"
+        yield "Git does not work in the copy: the repository of a linked worktree or a submodule is outside of it"
