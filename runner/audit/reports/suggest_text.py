@@ -34,7 +34,7 @@ def report_text(report: SuggestionReport, *, config: str, colour: bool, width: i
         where = f"put the rule into {config}; it is used in every folder"
         if each.rule.verdict == "allow" and len(each.workspaces) == 1 and each.workspaces[0]:
             local = f"{each.workspaces[0]}/.ringfence/config.local.toml"
-            where = f"put the rule into {config} for every folder, or into {local} for that folder (then `agent trust`)"
+            where = f"put it into {config} for every folder, or into {local} for that one (then `agent trust`)"
         lines += [f"   {line.strip()}" for line in shown([where])]
     if report.left:
         lines += ["", f"{bold}no rule is suggested for{end}"]
