@@ -195,13 +195,13 @@ def test_no_command_of_the_agent_gives_itself_a_grant(harness: Harness) -> None:
 # fmt: off
 MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("grants", "show", "g00000000"),           2, "there is no grant",        "a name that nobody has"),
-    (("grants", "revoke"),                      2, "no grant is selected",           "nothing to take back"),
-    (("grants", "revoke", "--all", "g1"),       2, "no grant is selected",           "one and all"),
+    (("grants", "revoke"),                      2, "no grant is selected",     "nothing to take back"),
+    (("grants", "revoke", "--all", "g1"),       2, "no grant is selected",     "one and all"),
     (("grants", "revoke", "g\x1b[2J"),          2, "there is no grant",        "a name that drives the terminal"),
-    (("grants", "--json", "prune"),             2, "must follow",     "an option that nothing would come of"),
-    (("grants", "add", "sudo ls"),              2, "cannot be remembered",          "dangerous: once at most"),
+    (("grants", "--json", "prune"),             2, "must follow",              "an option that nothing would come of"),
+    (("grants", "add", "sudo ls"),              2, "cannot be remembered",     "dangerous: once at most"),
     (("grants", "add", "make build", "1"),      2, "is no answer here",        "a number"),
-    (("grants", "add", "make build", "often"),  2, "is no answer",             "words that mean nothing"),
+    (("grants", "add", "make build", "often"),  2, "not a possible answer",    "words that mean nothing"),
     (("grants", "add", "cat ~/.ssh/id_rsa"),    3, "private key",              "what no yes allows"),
     (("grants", "add", "ls"),                   0, "",                         "what needs no answer"),
 ]

@@ -248,15 +248,15 @@ DAMAGED: list[tuple[bytes, str, str]] = [
     (b"--- a/a\n+++ b/a\n@@ -1,2 +1 @@\n-a\nb\n", "line 5", "does not have the length in its header"),
     (b"--- a\n+++ b\n@@ -1 +1 @@\n-a\n+b\n", "line 1", "has no folder in front"),
     (b"diff --git a/a b/a\nold mode 160000\n", "line 2", "another repository"),
-    (b"diff --git a/a b/a\nnew file mode 020000\n", "line 2", "no file or link (mode 020000)"),
+    (b"diff --git a/a b/a\nnew file mode 020000\n", "line 2", "not a file or link (mode 020000)"),
     (b"diff --git a/a b/a\nindex 1234567..7654321 100644\n--- a/b\n+++ b/b\n@@ -1 +1 @@\n-a\n+b\n", "line 3", "name another file"),
     (b"diff --git a/a b/a\nBinary files a/a and b/a differ\n", "line 2", "but not the difference"),
     (b"diff --git a/a b/a\nGIT binary patch\nliteral 5\nzzzz\n\n", "line 4", "damaged"),
     (b"diff --git a/a b/a\nGIT binary patch\nliteral 99999999999999\nzzzz\n\n", "line 3", "too large"),
     (b"diff --git a/a b/a\nGIT binary patch\nsomething\n", "line 3", "content of a binary file is missing"),
     (b"diff --cc a\n", "line 1", "merge"),
-    (b"diff --git a/x b/y\n", "line 2", "which file"),
-    (b'diff --git "a/\\q" "b/\\q"\n', "line 2", "which file"),
+    (b"diff --git a/x b/y\n", "line 2", "does not name its file"),
+    (b'diff --git "a/\\q" "b/\\q"\n', "line 2", "does not name its file"),
     (b"diff --git a/a b/a\nrename from \"a\nrename to b\n", "line 2", "wrongly quoted"),
 ]  # fmt: skip
 
@@ -412,7 +412,7 @@ def test_what_makes_a_warning_in_between_stops_it(base: Path) -> None:
         apply(found, world.ground, store, "agent apply p", "s", warned=())
     assert store.steps() == []
     store.close()
-    assert error.value.problem.why.startswith("`sub/HEAD`: by now, with it, Git treats `sub` as a repository")
+    assert error.value.problem.why.startswith("`sub/HEAD`: now, with it, Git treats `sub` as a repository")
     assert not (world.w / "sub/HEAD").exists()
 
 
