@@ -40,12 +40,12 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
         rights.append("run code and change files in the workspace")
     for verb, paths in (("change", terms.write), ("read", terms.read)):
         if paths:
-            rights.append(f"{verb} {listed([near(path, around) for path in paths])}")
+            rights.append(f"{verb} {short_list([near(path, around) for path in paths])}")
     hosts = [plain(host) for host in terms.open_hosts]
     if hosts:
-        rights.append(f"connect to {listed(hosts)}")
+        rights.append(f"connect to {short_list(hosts)}")
     if terms.credentials:
-        rights.append(f"use your credential {listed(list(terms.credentials))} there without seeing it")
+        rights.append(f"use your credential {short_list(list(terms.credentials))} there without seeing it")
     network = "" if hosts or not rights else ", without network"
     return f"An approval lets it {joined(rights) or 'read'}{network}, and nothing more"
 
@@ -90,7 +90,7 @@ def _spelled(char: str) -> str:
     return {"\n": "⏎", "\t": " "}.get(char) or f"<U+{ord(char):04X}>"
 
 
-def listed(items: Sequence[str]) -> str:
+def short_list(items: Sequence[str]) -> str:
     """Return `a`, `a and b`, or `a, b, c and 2 more`; each item once."""
     unique = list(dict.fromkeys(items))
     if len(unique) > MOST_NAMED:

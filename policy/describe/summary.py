@@ -6,7 +6,7 @@ The summary is chosen by tiers, effects and consequences. The text of a reason i
 import re
 from collections.abc import Callable, Iterable, Iterator
 
-from policy.describe.phrases import MOST_NAMED, Around, joined, listed, named, near, plain, powers, secret_kind
+from policy.describe.phrases import MOST_NAMED, Around, joined, named, near, plain, powers, secret_kind, short_list
 from policy.model.action import RunScript
 from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
@@ -68,7 +68,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     inner = [host for host in terms.hosts if nearby(host)]
     if inner:
         where = "which is this machine or a private network"
-        missing.append(f"{listed(inner)}, {where}, stays blocked until `--host` or a rule says `{inner[0]} private`")
+        missing.append(f"{short_list(inner)}, {where}, stays blocked until `--host` or a rule has `{inner[0]} private`")
     return tuple(missing)
 
 
@@ -145,7 +145,7 @@ class _Summary:
         made = [effect for effect in exact if effect.kind is EffectKind.WRITES]
         if gone and len(made) == 1:
             self.moved = {*gone, *made}
-            names = listed([near(effect.target, self.around) for effect in gone])
+            names = short_list([near(effect.target, self.around) for effect in gone])
             where = ", outside the workspace" if any(one.scope in _ELSEWHERE for one in (*gone, *made)) else ""
             yield f"moves {names} to {near(made[0].target, self.around)}{where}"
 
@@ -186,7 +186,7 @@ class _Summary:
                 yield f"{word} {_counted(names, bool(folders), outside)}{also}{where}"
         bounds = dict.fromkeys(effect.target for effect in effects if not effect.exact)
         if bounds:
-            yield f"{verb} files in {listed([_folder(near(path, self.around)) for path in bounds])}{where}"
+            yield f"{verb} files in {short_list([_folder(near(path, self.around)) for path in bounds])}{where}"
 
     def _kind(self, effect: Effect) -> Kind | None:
         return self._look(effect.target).kind if self._look is not None else None
@@ -224,9 +224,9 @@ class _Summary:
                 if reason.tier is Tier.NETWORK and reason.consequence not in _BEYOND_TALKING
             )
             direct = [host for host in known if host not in from_settings]
-            yield from [f"connects to {listed(direct)}"] if direct else ()
-            configured = [host for host in known if host in from_settings]
-            yield from [f"connects to {listed(configured)}, which the repository's settings name"] if configured else ()
+            yield from [f"connects to {short_list(direct)}"] if direct else ()
+            others = [host for host in known if host in from_settings]
+            yield from ([f"connects to {short_list(others)}, which the repository's settings name"] if others else ())
             reading = [reason for reason, _ in self.facts if reason.tier is Tier.READ]
             sent = [reason for reason in reading if reason.consequence is Consequence.TRANSFERS]
             yield from (f"{reason.predicate} ({reason.command})" for reason in sent)
@@ -255,11 +255,11 @@ class _Summary:
                     yield f"{reason.predicate} ({label})"
         runs = [effect.target for effect in self.effects if effect.kind is EffectKind.RUNS]
         if programs := [near(path, self.around) for path in runs if path.startswith("/")]:
-            yield f"runs the program {listed(programs)}"
+            yield f"runs the program {short_list(programs)}"
         if own:
-            yield f"runs code from this repository ({listed(_longest(own))})"
+            yield f"runs code from this repository ({short_list(_longest(own))})"
         if unchecked:
-            yield f"runs code that is not analysed ({listed(_longest(unchecked))})"
+            yield f"runs code that is not analysed ({short_list(_longest(unchecked))})"
 
     def _fetched(self) -> Iterator[str]:
         """Yield the code that is downloaded and run. The commands that download it need no other phrase."""
@@ -267,7 +267,7 @@ class _Summary:
         downloads = [reason for reason in downloads if reason.tier is Tier.EXECUTE]
         self.covered.update(reason.command for reason in downloads)
         if downloads:
-            yield f"downloads code and runs it ({listed([self._typed(each) for each in downloads])})"
+            yield f"downloads code and runs it ({short_list([self._typed(each) for each in downloads])})"
 
     def _typed(self, reason: Reason) -> str:
         """Return the command as it was typed if that is short, else the name of the command."""
@@ -279,7 +279,7 @@ class _Summary:
     def _reads(self) -> Iterator[str]:
         reads = [effect for effect in self.effects if effect.kind is EffectKind.READS and effect.target.startswith("/")]
         if effects := [effect for effect in reads if effect.scope is Scope.OUTSIDE]:
-            yield f"reads {listed([_effect_name(item, self.around) for item in effects])}, outside the workspace"
+            yield f"reads {short_list([_effect_name(item, self.around) for item in effects])}, outside the workspace"
 
 
 def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _secret_phrases(effects: Iterable[Effect], around: Around) -> Iterator[str]:
     verbs: dict[tuple[str, str], list[str]] = {}
     for (verb, what), names in found.items():
         each = "each " if len(dict.fromkeys(names)) > 1 and what.startswith("a") else ""
-        verbs.setdefault((listed(names), each + what), []).append(verb)
+        verbs.setdefault((short_list(names), each + what), []).append(verb)
     yield from (f"{joined(done)} {names}, {what}" for (names, what), done in verbs.items())
 
 
@@ -317,8 +317,8 @@ def _counted(names: list[str], folders: bool, outside: bool) -> str:
     if len(names) == 1:
         return names[0]
     if folders:
-        return listed(names)
+        return short_list(names)
     tops = {name.rpartition("/")[0] for name in names}
     if len(names) > MOST_NAMED and len(tops) == 1 and "" not in tops:
         return f"{len(names)} files in {tops.pop()}/"
-    return f"{len(names)} files{'' if outside else ' in the workspace'}: {listed(names)}"
+    return f"{len(names)} files{'' if outside else ' in the workspace'}: {short_list(names)}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from fnmatch import fnmatchcase
 
-from policy.describe.phrases import listed, plain
+from policy.describe.phrases import plain, short_list
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import EffectKind, Scope
@@ -87,7 +87,7 @@ def _judge_sources(call: Call, shape: ParsedOptions, sources: GitSources, *, nar
 
 def join_names(names: list[str]) -> str:
     """Return the first three of `names` and the number of the others, for a reason."""
-    return listed([f"`{plain(name)}`" for name in names[:3]] + ([f"{len(names) - 3} more"] if len(names) > 3 else []))
+    return short_list([f"`{plain(name)}`" for name in names[:3]] + ([f"{len(names) - 3} more"] if names[3:] else []))
 
 
 def add_question(call: Call, text: str) -> None:

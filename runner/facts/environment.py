@@ -15,9 +15,9 @@ from sandbox.linux.passwd_files import login_name
 
 EnvVariables = tuple[tuple[str, str], ...]
 
-# A repository's own settings can name programs that Git starts. These outrank them. Filters and drivers, which have
-# names, are outranked for commands that only read (`reading`): without its clean filter, Git would commit in the clear
-# what that encrypts. What they start for other commands runs inside the sandbox.
+# A repository's own settings can name programs that Git starts. These override them. Filters and drivers, which have
+# names, are overridden for commands that only read (`reading`): without its clean filter, Git would commit in the clear
+# content that the filter encrypts. Programs that they start for other commands run inside the sandbox.
 # fmt: off
 _GIT = (
     ("core.fsmonitor",            "false"),
@@ -37,7 +37,7 @@ _GIT = (
     ("gpg.x509.program",          "gpgsm"),
     ("gpg.ssh.program",           "ssh-keygen"),
     ("gpg.ssh.defaultKeyCommand", ""),
-    ("gc.auto",                   "0"),      # it would go on in the background, and end with the command
+    ("gc.auto",                   "0"),      # it would continue in the background, and end with the command
 )
 _FIXED = {
     "TMPDIR":                 "/tmp",  # noqa: S108  # the sandbox's own
@@ -50,7 +50,7 @@ _FIXED = {
     "GIT_EDITOR":             "true",
     "GIT_SEQUENCE_EDITOR":    "true",
     "GIT_ASKPASS":            "false",
-    "GIT_PROXY_COMMAND":      "",  # of several proxies in the settings the first would count, not ours
+    "GIT_PROXY_COMMAND":      "",  # of several proxies in the settings Git uses the first, not ours
     "SSH_ASKPASS":            "false",
     "GIT_SSH_COMMAND":        "ssh -F /dev/null -o BatchMode=yes",
     "GIT_OPTIONAL_LOCKS":     "0",
@@ -58,12 +58,12 @@ _FIXED = {
     "GIT_CONFIG_NOSYSTEM":    "1",
     "GIT_ATTR_NOSYSTEM":      "1",
 }
-# For a command that only reads. A partial clone would fetch what is missing, with programs that its settings name; and
+# For a command that only reads. A partial clone would fetch missing objects with programs that its settings name, and
 # an inner repository would be compared by a Git of its own.
 _READING = {
     "GIT_NO_LAZY_FETCH":      "1",
     "GIT_ALLOW_PROTOCOL":     "",
-    "PYTHONSAFEPATH":         "1",  # no module of the current folder in the place of Python's own
+    "PYTHONSAFEPATH":         "1",  # no module of the current folder instead of Python's own
     "GOTOOLCHAIN":            "local",  # not the one that go.mod names, which would be fetched and run
     "npm_config_manage_package_manager_versions": "false",  # nor the pnpm that package.json names
 }
@@ -71,14 +71,14 @@ _GIT_READING = (
     ("diff.submodule",            "short"),
     ("status.submoduleSummary",   "false"),
     ("log.diffMerges",            "separate"),  # not by merging anew, which starts merge drivers
-    ("alias.whatchanged",         "log --raw --no-merges"),  # newer versions let an alias stand in for it
+    ("alias.whatchanged",         "log --raw --no-merges"),  # newer versions let an alias replace it
 )
-# Nor is a folder of the workspace a repository because it looks like the inside of one: Git refuses with a message. A
-# command that was asked about, or that runs the project's code, may use such repositories: tests of programs make them.
+# A folder of the workspace that looks like the inside of a repository is not used as one: Git refuses it. A
+# command with an approval, or one that runs the project's code, may use such repositories: tests of programs make them.
 _GIT_NO_BARE = (("safe.bareRepository", "explicit"),)
 # fmt: on
 
-# Where tools keep what they fetched and built: in the sandbox's own cache for the workspace. Most obey the
+# The folders of tools for fetched and built files: in the sandbox's own cache for the workspace. Most use the
 # first (ccache, yarn 1, deno, corepack, pre-commit, node-gyp, mypy's own); these have names of their own.
 # fmt: off
 _CACHES = {
@@ -105,10 +105,10 @@ _CACHES = {
 }
 # fmt: on
 
-# What is readable below the home, where the sandbox's own cache keeps the same.
+# Folders below the home that are readable and that the sandbox's own cache has too.
 _READABLE = {"CARGO_HOME": (".cargo/registry", "cargo/registry"), "GOMODCACHE": ("go/pkg", "go-mod")}
 
-# Where toolchains are told their own folder. Kept only when that folder may be read anyway.
+# Variables with the folder of a toolchain. Kept only if that folder is readable anyway.
 _FOLDERS = (
     "ANDROID_HOME", "ASDF_DATA_DIR", "ASDF_DIR", "BUN_INSTALL", "CARGO_HOME", "CONDA_PREFIX", "DENO_INSTALL",
     "DOTNET_ROOT", "GHCUP_INSTALL_BASE_PREFIX", "GOPATH", "GOROOT", "GRADLE_HOME", "HOMEBREW_CELLAR", "HOMEBREW_PREFIX",
@@ -134,7 +134,7 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     variables |= certificate_variables(environ, (*facts.system, facts.workspace))
     variables |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     variables |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
-    # The least that Git commits with; any setting of its own counts more.
+    # Git needs an address for a commit; its own settings override this one.
     variables["EMAIL"] = f"{login_name('user')}@localhost"
     # Git would rank a variable above the repository's settings, so those are looked at too.
     user, older = (_user_section(f"{facts.home}/{name}") for name in (".config/git/config", ".gitconfig"))
@@ -180,8 +180,8 @@ def _numbered(settings: tuple[tuple[str, str], ...], start: int) -> dict[str, st
 
 
 def _locale(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the locale variables. The reader and bash must decode the same bytes alike; in GBK or Shift-JIS they would
-    not.
+    """Return the locale variables. The parser and bash must decode bytes in the same way, which GBK and
+    Shift-JIS prevent.
     """
     return {
         name: "C.UTF-8"
@@ -242,7 +242,7 @@ def _sendable(name: str, value: str) -> bool:
     return True
 
 
-# Whose programs look there: OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
+# The variables of OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
 _CERTIFICATE_FILES = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",

@@ -24,8 +24,8 @@ from sandbox.workspace import tool_cache
 from sandbox.workspace.secret_files import login_at
 
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_MOST_NAMES = 5000  # of a folder; nobody waits for more
-_LONGEST = 4096  # no path that the kernel takes is longer
+_MOST_NAMES = 5000  # of a folder; more names would take too long
+_LONGEST = 4096  # the kernel accepts no longer path
 
 
 def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
@@ -51,7 +51,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     every = frozenset(system)
     path = tuple(one for one in wanted if within(one, every))
     usual = tuple(dict.fromkeys(_real(one) for one in _USUAL_PATH.split(":") if os.path.isdir(one)))
-    # A PATH that leads to no system program at all is taken for a mistake, not for a wish.
+    # A PATH without any system folder is taken for a mistake.
     path = path if any(one in usual for one in path) else (*path, *usual)
     git = drivers(workspace, home)
     caches = "" if home == "/" else tool_cache.place(paths.caches(environ), workspace)
@@ -83,8 +83,8 @@ def unfit_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Floo
     """Return why no action may run in the workspace around `cwd`; None for a folder that can be worked in.
 
     The home folder is also recognized below another path, such as a bind mount, by its device and inode number. A
-    folder that holds our own state is none of them here: a run that works in a copy never sees that.
-    Raises places.PlaceError when a variable of ours names an impossible folder.
+    folder with our own state is allowed here, because a run in a copy never sees that folder.
+    Raise places.PlaceError when a variable of ours names an impossible folder.
     """
     home = _real(paths.home(environ))
     workspace = workspace_of(_real(cwd), home)
@@ -210,7 +210,7 @@ def _etc(profile: Profile, secrets: Secrets, folders: frozenset[str]) -> list[st
     for name in dict.fromkeys([*plain, *matched]):
         path = f"/etc/{name}"
         real = _real(path)
-        both = {path, real}  # most are no links: asked once
+        both = {path, real}  # most are not links: checked once
         if not os.path.lexists(path) or any(secrets.exposed_by(one) or secrets.holds_folder(one) for one in both):
             continue
         entries.append(path)

@@ -25,7 +25,7 @@ _LINES = {
     ),
     "composer": re.compile(r"\"url\"\s*:\s*\"(https?:[^\"]+)\"", 8),
 }
-# program: variables, files of the person, files of the project, how to read them
+# program: variables, files of the user, files of the project, how to read them
 # fmt: off
 _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "pip":      (("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"), (), ()),
@@ -38,16 +38,16 @@ _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "gem":      ((), (".gemrc", ".bundle/config"), ("Gemfile", ".bundle/config")),
     "composer": ((), (".config/composer/config.json", ".composer/config.json"), ("composer.json",)),
 }
-# The variable by which a tool is told the registry inside, where the person's own files do not exist.
+# The variable that passes the registry to a tool in the sandbox, where the user's own files do not exist.
 _LONGEST_LINE = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
-# What was locked says where it came from. Asked only where no settings name a registry.
+# Lock files with the addresses of packages. Read only if no settings name a registry.
 _LOCKS = {
     "npm":  ("package-lock.json", re.compile(r'"resolved":\s*"(https?://[^"\s]+)')),
     "yarn": ("yarn.lock",         re.compile(r'^\s+resolved "(https?://[^"\s]+)', 8)),
     "uv":   ("uv.lock",           re.compile(r'\b(?:registry|url) = "(https?://[^"\s]+)')),
     "gem":  ("Gemfile.lock",      re.compile(r"^\s+remote: (https?://\S+)", 8)),
 }
-_MOST_LOCKED = 4  # hosts of one lock file; of more, the proxy tells whom it asks for
+_MOST_LOCKED = 4  # hosts of one lock file; for more, the proxy reports the requested host
 _ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}
 # fmt: on
 _LONGEST = 1 << 20

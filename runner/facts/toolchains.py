@@ -10,11 +10,11 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import Secrets, inside
 from sandbox.inside.regular_file import read_start
 
-# The generic rule: programs in `X/bin` belong to the installation X when X looks like one.
+# The general rule: programs in `X/bin` belong to the installation X if X looks like one.
 _PROGRAMS = frozenset({"bin", "sbin", "condabin", ".bin"})
 _MARKS = ("lib", "lib64", "libexec", "pyvenv.cfg", "conda-meta", "Cellar", "installs")
 
-# Where an installation is more, or less, than the folder above its programs. Below the home: programs -> readable.
+# Installations that are larger or smaller than the folder above their programs. Below the home: programs -> readable.
 # fmt: off
 _KNOWN: Mapping[str, tuple[str, ...]] = {
     ".cargo/bin":        (".cargo/bin", ".cargo/registry", ".cargo/git", ".rustup"),  # never .cargo: credentials
@@ -28,7 +28,7 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
     ".local/share/mise/shims": (".local/share/mise", ".config/mise"),
 }
 
-# Interpreters that a virtual environment inside the project may stand on. Its links came with the project, so only
+# Interpreters that a virtual environment inside the project may use. Its links came with the project, so only
 # these places count: a link cannot open a folder of its own choice.
 _INTERPRETERS = (
     ".pyenv/versions/*", ".local/share/uv/python/*", ".local/share/mise/installs/python/*", ".asdf/installs/python/*",
@@ -61,13 +61,13 @@ class _Search:
         yield from self._leaving(folder)
 
     def fits(self, root: str) -> bool:
-        """Return True if it may be shown: not a secret, nor a parent of one, of the home or of our state."""
+        """Return True if a folder may be readable: no secret, and no parent of a secret, the home or our state."""
         try:
             if stat.S_ISSOCK(os.lstat(root).st_mode):
                 return False
         except (OSError, ValueError):
             return False
-        # The link itself is harmless, but a rule of the kernel on it would be a rule on what it leads to.
+        # The link itself is harmless, but a rule of the kernel for the link would apply to its target.
         both = (root, os.path.realpath(root))
         return not any(self.secrets.exposed_by(path) or self.secrets.holds_folder(path) for path in both)
 
@@ -77,7 +77,7 @@ class _Search:
         return above if whole and self.fits(above) else None
 
     def _leaving(self, folder: str) -> Iterator[str]:
-        """Links and scripts in `folder` that lead to an installation elsewhere: uv tools, pipx, npm, pip --user."""
+        """Yield links and scripts in `folder` to an installation elsewhere: uv tools, pipx, npm, pip --user."""
         scripts = 0
         for entry in _entries(folder):
             if entry.is_symlink():

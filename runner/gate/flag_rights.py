@@ -11,9 +11,9 @@ from policy.permission.flag_rights import FlagRights
 from policy.toml.profile import names_credential
 from runner.problems import Exit, Stopped, usage
 
-MOST = 200  # of each; a list as long as that is nothing that a user typed
+MOST = 200  # of each; longer lists are not typed by hand
 _KERNEL = ("/proc/", "/sys/", "/dev/")
-_SCRATCH = "/tmp"  # noqa: S108  # the machine's, which is never inside
+_SCRATCH = "/tmp"  # noqa: S108  # of the machine; the sandbox has its own
 _NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789"
 
 
@@ -51,7 +51,7 @@ def notices(given: FlagRights) -> tuple[str, ...]:
     )
 
 
-# Beginnings that issuers give to tokens, so that scanners find them; and any long run of letters and digits mixed.
+# Prefixes that issuers give to tokens, so that scanners find them; and any long mixture of letters and digits.
 _ISSUED = re.compile(
     r"gh[pousr]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|ASIA|AIza|npm_|pypi-|hf_|dop_v1_|eyJ[A-Za-z0-9_-]+\.eyJ|-----BEGIN"
 )

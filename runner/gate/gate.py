@@ -102,18 +102,18 @@ def ruling(verdict: Verdict) -> Ruling:
 
 def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]:
     """Read the configuration and the state of the machine, and return a gate and the action of `args`."""
-    register_environment(environ)  # what was typed may hold one
+    register_environment(environ)  # a typed variable may contain a secret
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
     unattended = nobody_there(args.unattended)
     trusted = None
-    if not unattended:  # what the repository asks for is nobody's word then, whatever was said before
+    if not unattended:  # unattended, no trust of the user applies
         from runner.config.trust.cached import remembered
 
         trusted = remembered(str(cwd), environ)
     settings = load(cwd, environ, config=config, unattended=unattended, trusted=trusted)
     if settings.notices:
-        from runner.config.trust.widening import condense_notices  # only where there is something to tell
+        from runner.config.trust.widening import condense_notices  # only if there are notices
 
         settings = replace(settings, notices=condense_notices(settings))
     if trusted is not None and trusted.notices:

@@ -12,7 +12,7 @@ from policy.model.tier import Tier
 _BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _KINDS = {Tier.NETWORK: (EffectKind.CONNECTS,), Tier.READ_OUTSIDE: (EffectKind.READS,), Tier.WRITE_OUTSIDE: _CHANGES}
-_SPECIAL = frozenset("*?")  # they mean something in a rule
+_SPECIAL = frozenset("*?")  # wildcards of rules
 _MOST = 4  # rules; for more, a mode is the better choice
 
 

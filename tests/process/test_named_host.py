@@ -108,7 +108,7 @@ def test_why_says_how_a_host_can_be_named(place: Path) -> None:
     assert "agent exec --host example.org:8443 ..." in told
     assert 'host    = ["example.org:8443"]' in told
     near = agent(place, "why", "curl http://localhost:3000/").stdout
-    blocked = "stays blocked until `--host` or a rule says `localhost:3000 private`"
+    blocked = "stays blocked until `--host` or a rule has `localhost:3000 private`"
     assert blocked in near, "an approval that would not be kept says so"
     assert "agent exec --host 'localhost:3000 private' ..." in near
     assert '"localhost:3000 private"' in near

@@ -19,13 +19,13 @@ from sandbox.workspace.git_settings import (
     with_includes,
 )
 
-# More names than this would not fit into an environment, and nobody uses as many.
+# More names than this would not fit into an environment, and no known project uses as many.
 _MOST_NAMES = 60
 _MOST_REPOSITORIES = 200
 _LONGEST_INDEX = 1 << 28
 _LONGEST_POINTER = 4096
 
-# What stands in for a driver. Git treats an empty command of these kinds as one that failed. Without a place for
+# Replacements of drivers. Git treats an empty command of these kinds as one that failed. Without a place for
 # temporary files, which a command that only reads has not, Git reports that and stops before it starts any of them.
 _TEXT = 'f() { if [ ! -s "$1" ] || grep -qI "" "$1"; then cat "$1"; else cksum < "$1"; fi; }; f'
 _DIFF = (
@@ -41,7 +41,7 @@ _INSTEAD = {
 }
 # fmt: on
 
-# Settings that another value does not outrank.
+# Settings that another value does not override.
 _LASTING = frozenset((
     "gc.recentobjectshook",  # every value counts; since Git 2.42, by `prune -n` too
     "tar.zip.command",       # a format of this name comes before Git's own, whatever the command is
@@ -85,7 +85,7 @@ def drivers(workspace: str, home: str) -> Drivers:
                     raise UncertainSettingsError(f"name a program that no other setting overrides (`{setting.name}`)")
                 elif setting.name == "core.worktree":
                     for place in setting.values or ("",):
-                        # It may stand in an included file, but a relative one counts from the Git folder.
+                        # The setting may be in an included file, but a relative path starts at the Git folder.
                         if real_path(os.path.join(git.path, place)) != root:
                             raise UncertainSettingsError("place the files elsewhere (`core.worktree`)")
             if len(names) > _MOST_NAMES:

@@ -60,7 +60,7 @@ def index_entries(data: bytes, *, id_bytes: int = 20) -> Iterator[IndexEntry]:
             sparse = bool(extended and data[begin] & 0x40)
             begin += 2 if extended else 0
             kept = 0
-            if version == 4:  # the name begins like the one before
+            if version == 4:  # the name shares a prefix with the one before
                 cut, begin = distance_in(data, begin)
                 kept = len(name) - cut
             end = data.find(b"\0", begin)

@@ -18,7 +18,7 @@ ID = 20  # bytes of an object id; repositories with SHA-256 are not read
 _LARGEST = 8 << 20  # bytes of one commit or tree
 _LARGEST_INDEX = 128 << 20  # bytes of the index of a pack
 _MOST_PACKS = 1000
-_DEEPEST = 4096  # deltas on top of each other; git(1) makes 50, or 250 when told to
+_DEEPEST = 4096  # chained deltas; git(1) makes 50, or 250 on request
 _CACHED = 512  # bases of deltas that are kept
 _COMMIT, _TREE, _TAG, _BY_OFFSET, _BY_ID = 1, 2, 4, 6, 7
 _BLOB = 3
@@ -246,7 +246,7 @@ def _loose(data: bytes) -> tuple[int, bytes]:
     if not blank or not zero or not size.isdigit():
         raise Unreadable("a loose object")
     if kind not in _KINDS or (kind == b"blob" and not ended):
-        return _BLOB, b""  # a long file, which nobody reads here
+        return _BLOB, b""  # a long file, whose content is not needed here
     if not ended or int(size) != len(body):
         raise Unreadable("a loose object")
     return _KINDS[kind], body

@@ -13,7 +13,7 @@ from sandbox.workspace.git_settings import (
     with_includes,
 )
 
-_MOST = 500  # of each; a question about more says nothing
+_MOST = 500  # of each; a question about more is not readable
 
 
 def remotes(folder: str, home: str) -> Remotes:
@@ -43,9 +43,9 @@ def _read(root: str, home: str) -> Remotes:
     instead, instead_push = list[tuple[str, str]](), list[tuple[str, str]]()
     modules: list[str] = []
     programs: dict[str, str] = {}
-    one: dict[str, str] = {}  # by full name, of settings of which the last counts
+    one: dict[str, str] = {}  # by full name: settings whose last value applies
     if len(settings) > 20 * _MOST:
-        return Remotes()  # a later setting may lead elsewhere: nothing is known for certain
+        return Remotes()  # a later setting may name another host: nothing is certain
     for setting in settings:
         section, name, key, value = setting.section, setting.subsection or "", setting.key, setting.value
         if value is None:

@@ -18,7 +18,7 @@ _ID = re.compile(rb"([0-9a-f]{40})\n?")
 _MOVED = re.compile(rb"^[^\t\n]*\tcheckout: moving from (\S+) to ", re.MULTILINE)
 _LARGEST = 16 << 20  # bytes of packed-refs
 _MOST_STEPS = 2000  # from a commit to a parent, or from a tag to what it marks
-# Where Git looks for a name, in its order; a name that is found in two of these is ambiguous.
+# The places where Git looks for a name, in its order; a name in two of these is ambiguous.
 _PLACES = ("{}", "refs/{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/{}", "refs/remotes/{}/HEAD")
 _FOLLOWED = ("refs/tags/", "refs/heads/", "refs/remotes/")
 
@@ -55,7 +55,7 @@ class Revisions:
         return commit
 
     def _left(self) -> str:
-        """Return the branch or id that the last checkout moved away from; HEAD's log tells it."""
+        """Return the branch or id that the last checkout moved away from, by HEAD's log."""
         moves = _MOVED.findall(whole(f"{self._own}/logs/HEAD", _LARGEST) or b"")
         if not moves:
             raise Unreadable("@{-1}")

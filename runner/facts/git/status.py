@@ -10,13 +10,13 @@ from runner.state.workspace import git_folder, head_commit, small_file
 from runner.text.sanitize import one_line
 from sandbox.inside.regular_file import open_regular, read_descriptor
 
-_MOST_FILES = 20_000  # of an index that is compared with the disk: a moment's work
+_MOST_FILES = 20_000  # of an index that is compared with the disk
 _MOST_BYTES = 8 << 20
 _RECENT = 5
 _TAIL = 16 << 10  # bytes of the log of HEAD
 _WIDE = 120  # characters of a name or a subject
 
-# SOURCE: gitrepository-layout(5): files that are there while something is under way.
+# SOURCE: gitrepository-layout(5): files that exist during an operation.
 _UNDER_WAY = {
     "MERGE_HEAD": "a merge",
     "rebase-merge": "a rebase",
@@ -28,7 +28,7 @@ _UNDER_WAY = {
 
 
 def git_state(workspace: str) -> str:
-    """Return a few lines that are safe to print; empty without a repository. Text that others wrote is unchanged."""
+    """Return a few lines that are safe to print; empty without a repository. Text from the repository is unchanged."""
     folder = git_folder(workspace)
     head = (small_file(f"{folder}/HEAD") or "").strip() if folder else ""
     if not folder or not head:
@@ -54,7 +54,7 @@ def _recent(folder: str) -> list[str]:
     UPDATES.
     """
     path = f"{folder}/logs/HEAD"
-    if os.path.realpath(path) != path:  # THREAT: a link on the way would quote another repository
+    if os.path.realpath(path) != path:  # THREAT: a link in the path would show another repository
         return []
     try:
         handle, state = open_regular(path, follow=False)

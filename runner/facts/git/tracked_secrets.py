@@ -25,16 +25,16 @@ from runner.facts.git.objects import ID, Objects, TreeEntry, Unreadable, whole
 from runner.facts.git.revision import Revisions
 from runner.state.workspace import git_folder
 
-_MOST_OBJECTS = 60_000  # commits and trees that one look reads
+_MOST_OBJECTS = 60_000  # commits and trees that one search reads
 _MOST_ENTRIES = 1_000_000  # and their entries
 _MOST_STASHED = 1000  # commits
-_MOST_NAMES = 200  # secret names that are told
+_MOST_NAMES = 200  # secret names that are reported
 _MOST_KEPT = 4_000_000  # commits in the file of the cache
 _LARGEST_FILE = 16 << 20  # bytes of a list of references or a log
 _LARGEST_INDEX = 256 << 20
 _MOST_FILES = 50_000  # below `refs` and `logs`
 _HEX = re.compile(rb"\b[0-9a-f]{40}\b")
-_LOGINS_READ = 1  # the version of what is looked for in files of settings
+_LOGINS_READ = 1  # the version of the search in settings files
 _MODULE, _FOLDER = 0o160000, 0o40000
 
 SecretNames = tuple[str, ...] | None
@@ -97,12 +97,12 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
 
 
 def _told(names: set[str]) -> SecretNames:
-    """Return the names in order; None for so many that they cannot be told, since a part would hide the others."""
+    """Return the names in order; None for too many names, because a shortened list would hide the others."""
     return tuple(sorted(names)) if len(names) <= _MOST_NAMES else None
 
 
 def _git_folder(workspace: str) -> str | None:
-    """Return the Git folder; None if there is none. Raises Unreadable for one that nobody vouches for."""
+    """Return the Git folder; None if there is none. Raises Unreadable for one whose owner is not trusted."""
     if not os.path.lexists(f"{workspace}/.git"):
         bare = os.path.lexists(f"{workspace}/HEAD") and os.path.lexists(f"{workspace}/objects")
         return workspace if bare else None
@@ -128,7 +128,7 @@ class _Secret:
         self._seen: dict[str, bool] = {}
 
     def is_one(self, path: str, *, folder: bool = False) -> bool:
-        """Return True for a secret, which is noted; a folder with a slash at its end."""
+        """Return True for a secret, and note it. A folder has a slash at its end."""
         noted = f"{path}/" if folder else path
         found = self._seen.get(noted)
         if found is None:
@@ -151,7 +151,7 @@ class _Secret:
 
     @property
     def fingerprint(self) -> str:
-        """Return what tells these rules about names from others."""
+        """Return an identifier of these rules about names, for the cache."""
         profile = self._secrets.profile
         lists = (profile.secret_names, profile.public_names, profile.secret_home, profile.secret_paths)
         text = repr((lists, self._secrets.home, self._workspace, _LOGINS_READ))
@@ -189,7 +189,7 @@ class _Trees:
             self._done.add(each)
             entries = self._objects.tree(each[0])
             if entries is None:
-                continue  # a shallow or partial copy: what is not there, Git cannot show
+                continue  # a shallow or partial copy: Git cannot show missing objects
             seen = self._entries.setdefault(each[1], set())
             fresh = set(entries) - seen
             seen |= fresh
@@ -213,7 +213,7 @@ class _Trees:
 def _index(own: str, common: str, secret: _Secret, *, assumed: bool) -> None:
     folders, settings = [], []
     files = list(_index_files(own))
-    if assumed and len(files) > 1:  # an entry that replaces one of a shared index has no name, so all count
+    if assumed and len(files) > 1:  # an entry that replaces a shared one has no name, so all are used
         if not any(entry.assumed for data in files for entry in index_entries(data)):
             return
         assumed = False
@@ -264,7 +264,7 @@ def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: b
 
 
 def _stashed(common: str, secret: _Secret) -> SecretNames:
-    """Return the names in all that was put aside: each is a commit whose parents hold the index and new files."""
+    """Return the names in all stashed changes: each is a commit whose parents hold the index and new files."""
     texts = [whole(f"{common}/{name}", _LARGEST_FILE) or b"" for name in ("refs/stash", "logs/refs/stash")]
     packed = whole(f"{common}/packed-refs", _LARGEST_FILE) or b""
     texts += re.findall(rb"^[0-9a-f]{40} refs/stash$", packed, re.MULTILINE)
@@ -338,7 +338,7 @@ def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Calla
             pending += [each for each in (commit.others if commit is not None else ()) if each not in done]
     if file is not None and (len(done) > before or pending):
         _write(file, (done, pending, sorted(secret.names)))
-    if pending:  # the history is longer than one look reads
+    if pending:  # the history is longer than one search reads
         return None
     if len(_latest) > 16:
         _latest.clear()
@@ -347,7 +347,7 @@ def _history(common: str, roots: frozenset[bytes], secret: _Secret, cache: Calla
 
 
 def _read(file: Path) -> _State:
-    """Return the kept results; empty ones for a file that is not ours."""
+    """Return the kept results; empty ones for an invalid file."""
     try:
         data = whole(str(file), (_MOST_KEPT + 100_000) * ID)
         head, line, ids = (data or b"").partition(b"\n")
@@ -361,7 +361,7 @@ def _read(file: Path) -> _State:
 
 
 def _write(file: Path, state: _State) -> None:
-    """Keep it for the next look. What cannot be kept is read again."""
+    """Keep the results for the next search. Without them, the repository is read again."""
     done, pending, names = state
     if len(done) > _MOST_KEPT or len(pending) > 100_000:
         return

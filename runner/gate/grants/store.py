@@ -16,7 +16,7 @@ from runner.state.json_file import Held, StateError, StateFile
 from sandbox.linux.passwd_files import login_name
 
 NAME = "grants.json"
-USUAL_LIFE = 30 * 86_400.0  # seconds that an approval of scope project or user holds, when nobody said how long
+USUAL_LIFE = 30 * 86_400.0  # seconds that an approval of scope project or user holds, if the user named no duration
 _VERSION = 1
 _Grants = tuple[Grant, ...]
 _Result = TypeVar("_Result")
@@ -79,7 +79,7 @@ class GrantStore:
         now = self._now()
         stored = self._stored()
         if self._file is not None and any(grant.ended(now) and not grant.over for grant in stored):
-            try:  # so that a clock that is set back makes them hold no more
+            try:  # so that they stay expired if the clock is set back
                 self._change(self._file, lambda stored: (_over(stored, now), None))
             except StateError as error:
                 self._say(f"{error.problem.what}: {error.problem.why}")
@@ -91,7 +91,7 @@ class GrantStore:
                 f"grant {grant.id} has a creation time in the future: the clock was set back; "
                 "it allows nothing until that time"
             )
-        # A no is no less a no for being early.
+        # A refusal also applies before its creation time.
         return tuple(grant for grant in valid if grant not in early or grant.ruling is Ruling.DENY)
 
     def spend(self, grants: Sequence[Grant]) -> bool:

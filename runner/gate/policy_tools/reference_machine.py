@@ -22,12 +22,12 @@ build/out.js dist/app.js data/rows.csv data/rows.json notes.txt a.txt b.txt run.
 t.tar t.tar.gz t.zip a.hex server.pem
 """
 
-# The smaller one that the examples of the command rules are about: settings of tools would make them mean more.
+# The smaller project for the examples of the command rules: settings of tools would change their verdicts.
 EXAMPLE_FILES = """
 .git/hooks/ build/ notes.txt a.txt package.json evil.sh src/main.py src/json.py t.tar t.tar.gz t.zip a.hex
 """
 
-# What is not in the workspace: below the home, and elsewhere.
+# Files outside the workspace: below the home, and elsewhere.
 AROUND = (
     "~/letter.txt ~/other/main.py ~/other/.git/HEAD ~/Downloads/data.csv ~/.bashrc ~/.profile ~/.gitconfig "
     "~/.ssh/id_rsa ~/.ssh/config ~/.aws/credentials ~/.npmrc ~/.netrc ~/.kube/config ~/.docker/config.json "

@@ -34,7 +34,7 @@ def read_codex(text: str, source: str) -> Import:
         origin = Origin(statement.lineno, _segment(lines, statement))
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Constant):
-            continue  # a text that stands alone is a comment
+            continue  # a text as a statement is a comment
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
             found.leave(origin, "it is not a call with literal values")
         elif call.func.id == "prefix_rule":
@@ -46,14 +46,14 @@ def read_codex(text: str, source: str) -> Import:
             found.leave(origin, "it allows or denies a host for a proxy; write a rule with `host` instead")
         else:
             found.leave(origin, f"`{call.func.id}` is not a known call")
-    beginning: dict[tuple[str, ...], list[_Prefix]] = {}  # by the first two words, or the one that there is
+    beginning: dict[tuple[str, ...], list[_Prefix]] = {}  # by the first two words, or the only one
     for prefix in prefixes:
         for words in itertools.product(*(dict.fromkeys(word) for word in prefix[0][:2])):
             beginning.setdefault(words, []).append(prefix)
     for origin, argv in given:
         near = (*beginning.get(argv[:1], ()), *beginning.get(argv[:2], ())) if argv[1:] else beginning.get(argv, ())
         verdicts = [verdict for pattern, verdict in near if _fits(argv, pattern)]
-        if verdicts:  # of what no rule is about, nothing is said
+        if verdicts:  # an example without a rule has no verdict
             found.examples.append(Example(origin, argv, max(verdicts)))
     return found
 

@@ -26,7 +26,7 @@ _KNOWN = (
     "toolName", "commandPrefix", "commandRegex", "decision", "priority", "denyMessage", "deny_message", "modes",
     "allowRedirection",
 )  # fmt: skip
-_EVERYDAY = {"default", "autoEdit", "yolo"}  # modes in which something is asked at all
+_EVERYDAY = {"default", "autoEdit", "yolo"}  # modes that may ask
 _REGEX_WORD = re.compile(r"[A-Za-z0-9_/:=@,-]+(?:\\[.-][A-Za-z0-9_/:=@,-]*)*\Z")
 
 

@@ -12,7 +12,7 @@ from runner.text.sanitize import one_line
 WordChoice = tuple[str, ...]  # the alternatives of one word
 REST: WordChoice = ("**",)
 
-# A `*` or `?` of ours stands for something; a rule that allows can hold none that is meant as itself.
+# `*` and `?` are wildcards in our rules; a rule that allows cannot contain a literal one.
 WILD = "*?"
 
 
@@ -68,11 +68,11 @@ class Import:
     rules: list[Carried] = field(default_factory=list)
     left: list[LeftOut] = field(default_factory=list)
     examples: list[Example] = field(default_factory=list)
-    remarks: dict[str, None] = field(default_factory=dict)  # what holds for several rules, said once
+    remarks: dict[str, None] = field(default_factory=dict)  # remarks on several rules, reported once
     mode: str = ""
 
     def leave(self, origin: Origin, why: str) -> None:
-        if LeftOut(origin, why) not in self.left[-1:]:  # one of theirs may become several of ours
+        if LeftOut(origin, why) not in self.left[-1:]:  # one original rule may become several rules
             self.left.append(LeftOut(origin, why))
 
     def carry(self, rule: Carried) -> None:
@@ -152,7 +152,7 @@ def examples_toml(found: Import) -> str:
     lines = [f"# The examples of {one_line(found.source, 200)}, with the verdicts that its rules give them."]
     for each in found.examples:
         lines += ["", "[[test]]", f"argv = {_list(each.argv)}"]
-        # A question that nothing can follow is a denial here: what must not pass unasked is what counts.
+        # `agent policy test` cannot answer questions: a rule that asks is tested as "not allowed".
         lines.append(f"verdict = {_line('not-allow' if each.verdict is Ruling.ASK else each.verdict.name.lower())}")
         lines.append(f"why = {_line(f'an example of {found.source}, {each.origin}')}")
     return "\n".join(lines) + "\n"

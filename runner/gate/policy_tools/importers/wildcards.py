@@ -6,10 +6,10 @@ import shlex
 from policy.model.tier import Ruling
 from runner.gate.policy_tools.importers.result import REST, WILD, WordChoice
 
-# What would make more than one command of it, or a word that only the run decides.
+# Syntax that makes several commands, or a word that is known only at run time.
 _SYNTAX = re.compile(r"[;&|<>()$`\n\r#{}]|^\s*!|(^|\s)[A-Za-z_][A-Za-z0-9_]*=")
-_MOST = 16  # rules that are made of one
-_STAR = "\ue000"  # stands for a wildcard while the words are cut: a private character, refused in the text itself
+_MOST = 16  # rules that one original rule becomes
+_STAR = "\ue000"  # marks a wildcard while the words are split: a private character, refused in the text itself
 
 
 class NotWords(ValueError):
