@@ -146,7 +146,7 @@ def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
         if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
             printable = path.replace("\0", "\\0")
             why = "a path must be absolute, without `..` and without a NUL byte"
-            refuse(f"`{printable}` cannot be given to a sandbox", why, "write the whole path, from `/` on")
+            refuse(f"`{printable}` is not a valid path for a sandbox", why, "write the whole path, from `/` on")
     if look(terms.workspace) != "dir":
         what = f"the workspace `{terms.workspace}` is not a folder"
         refuse(what, "the path is missing, or is no folder", "use --cwd FOLDER")

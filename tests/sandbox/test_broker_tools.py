@@ -284,4 +284,4 @@ def test_the_certificate_of_a_session_goes_with_it(world: World) -> None:
 def test_terms_are_granted_exactly_or_not_at_all(world: World) -> None:
     """A sandbox without injection does not run a command that needs an injected login."""
     answer = world.bench.run("true", hosts=[f"{NAME}:{world.port} private"], credentials=["forge"])
-    assert "no credential can be added" in answer["unavailable"][0]
+    assert "cannot inject the credential" in answer["unavailable"][0]

@@ -20,13 +20,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"read": ["{base}/link"]},          "is a link",            "a link to a folder"),
     ({"write": ["{base}/link"]},         "is a link",            "a link, to write"),
     ({"read": ["{base}/shadow"]},        "is a link",            "a link to a secret"),
-    ({"read": ["x"]},                    "no path",              "a path from nowhere"),
-    ({"read": ["{base}/x/../x"]},        "no path",              "a detour"),
-    ({"read": [""]},                     "no path",              "nothing"),
-    ({"read": ["/tmp/a\0b"]},            "no path",              "a NUL byte"),
+    ({"read": ["x"]},                    "not a valid path",     "a path from nowhere"),
+    ({"read": ["{base}/x/../x"]},        "not a valid path",     "a detour"),
+    ({"read": [""]},                     "not a valid path",     "nothing"),
+    ({"read": ["/tmp/a\0b"]},            "not a valid path",     "a NUL byte"),
     ({"workspace": "{x}/f"},             "not a folder",         "a workspace that is a file"),
     ({"workspace": "{base}/none"},       "not a folder",         "a workspace that is missing"),
-    ({"workspace": "/dev/shm/../shm"},   "no path",              "a workspace by a detour"),
+    ({"workspace": "/dev/shm/../shm"},   "not a valid path",     "a workspace by a detour"),
     *(({kind: [place]}, "cannot be given", f"{kind} {place}")
       for kind in ("read", "write") for place in ("/", "/proc", "/proc/1", "/proc/sys/kernel", "/sys", "/dev", "/dev/pts", "/run")),
 ]
