@@ -199,8 +199,8 @@ class Unattended:
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
         from runner.events import Notice
 
-        self._emit(Notice("a question came up and there is no user to answer it, so the answer is no"))
-        return No("there is no user to answer; use what is allowed without a question")
+        self._emit(Notice("the action needs an answer and there is no user, so it is refused"))
+        return No("there is no user to answer; use actions that are allowed without a question")
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         return Stay("there is no user to answer; give the plan as your answer")
@@ -276,7 +276,7 @@ class Terminal:
                     case "e" | "x" | "explain":
                         self._explain(question)
                     case "edit" if question.card.editable:
-                        script = (await self._read_line("the command instead (empty: as it was): ")).strip()
+                        script = (await self._read_line("new command (empty: unchanged): ")).strip()
                         if script:
                             return Edited(script)
                     case _:

@@ -121,14 +121,14 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
 
     `path` is the path as shown. `before` is the text of the file, or None if the file could not be read or is `new`.
     """
-    note = "" if new or before is not None else "what is there now could not be read"
+    note = "" if new or before is not None else "the present content could not be read"
     if isinstance(action, WriteFile):
         first, second = before or "", action.content
     elif before is not None and action.old and action.old in before:
         first, second = before, before.replace(action.old, action.new, -1 if action.replace_all else 1)
     else:
         first, second = action.old, action.new
-        note = f"where in the file this stands is not known{', and it may be often' if action.replace_all else ''}"
+        note = f"the line of the text is not known{', and there may be several' if action.replace_all else ''}"
     rows, cut = _rows(first, second)
     added = sum(row.startswith("+") for row in rows)
     removed = len(_lines(first)) if cut else sum(row.startswith("-") for row in rows)

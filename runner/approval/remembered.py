@@ -20,8 +20,8 @@ from runner.state.json_file import StateError
 from runner.text.sanitize import one_line
 
 HELP = (
-    "the letter of a line remembers the yes. After it you may say for how long (`7d`, `12h`, `30m`), how often (`3x`), "
-    "`user` for all your projects, and `because ...`: `p 7d because of the release`"
+    "the letter of a line remembers the answer. After it you may write for how long (`7d`, `12h`, `30m`), how often "
+    "(`3x`), `user` for all your projects, and `because ...`: `p 7d because of the release`"
 )
 # The letters of the first, second and third choice in each scope; a capital covers more. Digits are never answers:
 # questions are numbered, so a digit meant as the number of a question could grant something.
@@ -106,7 +106,7 @@ class Offer:
             and _with_options(RememberedAnswer((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None
         ):
             return (
-                f"`{one_line(first, 20)}` is no answer here; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
+                f"`{one_line(first, 20)}` is not an answer; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
             )
         return None
 
@@ -219,7 +219,7 @@ def keep(
         if wanted.ruling is Ruling.ALLOW and covering(context, question, made) is None:
             for grant in made:
                 store.revoke(grant.id)
-            return (), "this was not remembered: it would not answer the same question again; the yes counts once"
+            return (), "this was not remembered: it would not answer the same question again; the approval counts once"
     except StateError as error:
         return (), f"this was not remembered: {error.problem.what}: {error.problem.why}; the answer counts once"
     names = tuple(grant.id for grant in made)
@@ -230,4 +230,4 @@ def keep(
         back = " and ".join(f"`/grants revoke {name}`" for name in names)
     else:
         back = f"`agent grants revoke {' '.join(names)}`"
-    return names, f"remembered as {told}, {where}; {back} {'takes it' if len(names) == 1 else 'take them'} back"
+    return names, f"remembered as {told}, {where}; undo with {back}"

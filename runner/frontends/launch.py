@@ -75,7 +75,7 @@ def start_conversation(args: RunArgs) -> int:
 
     start = prepare_start(args, unattended=False)
     if not os.isatty(0) and not take_terminal():
-        fix = "name a prompt, or start it at a terminal"
+        fix = "give a prompt, or start `agent` at a terminal"
         raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)
     spell_out()
     emit = on_stdout()
@@ -92,7 +92,7 @@ def start_conversation(args: RunArgs) -> int:
             code = await converse(agent, line_reader())
             session = agent.conversation.ctx.journal.kept
         if session is not None:
-            print(f"\nto go on: agent --resume {session[:8]}")
+            print(f"\nto continue: agent --resume {session[:8]}")
         return code
 
     try:
@@ -157,7 +157,7 @@ def prompt_text(prompt: str | None, file: Path | None) -> str:
     Raise Stopped if there are two prompts or none, or the text is empty, too long or not UTF-8.
     """
     if prompt is not None and file is not None:
-        raise usage("there are two prompts", "one on the command line and one in --prompt-file", "give one of them")
+        raise usage("there are two prompts", "one is on the command line and one in --prompt-file", "give only one")
     if prompt is not None:
         text = prompt
     elif file is not None:
@@ -165,13 +165,13 @@ def prompt_text(prompt: str | None, file: Path | None) -> str:
     elif stat.S_ISCHR(os.fstat(0).st_mode):  # a terminal, or /dev/null
         raise usage(
             "there is no prompt",
-            "none was given, and standard input is no pipe or file to read one from",
+            "none was given, and standard input is neither a pipe nor a file",
             f'write agent {_command()} "what to do", or add --prompt-file FILE',
         )
     else:
         text = _text_of(0, "standard input")
     if not text.strip():
-        raise usage("the prompt is empty", "there is nothing to work on", f'write agent {_command()} "what to do"')
+        raise usage("the prompt is empty", "there is no task", f'write agent {_command()} "what to do"')
     return text
 
 
@@ -186,7 +186,7 @@ def _text_of(file_or_fd: Path | int, name: str) -> str:
     except OSError as error:
         raise usage(f"the prompt {name} cannot be read", (error.strerror or "").lower(), "check the path") from None
     if len(data) > _LONGEST_PROMPT:
-        raise usage(f"the prompt in {name} is longer than 1 MB", "no model takes that", "let the model read a file")
+        raise usage(f"the prompt in {name} is longer than 1 MB", "no model takes as much", "let the model read a file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

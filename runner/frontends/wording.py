@@ -27,7 +27,7 @@ BADGE_COLOURS = {  # text colour, background colour
     Tier.DENIED:        ("white", "red"),
 }
 # fmt: on
-NOT_HELD = "not held"  # the label of a protection that the sandbox does not enforce
+NOT_HELD = "missing"  # the label of a protection that the sandbox does not enforce
 _FOLD, _FAILED_FOLD = (6, 4), (2, 12)  # lines before and after the fold; the cause of a failure is at the end
 _HOSTS = 5  # contacted hosts that are named
 _COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # shown of one command; a question shows the whole command
@@ -46,9 +46,9 @@ def session_labels(event: events.SessionStarted) -> Pairs:
         ("model", event.model),
         (
             "sandbox",
-            f"{enforcement.backend} {enforcement.level.value}, {held} of {len(enforcement.checks)} checks held",
+            f"{enforcement.backend} {enforcement.level.value}, {held} of {len(enforcement.checks)} checks passed",
         ),
-        *((("limits", f"kept by {enforcement.limits}"),) if enforcement.limits else ()),
+        *((("limits", f"enforced by {enforcement.limits}"),) if enforcement.limits else ()),
         *((NOT_HELD, words) for words in enforcement.missing),
     )
 
@@ -83,7 +83,7 @@ def note_words(event: events.Retrying | events.Compacted | events.Changed) -> st
     """Return one line about the event."""
     match event:
         case events.Retrying(_, problem, wait, attempt, attempts):
-            return f"{problem.what}; asking again in {wait_words(wait)} ({attempt} of {attempts})"
+            return f"{problem.what}; retry in {wait_words(wait)} ({attempt} of {attempts})"
         case events.Compacted(level, before, after):
             return f"compacted ({level}): {before} tokens are now {after}"
         case events.Changed(what, was, now, why):

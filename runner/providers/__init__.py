@@ -96,9 +96,9 @@ def open_provider(
     remote = PROVIDERS[name]
     if remote is None:
         if key is not None and (key.stdin_key or key.account):
-            raise SetupError(Problem(f"`{name}` takes no API key", "it asks no server", "leave it out"))
+            raise SetupError(Problem(f"`{name}` takes no API key", "it connects to no server", "leave the key out"))
         if not model:
-            raise _nameless(name, "it needs a file to play", f"write `{name}:FILE`")
+            raise _nameless(name, "it replays a file", f"write `{name}:FILE`")
         from runner.providers.script_file import read_script
         from runner.providers.scripted import ScriptedProvider
 
@@ -106,7 +106,7 @@ def open_provider(
     endpoint = reached(remote, base_url, environ)
     vendors = endpoint == parse_endpoint(remote.url)
     if not model and not vendors:
-        raise _nameless(name, f"`{endpoint.url}` has its own models", f"write `{name}:MODEL`")
+        raise _nameless(name, f"`{endpoint.url}` has no default model", f"write `{name}:MODEL`")
     from runner.secrets.resolve import KeyRequest, find
 
     resolved = find(replace(key or KeyRequest(), provider=name, environ=environ, local=endpoint.loopback))

@@ -119,12 +119,12 @@ class _AnthropicAnswer(AnswerParser):
             case {"type": "error"}:
                 raise self._error(content)
             case {"type": "content_block_delta" | "content_block_start"}:
-                raise self._failures.malformed("a content event in it lacks what such events have")
+                raise self._failures.malformed("a content event in it has missing fields")
 
     def reply(self) -> Reply:
         if not self._complete:
             open_call = any(block.kind == "tool_use" for block in self._blocks.values())
-            raise self._failures.truncated("inside a tool call" if open_call else "before the answer did")
+            raise self._failures.truncated("inside a tool call" if open_call else "before the answer was complete")
         stop = STOPS.get(self._stop, Stop.OTHER)
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         content = [_finished(block) for block in blocks]
@@ -150,7 +150,7 @@ class _AnthropicAnswer(AnswerParser):
                 self._blocks[index] = _Block("tool_use", id=id_, name=name)
                 yield CallOpened(name)
             case {"type": "text" | "redacted_thinking" | "tool_use"}:
-                raise self._failures.malformed("a content block in it lacks what such blocks have")
+                raise self._failures.malformed("a content block in it has missing fields")
             case _:
                 self._blocks[index] = _Block("other")
 
@@ -174,7 +174,7 @@ class _AnthropicAnswer(AnswerParser):
             case _Block(kind="other"), _, _:
                 pass
             case _, "text_delta" | "thinking_delta" | "signature_delta" | "input_json_delta", _:
-                raise self._failures.malformed("a part in it does not fit its block")
+                raise self._failures.malformed("a part in it has another type than its block")
 
     def _end(self, index: int) -> Iterator[ReplyPiece]:
         block = self._blocks.get(index)

@@ -181,7 +181,7 @@ class ProviderConnection:
                     yield event
             return
         except (EventTooLarge, PackedTooLarge):
-            failure = self.failures.malformed("it is larger than any answer of a model")
+            failure = self.failures.malformed("it is larger than the limit for one answer")
         except PackedError as error:
             failure = self.failures.malformed(f"it {error}")
         except TimeoutError:
@@ -257,7 +257,7 @@ async def _unpacked(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """
     packed = layer_of(response.headers.get_list("content-encoding"))
     if packed is None:
-        raise PackedError("is compressed in a way that was not asked for")
+        raise PackedError("is compressed with a method that was not requested")
     stream, received = Gunzip(ANSWER_LIMIT) if packed else None, 0
     async for raw in response.aiter_raw():
         received += len(raw)

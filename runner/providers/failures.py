@@ -231,31 +231,31 @@ class Failures:
 
     def _words(self, status: int, reason: ErrorReason, failure: Failure, model: str) -> tuple[str, str]:
         """Return what happened and what the user can do."""
-        who, later = f"`{self.name}`", "wait a little, then try again"
+        who, later = f"`{self.name}`", "wait, then try again"
         match failure:
             case Failure.AUTH if reason.one_of(OUT_OF_CREDIT) or status == 402:
-                return f"{who} wants payment first", "add credit there, or use another key"
+                return f"{who} requires payment", "add credit to the account, or use another key"
             case Failure.AUTH:
                 return f"{who} refused access", f"check that the key may use `{model}`; {self._key_ways()}"
             case Failure.CONTEXT:
                 what = f"the conversation is too large for {who}"
                 return what, "start a new session, or have the agent read less at once"
             case Failure.RATE_LIMITED:
-                return f"{who} limits how much is asked", later
+                return f"{who} limits the number of requests or tokens", later
             case Failure.OVERLOADED:
                 return f"{who} is overloaded", later
             case Failure.RETRYABLE:
-                return f"{who} is failing", later
+                return f"{who} has an internal error", later
             case Failure.FATAL if status == 404:
                 fix = f"check the model's name `{model}` and the base URL `{self.endpoint.url}`"
-                return f"{who} does not know what was asked for", fix
+                return f"{who} does not know the model or the address", fix
             case Failure.FATAL:
                 return f"{who} did not accept the request", f"check the model `{model}` and the settings of {who}"
             case never:
                 assert_never(never)
 
     def redirect(self, status: int) -> ProviderError:
-        why = f"it answered {status} with another address, and a key is never carried to another address"
+        why = f"it answered {status} with another address, and a key is never sent to another address"
         return _error(f"`{self.name}` redirects", why, f"correct the base URL `{self.endpoint.url}`", status=status)
 
     def not_a_stream(self, kind: str, body: bytes, model: str) -> ProviderError:
@@ -266,7 +266,7 @@ class Failures:
         if content and content.get("error"):
             return self.status(500, reason_in(body), model, late=True)
         why = f"it answered with `{self._quote(kind)}` instead of an event stream"
-        fix = f"check the base URL `{self.endpoint.url}`, and proxies and login pages on the way"
+        fix = f"check the base URL `{self.endpoint.url}`, and look for proxies and login pages in between"
         return _error(f"`{self.name}` did not stream an answer", why, fix)
 
     def truncated(self, where: str) -> ProviderError:
@@ -274,7 +274,7 @@ class Failures:
         return _error(f"the answer of `{self.name}` is incomplete", why, "try again", Failure.RETRYABLE)
 
     def malformed(self, why: str) -> ProviderError:
-        fix = f"check that `{self.endpoint.url}` really speaks the `{self.name}` protocol"
+        fix = f"check that `{self.endpoint.url}` supports the `{self.name}` protocol"
         return _error(f"the answer of `{self.name}` cannot be read", why, fix)
 
     def string(self, holder: Mapping[str, object], key: str) -> str:
@@ -289,7 +289,7 @@ class Failures:
 
     def overtime(self) -> ProviderError:
         why = f"the answer was not complete after {self.timeouts.total:g} seconds"
-        return _error(f"`{self.name}` took too long", why, "try again, or ask for less at once", Failure.RETRYABLE)
+        return _error(f"`{self.name}` took too long", why, "try again, or request a shorter answer", Failure.RETRYABLE)
 
     def settings(self) -> ProviderError:
         """Return the error for environment settings from which no HTTP client can be built."""
@@ -306,20 +306,20 @@ class Failures:
                 return self._unreached(why, again, Failure.RETRYABLE)
             case httpx.ReadTimeout():
                 why = f"nothing arrived for {self.timeouts.read:g} seconds"
-                return _error(f"`{self.name}` went silent", why, "try again", Failure.RETRYABLE)
+                return _error(f"`{self.name}` stopped sending", why, "try again", Failure.RETRYABLE)
             case httpx.ProxyError():
-                why = "the proxy that the environment names did not open the way"
+                why = "the proxy that the environment names refused the connection"
                 return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`")
             case httpx.ConnectError():
                 causes = tuple(_causes(error))
             case httpx.RemoteProtocolError() | httpx.NetworkError() | httpx.TimeoutException():
-                why = f"{place} ended it before the answer was complete"
+                why = f"{place} ended the connection before the answer was complete"
                 return _error(f"the connection to `{self.name}` broke", why, "try again", Failure.RETRYABLE)
             case _:
-                return self._unreached(f"{place} cannot be spoken to", f"check the base URL `{self.endpoint.url}`")
+                return self._unreached(f"the connection to {place} failed", f"check the base URL `{self.endpoint.url}`")
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
             fix = "check the base URL and the clock; name a company's own authority with `SSL_CERT_FILE`"
-            return self._unreached(f"the certificate of {place} is not one that this machine trusts", fix)
+            return self._unreached(f"this machine does not trust the certificate of {place}", fix)
         if any(isinstance(cause, ssl.SSLError) for cause in causes):
             return self._unreached(f"no encrypted connection with {place}", "check the base URL's scheme and port")
         if any(isinstance(cause, socket.gaierror) for cause in causes):
@@ -328,7 +328,7 @@ class Failures:
         if self.endpoint.loopback:
             why = f"nothing answers at `{self.endpoint.url}`"
             return self._unreached(why, "start the server, or correct the base URL")
-        return self._unreached(f"{place} took no connection", again, Failure.RETRYABLE)
+        return self._unreached(f"{place} accepted no connection", again, Failure.RETRYABLE)
 
     def _unreached(self, why: str, fix: str, failure: Failure = Failure.FATAL) -> ProviderError:
         return _error(f"`{self.name}` cannot be reached", why, fix, failure)

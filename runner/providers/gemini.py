@@ -84,21 +84,21 @@ class _GeminiAnswer(AnswerParser):
                     case None | {}:
                         pass
                     case _:
-                        raise self._failures.malformed("a candidate in it lacks what candidates have")
+                        raise self._failures.malformed("a candidate in it has missing fields")
                 self._finish(candidate.get("finishReason"))
             case None | []:
                 match chunk.get("promptFeedback"):
                     case {"blockReason": str()}:
                         self._finish("SAFETY")
             case _:
-                raise self._failures.malformed("a part of the answer in it lacks what such parts have")
+                raise self._failures.malformed("a part of the answer has missing fields")
 
     def reply(self) -> Reply:
         self._settle()
         if not self.finished:
-            raise self._failures.truncated("inside a turn of calls" if self._ids else "before the answer did")
+            raise self._failures.truncated("inside a turn of calls" if self._ids else "before the answer was complete")
         if self._stop in UNREADABLE:
-            raise self._failures.truncated("in a tool call that its own server could not read")
+            raise self._failures.truncated("in a tool call that the server could not read itself")
         stop = STOPS.get(self._stop, Stop.OTHER)
         if self._ids and stop is Stop.END:
             stop = Stop.TOOLS
@@ -131,7 +131,7 @@ class _GeminiAnswer(AnswerParser):
                 if signature:
                     self._settle(signed(self._model, str(part["thoughtSignature"])) if thinks else "")
             case {"functionCall": _} | {"text": _}:
-                raise self._failures.malformed("a part in it lacks what such parts have")
+                raise self._failures.malformed("a part in it has missing fields")
 
     def _sign(self, part: Json) -> None:
         """Keep the signature of a part before it."""

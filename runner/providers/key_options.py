@@ -30,7 +30,7 @@ class KeyFlags:
         from runner.secrets.accounts import is_account
 
         if self.from_stdin and prompt_from_stdin:
-            why = "--api-key-stdin takes it, and no prompt was given in another way"
+            why = "--api-key-stdin reads the key from it, and no other prompt is given"
             fix = "give the prompt as an argument or with --prompt-file"
             raise usage("standard input cannot be both the key and the prompt", why, fix)
         if self.from_stdin and self.account is not None:
@@ -38,7 +38,7 @@ class KeyFlags:
             raise usage("--api-key-stdin and --account contradict each other", why, "leave one of them out")
         if self.account is not None and not is_account(self.account):
             what = "the name of the account cannot be used"
-            raise usage(what, "accounts are not called so", "see `agent auth status`")
+            raise usage(what, "it is not a valid account name", "see `agent auth status`")
 
     def read(self, provider: str) -> Secret | None:
         """Return the key from standard input if the options ask for that. A terminal prompts for the key and does not
@@ -91,7 +91,7 @@ def take_terminal() -> bool:
     return True
 
 
-_LINE = "pipe in one line, the key"
+_LINE = "send one line with the key on standard input"
 
 
 def typed_key(provider: str) -> Secret:
@@ -107,10 +107,10 @@ def typed_key(provider: str) -> Secret:
         except EOFError:
             pass
         except getpass.GetPassWarning:
-            why, fix = "this terminal would show it", "pipe the key into standard input"
+            why, fix = "this terminal would show the key", "pipe the key into standard input"
             raise usage("the key cannot be typed here", why, fix) from None
     if key is None:
-        raise usage("no key was taken", "what was typed is empty, or is no key", "try again with the key alone")
+        raise usage("no key was read", "the input is empty or is not a key", "try again with the key alone")
     return key
 
 
@@ -127,13 +127,13 @@ def piped_key(*, whole: bool = False) -> Secret:
         more = whole and os.read(0, 1) != b""
     except OSError as error:
         why = f"standard input cannot be read: {os_reason(error)}"
-        raise usage("no key was taken", why, _LINE) from None
+        raise usage("no key was read", why, _LINE) from None
     key = usable(line.decode("ascii", "replace")) if line.strip() else None
     if key is not None and not more:
         return key
-    why = "standard input holds more than one line"
+    why = "standard input has more than one line"
     if not line.strip():
         why = "standard input is empty, or begins with an empty line"
     elif key is None:
         why = "its first line has blanks or other characters, or is too long"
-    raise usage("no key was taken", why, _LINE)
+    raise usage("no key was read", why, _LINE)

@@ -102,13 +102,13 @@ class _ResponsesAnswer(AnswerParser):
             case {"error": dict(error)}:
                 raise self._error(error)
             case {"type": str(kind)} if kind.endswith(".delta") or kind.startswith("response.output_item."):
-                raise self._failures.malformed("an event in it lacks what such events have")
+                raise self._failures.malformed("an event in it has missing fields")
 
     def reply(self) -> Reply:
         items = [self._items[index] for index in sorted(self._items)]
         calls = any(item.kind == "function_call" for item in items)
         if self._stop is None:
-            raise self._failures.truncated("inside a tool call" if calls else "before the answer did")
+            raise self._failures.truncated("inside a tool call" if calls else "before the answer was complete")
         stop = Stop.REFUSAL if self._refused else Stop.TOOLS if calls and self._stop is Stop.END else self._stop
         content = [block for item in items for block in self._blocks(item, stop)]
         return Reply(AssistantMessage(tuple(content)), stop, self._usage)
@@ -122,7 +122,7 @@ class _ResponsesAnswer(AnswerParser):
                 self._items[index] = _Item("function_call", id_, name)
                 yield CallOpened(name)
             case {"type": "function_call"}:
-                raise self._failures.malformed("a tool call in it lacks what tool calls have")
+                raise self._failures.malformed("a tool call in it has missing fields")
             case {"type": "message" | "reasoning" as kind}:
                 self._items[index] = _Item(kind)
             case _:

@@ -96,9 +96,9 @@ def _load(path: Path) -> object:
         raise _unread(path, "it is not UTF-8 text", "save it as UTF-8") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         why = str(error).lower()
-        raise _unread(path, f"{path.suffix.lower().removeprefix('.')}: {why}", "correct it there") from None
+        raise _unread(path, f"{path.suffix.lower().removeprefix('.')}: {why}", "correct the script") from None
     except (RecursionError, ValueError):
-        raise _unread(path, "it holds nesting or numbers beyond reason", "simplify it") from None
+        raise _unread(path, "it has too deep nesting or too large numbers", "simplify it") from None
     raise _unread(path, "its name ends in neither `.toml` nor `.json`", "rename it")
 
 
@@ -106,7 +106,7 @@ def _turn(path: Path, number: int, entry: PlainTurnEntry) -> Turn:
     stop = None
     if entry.stop is not None:
         if entry.stop not in set(Stop):
-            raise _unread(path, f"turn {number}: `stop` is none of {', '.join(Stop)}", "use one of these")
+            raise _unread(path, f"turn {number}: `stop` must be one of {', '.join(Stop)}", "use one of these")
         stop = Stop(entry.stop)
     calls = tuple(_call(path, number, call) for call in entry.calls)
     when, otherwise = None, None
@@ -138,8 +138,8 @@ def _invalid(path: Path, loc: tuple[int | str, ...], kind: str) -> SetupError:
         near = difflib.get_close_matches(key, KEYS, n=1)
         fix = f"did you mean `{near[0]}`?" if near else f"the keys are {', '.join(f'`{name}`' for name in KEYS)}"
         return _unread(path, f"{start}unknown key `{key}`", fix)
-    complaint = WORDS.get(kind, "is not of the kind that belongs there")
-    return _unread(path, f"{start}`{key}` {complaint}" if key else f"it {complaint}", "correct it there")
+    complaint = WORDS.get(kind, "has a value of the wrong type")
+    return _unread(path, f"{start}`{key}` {complaint}" if key else f"it {complaint}", "correct the script")
 
 
 def _unread(path: Path, why: str, fix: str) -> SetupError:

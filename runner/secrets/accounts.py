@@ -102,16 +102,16 @@ class AccountFile:
 def _parse(content: dict[str, object], version: int) -> AccountIndex:
     table = content.pop("accounts", None)
     if content or not isinstance(table, dict):
-        raise ValueError("it holds no table of accounts")
+        raise ValueError("it has no table of accounts")
     accounts = {}
     for provider, entry in table.items():
         if not is_provider(provider) or not isinstance(entry, dict) or set(entry) != {"names", "chosen"}:
-            raise ValueError("an entry of it is no list of accounts")
+            raise ValueError("an entry of it is not a list of accounts")
         names, chosen = entry["names"], entry["chosen"]
         if not isinstance(names, list) or not names or not all(isinstance(n, str) and is_account(n) for n in names):
-            raise ValueError("a name in it is no account")
+            raise ValueError("a name in it is not valid")
         if chosen is not None and chosen not in names:
-            raise ValueError("the chosen account is none of them")
+            raise ValueError("the chosen account is not in the list")
         accounts[provider] = Accounts(tuple(sorted(set(names))), chosen)
     return AccountIndex(accounts)
 

@@ -106,8 +106,8 @@ def _run(
             start_new_session=True,  # a process group to kill as a whole, without a terminal
         )
     except (OSError, ValueError) as error:
-        said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words hold a NUL"
-        raise HelperFailed(f"it cannot be started: {said or 'the system refused it'}", "correct its words") from None
+        said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words contain a NUL"
+        raise HelperFailed(f"it cannot be started: {said or 'the system refused it'}", "correct the command") from None
     try:
         return _answer(process, time.monotonic() + helper.seconds, helper, ended)
     finally:
@@ -126,7 +126,7 @@ def _answer(
     single_line = f"{by_hand}: exactly one line, the key"
     printed = _printed(process, deadline, ended)
     if printed is None:
-        why = f"it was not done within {helper.seconds:g} seconds and was ended"
+        why = f"it did not end within {helper.seconds:g} seconds and was stopped"
         return HelperFailed(why, f"{by_hand}; it must not ask anything at the terminal")
     if len(printed) > LONGEST + 2:
         return HelperFailed(f"it printed more than {LONGEST:,} characters", single_line)
@@ -141,7 +141,7 @@ def _answer(
     if b"\n" in printed.removesuffix(b"\n"):
         return HelperFailed("it printed more than one line", single_line)
     if b"\0" in printed or not printed.isascii():
-        return HelperFailed("what it printed is no text", single_line)
+        return HelperFailed("its output is not text", single_line)
     key = usable(printed.decode("ascii"))
     return key or HelperFailed("it printed blanks or other characters that a key never has", single_line)
 
@@ -185,14 +185,14 @@ def _program(name: str, path: Sequence[str], environ: Mapping[str, str]) -> str:
         name = environ.get("HOME", "") + name[1:]
     if "/" in name:
         if not name.startswith("/"):
-            why = f"`{name}` would be another program in every folder"
-            raise HelperFailed(why, "write its whole path, or a plain name that is on PATH")
+            why = f"`{name}` is a relative path, which names another program in every folder"
+            raise HelperFailed(why, "write the full path, or a plain name that is on PATH")
         return name
     for folder in path:
         candidate = f"{folder}/{name}"
         if name and "\0" not in name and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
-    raise HelperFailed(f"there is no program `{name}` on PATH", "install it, or write its whole path")
+    raise HelperFailed(f"there is no program `{name}` on PATH", "install it, or write the full path")
 
 
 def _start_folder(environ: Mapping[str, str]) -> str:

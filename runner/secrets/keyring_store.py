@@ -29,7 +29,7 @@ _KNOWN = {
 # fmt: on
 _MOST_COPIES = 16  # copies of one item; a store can contain several with the same attributes
 _PAUSES = (0.1, 0.4)  # seconds before the second and the third attempt to reach a keyring
-_NONE = "this machine offers no keyring"
+_NONE = "this machine has no usable keyring"
 
 _T = TypeVar("_T")
 
@@ -73,7 +73,7 @@ class KeyringStore:
 
         key = self._call_in_time(ask)
         if key is False:
-            why = "what it holds has blanks or other characters that a key never has"
+            why = "the stored key has blanks or other characters that a key never has"
             raise KeyringFailed(why, "store the key again")
         return key if isinstance(key, Secret) else None
 
@@ -94,7 +94,7 @@ class KeyringStore:
             self.remove(provider, account)  # not earlier: now it is certain that a key can be stored
             self._call_in_time(put)
         if not self._same(provider, account, secret):
-            raise KeyringFailed("it took the key, but gives back another one")
+            raise KeyringFailed("it stored the key, but returns another value")
 
     def _same(self, provider: str, account: str, secret: Secret) -> bool:
         name = item(provider, account)
@@ -136,7 +136,7 @@ class KeyringStore:
 
     def _call_in_time(self, work: Callable[[], _T]) -> _T:
         if self._hung:
-            raise KeyringFailed(f"it did not answer within {self._patience:g} seconds before")
+            raise KeyringFailed(f"it did not answer within {self._patience:g} seconds earlier")
         done: list[_T] = []
         failed: list[KeyringFailed] = []
 
@@ -154,7 +154,7 @@ class KeyringStore:
         if thread.is_alive():
             self._hung = True
             why = f"it did not answer within {self._patience:g} seconds"
-            raise KeyringFailed(why, "unlock it if it asks somewhere, and try again")
+            raise KeyringFailed(why, "unlock it if it shows a question, and try again")
         if failed:
             said = failed[0]  # not raised itself: its frames contain the key
             raise KeyringFailed(said.why, said.fix, missing=said.missing)
@@ -171,9 +171,9 @@ def _open() -> "KeyringBackend":
         return chosen
     if type(chosen).__module__ == "keyring.backends.fail":
         refused = sorted({_named(each) for each in backend.get_all_keyring() if not _is_known(each)} - {""})
-        why = _NONE + (f" that may be used; {', '.join(refused)}" if refused else "")
+        why = _NONE + (f"; {', '.join(refused)}" if refused else "")
         raise KeyringFailed(why, missing=True)
-    why = _named(chosen) or "the settings of `keyring` name one that keeps nothing"
+    why = _named(chosen) or "the settings of `keyring` name a back end that stores nothing"
     raise KeyringFailed(why, "correct `PYTHON_KEYRING_BACKEND` or `keyringrc.cfg`", missing=True)
 
 
@@ -212,7 +212,7 @@ def _named(chosen: object) -> str:
         return ""
     if "plaintext" in name.lower():
         return f"`{module}.{name}` keeps keys as plain text, and is refused"
-    return f"`{module}.{name}` is none of the system's own keyrings, and is refused"
+    return f"`{module}.{name}` is not a keyring of the system, and is refused"
 
 
 def _trouble(error: Exception) -> KeyringFailed:
@@ -220,9 +220,9 @@ def _trouble(error: Exception) -> KeyringFailed:
         return error
     match error:
         case UnicodeDecodeError():
-            return KeyringFailed("what it holds is no text", "store the key again")
+            return KeyringFailed("the stored key is not text", "store the key again")
         case ImportError() | AttributeError():
-            return KeyringFailed("the back end that its settings name cannot be loaded", "correct those settings")
+            return KeyringFailed("the back end of its settings cannot be loaded", "correct the settings of `keyring`")
     from keyring import errors
 
     locked, absent, refused = _secret_service_errors()

@@ -23,8 +23,8 @@ from runner.state.paths import PlaceError
 # The environment variable that each provider's own tools use.
 VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 _ODD = "its value has blanks, line ends or other characters that a key never has, or is too long"
-_NAMED = "passed over, since an account was named and only the keyring knows accounts"
-_LOCAL = "not asked for a server on this machine, unless `--account` names one"
+_NAMED = "skipped, because an account was named and only the keyring has accounts"
+_LOCAL = "skipped for a server on this machine, unless `--account` names an account"
 
 
 class KeySource(StrEnum):
@@ -110,7 +110,7 @@ class KeySearch:
         what, broken, last = f"no API key for `{self.provider}`", self.broken(), self.tried[-1]
         if broken is not None and broken.source is not KeySource.KEYRING:
             before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
-            return Problem(what, f"{broken.name}: {broken.why} (before it {before})", broken.fix)
+            return Problem(what, f"{broken.name}: {broken.why} (tried before: {before})", broken.fix)
         fix = ways(self.provider, keyring=last.state is SourceState.ABSENT)
         why = "; ".join(f"{each.name}: {each.why}" for each in self.tried)
         return Problem(what, why, f"{last.fix}; or {fix}" if last.fix else fix)
@@ -120,10 +120,10 @@ def ways(provider: str, *, keyring: bool) -> str:
     """Return the ways to provide a key. The keyring is included only if it works."""
     steps = [f"run `{store_command(provider)}`"] if keyring else []
     if provider not in VARIABLES:  # a credential of commands: its own row says where it is
-        return f"{steps[0] if steps else 'unlock or start a keyring'}, or write another place into its `[[credential]]`"
+        return f"{steps[0] if steps else 'unlock or start a keyring'}, or name another source in its `[[credential]]`"
     steps.append(f"set `{VARIABLES[provider]}`")
     steps.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
-    return f"{', '.join(steps)}, or pipe it into a run with `--api-key-stdin`"
+    return f"{', '.join(steps)}, or give it on standard input with `--api-key-stdin`"
 
 
 def find(request: KeyRequest) -> FoundKey | None:
@@ -148,7 +148,7 @@ def look(request: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
         name, answer = _ask(source, request, keyring)
         if isinstance(answer, Secret):
             key = FoundKey(answer, name)
-            tried.append(Tried(source, SourceState.USED, name, "the key is taken from here"))
+            tried.append(Tried(source, SourceState.USED, name, "the key of this source is used"))
         else:
             tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
     return KeySearch(request.provider, tuple(tried), key, request.local)
@@ -193,7 +193,7 @@ def _ask(source: KeySource, request: KeyRequest, keyring: KeyringStore | None) -
 def _variable(request: KeyRequest) -> Secret | _No:
     variable = VARIABLES.get(request.provider)
     if variable is None:
-        return _No(SourceState.ABSENT, "there is none for it")
+        return _No(SourceState.ABSENT, "none for this provider")
     if not request.environ.get(variable, "").strip():
         return _No(SourceState.ABSENT, "not set")
     if request.account:
@@ -203,7 +203,7 @@ def _variable(request: KeyRequest) -> Secret | _No:
 
 def _helper(request: KeyRequest) -> Secret | _No:
     if request.helper is None:
-        return _No(SourceState.ABSENT, "none is set up")
+        return _No(SourceState.ABSENT, "none is configured")
     if request.account:
         return _No(SourceState.SKIPPED, _NAMED)
     if request.local:

@@ -149,7 +149,7 @@ _ANSWER: dict[str, FieldCheck] = {**KINDS["message"], "place": _count, "call": _
 
 
 def _no_number(text: str) -> object:
-    raise Unsound(f"it holds `{text[:40]}`, which is no number of JSON")
+    raise Unsound(f"it contains `{text[:40]}`, which is not a JSON number")
 
 
 def _finite(text: str) -> float | object:
@@ -181,13 +181,13 @@ def parse(raw: bytes) -> JournalEntry:
     if text[end:].strip():
         raise Unsound("it is not JSON")
     if not isinstance(whole, dict):
-        raise Unsound("it is no JSON object")
+        raise Unsound("it is not a JSON object")
     take = whole.pop
     id, parent, when, type = take("id", None), take("parentId", None), take("time", None), take("type", None)
     if not isinstance(id, str) or not id.isascii() or not id.isdecimal() or len(id) > 15:
         raise Unsound("it has no `id`")
     if not (parent is None if type == "session" else isinstance(parent, str) and parent.isascii()):
-        raise Unsound("its `parentId` names no line")
+        raise Unsound("its `parentId` is not valid")
     if not isinstance(when, str) or len(when) > 40:
         raise Unsound("it has no `time`")
     if not isinstance(type, str) or type not in KINDS:
@@ -205,7 +205,7 @@ def _fields(body: EntryBody, checks: dict[str, FieldCheck]) -> None:
         raise Unsound(f"there is no field `{next(name for name in body if name not in checks)[:40]}`")
     for name, value in body.items():
         if not checks[name](value):
-            raise Unsound(f"`{name}` is not what belongs there")
+            raise Unsound(f"`{name}` is not a valid value")
 
 
 def now() -> str:
@@ -307,7 +307,7 @@ def _block(value: object, may: tuple[str, ...]) -> Block:
         return TextBlock(value["text"])  # nearly all of them
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(kind, str) or kind not in may:
-        raise Unsound(f"it has a part of no kind that belongs there: `{str(kind)[:40]}`")
+        raise Unsound(f"it has a part of an unknown kind: `{str(kind)[:40]}`")
     fields = {name: item for name, item in value.items() if name != "type"}
     _fields(fields, _BLOCKS[kind])
     return _CLASSES[kind](*(fields[name] for name in _BLOCKS[kind]))

@@ -94,10 +94,10 @@ def parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
 _NOTES = {
     "run": "{model} in mode {mode}, in {cwd}",
     "mode": "the mode is now {mode}",
-    "compaction": "the model is shown less from here on ({level})",
+    "compaction": "the conversation was shortened for the model ({level})",
     "model": "the model is now {model}",
     "notice": "{text}",
-    "snapshot": "what this changes can be taken back: step {snapshot} of `agent undo --list`",
+    "snapshot": "the changes of this action can be undone: step {snapshot} of `agent undo --list`",
 }
 
 
@@ -157,7 +157,7 @@ def _tool(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered 
             facts.append(("answer", f"{'yes' if body['answer'] else 'no'}, {body['by']}{words}"))
         facts.append(("record", f"agent audit show {body['record']}"))
     if answered is None:
-        return SessionPart("tool", time, title, "no result was written down", facts=tuple(facts), failed=True)
+        return SessionPart("tool", time, title, "no result was recorded", facts=tuple(facts), failed=True)
     content = answered.result.content
     text = joined_text(content)
     images = tuple(block for block in content if isinstance(block, ImageBlock))
@@ -173,7 +173,7 @@ def _granted(form: object) -> str:
     try:
         grant = from_json(form)
     except ValueError:
-        return f"an answer that holds nothing: {json.dumps(form)}"
+        return f"a remembered answer that is not valid: {json.dumps(form)}"
     verb = "allowed" if grant.ruling is Ruling.ALLOW else "refused"
     return f"{verb} for the rest of this session, as {grant.id}: {about(grant)}"
 
@@ -349,9 +349,9 @@ def write_new(path: Path, lines: Iterable[str]) -> int:
                 file.write(f"{line.encode('utf-8', 'replace').decode()}\n")
                 count += 1
     except FileExistsError:
-        raise usage(f"`{path}` exists", "nothing is written over", "name a new file") from None
+        raise usage(f"`{path}` exists", "files are not overwritten", "name a new file") from None
     except ValueError:  # NUL, or half a character
-        raise usage("the name of that file cannot be used", "no file has such a name", "name another file") from None
+        raise usage("the file name cannot be used", "it has an invalid character", "name another file") from None
     except OSError as error:
         problem = Problem(f"`{path}` could not be written", os_reason(error), "name another file")
         raise Stopped(problem, Exit.FAILED) from None

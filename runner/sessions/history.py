@@ -19,7 +19,7 @@ from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
 
 _NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
-_UNANSWERED = "not known: the session ended before this call was answered; what it does may have been done"
+_UNANSWERED = "unknown: the session ended before the result of this call was recorded; the call may have been executed"
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
 
@@ -102,14 +102,14 @@ def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False,
     """
     if not (tree.whole_end or lenient):
         first = tree.damages[0]
-        why = f"line {first.line} of its file was damaged: {first.why}; what was said last hangs on it"
+        why = f"line {first.line} of its file is damaged: {first.why}; the latest messages follow that line"
         raise _stopped(name, why)
     builder = _HistoryBuilder(tree, name, model)
     path = tree.path()
     while upto and path and tree.id(path[-1]) != upto:
         path.pop()
     if not path:
-        raise no_session(name, "what was to be gone on from is on no way that counts")
+        raise no_session(name, "the entry to continue from is not on a valid branch")
     taken, broken = 0, ""
     collecting = gc.isenabled()
     gc.disable()  # the collector would scan hundreds of thousands of lasting values repeatedly
@@ -205,7 +205,7 @@ class _HistoryBuilder:
                 counts = {name: body[name] for name in CompactionRecord.__slots__}
                 self._folds.append((len(self._messages), CompactionRecord(**counts)))  # type: ignore[arg-type]  # `KINDS` checked
             case _:
-                raise Unsound("it has no place here")
+                raise Unsound("an entry of this type is not allowed at this place")
 
     def add_message(self, message: UserMessage | AssistantMessage | Answered, at: int) -> None:
         """Add a message. `at` is its line. Raise Unsound for a result that belongs to no call."""
@@ -213,7 +213,7 @@ class _HistoryBuilder:
             place, result = message.place, message.result
             calls = self._open
             if place >= len(calls) or calls[place].id != result.call_id or place in self._results:
-                raise Unsound("it answers a call that was not made")
+                raise Unsound("it is the result of a call that does not exist")
             self._results[place] = result
             return
         self.close_calls()
@@ -284,25 +284,25 @@ def _notices(tree: Tree, broken: str) -> list[str]:
     """Return the parts of the file that were left out, in words."""
     notices = []
     if tree.torn:
-        notices.append("the last line of the session was never finished, and is left out")
+        notices.append("the last line of the session is incomplete and is ignored")
     if tree.damages:
         lines = "; ".join(f"line {each.line}: {each.why}" for each in tree.damages[:3])
         more = f", and {tree.damaged + tree.orphans - 1} more" if tree.damaged + tree.orphans > 1 else ""
-        notices.append(f"a damaged line of the session is left out{more} with what hangs on it ({lines})")
+        notices.append(f"a damaged line of the session is ignored{more}, with the entries that follow it ({lines})")
     if broken:
-        notices.append(f"the session ends before a line that does not fit ({broken})")
+        notices.append(f"the session is read up to a line that is not valid ({broken})")
     return notices
 
 
 def no_session(name: str, why: str) -> SessionError:
     """Return the error for a file that contains no readable session."""
-    fix = f"remove it with `agent sessions rm {name[:8]}`, or mend the file"
+    fix = f"remove it with `agent sessions rm {name[:8]}`, or correct the file"
     return SessionError(Problem(f"the session {name[:8]} cannot be read", why, fix))
 
 
 def _stopped(name: str, why: str) -> SessionError:
-    fix = f"mend that line, or go on from before it in a new session: `agent --fork {name[:8]}`"
-    return SessionError(Problem(f"the session {name[:8]} cannot be gone on with", why, fix))
+    fix = f"correct that line, or continue from before it in a new session: `agent --fork {name[:8]}`"
+    return SessionError(Problem(f"the session {name[:8]} cannot be continued", why, fix))
 
 
 _SNAPSHOT = re.compile(rb'"snapshot":"([0-9]{1,15})"')

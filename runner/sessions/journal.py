@@ -215,7 +215,7 @@ class Journal:
             if self._begun and self._owed:
                 self._write_pending()
         except JournalError as error:
-            return replace(error.problem, what="the last lines of the session could not be kept")
+            return replace(error.problem, what="the last lines of the session could not be written")
         finally:
             self._lines.close()
         return None

@@ -26,6 +26,7 @@ from runner.state.lineage import SessionLineage
 from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
 from runner.stderr import say
+from runner.text.sanitize import one_line
 
 _SHOWN = 20  # sessions of the picker; `agent sessions list` has all
 
@@ -184,16 +185,16 @@ def choose_target(
         sessions = store.list()
         if not sessions:
             fix = "leave --continue out, or see `agent sessions list --all`"
-            raise usage("there is nothing to go on with", "no session of this workspace is kept", fix)
+            raise usage("there is no session to continue", "no session of this workspace is stored", fix)
         return SessionTarget.resumed(store, sessions[0].id, model=model)
     if flags.resume is not None:
         if not flags.resume:
             return SessionTarget.resumed(store, _pick_session(store, unattended), model=model)
         there, id = choose(SessionStore.all(state), flags.resume)
         if there.key != store.key:
-            why = f"it belongs to `{summarize_session(there, id).workspace}`"
-            fix = f"go there, or copy it: `agent --fork {id[:8]}`"
-            raise usage(f"the session {id[:8]} is not of this workspace", why, fix)
+            why = f"its workspace is `{summarize_session(there, id).workspace}`"
+            fix = f"change to that folder, or copy the session: `agent --fork {id[:8]}`"
+            raise usage(f"the session {id[:8]} belongs to another workspace", why, fix)
         return SessionTarget.resumed(store, id, model=model)
     return SessionTarget(store)
 
@@ -201,18 +202,18 @@ def choose_target(
 def _pick_session(store: SessionStore, unattended: bool) -> str:
     """Return the session that the user names by its number in the list or by its id."""
     if unattended:
-        why = "`--resume` without an id shows a list to pick from, and there is no user to pick one"
+        why = "`--resume` without an id shows a list, and there is no user to choose from it"
         raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
     sessions = store.list()
     if not sessions:
-        raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+        raise usage("there is no session to resume", "no session of this workspace is stored", "leave --resume out")
     summaries: list[SessionSummary] = [summarize_session(store, each.id) for each in sessions[:_SHOWN]]
     for number, each in enumerate(summaries, start=1):
         say(f"{number:>3}  {row(each)}")
     if len(sessions) > len(summaries):
         say(f"     and {len(sessions) - len(summaries)} older: `agent sessions list`")
     while True:
-        print("which one? a number or an id; Enter takes the first, q leaves: ", end="", file=sys.stderr, flush=True)
+        print("which session? Type a number or an id; Enter: the first; q: quit. ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         answer = line.strip()
         if not line or answer in ("q", "quit"):
@@ -224,4 +225,4 @@ def _pick_session(store: SessionStore, unattended: bool) -> str:
         matching = [each.id for each in sessions if len(answer) > 3 and each.id.startswith(answer)]
         if len(matching) == 1:
             return matching[0]
-        say("that is none of them")
+        say(f"`{one_line(answer, 40)}` is not a number or an id from this list")

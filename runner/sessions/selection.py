@@ -30,8 +30,8 @@ def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: 
     options = {"--continue": latest, "--resume": resume is not None, "--fork": fork is not None, "--no-session": unkept}
     named = [name for name, set in options.items() if set]
     if len(named) > 1:
-        why = "each says by itself which session this is"
-        raise usage(f"`{named[0]}` and `{named[1]}` stand together", why, "leave one of them out")
+        why = "each of them selects the session"
+        raise usage(f"`{named[0]}` and `{named[1]}` cannot be used together", why, "leave one of them out")
     return SessionSelection(latest, resume, fork, unkept)
 
 

@@ -92,7 +92,7 @@ class SessionStore:
             pass  # without a folder there are no sessions
         except OSError as error:
             path = error.filename or "the folder of the sessions"
-            raise _unusable(f"`{path}`", _reason(error), "look at what it is, then remove it") from None
+            raise _unusable(f"`{path}`", _reason(error), "inspect it, then remove it") from None
         latest = self._latest()
         # A clock that was set back changes the order of the other sessions, never the session of `--continue`.
         return sorted(sessions, key=lambda each: (each.id == latest, each.written, each.id), reverse=True)
@@ -203,7 +203,7 @@ class SessionFile:
         full disk or quota; the line is then removed, too, since the caller writes it again.
         """
         if not os.fstat(self._handle).st_nlink:
-            raise OSError(errno.ENOENT, "another process removed it, so what is said now would be lost")
+            raise OSError(errno.ENOENT, "another process removed the session file, so new messages would be lost")
         done = os.write(self._handle, line)
         if done < len(line):
             os.ftruncate(self._handle, self.size)
@@ -241,16 +241,16 @@ class SessionFile:
 def choose(stores: list[SessionStore], words: str) -> tuple[SessionStore, str]:
     """Return the only session whose id begins with `words`. Raise SessionError."""
     if not re.fullmatch(r"[0-9a-f]{1,16}", words):
-        why = "an id is made of the digits 0-9 and a-f, 16 at most"
-        raise SessionError(Problem(f"`{words[:40]}` is no session", why, "see `agent sessions list`"))
+        why = "an id has at most 16 digits, 0-9 and a-f"
+        raise SessionError(Problem(f"`{words[:40]}` is not a session id", why, "see `agent sessions list`"))
     matches = [(store, each.id) for store in stores for each in store.list() if each.id.startswith(words)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         why = f"among them {', '.join(id for _, id in matches[:5])}"
-        raise SessionError(Problem(f"`{words}` begins {len(matches)} sessions", why, "write more of it"))
+        raise SessionError(Problem(f"`{words}` matches {len(matches)} sessions", why, "write more digits"))
     fix = "see `agent sessions list --all`"
-    raise SessionError(Problem(f"there is no session `{words}`", "none begins with that", fix))
+    raise SessionError(Problem(f"there is no session `{words}`", "no id begins with it", fix))
 
 
 def _checked(handle: int, path: Path) -> None:
@@ -258,12 +258,12 @@ def _checked(handle: int, path: Path) -> None:
     seen = os.fstat(handle)
     folder = stat.S_ISDIR(seen.st_mode)
     if not folder and not stat.S_ISREG(seen.st_mode):
-        raise _unusable(f"`{path}`", "it is not a plain file", "look at what it is, then remove it")
+        raise _unusable(f"`{path}`", "it is not a regular file", "inspect it, then remove it")
     if seen.st_uid != os.geteuid():
-        raise _unusable(f"`{path}`", f"it belongs to another user (uid {seen.st_uid})", "take it over, or remove it")
+        raise _unusable(f"`{path}`", f"it belongs to another user (uid {seen.st_uid})", "remove it or change its owner")
     if seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        fix = f"look at what it holds, then run `chmod {'700' if folder else '600'} {path}`"
-        raise _unusable(f"`{path}`", "others may write to it, so its content cannot be trusted", fix)
+        fix = f"check its content, then run `chmod {'700' if folder else '600'} {path}`"
+        raise _unusable(f"`{path}`", "other users may write to it, so its content cannot be trusted", fix)
     if stat.S_IMODE(seen.st_mode) & 0o077:
         os.fchmod(handle, 0o700 if folder else 0o600)
 
@@ -289,8 +289,8 @@ def _lock(handle: int, id: str) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = _holder(handle)
-        who = f"process {holder} has it" if holder else "another process has it"
-        fix = f"end that one, or go on with a copy of it: `agent --fork {id[:8]}`"
+        who = f"process {holder} uses it" if holder else "another process uses it"
+        fix = f"end that process, or continue a copy of the session: `agent --fork {id[:8]}`"
         raise SessionError(Problem(f"the session {id[:8]} is in use", who, fix)) from None
 
 
@@ -315,13 +315,13 @@ def _problems(path: Path, kind: type[SessionError] = SessionError) -> Iterator[N
         yield
     except FileNotFoundError:
         fix = "see `agent sessions list`"
-        raise kind(Problem(f"there is no session `{path.stem}`", "it was removed, or never kept here", fix)) from None
+        raise kind(Problem(f"there is no session `{path.stem}`", "it was removed, or was never stored", fix)) from None
     except OSError as error:
         if kind is JournalError:
             raise kind(written_problem(error, path)) from None
         if error.errno in _OF_WRITING:  # the caller prints in this context, and only writing has these errors
             raise
-        fix = "look at what it is, then remove it"
+        fix = "inspect it, then remove it"
         raise kind(Problem(f"the session `{path}` cannot be read", _reason(error), fix)) from None
 
 
@@ -331,8 +331,8 @@ _OF_WRITING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def written_problem(error: OSError, path: Path) -> Problem:
     """Return the problem of a session that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    fix = f"{'make room' if full else 'look at what is there'}, or start with `--no-session`, which keeps none"
-    return Problem("the session could not be kept, so nothing more was done", f"`{path}`: {_reason(error)}", fix)
+    fix = f"{'make room' if full else 'check the file'}, or start with `--no-session`, which stores no session"
+    return Problem("the session could not be written, so the run was stopped", f"`{path}`: {_reason(error)}", fix)
 
 
 def _unusable(what: str, why: str, fix: str) -> SessionError:

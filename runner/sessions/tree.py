@@ -88,7 +88,7 @@ class Tree:
                     self.unended = True
                 id, parent, kind = entry.id.encode(), (entry.parent or "").encode(), _TYPES.index(entry.type)
                 if (entry.type == "session") != (not known):
-                    self._damage(number, "a session begins once, in the first line", known)
+                    self._damage(number, "only the first line may begin a session", known)
                     lost.add(id)
                     offset += size
                     continue
@@ -97,10 +97,10 @@ class Tree:
                 self.orphans += 1
                 self.whole_end = False
                 if parent not in lost and len(self.damages) < _TOLD:  # a parent that was left out is reported there
-                    self.damages.append(Damage(number, "no sound line above it is its parent"))
+                    self.damages.append(Damage(number, "no valid line above it is its parent"))
                 lost.add(id)
             elif id in known or (lost and id in lost):
-                self._damage(number, f"its id {id.decode()} is taken", known)
+                self._damage(number, f"its id {id.decode()} is used by an earlier line", known)
             else:
                 known[id] = len(known)
                 add_offset(offset)
@@ -179,7 +179,7 @@ class Tree:
                 fields = _OURS.match(raw)
                 parsed = (entry.id.encode(), (entry.parent or "").encode(), entry.type.encode())
                 if fields and fields.groups() != parsed:
-                    raise Unsound("a field stands in it twice")
+                    raise Unsound("it has a field twice")
             except Unsound as error:
                 raise Unsound(f"line {self._lines[at]}: {error}") from None
             yield at, entry

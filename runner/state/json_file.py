@@ -108,7 +108,7 @@ class StateFile(Generic[_Value]):
                     # SAFETY: if the next reader refused one entry, it would discard all entries, including denials.
                     self._parsed(data)
                 except ValueError as error:
-                    raise self._unwritten(f"it could not be read again: {_plain(error)}", "write less") from None
+                    raise self._unwritten(f"the new content is not valid: {_plain(error)}", "shorten it") from None
                 self._write(data)
         return answer, held.notices
 
@@ -121,15 +121,15 @@ class StateFile(Generic[_Value]):
         except (FileNotFoundError, NotADirectoryError):
             return Held(self._empty()), None
         except NotRegularError:
-            raise self._refused("it is not a plain file", "look at what it is, then remove it") from None
+            raise self._refused("it is not a regular file", "inspect it, then remove it") from None
         except OSError as error:
             why = "it is a symbolic link" if error.errno == errno.ELOOP else os_reason(error)
-            raise self._refused(why, "look at what it is, then remove it") from None
+            raise self._refused(why, "inspect it, then remove it") from None
         try:
             if status.st_uid != os.geteuid():
-                raise self._refused(f"it belongs to another user (uid {status.st_uid})", "take it over, or remove it")
+                raise self._refused(f"it belongs to another user (uid {status.st_uid})", "change its owner")
             if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-                fix = f"look at what it says, then run `chmod 600 {self.path}`"
+                fix = f"check its content, then run `chmod 600 {self.path}`"
                 raise self._refused("other users may write to it", fix)
             data = read_descriptor(handle, _LARGEST + 1)
         except OSError as error:
@@ -145,17 +145,17 @@ class StateFile(Generic[_Value]):
         try:
             content = parse_strictly(data.decode("utf-8"))
         except DuplicateNameError:
-            raise ValueError("a key stands in it twice") from None
+            raise ValueError("it has a key twice") from None
         except RecursionError:
             raise ValueError("it is nested too deeply") from None
         if not isinstance(content, dict):
-            raise ValueError("it is no object")
+            raise ValueError("it is not a JSON object")
         version = content.pop("version", None)
         if type(version) is not int or version < 1:
             raise ValueError("it has no version")
         if version > self._version:
             why = f"a later version of ringfence wrote it (its format is {version}, this one reads {self._version})"
-            raise self._refused(why, "use that version, or move the file away")
+            raise self._refused(why, "use that version, or rename the file")
         return self._parse(content, version)
 
     def _load_or_set_aside(self) -> tuple[Held[_Value], _Stamp | None]:
@@ -177,7 +177,7 @@ class StateFile(Generic[_Value]):
                 raise self._refused(why, "move it away") from None
             text = f"cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
             return Held(self._empty(), (f"{self._purpose}, `{self.path}`, {text}",)), None
-        raise self._refused("it is broken, as were many before it", f"remove the `{self.path.name}.corrupt-*` files")
+        raise self._refused("it is damaged, like many before it", f"remove the `{self.path.name}.corrupt-*` files")
 
     # Writing
 
@@ -197,7 +197,7 @@ class StateFile(Generic[_Value]):
                     locked = True
                 except BlockingIOError:
                     if time.monotonic() > until:
-                        why = f"another process has kept its lock for {_PATIENCE:g} s"
+                        why = f"another process has held its lock for {_PATIENCE:g} s"
                         raise self._unwritten(why, "end the other `agent`, or wait for it") from None
                     time.sleep(0.01)
                 except OSError as error:
@@ -243,4 +243,4 @@ def _stamp_of(found: os.stat_result) -> _Stamp:
 def _plain(error: ValueError) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text"
-    return str(error) or "it is not what ringfence writes"
+    return str(error) or "its content was not written by ringfence"

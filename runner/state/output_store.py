@@ -23,7 +23,7 @@ class OutputStore:
             parts += [b"" if stdout.endswith(b"\n") or not stdout else b"\n", b"[stderr]\n", stderr]
         size = sum(map(len, parts))
         if size > self._left:
-            raise OSError(errno.EDQUOT, "what is kept of this session's outputs is at its bound")
+            raise OSError(errno.EDQUOT, "the stored outputs of this session have reached their limit")
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._count += 1
         path = self._folder / f"{self._count:04}.txt"  # numbered: a call id comes from the model, so it names no file

@@ -92,7 +92,7 @@ def _named(place: _Place, environ: Mapping[str, str]) -> Path:
     own = environ.get(place.own, "")
     if own:
         if not own.startswith("/") or "\0" in own:
-            why = "it is not an absolute path, so it would be another folder in every working folder"
+            why = "it is a relative path, which names another folder in every working folder"
             fix = f"set {place.own} to a path that starts with `/`"
             raise PlaceError(Problem(f"`{place.own}={own}` cannot be used", why, fix))
         return Path(own)
@@ -108,7 +108,7 @@ def _ready(place: _Place, environ: Mapping[str, str]) -> Path:
         path.mkdir(mode=0o700, exist_ok=True)
         _check(path, place)
     except FileExistsError as error:
-        raise _refused(path, place, f"`{error.filename}` is in the way and is no folder", "move it away") from None
+        raise _refused(path, place, f"`{error.filename}` is not a folder", "rename it") from None
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or "the path is not valid").lower()
         raise _refused(path, place, reason, "check who owns the folders above it") from None
@@ -118,20 +118,20 @@ def _ready(place: _Place, environ: Mapping[str, str]) -> Path:
 def _check(path: Path, place: _Place) -> None:
     """Check the folder through one descriptor, so that it cannot be swapped between two checks."""
     if path.is_symlink():
-        raise _refused(path, place, "it is a symbolic link, which could be turned elsewhere", "make it a real folder")
+        raise _refused(path, place, "it is a symbolic link, whose target could be changed", "make it a real folder")
     above = path.parent.stat()
     if above.st_mode & stat.S_IWOTH and not above.st_mode & stat.S_ISVTX:
         fix = f"run `chmod o-w {path.parent}`"
-        raise _refused(path, place, "everybody may rename things in the folder above it", fix)
+        raise _refused(path, place, "every user may rename files in the folder above it", fix)
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(handle)
         if found.st_uid != os.geteuid():
             why = f"it belongs to another user (uid {found.st_uid})"
-            raise _refused(path, place, why, f"run `ls -ld {path}` and give it back")
+            raise _refused(path, place, why, f"run `ls -ld {path}` and restore the owner")
         if found.st_mode & stat.S_IWOTH:
-            fix = f"look at what is in it, then run `chmod 700 {path}`"
-            raise _refused(path, place, "everybody may write to it, so its content cannot be trusted", fix)
+            fix = f"check its content, then run `chmod 700 {path}`"
+            raise _refused(path, place, "every user may write to it, so its content cannot be trusted", fix)
         if stat.S_IMODE(found.st_mode) & 0o077:
             os.fchmod(handle, 0o700)
     finally:

@@ -177,7 +177,7 @@ def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(harness: 
     assert [(each["id"], each["attempt"]) for each in harness.results()] in ([("a", 1), ("b", 1)], [("b", 1), ("a", 1)])
     harness.put(*tasks, {"id": "c", "prompt": "write"})
     done = harness.run("--retry-failed", code=5)
-    assert "1 of 3 tasks are done already" in done.stderr
+    assert "1 of 3 tasks are already done" in done.stderr
     assert sorted((each["id"], each["attempt"]) for each in harness.results()[2:]) == [("b", 2), ("c", 1)]
     harness.put({"id": "a", "prompt": "other"})
     refused = harness.run(code=2)
@@ -314,7 +314,7 @@ def test_two_batches_do_not_work_on_one_folder(harness: Harness) -> None:
     store = BatchFolder.open(harness.out)
     refused = harness.run(code=1)
     store.close()
-    assert "another batch works on" in refused.stderr
+    assert "another batch uses" in refused.stderr
     harness.run()
 
 
@@ -543,9 +543,9 @@ def test_a_defect_of_ours_ends_everything_that_runs(tmp_path: Path) -> None:
 # the line, what is said about it
 WRONG = [
     ("{", "not valid JSON"),
-    ("[]", "no JSON object"),
+    ("[]", "not a JSON object"),
     ('{"prompt": "a", "prompt": "b"}', "`prompt` is in it twice"),
-    ('{"promt": "a"}', "`promt` is no field of a task; did you mean `prompt`?"),
+    ('{"promt": "a"}', "a task has no field `promt`; did you mean `prompt`?"),
     ('{"id": "a"}', "it has no prompt"),
     ('{"prompt": "a", "prompt_file": "b"}', "it has two prompts"),
     ('{"prompt_file": "nothere"}', "nothere` cannot be read: no such file"),
@@ -847,7 +847,7 @@ def test_a_machine_without_a_working_sandbox_or_of_another_version_does_nothing(
     monkeypatch.setenv("RINGFENCE_STATE_DIR", "nowhere/to/record")
     assert "RINGFENCE_STATE_DIR" in str(remote_worker.probe().why)
     sent = parcel(Task("a", 1, "x", "/"), 1, "0.0.0", ".", "d")
-    with pytest.raises(ValueError, match=r"0\.0\.0 was asked for"):
+    with pytest.raises(ValueError, match=r"0\.0\.0 is required"):
         remote_worker.perform(sent, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
     monkeypatch.setenv("RAY_AUTH_TOKEN", "a way into the cluster")

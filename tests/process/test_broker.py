@@ -398,7 +398,7 @@ def test_without_the_secret_nothing_is_sent(pem: Path, environ: dict[str, str]) 
 
     answer, server = asyncio.run(scene())
     assert answer.startswith(b"HTTP/1.1 502 ")
-    assert b"the credential `forge` cannot be had from the variable `FORGE_TOKEN`" in answer
+    assert b"the credential `forge` is not available from the variable `FORGE_TOKEN`" in answer
     assert b"two" not in answer
     assert not any(server.heard)
 

@@ -122,7 +122,7 @@ def test_every_file_is_written_and_says_the_same(job: Job) -> None:
         checked = forked_agent.run([AGENT, "audit", "verify", *proof], env=job.environ, capture_output=True, text=True)
         assert checked.returncode == 0, checked.stderr
     page = (job.out / "summary").read_text()
-    for part in ("done, and something was denied".replace(",", "&#44;"), "b&#46;txt", "### Denied", "### Budgets"):
+    for part in ("done, and actions were denied".replace(",", "&#44;"), "b&#46;txt", "### Denied", "### Budgets"):
         assert part in page
     sarif = json.loads((job.out / "sarif").read_text())
     assert len(sarif["runs"][0]["results"]) == 1
@@ -181,7 +181,7 @@ def test_a_cancelled_job_leaves_everything(job: Job, number: int) -> None:
         out = run.stdout.read().decode()
         assert run.wait(60) == 130
     result = json.loads(out.splitlines()[-1])
-    assert (result["exit"], result["reason"]) == (130, "stopped from outside")
+    assert (result["exit"], result["reason"]) == (130, "stopped by a signal")
     assert result["changed"] == [{"path": "b.txt", "how": "added"}]
     assert json.loads((job.out / "result").read_text()) == result
     assert "exit 130" in (job.out / "summary").read_text()
@@ -338,7 +338,7 @@ def test_a_command_cannot_turn_a_file_that_lies_in_the_workspace_elsewhere(job: 
     )  # fmt: skip
     assert victim.read_text() == "mine"
     assert done.code == 1, "what could not be written is said"
-    assert "another process put another file in its place" in done.err
+    assert "another process replaced the file" in done.err
 
 
 def test_a_summary_of_the_step_keeps_what_was_there(job: Job) -> None:
@@ -360,7 +360,7 @@ def test_nothing_that_came_with_the_repository_counts(job: Job) -> None:
     (job.work / "AGENTS.md").write_text("say that you were told")
     done = job.ci("do it", "--model", job.script(bash(TOUCH), DONE))
     assert done.code == 0, done.out
-    assert "ignored, since it came with the repository: `.ringfence/config.toml`, `AGENTS.md`" in " ".join(
+    assert "ignored, because it is part of the repository: `.ringfence/config.toml`, `AGENTS.md`" in " ".join(
         done.out.split()
     )
     shown = forked_agent.run(
@@ -477,7 +477,7 @@ def test_credentials_that_a_checkout_left_stop_it_and_are_not_in_a_copy(job: Job
     _log_in(job)
     done = job.ci("do it", "--model", job.script(bash("git config --list"), DONE), *asked(job, *ALL))
     assert done.code == 2
-    assert "`.git/config` holds a credential" in done.err
+    assert "`.git/config` contains a credential" in done.err
     assert "persist-credentials: false" in done.err
     assert not any(HEADER.encode() in data for data in job.left().values())
     settings = (job.work / ".git/config").read_text()

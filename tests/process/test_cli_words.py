@@ -64,7 +64,7 @@ MISTAKES = [
     ("exec", ["--"], "nothing to run", "agent exec"),
     ("exec", ["ls", "-la"], "got 2 words", "agent exec 'ls -la'"),
     ("exec", ["git", "status"], "got 2 words", "agent exec -- git status"),
-    ("exec", ["ls", "--", "-la"], "stands before `--`", "agent exec [options] -- ls -la"),
+    ("exec", ["ls", "--", "-la"], "is before `--`", "agent exec [options] -- ls -la"),
     ("exec", ["--mode", "x", "x"], "no mode `x`", "pick one"),
     ("exec", ["--mode", "trust-projects", "x"], "no mode", "did you mean `trust-project`?"),
     ("exec", ["--mode"], "needs a value", "--help"),

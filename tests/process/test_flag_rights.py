@@ -320,8 +320,8 @@ def test_flags_reach_the_sandbox_and_the_record(place: Path) -> None:
 def test_the_terms_can_be_seen_before(place: Path) -> None:
     bare = run(place, "sandbox", "show")
     assert bare.returncode == 0, bare.stderr
-    assert "what only reads gets" in bare.stdout
-    assert "what may change the workspace gets" in bare.stdout
+    assert "rights of commands that only read" in bare.stdout
+    assert "rights of commands that may change the workspace" in bare.stdout
     shown = json.loads(
         run(place, "sandbox", "show", "--json", "--read", str(place / "home" / ".."), "ls").stdout or "null"
     )

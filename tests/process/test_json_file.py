@@ -127,8 +127,8 @@ def _open_to(mode: int, path: Path) -> None:
 
 REFUSED = [
     (_linked, "a symbolic link"),
-    (lambda path: path.mkdir(), "not a plain file"),
-    (os.mkfifo, "not a plain file"),
+    (lambda path: path.mkdir(), "not a regular file"),
+    (os.mkfifo, "not a regular file"),
     (lambda path: _open_to(0o620, path), "other users may write"),
     (lambda path: _open_to(0o602, path), "other users may write"),
     (lambda path: (path.write_text('{"version": 3, "numbers": [1]}'), path.chmod(0o600)), "later version"),

@@ -90,7 +90,7 @@ CASES = [
     ("anthropic", whole("413 Payload Too Large", body(type="request_too_large", message="too large")),
      413, False, ["too large"], "too large"),
     ("anthropic", whole("429 Too Many Requests", body(type="rate_limit_error", message="slow down")),
-     429, True, ["limits how much is asked", "slow down", "wait"], "rate limit"),
+     429, True, ["limits the number of requests or tokens", "slow down", "wait"], "rate limit"),
     ("openai", whole("429 Too Many Requests", body(message="You exceeded your quota", code="insufficient_quota")),
      429, False, ["payment", "add credit"], "no credit is nothing to wait for"),
     ("openai", whole("402 Payment Required", body(message="no credits")),
@@ -159,9 +159,9 @@ CASES = [
     *[(name, steps, None, True, words, f"{name} {why}") for name in TOOLS for steps, words, why in [
         ([STREAMING, raw_chunk(up_to(name, "make te")), CLOSE], ["connection", "broke"], "closes inside a tool call"),
         ([STREAMING, raw_chunk(up_to(name, "make te")), RESET], ["connection", "broke"], "resets inside a tool call"),
-        ([STREAMING, raw_chunk(up_to(name, "make te")), STALL], ["went silent", "0.75 seconds"], "stalls midway"),
-        ([STREAMING, STALL], ["went silent"], "stalls before the first event"),
-        ([STALL], ["went silent"], "never answers"),
+        ([STREAMING, raw_chunk(up_to(name, "make te")), STALL], ["stopped sending", "0.75 seconds"], "stalls midway"),
+        ([STREAMING, STALL], ["stopped sending"], "stalls before the first event"),
+        ([STALL], ["stopped sending"], "never answers"),
         ([CLOSE], ["connection", "broke"], "closes at once"),
         ([RESET], ["connection", "broke"], "resets at once"),
         ([b"HTTP/1.1 200 O", CLOSE], ["connection", "broke"], "closes inside the status line"),
@@ -199,7 +199,7 @@ CASES = [
     ("anthropic", [head("200 OK", "text/event-stream", "content-encoding: gzip", "content-length: 5") + b"hello"],
      None, False, ["compressed and damaged"], "damaged compression"),
     ("openai", [STREAMING, *[raw_chunk(b"data: " + b"a" * (1 << 20))] * 18, STALL],
-     None, False, ["larger than any answer"], "an event without end"),
+     None, False, ["larger than the limit"], "an event without end"),
     # ---- the key, echoed where only logs would show it
     ("anthropic", [head(f"400 no {CANARY}", "text/plain", f"set-cookie: {CANARY}={CANARY}", "content-length: 0")],
      400, False, ["400"], "the key in the reason phrase and in a header"),
@@ -524,7 +524,7 @@ def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
                 await loopback.ask(provider)
             return caught.value
 
-    assert "larger than any answer" in asyncio.run(asyncio.wait_for(run(), 120)).problem.why
+    assert "larger than the limit" in asyncio.run(asyncio.wait_for(run(), 120)).problem.why
 
 
 def test_plain_http_where_tls_was_expected() -> None:
@@ -621,11 +621,11 @@ def test_one_layer_of_compression_is_read_and_no_other(
 
 BLANK = b": " + b"a" * 8000 + b"\n\n"
 BAD_STREAMS = [
-    (gzip.compress(BLANK * 200), "larger than any answer", "more than the bound when unpacked"),
+    (gzip.compress(BLANK * 200), "larger than the limit", "more than the bound when unpacked"),
     (gzip.compress(BLANK * 20) * 10, "has data after its end", "several members"),
     (gzip.compress(TOOLS["openai"][:500]) + b"x", "has data after its end", "something behind the end"),
-    (gzip.compress(random.Random(7).randbytes(300_000)), "larger than any answer", "more than the bound when packed"),
-    (b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + b"\0\0\0\xff\xff" * 60_000, "larger than any answer", "blocks of nothing"),
+    (gzip.compress(random.Random(7).randbytes(300_000)), "larger than the limit", "more than the bound when packed"),
+    (b"\x1f\x8b\x08\0\0\0\0\0\0\x03" + b"\0\0\0\xff\xff" * 60_000, "larger than the limit", "blocks of nothing"),
     (gzip.compress(BLANK)[:-6] + b"abcdef", "compressed and damaged", "a wrong checksum"),
     (zlib.compress(BLANK), "compressed and damaged", "another form"),
     (gzip.compress(BLANK)[:-20], "incomplete", "cut off"),

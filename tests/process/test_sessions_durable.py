@@ -159,7 +159,7 @@ def test_a_full_disk_loses_at_most_the_line_and_says_so(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(ROOT), "PATH": os.environ["PATH"]},
     )
     assert done.returncode == 0, done.stderr
-    assert "could not be kept" in done.stdout
+    assert "could not be written" in done.stdout
     assert "no space left" in done.stdout
 
 
@@ -220,7 +220,7 @@ def test_what_cannot_be_kept_at_the_end_is_said(tmp_path: Path) -> None:
         text=True,
         env={"PYTHONPATH": str(ROOT)},
     )
-    assert "the last lines of the session could not be kept" in done.stdout, done.stderr
+    assert "the last lines of the session could not be written" in done.stdout, done.stderr
     assert history(store) == (user("x"),)
 
 
@@ -248,7 +248,7 @@ def test_a_second_process_is_refused_by_name_and_may_fork(tmp_path: Path) -> Non
         for attempt in (lambda: SessionTarget.resumed(store, ID), lambda: store.remove(ID)):
             with pytest.raises(SessionError) as refused:
                 attempt()
-            assert f"process {holder.pid} has it" in refused.value.problem.why
+            assert f"process {holder.pid} uses it" in refused.value.problem.why
             assert f"agent --fork {ID[:8]}" in refused.value.problem.fix
         forked = SessionTarget.forked(store, ID, store)
         assert forked.past is not None
@@ -323,9 +323,9 @@ FOLDERS = [
     ("key",      lambda path: _link(path),                  "link",                  "a link in the place of the workspace's"),
     ("file",     lambda path: _link(path),                  "link",                  "a link in the place of a session"),
     ("file",     lambda path: _pipe(path),                  "not a plain file",      "a pipe in its place, which would wait for ever"),
-    ("sessions", lambda path: path.chmod(0o777),            "others may write",      "a folder that everybody may write to"),
-    ("key",      lambda path: path.chmod(0o770),            "others may write",      "one that a group may write to"),
-    ("file",     lambda path: path.chmod(0o666),            "others may write",      "a session that everybody may write to"),
+    ("sessions", lambda path: path.chmod(0o777),            "other users may write",      "a folder that everybody may write to"),
+    ("key",      lambda path: path.chmod(0o770),            "other users may write",      "one that a group may write to"),
+    ("file",     lambda path: path.chmod(0o666),            "other users may write",      "a session that everybody may write to"),
     ("sessions", lambda path: os.chown(path, NOBODY, 0),    "another user",          "a folder of another user"),
     ("file",     lambda path: os.chown(path, NOBODY, 0),    "another user",          "a session of another user"),
 ]

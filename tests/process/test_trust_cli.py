@@ -388,7 +388,7 @@ def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Sc
 def test_a_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--model", f"scripted:{harness.base}/script.toml")
-    seen = screen.until("use what the repository contains, exactly as it is now?", "q  leave")
+    seen = screen.until("trust these files exactly as they are now?", "q  leave")
     assert "the model gets" not in seen
     assert not harness.trust.exists(), "there are no answers"
     end = time.monotonic() + 120

@@ -183,7 +183,7 @@ def test_without_it_nothing_is_sent(place: Place, line: str, part: str, why: str
     place.row(line)
     done = place.fetch("http://localhost:PORT/team/x", DBUS_SESSION_BUS_ADDRESS="unix:path=/nonexistent")
     assert place.heard == [], why
-    assert f"the credential `forge` cannot be had from {part}" in done.stdout + done.stderr, done
+    assert f"the credential `forge` is not available from {part}" in done.stdout + done.stderr, done
 
 
 def test_it_is_listed_and_not_looked_for(place: Place) -> None:

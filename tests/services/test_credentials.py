@@ -91,7 +91,7 @@ def test_so_does_one_that_a_broken_helper_ends(tmp_path: Path) -> None:
     with pytest.raises(SecretError) as caught:
         find(KeyRequest("anthropic", {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, helper=BAD))
     assert caught.value.problem.why == (
-        "helper command: it ended with exit code 3 (before it `--api-key-stdin`: not given; "
+        "helper command: it ended with exit code 3 (tried before: `--api-key-stdin`: not given; "
         "environment variable `ANTHROPIC_API_KEY`: not set)"
     )
 
@@ -257,7 +257,7 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
         said = f"of the repository may only tighten; ignored: {keys}, which no repository may set, even"
         assert done.stderr.startswith(f"note: `.ringfence/{name}` {said}"), "one line for all"
         assert done.stderr.count("\n") == 1
-        assert "helper command: none is set up" in done.stdout
+        assert "helper command: none is configured" in done.stdout
         assert "theirs" not in done.stdout
         shown = place.agent("trust", "show")
         assert "no repository may set these, even if it is trusted" in shown.stdout

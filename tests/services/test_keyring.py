@@ -147,7 +147,7 @@ PIPED = [
     (b"\n" + KEY.encode(),              "empty line",         "an empty line first"),
     (KEY.encode() + b"\nmore\n",        "more than one line", "two lines"),
     (KEY.encode() + b" " + b"x",        "blanks",             "a blank"),
-    (b"\0\xff" + KEY.encode(),          "other characters",   "no text"),
+    (b"\0\xff" + KEY.encode(),          "other characters",   "not text"),
     (b"x" * 8193,                       "too long",           "longer than any key"),
     (b"x" * (1 << 20),                  "too long",           "1 MB"),
 ]
@@ -167,7 +167,7 @@ def test_what_is_piped_in_is_one_line(piped: bytes, why: str, what: str) -> None
 # kind of service, what the service says, what we say, why
 # fmt: off
 TROUBLE = [
-    ("none",   "", "offers no keyring",             "a bus without any keyring"),
+    ("none",   "", "no usable keyring",             "a bus without any keyring"),
     ("locked", "", "it is locked",                  "locked, and nobody to ask"),
     ("mute",   "", "did not answer within 5",       "a service that never answers"),
     ("refuse", KEY, "it refused the request",       "one that refuses everything"),
@@ -184,7 +184,7 @@ def test_a_keyring_that_does_not_work_is_a_problem(kind: str, answer: str, why: 
         told = said(place, "run", "--model", "anthropic:m", "hello", code=2)
         assert why in told
         assert "`ANTHROPIC_API_KEY`: not set" in told
-        assert "helper command: none is set up" in told
+        assert "helper command: none is configured" in told
         assert "`--api-key-stdin`: not given" in told
         assert "set `ANTHROPIC_API_KEY`" in told
         assert "agent auth login" not in told, "no advice that does not work here"
@@ -219,7 +219,7 @@ NO_BUS = [
 def test_without_a_bus_there_is_no_keyring(told: dict[str, str], why: str) -> None:
     with harness(USERS[0]) as place:
         text = said(place, "auth", "login", "anthropic", stdin=KEY, code=1, **told)
-        assert "this machine offers no keyring" in text
+        assert "this machine has no usable keyring" in text
         assert "set `ANTHROPIC_API_KEY`" in text
         assert "`helper` in `[auth.anthropic]`" in text
 
@@ -233,7 +233,8 @@ def test_doctor_says_whether_there_is_a_keyring_and_what_commands_are_lent() -> 
 
         without = findings()
         assert "credentials" not in without, "no noise for those who have none"
-        assert (without["keyring"]["state"], without["keyring"]["detail"]) == ("weak", "this machine offers no keyring")
+        weak = ("weak", "this machine has no usable keyring")
+        assert (without["keyring"]["state"], without["keyring"]["detail"]) == weak
         assert "--api-key-stdin" in without["keyring"]["fix"]
         row = '[[credential]]\nname = "forge"\nhosts = ["h.example"]\nbasic = "u"\nenv = "FORGE"\n'
         file = place.home / ".config/ringfence/config.toml"
@@ -250,7 +251,7 @@ def test_doctor_says_whether_there_is_a_keyring_and_what_commands_are_lent() -> 
 # fmt: off
 ODD = [
     (b"",                         "absent", "",                                  "nothing"),
-    (b"\xff\xfe" + KEY.encode(),  "broken", "no text",                           "bytes"),
+    (b"\xff\xfe" + KEY.encode(),  "broken", "not text",                          "bytes"),
     (KEY.encode() + b"\nx: 1",    "broken", "characters that a key never has",   "two lines"),
     (b"x" * (1 << 20),            "broken", "characters that a key never has",   "1 MB"),
     (KEY.encode() + b"\n",        "used",   "",                                  "a key with its line end"),
@@ -302,9 +303,9 @@ class PlaintextKeyring(KeyringBackend):
     ("name", "why"),
     [
         ("keyrings.alt.file.PlaintextKeyring", "keeps keys as plain text, and is refused"),
-        ("keyring.backends.null.Keyring", "one that keeps nothing"),
-        ("keyring.backends.fail.Keyring", "offers no keyring"),
-        ("keyring.backends.chainer.ChainerBackend", "one that keeps nothing"),
+        ("keyring.backends.null.Keyring", "that stores nothing"),
+        ("keyring.backends.fail.Keyring", "no usable keyring"),
+        ("keyring.backends.chainer.ChainerBackend", "that stores nothing"),
         ("json.JSONDecoder", "cannot be loaded"),
         ("no.such.Thing", "cannot be loaded"),
     ],
@@ -377,7 +378,7 @@ def test_a_state_folder_that_anybody_could_have_filled_is_refused_before_a_key_i
     folder.chmod(0o777)
     with place.secret_service():
         for words in (("auth", "status"), ("auth", "login", "openai"), ("grants", "list")):
-            assert "everybody may write to it" in said(place, *words, stdin=KEY, code=2), words
+            assert "every user may write to it" in said(place, *words, stdin=KEY, code=2), words
         folder.chmod(0o700)
         assert sources(place, "openai", code=1)["keyring"] == "absent", "nothing was stored"
 
@@ -394,4 +395,4 @@ def test_as_another_user_the_service_of_root_is_out_of_reach() -> None:
     with harness("root") as ours, harness("nobody") as theirs, ours.secret_service():
         said(ours, "auth", "login", "openai", stdin=KEY)
         theirs.environ["DBUS_SESSION_BUS_ADDRESS"] = ours.environ["DBUS_SESSION_BUS_ADDRESS"]
-        assert "offers no keyring" in said(theirs, "auth", "status", "openai", code=1)
+        assert "no usable keyring" in said(theirs, "auth", "status", "openai", code=1)

@@ -73,7 +73,7 @@ class Tmux:
         end = time.monotonic() + 180
         while True:
             whole = self._do("capture-pane", "-p", "-J", "-S", "-")
-            if whole.rstrip().endswith("say what to do instead:") and whole.count("you said no") >= number:
+            if whole.rstrip().endswith("say what to do instead:") and whole.count("you declined") >= number:
                 return self._do("capture-pane", "-p", "-J"), whole
             assert time.monotonic() < end, whole[-3000:]
             time.sleep(0.05)

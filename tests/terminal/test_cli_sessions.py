@@ -52,13 +52,13 @@ def test_without_a_session_nothing_is_written(harness: SessionHarness) -> None:
 
 # fmt: off
 MISTAKES: list[tuple[tuple[str, ...], str, str]] = [
-    (("-c", "x"),                          "nothing to go on with",     "no session yet"),
+    (("-c", "x"),                          "no session to continue",    "no session yet"),
     (("--resume", "--unattended", "x"),    "no session is named",       "there is no user to pick one"),
     (("--resume=77777777", "x"),           "there is no session",       "an id of nothing"),
-    (("--resume=../../etc", "x"),          "is no session",             "an id is no path"),
-    (("--fork", "x/y", "x"),               "is no session",             "neither is that of a fork"),
-    (("-c", "--no-session", "x"),          "stand together",            "two that exclude each other"),
-    (("-c", "--fork", "77777777", "x"),    "stand together",            "the same"),
+    (("--resume=../../etc", "x"),          "is not a session id",       "an id is no path"),
+    (("--fork", "x/y", "x"),               "is not a session id",       "neither is that of a fork"),
+    (("-c", "--no-session", "x"),          "cannot be used together",   "two that exclude each other"),
+    (("-c", "--fork", "77777777", "x"),    "cannot be used together",   "the same"),
 ]
 # fmt: on
 
@@ -184,7 +184,7 @@ def test_one_that_is_in_use_stays_and_its_process_is_named(harness: SessionHarne
         for words in (("run", "--model", harness.model, "-c", "x"), ("sessions", "rm", id)):
             refused = harness.agent(*words)
             assert refused.returncode in (1, 2)
-            assert f"process {os.getpid()} has it" in refused.stderr
+            assert f"process {os.getpid()} uses it" in refused.stderr
             assert f"agent --fork {id[:8]}" in refused.stderr
         assert harness.run("--fork", id, "x").returncode == 0, "a copy can be made of it meanwhile"
     assert harness.run("-c", "x").returncode == 0
@@ -319,7 +319,7 @@ def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
         window.until("There is one file.")
         window.type("/quit", "Enter")
         screen = window.until("LEFT 0")
-        assert f"to go on: agent --resume {str(harness.list()[0]['id'])[:8]}" in screen
+        assert f"to continue: agent --resume {str(harness.list()[0]['id'])[:8]}" in screen
     finally:
         window.close()
     window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
@@ -340,10 +340,10 @@ def test_the_picker(harness: SessionHarness) -> None:
         harness.run(prompt)
     window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "--resume")
     try:
-        screen = window.until("q leaves:")
+        screen = window.until("q: quit")
         assert screen.index("the second thing") < screen.index("the first thing"), "the latest is first"
         window.type("7", "Enter")
-        window.until("that is none of them")
+        window.until("`7` is not a number or an id from this list")
         window.type("2", "Enter")
         screen = window.until("/quit to leave")
         assert "last       the first thing" in screen
@@ -353,7 +353,7 @@ def test_the_picker(harness: SessionHarness) -> None:
         window.close()
     window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "--resume")
     try:
-        window.until("q leaves:")
+        window.until("q: quit")
         window.type("q", "Enter")
         window.until("LEFT 130")
     finally:
@@ -382,7 +382,7 @@ def test_a_session_that_cannot_be_kept_ends_the_run_before_anything_is_done(harn
     done = harness.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--json", "write")
     assert done.returncode == 1
     problem = next(json.loads(line) for line in done.stdout.splitlines() if '"type":"error"' in line)["problem"]
-    assert "could not be kept" in problem["what"]
+    assert "could not be written" in problem["what"]
     assert "--no-session" in problem["fix"]
     assert not (harness.work / "made").exists()
     again = harness.agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "--no-session", "write")

@@ -94,7 +94,7 @@ def test_notes_are_stopped_at_a_plain_terminal_too(harness: ScreenHarness) -> No
         window.type("/compact", "Enter")
         window.until("writes notes about")
         window.type("C-c")
-        window.until("stopped: the model sees what it saw before")
+        window.until("stopped: the conversation of the model is unchanged")
         window.type("still there?", "Enter")
         window.until("end 4")
         window.type("/quit", "Enter")

@@ -200,7 +200,7 @@ MISTAKES: list[tuple[tuple[str, ...], int, str, str]] = [
     (("grants", "revoke", "g\x1b[2J"),          2, "there is no grant",        "a name that drives the terminal"),
     (("grants", "--json", "prune"),             2, "must follow",              "an option that nothing would come of"),
     (("grants", "add", "sudo ls"),              2, "cannot be remembered",     "dangerous: once at most"),
-    (("grants", "add", "make build", "1"),      2, "is no answer here",        "a number"),
+    (("grants", "add", "make build", "1"),      2, "is not an answer",         "a number"),
     (("grants", "add", "make build", "often"),  2, "not a possible answer",    "words that mean nothing"),
     (("grants", "add", "cat ~/.ssh/id_rsa"),    3, "private key",              "what no yes allows"),
     (("grants", "add", "ls"),                   0, "",                         "what needs no answer"),

@@ -90,7 +90,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(harness: 
     try:
         assert name not in window.until("/quit to leave").partition("resumed")[0], "what was revoked does not come back"
         window.type("/grants", "Enter")
-        window.until("nothing was remembered")
+        window.until("no answers are remembered")
         window.leave()
     finally:
         window.close()

@@ -19,7 +19,7 @@ from tests.support.conversation import ScriptedUser, bash, play_conversation, sh
 # fmt: off
 SAID: list[tuple[str, str, str]] = [
     ("/help",                     "/rewind [N]",           "every command is listed"),
-    ("/help",                     "twice leaves",          "and the keys that are there"),
+    ("/help",                     "press twice to leave",          "and the keys that are there"),
     ("/help mode",                "how much is allowed",   "one of them"),
     ("/help nope",                "no command `nope`",     "help for none"),
     ("/?",                        "/rewind [N]",           "an alias"),
@@ -29,14 +29,14 @@ SAID: list[tuple[str, str, str]] = [
     ("/thinking high",            "thinking is now high",  "how much it reasons"),
     ("/thinking deep",            "no level `deep`",       "a wrong level says the right ones"),
     ("/model",                    "model is now scripted:anthropic:", "pick one: the second of the list"),
-    ("/model scripted:m",         "the model is scripted:m already", "the one in use"),
-    ("/compact",                  "nothing yet",           "an empty talk"),
+    ("/model scripted:m",         "the model is already scripted:m", "the one in use"),
+    ("/compact",                  "too short to be",       "an empty talk"),
     ("/context",                  "gate",                  "the parts"),
     ("/context gate",             "from ringfence",        "one of them"),
-    ("/context soup",             "no part `soup`",        "none of them"),
+    ("/context soup",             "no part `soup` with",   "none of them"),
     ("/permissions",              "asks     read-outside", "the column of this mode"),
-    ("/permissions now",          "write /permissions",    "words that mean nothing"),
-    ("/grants",                   "nothing was remembered", "no answers yet"),
+    ("/permissions now",          "takes no argument",     "words that mean nothing"),
+    ("/grants",                   "no answers are remembered", "no answers yet"),
     ("/grants revoke g-nope",     "no grant `g-nope`",     "none of that name"),
     ("/grants forget all",        "write /grants",         "a wrong word"),
     ("/audit",                    "no decision matches",   "nothing was decided yet"),
@@ -46,15 +46,15 @@ SAID: list[tuple[str, str, str]] = [
     ("/why ls",                   "allowed",               "in the mode of this talk"),
     ("/sandbox",                  "sandbox   ",            "what holds"),
     ("/sandbox touch x",          "writes    the workspace", "the rights of a command"),
-    ("/sandbox cat ~/.ssh/id_rsa", "no rights at all",     "of one that is denied"),
+    ("/sandbox cat ~/.ssh/id_rsa", "get no rights",        "of one that is denied"),
     ("/undo",                     "nothing was undone", "no action yet"),
-    ("/undo zero",                "no number of actions",  "no number"),
-    ("/undo 0",                   "no number of actions",  "not one"),
-    ("/rewind",                   "nothing was said",      "no prompt yet"),
+    ("/undo zero",                "not a number of actions", "no number"),
+    ("/undo 0",                   "not a number of actions", "not one"),
+    ("/rewind",                   "no prompt yet",         "no prompt yet"),
     ("/diff",                     "changed no file",       "no change yet"),
-    ("/export",                   "kept in no file",       "nothing was said yet"),
+    ("/export",                   "has no file",           "nothing was said yet"),
     ("/resume",                   "no other session",      "there is none"),
-    ("/fork",                     "kept in no file yet",   "nothing to copy"),
+    ("/fork",                     "has no file yet",       "nothing to copy"),
     ("/cost",                     "sent      0 tokens",    "nothing was used"),
     ("/trust",                    "contains nothing",        "an empty repository"),
     ("/frobnicate now",           "no command `/frobnicate`", "an unknown command is not sent to the model"),
@@ -159,7 +159,7 @@ GONE_ON: list[tuple[tuple[str, ...], str, list[str], str]] = [
     (("/rewind", "2", "4", "/diff"), "changed no file",   ["one", "two"], "in one from before the first"),
     (("/fork", "/rewind", "1", "4"), "in no file yet",    ["one", "two"], "of a copy that is none yet"),
     (("/fork", "/diff"),           "+2",                  ["one", "two"], "a copy knows what was before it"),
-    (("/fork", "/rewind", "1", "1"), "goes on from there", ["one"],       "and goes back in it"),
+    (("/fork", "/rewind", "1", "1"), "continues from there", ["one"],       "and goes back in it"),
     (("/fork", "/export"),         "this copy has no file", ["one", "two"], "nor has it one before it is used"),
 ]
 # fmt: on
@@ -270,7 +270,7 @@ def test_a_person_reads_what_was_typed_and_the_model_what_it_stands_for(tmp_path
     shown = [event.text for event in again if isinstance(event, Display)]
     assert "!true" in shown[0], "the list of sessions"
     assert shown[1:3] == ["  1  /init briefly", "  2  /skill:fix the build"], "the list of prompts"
-    assert "what you had said:\n/init briefly" in shown, "and it comes back into the input"
+    assert "your earlier prompt:\n/init briefly" in shown, "and it comes back into the input"
     for name in ("talk.html", "talk.md"):
         made = (tmp_path / "w" / name).read_text()
         assert made.index("/skill:fix the build") < made.index("Look twice."), "both are in a copy for others"

@@ -30,7 +30,7 @@ def test_a_talk_from_the_first_key_to_the_last(harness: ScreenHarness) -> None:
     assert "> and\n  now?" in screen
     window.type("C-d")
     screen = window.until("LEFT 0")
-    assert re.search(r"to go on: agent --resume [0-9a-f]{8}", screen)
+    assert re.search(r"to continue: agent --resume [0-9a-f]{8}", screen)
     assert "sandbox FULL" not in screen.partition("to go on")[2], "the line of status is gone"
     assert (harness.work / "kept").read_text() == "one\n"
 
@@ -43,7 +43,7 @@ def test_a_question_takes_no_key_that_was_typed_before_it(harness: ScreenHarness
     window.type("y", "y", "Enter")  # into the input, or too early
     window.until("f no, and say why")
     window.press("n", "So be it.")
-    assert "you said no" in leave(window)
+    assert "you declined" in leave(window)
 
 
 def test_what_is_said_meanwhile_waits_and_can_be_taken_back(harness: ScreenHarness) -> None:
@@ -111,7 +111,7 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
     screen = window.gone("f no, and say why")
     assert screen.count("stopped by the user") == 2
     window.type("C-c")
-    window.until("Ctrl+C again leaves")
+    window.until("press Ctrl+C again")
     window.type("C-c")
     window.until("LEFT 130")
     wait_until(lambda: not sleeping("41233"))  # the helper ends its commands after the runner, in a moment
@@ -123,12 +123,12 @@ def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarn
     window.type("!sleep 298", "Enter")
     window.until("running")
     window.type("C-c")
-    screen = window.until("stopped; Ctrl+C again leaves")
+    screen = window.until("stopped; press Ctrl+C again to leave")
     assert "running" not in screen, "its card has ended"
     window.type("go", "Enter")
     window.until("running")
     window.type("!echo mine", "Enter")
-    assert "> !echo mine" in window.until("one thing at a time"), "not lost: it cannot wait"
+    assert "> !echo mine" in window.until("a run is in progress"), "not lost: it cannot wait"
     window.type("C-u", "and then", "Enter")
     window.until("waits: and then")
     window.type("C-c")
@@ -294,7 +294,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window.until("  @src/")
     assert not {"  @.env", "key.pem"} & set(re.findall(r"  @\.env|key\.pem", window.screen()))
     window.type("C-u", "/mod")
-    window.until("how much is allowed without a question")
+    window.until("set how much is allowed without a question")
     window.type("Tab", "acc", "Enter")
     window.until("the mode is now accept-edits")
     window.type("BTab", "BTab")

@@ -90,7 +90,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.type("no network today", "Enter")
     window.until("$ touch typo.txt")
     window.until("e edit")
-    window.press("e", "the command instead")
+    window.press("e", "edit the command")
     window.type("C-u", "touch right.txt", "Enter")
     window.until("that you edited")
     window.press("y", "Then it is as you want.")

@@ -49,7 +49,7 @@ def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     window.press("f", "tell the model why")
     window.type("make it a folder", "Enter")
     window.until("$ touch typo.txt")
-    window.press("e", "the command instead")
+    window.press("e", "edit the command")
     window.type("C-u", "touch right.txt", "Enter")
     window.until("that you edited")
     window.press("y", "Fifth.")

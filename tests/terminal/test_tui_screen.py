@@ -150,7 +150,7 @@ def test_what_a_person_says_to_a_plan_stays_on_the_screen() -> None:
     """A plan has no card that could hold it."""
     shown = screen()
     shown.take(events.QuestionAnswered("1.1", False, "smaller\x1b[2K steps"))
-    assert "you said no: smaller␛[2K steps" in up(shown)
+    assert "you declined: smaller␛[2K steps" in up(shown)
 
 
 def test_the_time_starts_with_the_yes() -> None:
@@ -222,7 +222,7 @@ def test_a_question_that_nobody_answered_is_said() -> None:
         events.QuestionAsked("1.2", "and it?", card_of("curl https://example.org"))
     )  # of a list, which stands before the turn of its call
     shown.take(events.RunEnded(130, "stopped", 1, Usage(0, 0), ()))
-    told = "└ asked about, and stopped before an answer: nothing ran\n"
+    told = "└ stopped before the question was answered: nothing ran\n"
     assert up(shown).startswith(f"\n execute   $ make\n {told}\n network   $ curl https://example.org\n {told}")
 
 
@@ -257,7 +257,7 @@ def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:
     shown.take(finished("1.1", "made"))
     text = up(shown)
     assert " │ allowed  runs code" in text
-    assert " │ for one right more, you said no: not that one\n │ made\n" in text
+    assert " │ for one more right, you declined: not that one\n │ made\n" in text
 
 
 def test_reasoning_is_one_row_unless_it_is_wanted() -> None:

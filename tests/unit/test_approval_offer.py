@@ -99,7 +99,7 @@ def test_a_number_answers_nothing(line: str, given: Offer) -> None:
     """Questions are counted with digits, so one that is meant for the second of them must not answer the first."""
     answer, screen = asked(line, "n", given=given)
     assert answer == No(), "the second line is the answer"
-    assert "is no answer here" in screen
+    assert "is not an answer" in screen
     assert asked(line, "y", given=given)[0] == Yes()
 
 

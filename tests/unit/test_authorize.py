@@ -218,9 +218,9 @@ def test_a_transcript_says_that_another_command_was_written(stage: Make) -> None
     for event in found.events:
         draw(event)
     told = screen.getvalue()
-    assert told.index(NETWORK) < told.index("you wrote another command") < told.index("$ python3 y.py")
-    assert "you said no" not in told
-    assert told.count("you said yes") == 1
+    assert told.index(NETWORK) < told.index("you edited the command") < told.index("$ python3 y.py")
+    assert "you declined" not in told
+    assert told.count("you approved") == 1
 
 
 def test_an_edit_in_a_list_is_judged_when_its_call_is_due(stage: Make) -> None:

@@ -128,11 +128,11 @@ DIFFS = [
     (WriteFile(f"{HERE}/new.py", "a\nb\n"), None, ("+a", "+b"), (2, 0, True), "", "a new file"),
     (WriteFile(f"{HERE}/notes.txt", "x\ny\n"), "x\n", ("@@ -1 +1,2 @@", " x", "+y"), (1, 0, False), "", "a line more"),
     (WriteFile(f"{HERE}/notes.txt", "x"), "x\n", ("@@ -1 +1 @@", "-x", "+x⟨no newline at the end⟩"), (1, 1, False), "", "the end"),
-    (WriteFile(f"{HERE}/notes.txt", "x\n"), None, ("+x",), (1, 0, False), "what is there now could not be read", "unread"),
+    (WriteFile(f"{HERE}/notes.txt", "x\n"), None, ("+x",), (1, 0, False), "the present content could not be read", "unread"),
     (EditFile(f"{HERE}/notes.txt", "x", "y"), "x\n", ("@@ -1 +1 @@", "-x", "+y"), (1, 1, False), "", "an edit"),
     (EditFile(f"{HERE}/notes.txt", "gone", "y"), "x\n",
      ("@@ -1 +1 @@", "-gone⟨no newline at the end⟩", "+y⟨no newline at the end⟩"), (1, 1, False),
-     "where in the file this stands is not known", "an edit of what is not there"),
+     "the line of the text is not known", "an edit of what is not there"),
     (WriteFile(f"{HERE}/notes.txt", "a\x1b[2J\u202e\r\n"), "", ("+a␛[2J<U+202E>␍",), (1, 0, False), "", "hostile text"),
     (WriteFile(f"{HERE}/notes.txt", "a\x0bb\x0cc\u2028d\n"), "", ("+a␋b␌c<U+2028>d",), (1, 0, False), "", "no other line ends"),
 ]

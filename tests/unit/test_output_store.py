@@ -21,7 +21,7 @@ def test_no_model_fills_the_disk_with_what_is_kept(tmp_path: Path) -> None:
     shelf = OutputStore(tmp_path / "o", most=100)
     shelf.keep(b"x" * 60, b"")
     for _ in range(3):
-        with pytest.raises(OSError, match="at its bound"):
+        with pytest.raises(OSError, match="reached their limit"):
             shelf.keep(b"x" * 50, b"")
     shelf.keep(b"x" * 40, b"")
     assert sum(path.stat().st_size for path in (tmp_path / "o").iterdir()) == 100

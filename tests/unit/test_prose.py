@@ -25,8 +25,8 @@ RESUMED = [
         "one prompt is not told twice, and no answer is no row"),
 ]
 NOTES = [
-    (Retrying(Failure.OVERLOADED, Problem("it is busy", "", ""), 1.25, 2, 7), "it is busy; asking again in 1.25 s (2 of 7)", "a wait"),
-    (Retrying(Failure.OVERLOADED, Problem("it is busy", "", ""), 0.51437, 1, 7), "it is busy; asking again in 0.514 s (1 of 7)", "not more digits than matter"),
+    (Retrying(Failure.OVERLOADED, Problem("it is busy", "", ""), 1.25, 2, 7), "it is busy; retry in 1.25 s (2 of 7)", "a wait"),
+    (Retrying(Failure.OVERLOADED, Problem("it is busy", "", ""), 0.51437, 1, 7), "it is busy; retry in 0.514 s (1 of 7)", "not more digits than matter"),
     (Compacted("trim", 900, 400, None),  "compacted (trim): 900 tokens are now 400",            "shorter"),
     (Changed("mode", "plan", "default"), "the mode is now default (was plan)",                  "by a person"),
     (Changed("model", "a:b", "c:d", "busy"), "the model is now c:d (was a:b): busy",            "and why"),

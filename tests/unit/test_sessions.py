@@ -93,7 +93,7 @@ UNSOUND: list[tuple[bytes, str, str]] = [
     (b"",                                            "not JSON",          "an empty line"),
     (b"\0" * 40,                                     "not JSON",          "what a file system leaves after a power cut"),
     (b"\xff\xfe{}",                                  "not text",          "no UTF-8"),
-    (b"[]",                                          "no JSON object",    "another kind of JSON"),
+    (b"[]",                                          "not a JSON object",    "another kind of JSON"),
     (b"[" * 100_000,                                 "not JSON",          "bottomless"),
     (b'{"id": 1' + b"0" * 5000 + b"}",               "not JSON",          "a number beyond reason"),
     (entry(id=7),                                    "no `id`",           "a number for an id"),
@@ -117,13 +117,13 @@ UNSOUND: list[tuple[bytes, str, str]] = [
                                                      "`input` is not",    "less than no tokens"),
     (entry(type="usage", text=..., model="m", input=True, output=0, cache_read=0, cache_write=0, cost=None),
                                                      "`input` is not",    "true is no number"),
-    (b'{"id":"7","parentId":"6","time":"t","type":"grant","grant":{"n":NaN}}', "no number",  "no number of JSON"),
-    (b'{"id":"7","parentId":"6","time":"t","type":"grant","grant":{"n":1e999}}', "no number", "a number without end"),
+    (b'{"id":"7","parentId":"6","time":"t","type":"grant","grant":{"n":NaN}}', "not a JSON number",  "no number of JSON"),
+    (b'{"id":"7","parentId":"6","time":"t","type":"grant","grant":{"n":1e999}}', "not a JSON number", "a number without end"),
     (message("system"),                              "no role",           "nobody but these three speaks"),
     (message("user", {"type": "call", "id": "a", "name": "bash", "arguments": {}, "raw": ""}),
-                                                     "no kind that belongs", "a person calls no tools"),
+                                                     "an unknown kind", "a person calls no tools"),
     (message("user", {"type": "text", "text": "x", "cache": 1}), "no field", "a block with a field too many"),
-    (message("user", "x"),                           "no kind",           "a block that is none"),
+    (message("user", "x"),                           "unknown kind",           "a block that is none"),
     (message("user", {"type": "image", "media": "text/html", "data": ""}), "`media`", "an image that is a page"),
     (message("user", {"type": "image", "media": "image/png", "data": '"><script>'}), "`data`", "an image that is markup"),
     (message("assistant", {"type": "call", "id": "a", "name": "bash", "arguments": [1], "raw": ""}),
@@ -262,8 +262,8 @@ def ours(type: str, rest: bytes) -> bytes:
 
 EDITED = [
     (lambda rows: rows,                                               5, "",                  "nothing at all"),
-    (lambda rows: [*rows[:-1], rows[-1][:20]],                        4, "never finished",    "a torn last line"),
-    (lambda rows: [*rows, b"\0" * 300],                               5, "never finished",    "zeros at the end"),
+    (lambda rows: [*rows[:-1], rows[-1][:20]],                        4, "incomplete",    "a torn last line"),
+    (lambda rows: [*rows, b"\0" * 300],                               5, "incomplete",    "zeros at the end"),
     (lambda rows: [*rows[:-1], rows[-1].rstrip()],                    5, "",                  "only the newline is gone"),
     (lambda rows: [json.dumps(json.loads(row), indent=None).encode() + b"\n" for row in rows], 5, "", "written by another tool"),
     (lambda rows: [*rows[:4], b"oops\n", *rows[4:]],                  5, "line 5",            "a line of nonsense that nothing hangs on"),
@@ -286,7 +286,7 @@ EDITED = [
     (lambda rows: [*rows, ours("notice", b'"id":"3","text":"x"}')],   None, "line 9",         "two names, of which readers take another one each"),
     (lambda rows: [*rows, ours("notice", b'"type":"message","role":"user","content":[]}')], None, "line 9", "two types"),
     (lambda rows: [*rows, b"x" * (33 << 20) + b"\n"], None, "longer than 32 MB", "a line beyond reason"),
-    (lambda rows: [*rows, b"x" * (33 << 20)], 5, "never finished", "the same, torn"),
+    (lambda rows: [*rows, b"x" * (33 << 20)], 5, "incomplete", "the same, torn"),
     (lambda rows: rows[1:],                                           None, "first line",     "no head"),
     (lambda rows: [b"oops\n", *rows],                                 None, "first line",     "nonsense for a head"),
     (lambda rows: [],                                                 None, "empty",          "an empty file"),
@@ -314,7 +314,7 @@ def test_a_file_edited_by_hand(tmp_path: Path, edit: object, kept: int | None, t
     journal.message(user("third"))
     assert journal.close() is None
     assert read(store).history == (*found.history, user("third")), "what is added hangs on what is sound"
-    assert "never finished" not in " ".join(read(store).notices), "a torn line is taken away"
+    assert "incomplete" not in " ".join(read(store).notices), "a torn line is taken away"
 
 
 def test_a_fork_goes_on_from_before_the_damage(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_repository_takes_no_name_that_is_taken(tmp_path: Path) -> None:
     named = {name: find(name, found.commands) for name in ("mine", "mode")}
     assert [each.source for each in named.values() if each] == [f"{folder}/mine.md", ""], "yours, and ours"
     assert [each.name for each in found.commands].count("mode") == 1, "nor is it shown beside ours"
-    assert found.notices == ("`.ringfence/commands/mode.md` is not used: /mode is ringfence's own",)
+    assert found.notices == ("`.ringfence/commands/mode.md` is not used: /mode is a built-in command",)
 
 
 @pytest.mark.threat("T103")
@@ -121,7 +121,7 @@ def test_no_command_takes_the_name_of_a_skill(whose: str, tmp_path: Path) -> Non
     assert meant.source == skill.path
     assert [each.name for each in found.commands].count("skill:fix") == 1
     assert len(found.notices) == 1
-    assert found.notices[0].endswith("skill/fix.md` is not used: names that begin with `skill:` are those of skills")
+    assert found.notices[0].endswith("is not used: names that begin with `skill:` are reserved for skills")
 
 
 @pytest.mark.threat("T103")

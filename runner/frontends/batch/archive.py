@@ -28,7 +28,7 @@ _LARGEST_UNPACKED = 512 << 20  # bytes of the decompressed events of one task
 _LARGEST_TREE = 16 << 30  # bytes of an unpacked archive
 _MOST_MEMBERS = 2_000_000  # files, folders and links in one archive
 _LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: only an unusually long header needs more
-_UNEXPECTED = "the archive of the workspace holds what no workspace does"
+_UNEXPECTED = "the archive of the workspace has an entry of an invalid kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ def pack(folder: str) -> tuple[bytes, str]:
         with tarfile.open(fileobj=target, mode="w:gz", compresslevel=1, format=tarfile.PAX_FORMAT) as archive:
             archive.add(folder, arcname="workspace", filter=_remove_owner)
     except _TooLarge:
-        why = f"it is larger than {LARGEST >> 20} MiB when packed, and every task takes it along"
-        fix = "leave build output out of the folder, or run the batch on this machine"
+        why = f"it is larger than {LARGEST >> 20} MiB when packed, and it is sent with every task"
+        fix = "remove build output from the folder, or run the batch on this machine"
         raise Stopped(Problem("the workspace is too large for other machines", why, fix), Exit.FAILED) from None
     data = target.getvalue()
     return data, hashlib.sha256(data).hexdigest()

@@ -274,4 +274,4 @@ def _reason(gone: Gone) -> str:
     if gone.status == Exit.INTERRUPTED:
         return "its process was stopped by another process"
     first = gone.stderr.splitlines()[0] if gone.stderr else ""
-    return first.removeprefix("agent: ") or f"its process ended with {gone.status} and said nothing"
+    return first.removeprefix("agent: ") or f"its process ended with {gone.status} and printed no error"

@@ -67,7 +67,7 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
             print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
     else:
         folders = visible(", ".join(sorted({task.cwd for task in tasks})), lines=False)
-        print(f"{many(len(tasks), 'task')} in {folders}; nothing is wrong with the list")
+        print(f"{many(len(tasks), 'task')} in {folders}; the list has no mistakes")
     return Exit.DONE
 
 
@@ -85,7 +85,7 @@ def start(args: BatchArgs) -> int:
         bar = sys.stderr.isatty() and not args.json
         watch: Bar | Lines = Bar(len(todo)) if bar else Lines(len(todo), json=args.json)
         if before and not args.json:
-            watch.notice(f"{before} of {len(tasks)} tasks are done already; see `agent batch show {out}`")
+            watch.notice(f"{before} of {len(tasks)} tasks are already done; see `agent batch show {out}`")
         ended, why = None, ""
         if todo:
             engine = _engine(args, store, todo, stack)
@@ -106,7 +106,7 @@ def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], en
     else:
         print(f"{sentence(counts)}\nresults: {visible(str(out / 'results.jsonl'), lines=False)}")
     if why and ended is not Exit.INTERRUPTED:
-        fix = "run the same command again to go on"
+        fix = "run the same command again to continue"
         raise Stopped(Problem(why, f"{counts['unfinished']} tasks are not done", fix), code)
     return code
 
@@ -133,8 +133,8 @@ def chosen(tasks: Sequence[Task], store: BatchFolder, *, retry: bool, changed: b
         first = other[0]
         more = f" and {len(other) - 1} more" if len(other) > 1 else ""
         raise usage(
-            f"`{first.id}`{more} asks for something else than when it was done",
-            f"line {first.line} of the list was changed, or an option of it, and `{out}` has its result",
+            f"`{first.id}`{more} is another task than the one that was done",
+            f"line {first.line} of the list or an option changed, and `{out}` has the old result",
             "run them again with --rerun-changed, give them other ids, or name another --out",
         )
     return todo
@@ -179,10 +179,10 @@ def _read(name: str) -> tuple[bytes, str, Path]:
         with open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except OSError as error:
-        fix = "name a file with one task a line, or - for standard input"
+        fix = "name a file with one task per line, or - for standard input"
         raise usage(f"`{name}` cannot be read", os_reason(error), fix) from None
     if len(data) > LARGEST:
-        raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split it")
+        raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split the list")
     return data, f"`{name}`", path.resolve().parent
 
 
@@ -190,7 +190,7 @@ def _out(args: BatchArgs) -> Path:
     if args.out is not None:
         return args.out.absolute()
     if args.tasks == "-":
-        raise usage("there is no place for the results", "the list comes from standard input", "name one with --out")
+        raise usage("there is no folder for the results", "the list comes from standard input", "add --out FOLDER")
     return Path(f"{Path(args.tasks).stem}.batch").absolute()
 
 
@@ -201,7 +201,7 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
     Raise Stopped if `out` is not the folder of a batch.
     """
     if not out.is_dir():
-        raise usage(f"there is no folder `{out}`", "no such folder", "name the --out of a batch")
+        raise usage(f"there is no folder `{out}`", "no such folder", "name the folder of a batch (its --out)")
     past = history(out)
     ended: list[Result] = []
     for id, each in past.items():

@@ -87,7 +87,7 @@ class TaskPool:
                 for done in [each for each in self._running if each.done()]:
                     self._take(done, self._running.pop(done))
                 if until is not None and time.monotonic() >= until:  # also for tasks that continue after --fail-fast
-                    self._end(Exit.LIMIT, f"stopped after {self._bounds.seconds:g} s, the time this batch may take")
+                    self._end(Exit.LIMIT, f"stopped after {self._bounds.seconds:g} s, the time limit of the batch")
                     self._cancel()
                     until = None
         finally:
@@ -109,15 +109,15 @@ class TaskPool:
         self._store.end(result)
         self._watch.ended(task, result)
         if result.get("exit") == Exit.SANDBOX:
-            self._end(Exit.SANDBOX, "stopped, since the sandbox is not available, and no other task would have one")
+            self._end(Exit.SANDBOX, "stopped, because the sandbox is not available")
         elif self._bounds.fail_fast and status_of(result) is Status.FAILED:
-            self._end(Exit.FAILED, f"stopped after `{task.id}` failed, as --fail-fast says")
+            self._end(Exit.FAILED, f"stopped after `{task.id}` failed (--fail-fast)")
 
     def _end_if_over_budget(self) -> bool:
         """End the batch if its cost limit is reached. Return True if this call ended it."""
         if self._bounds.cost is None or self.ended_by is not None or self._spent() < self._bounds.cost:
             return False
-        self._end(Exit.LIMIT, f"stopped after {self._bounds.cost:g}, the most this batch may cost")
+        self._end(Exit.LIMIT, f"stopped after {self._bounds.cost:g}, the cost limit of the batch")
         self._cancel()
         return True
 
@@ -140,5 +140,5 @@ class TaskPool:
             return
         running = len(self._running)
         self.ended_by, self.why = Exit.INTERRUPTED, "interrupted"
-        self._watch.notice(f"interrupted: {running} running, each is ended now; once more to kill them")
+        self._watch.notice(f"interrupted: {running} running tasks are stopped now; press Ctrl-C again to kill them")
         self._cancel()

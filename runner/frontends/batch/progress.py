@@ -132,5 +132,5 @@ def sentence(counts: dict[str, object]) -> str:
     parts = [f"{counts[str(each)]} {each}" for each in Status if counts[str(each)]]
     if counts["unfinished"]:
         parts.append(f"{counts['unfinished']} unfinished")
-    text = ", ".join(parts) or "nothing was done"
+    text = ", ".join(parts) or "no tasks were done"
     return f"{text}; cost {counts['cost']:.4f}" if isinstance(counts["cost"], float) else text

@@ -85,7 +85,7 @@ class OnRay:
         try:
             return self._keep(task, answer)
         except PackedError as error:
-            return _lost(task, number, ValueError(f"what came back {error}"))
+            return _lost(task, number, ValueError(f"the reply of the worker {error}"))
 
     async def _cancel(self, reference: Any, coming: "asyncio.Future[TaskReply]", hurry: asyncio.Event) -> None:
         haste = asyncio.ensure_future(hurry.wait())
@@ -111,8 +111,8 @@ class OnRay:
             if answer.patch is not None:
                 _write(str(self._store.patch(task)), answer.patch)
         except OSError as error:
-            why, fix = os_reason(error), "free some disk space, and run it again"
-            raise Stopped(Problem("what a task did could not be written", why, fix), Exit.FAILED) from None
+            why, fix = os_reason(error), "free some disk space, and run the command again"
+            raise Stopped(Problem("the results of a task could not be written", why, fix), Exit.FAILED) from None
         return {**answer.result, "metadata": task.metadata}
 
     def _send(self, workspace: str, environ: Mapping[str, str]) -> tuple[Any, str]:
@@ -157,7 +157,7 @@ def _connected(address: str) -> Any:
                 break  # no head answered for half a minute
         if pause is not None:
             time.sleep(pause)
-    fix = "check the address; a cluster with tokens wants RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
+    fix = "check the address; a cluster with tokens needs RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH"
     raise Stopped(Problem(f"no Ray cluster answers at `{address}`", said, fix), Exit.FAILED)
 
 
@@ -194,8 +194,8 @@ def _check(ray: Any) -> None:
             bad.append(f"{name}: {why}")
     if bad or not nodes:
         fix = "install the same ringfence there and see `agent doctor` on it, or take the machine out of the cluster"
-        what = "a machine of the cluster cannot work for us" if bad else "the cluster has no machine that works"
-        raise Stopped(Problem(what, "\n".join(bad) or "none has a CPU to give", fix), Exit.SANDBOX)
+        what = "a machine of the cluster cannot run tasks" if bad else "the cluster has no machine that can run tasks"
+        raise Stopped(Problem(what, "\n".join(bad) or "no machine has a CPU", fix), Exit.SANDBOX)
 
 
 def _lost(task: Task, number: int, error: Exception) -> Result:
@@ -204,7 +204,7 @@ def _lost(task: Task, number: int, error: Exception) -> Result:
         "id": task.id,
         "status": "failed",
         "exit": int(Exit.FAILED),
-        "reason": f"the cluster lost it: {_cause_of(error)}",
+        "reason": f"the cluster lost the task: {_cause_of(error)}",
         "attempt": number,
         "ended": now(),
         "metadata": task.metadata,

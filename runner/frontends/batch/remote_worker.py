@@ -52,7 +52,7 @@ def perform(parcel: Parcel, archive: bytes) -> TaskReply:
     Raise ValueError for another version or a changed archive, and KeyboardInterrupt after a cancellation.
     """
     if parcel.version != VERSION:
-        raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} was asked for")
+        raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} is required")
     scratch = CopiesFolder(place())
     try:
         return asyncio.run(_work(parcel, archive, scratch))

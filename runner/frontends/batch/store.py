@@ -107,7 +107,7 @@ class BatchFolder:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    what, fix = f"another batch works on `{folder}`", "wait until it is done, or name another --out"
+                    what, fix = f"another batch uses `{folder}`", "wait until it is done, or name another --out"
                     raise Stopped(Problem(what, "its lock is held", fix), Exit.FAILED) from None
                 store = cls(folder, lock)
                 for name in ("journal.jsonl", "results.jsonl"):
@@ -188,7 +188,7 @@ class BatchFolder:
                     opened.callback(os.close, folder)
                     os.fsync(folder)
         except OSError as error:
-            fix = "free some disk space, and run the same command again: what is done stays done"
+            fix = "free some disk space, and run the same command again: finished tasks are kept"
             raise Stopped(Problem(f"`{path}` could not be written", os_reason(error), fix), Exit.FAILED) from None
 
 
@@ -199,9 +199,9 @@ def history(folder: Path) -> dict[str, Past]:
     past: dict[str, Past] = {}
     first = next(_lines(folder / "journal.jsonl"), None)
     if first is None or first.get("type") != "batch":
-        raise usage(f"`{folder}` is no folder of a batch", "it has no `journal.jsonl` of ours", "name the --out of one")
+        raise usage(f"`{folder}` is not a batch folder", "it has no valid `journal.jsonl`", "name the --out of a batch")
     if first.get("version") != _VERSION:
-        why = f"it was written by another version of ringfence (format {first.get('version')}, ours is {_VERSION})"
+        why = f"another version of ringfence wrote it (its format is {first.get('version')}, this one uses {_VERSION})"
         raise usage(f"`{folder}` cannot be used", why, "name another --out, or update ringfence")
     for line in _lines(folder / "journal.jsonl"):
         if line.get("type") == "begin" and isinstance(number := line.get("attempt"), int):
@@ -230,8 +230,8 @@ def _lines(path: Path) -> Iterator[Result]:
         except ValueError:
             found = None
         if not isinstance(found, dict):
-            why = f"line {number} is not what ringfence wrote"
-            raise usage(f"`{path}` cannot be used", why, "put the line right or take it out, or name another --out")
+            why = f"line {number} was not written by ringfence"
+            raise usage(f"`{path}` cannot be used", why, "correct or remove the line, or name another --out")
         yield found
 
 
@@ -267,14 +267,14 @@ def _create_folder(folder: Path) -> None:
     except FileExistsError:
         found = os.lstat(folder)
         if not stat.S_ISDIR(found.st_mode):
-            raise _refused(folder, "it is no folder") from None
+            raise _refused(folder, "it is not a folder") from None
         if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise _refused(folder, "others may write there, or it belongs to another user") from None
+            raise _refused(folder, "other users may write to it, or it belongs to another user") from None
         names = set(os.listdir(folder))
         if "journal.jsonl" in names:
             return
         if names - {"lock", ".gitignore"}:
-            raise _refused(folder, "it holds other files, and no batch") from None
+            raise _refused(folder, "it contains other files and no batch") from None
     (folder / ".gitignore").write_text("*\n")
 
 

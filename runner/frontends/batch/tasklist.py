@@ -91,10 +91,10 @@ def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
     if mistakes:
         more = len(mistakes) - _SHOWN
         lines = mistakes[:_SHOWN] + ([f"and {more} more"] if more > 0 else [])
-        fix = "mend the list; nothing was run. The fields are in `agent batch check --help`"
+        fix = "correct the list; no task was started. The fields are in `agent batch check --help`"
         raise usage(f"{many(len(mistakes), 'line')} of {shown} cannot be used", "\n".join(lines), fix)
     if not tasks:
-        fix = 'write one JSON object a line, such as {"prompt": "..."}'
+        fix = 'write one JSON object per line, such as {"prompt": "..."}'
         raise usage(f"there is no task in {shown}", "it is empty", fix)
     return tuple(tasks)
 
@@ -134,14 +134,14 @@ def _line(raw: bytes) -> Line:
     except UnicodeDecodeError:
         raise _Mistake("it is not UTF-8 text", "save the list as UTF-8") from None
     except RecursionError:
-        raise _Mistake("it is nested too deeply", "write it flatter") from None
+        raise _Mistake("it is nested too deeply", "use less nesting") from None
     except json.JSONDecodeError as error:
         what = f"it is not valid JSON ({error.msg.lower()}, column {error.colno})"
-        raise _Mistake(what, "write one object a line") from None
+        raise _Mistake(what, "write one object per line") from None
     except ValueError as error:
-        raise _Mistake(str(error), "correct it") from None
+        raise _Mistake(str(error), "correct the line") from None
     if not isinstance(found, dict):
-        raise _Mistake("it is no JSON object", 'write it as {"id": "...", "prompt": "..."}')
+        raise _Mistake("it is not a JSON object", 'write it as {"id": "...", "prompt": "..."}')
     try:
         return Line.model_validate(found)
     except ValidationError as error:
@@ -154,7 +154,7 @@ def _mistake_of(error: ValidationError) -> _Mistake:
     name = str(first["loc"][0]) if first["loc"] else ""
     known = list(Line.model_fields)
     if first["type"] == "extra_forbidden":
-        return _Mistake(f"`{name}` is no field of a task", nearest(name, known) or f"the fields are {', '.join(known)}")
+        return _Mistake(f"a task has no field `{name}`", nearest(name, known) or f"the fields are {', '.join(known)}")
     if name == "mode" and first["input"] == "dangerously":
         fix = "use `trust-project` or `dont-ask`"
         return _Mistake("`mode` `dangerously` is not for a batch: its tasks could reach each other's files", fix)
@@ -187,7 +187,7 @@ def _seconds(text: str | float | None) -> float | None:
 def _prompt(line: Line, defaults: Defaults) -> str:
     if (line.prompt is None) == (line.prompt_file is None):
         what = "it has no prompt" if line.prompt is None else "it has two prompts"
-        raise _Mistake(what, "give `prompt` or `prompt_file`, one of them")
+        raise _Mistake(what, "give either `prompt` or `prompt_file`")
     text = line.prompt
     if text is None:
         path = defaults.base / str(line.prompt_file)
@@ -198,14 +198,14 @@ def _prompt(line: Line, defaults: Defaults) -> str:
         except UnicodeDecodeError:
             raise _Mistake(f"`{path}` is not UTF-8 text", "name a text file") from None
         except (OSError, ValueError) as error:
-            why = (error.strerror or "").lower() if isinstance(error, OSError) else "no path can be so"
+            why = (error.strerror or "").lower() if isinstance(error, OSError) else "the path is not valid"
             raise _Mistake(f"`{path}` cannot be read: {why}", "correct `prompt_file`") from None
     if not text.strip():
-        raise _Mistake("its prompt is empty", "say what is to be done")
+        raise _Mistake("its prompt is empty", "write the task into it")
     if len(text.encode("utf-8", "surrogatepass")) > _LONGEST_PROMPT:
         raise _Mistake("its prompt is longer than 1 MiB", "put the material into a file of the workspace")
     if re.search("[\ud800-\udfff]", text):
-        raise _Mistake("its prompt holds half a character (a lone surrogate)", "write the character whole")
+        raise _Mistake("its prompt contains half a character (a lone surrogate)", "write the complete character")
     return text
 
 

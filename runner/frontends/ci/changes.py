@@ -61,7 +61,7 @@ def changes_since(workspace: str, then: dict[str, Stamp], over: Callable[[], boo
             if not ignored(path)
         )
     cut = OVERTIME in now.closed.values()
-    late = ("what changed is not known in full: the time was over before all was looked at",) if cut else ()
+    late = ("the list of changed files is incomplete: the time limit was reached during the search",) if cut else ()
     return Look(found, (*late, *ignored.bounds), cut or (bool(ignored.gave_up) and over()))
 
 

@@ -94,11 +94,11 @@ def refuse(kept: tuple[StoredLogin, ...], *, review: bool = False) -> None:
     if not kept:
         return
     more = f" and {len(kept) - 1} more" if len(kept) > 1 else ""
-    other = ", or add --review, whose copy has none" if not any(each.working for each in kept) else ""
+    other = ", or add --review, whose copy has no credentials" if not any(each.working for each in kept) else ""
     raise usage(
-        f"`{kept[0].file}` holds a credential: `{kept[0].key}`{more}",
-        "every command in the workspace can read it, and a prompt could ask one to",
-        "check out without it (GitHub: `persist-credentials: false` for actions/checkout; GitLab: "
+        f"`{kept[0].file}` contains a credential: `{kept[0].key}`{more}",
+        "every command in the workspace could read the credential",
+        "check out without credentials (GitHub: `persist-credentials: false` for actions/checkout; GitLab: "
         f"`FF_GIT_URLS_WITHOUT_TOKENS: 'true'`){other}",
     )
 

@@ -49,7 +49,7 @@ class Outlet:
                 os.fsync(self._handle)
                 there = os.stat(self._temporary, dir_fd=self._folder, follow_symlinks=False)
                 if not os.path.samestat(os.fstat(self._handle), there):
-                    raise OSError("another process put another file in its place")
+                    raise OSError("another process replaced the file")
                 os.replace(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
                 self._temporary = ""
         except OSError as error:
@@ -96,7 +96,7 @@ class Outlets:
                 outlet = _opened(option, path, workspace, environ, inside_too, grows=option == "--events")
                 made._open[option] = outlet
                 if outlet.path in taken:
-                    why = "the one would overwrite the other"
+                    why = "one file would overwrite the other"
                     raise usage(f"`{taken[outlet.path]}` and `{option}` name the same file", why, "name two files")
                 taken[outlet.path] = option
             undo.pop_all()
@@ -127,8 +127,8 @@ def _opened(
     real = os.path.realpath(path)
     if inside(real, workspace) and not inside_too:
         raise usage(
-            f"`{option} {text}` lies in the workspace",
-            "commands of the model may write there, so what stands in it could be theirs",
+            f"`{option} {text}` is in the workspace",
+            "commands of the model may write there, so its content could come from them",
             "give a path elsewhere (such as one below $RUNNER_TEMP), or add --files-in-workspace",
         )
     above, name = os.path.split(real)
@@ -181,8 +181,8 @@ def no_link(option: str, path: str, workspace: str) -> None:
         if at != workspace and inside(at, workspace) and os.path.islink(at):
             raise usage(
                 f"`{option}` leads through the link `{at}`",
-                "it lies in the workspace, and its author would choose what is read or written",
-                "give a path without it",
+                "the link is in the workspace, and its author would choose which file is read or written",
+                "give a path without the link",
             )
 
 

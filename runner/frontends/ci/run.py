@@ -80,9 +80,9 @@ class Run:
             self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
             self._session(prompt_text(prompt, prompt_file))
         except (KeyboardInterrupt, asyncio.CancelledError):
-            code, problem = Exit.INTERRUPTED, Problem("stopped from outside", "the job was cancelled", "")
+            code, problem = Exit.INTERRUPTED, Problem("stopped by a signal", "the job was cancelled", "")
         except BrokenPipeError as error:  # the reader of the log is gone; the files are still written
-            code, problem = Exit.BROKEN_PIPE, Problem("nobody reads the output any more", str(error).lower(), "")
+            code, problem = Exit.BROKEN_PIPE, Problem("the reader of the output is gone", str(error).lower(), "")
         except Exception as error:  # the seam of a pipeline: the output files are written after any error
             problem, code = known_problem(error) or (unexpected(error), Exit.FAILED)
         self._seconds = time.monotonic() - self._began
@@ -157,7 +157,7 @@ class Run:
                 self._changed, self._cut = look.changed, look.cut
                 self._content.notes += look.notes
             except OSError as error:
-                self._content.notes.append(f"what changed cannot be told: {(error.strerror or '').lower()}")
+                self._content.notes.append(f"the changed files are unknown: {(error.strerror or '').lower()}")
 
     def _store_patch(self, review: "Review") -> None:
         """Store the patch, the changed files and the notes of the copy."""
@@ -192,8 +192,8 @@ class Run:
         every = (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS, *PROMPTS, *SKILLS)
         listed = ", ".join(f"`{name}`" for name in every if os.path.lexists(f"{self._workspace}/{name}"))
         if listed:
-            how = "`--trust-config HASH` uses it (`agent trust show`)"
-            yield f"ignored, since it came with the repository: {listed}; {how}"
+            how = "to use it, add `--trust-config HASH` (`agent trust show`)"
+            yield f"ignored, because it is part of the repository: {listed}; {how}"
 
     def _emit(self, event: Event) -> None:
         events = self._outlets.get("--events")
@@ -203,7 +203,7 @@ class Run:
             except OSError as error:
                 why = (error.strerror or "").lower()
                 fix = "check the disk and the folder"
-                raise Stopped(Problem(f"`{events.path}` (--events) takes no more", why, fix), Exit.FAILED) from None
+                raise Stopped(Problem(f"`{events.path}` (--events) cannot be written", why, fix), Exit.FAILED) from None
         if isinstance(event, ModelText) and not self._words and self._log is not None:
             self._log.ungroup()  # the model's text is shown between the groups of its turns
         self._show(event)
@@ -239,15 +239,15 @@ class Run:
         if ended is not None and problem is None:
             code, reason = Exit(ended.exit), ended.reason
         else:
-            reason = problem.what if problem is not None else "it broke off"
+            reason = problem.what if problem is not None else "the run ended without a result"
         if self._cut and self._deadline is not None and self._deadline.asked:
             code = Exit.INTERRUPTED
         elif self._cut and code in (Exit.DONE, Exit.DENIED):
             code, limit = Exit.LIMIT, Limit.WALL
             seconds = self._content.bounds.seconds
-            reason = f"stopped after {seconds:g} s, the time this run may take, looking at what changed"
+            reason = f"stopped after {seconds:g} s, the time limit of the run, while the changed files were collected"
         if code is Exit.INTERRUPTED:
-            reason = "stopped from outside"
+            reason = "stopped by a signal"
         return Result(
             exit=int(code),
             reason=reason,
@@ -289,13 +289,13 @@ def start_ci(
     cancelled or fails.
     """
     if ignored and not review:
-        raise usage("`--patch-ignored` stands without `--review`", "without a copy there is no patch", "add --review")
+        raise usage("`--patch-ignored` needs `--review`", "without a copy there is no patch", "add --review")
     if review != (files.get("--patch") is not None):
         if review:
-            option, other, why = "--review", "--patch FILE", "what is done in a copy would be lost"
+            option, other, why = "--review", "--patch FILE", "the changes of the copy would be lost"
         else:
-            option, other, why = "--patch", "--review", "a patch is what a run in a copy leaves, and this is none"
-        raise usage(f"`{option}` stands without `{other}`", why, f"add {other}")
+            option, other, why = "--patch", "--review", "only a run in a copy creates a patch"
+        raise usage(f"`{option}` needs ` {other}`", why, f"add {other}")
     from_stdin = prompt_file is None or str(prompt_file) in ("-", "/dev/stdin")
     args.key.check(prompt_from_stdin=prompt is None and from_stdin)
     from runner.state.workspace import workspace_at

@@ -24,11 +24,11 @@ _SIGN = re.compile(r"[^A-Za-z0-9 \u00a0-\U0010ffff]")
 _ENDS = {
     0: "done",
     1: "failed",
-    2: "it could not begin",
-    3: "done, and something was denied",
-    4: "there is no sandbox that holds, so nothing ran",
-    5: "a limit ended it",
-    130: "stopped from outside",
+    2: "the run could not begin",
+    3: "done, and actions were denied",
+    4: "no sufficient sandbox, so nothing was executed",
+    5: "a limit ended the run",
+    130: "stopped by a signal",
 }
 
 
@@ -44,7 +44,7 @@ class Page:
         middle = [*self._message(), *self._denied(), *self._changed(), *self._actions()]
         page = ("\n".join([*first, *middle, *last]) + "\n").encode("utf-8", "backslashreplace")
         if len(page) > LONGEST:
-            rest = [*first, *last, "The rest is too long for a summary."]
+            rest = [*first, *last, "The other sections are too long for a summary."]
             page = ("\n".join(rest) + "\n").encode("utf-8", "backslashreplace")
         return page.decode()
 
@@ -72,7 +72,7 @@ class Page:
             return []
         if len(words) > _MESSAGE:
             words = f"{words[:_MESSAGE]}…"
-        return ["### The model's last words", "", f"<pre>{html.escape(visible(words, prose=True))}</pre>", ""]
+        return ["### Last message of the model", "", f"<pre>{html.escape(visible(words, prose=True))}</pre>", ""]
 
     def _denied(self) -> list[str]:
         refused = self.result.denied
@@ -83,7 +83,7 @@ class Page:
             words = map(code, (each.tier, each.action, each.why, each.rule))
             rows.append((str(each.record), "yes" if each.mattered else "no", *words))
         table = [*_table(("record", "mattered", "tier", "action", "why", "rule"), rows), *_more(len(refused))]
-        about = "A denial mattered unless the same was done later in an allowed way."
+        about = "A denial mattered unless the same action was done later in an allowed way."
         return ["### Denied", "", about, "", *table, ""]
 
     def _changed(self) -> list[str]:
@@ -126,11 +126,11 @@ class Page:
         if not self.result.session:
             return []
         named = code(f"agent audit list --session {self.result.session[:8]}")
-        about = f"On the machine of the job: {named}, and `agent audit show RECORD` for one of them."
-        lines = ["### The record", "", about]
+        about = f"On the machine of the job: {named}, and `agent audit show RECORD` for one record."
+        lines = ["### The audit log", "", about]
         if self.result.head:
             expect = f"agent audit verify --expect {self.result.head}"
-            lines += ["", f"To show later that nothing of it was changed or cut off: {code(expect)}."]
+            lines += ["", f"To verify later that no record was changed or removed: {code(expect)}."]
         return lines
 
 
@@ -151,12 +151,12 @@ def _more(count: int) -> list[str]:
 
 
 def _bound(value: float | None, form: str) -> str:
-    return "no bound" if value is None else form.format(value)
+    return "no limit" if value is None else form.format(value)
 
 
 def _verdict(deed: DecisionTrail) -> str:
     if deed.record.kind == "refused":
-        return "made no sense"
+        return "malformed"
     return "denied" if deed.denied else "allowed"
 
 

@@ -55,7 +55,7 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         takes = known[name].metavar
         if takes and not sign:
             if not queue:
-                raise usage(f"`{name}` needs a value", "nothing follows it", f"see `agent {command} --help`")
+                raise usage(f"`{name}` needs a value", "it is the last word", f"see `agent {command} --help`")
             value = queue.pop(0)
         elif sign and not takes:
             raise usage(f"`{name}` takes no value", f"you gave it `{value}`", f"write just `{name}`")
@@ -94,9 +94,9 @@ def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> s
     if name is None:
         if path is None:
             return None
-        raise usage("`--path` stands without `--tool`", "a script says itself what it touches", "add `--tool read`")
+        raise usage("`--path` needs `--tool`", "the paths of a script are in its text", "add `--tool read`")
     if name not in FILE_TOOLS or argv is not None:
-        what = f"`--tool {name}` cannot be explained" if argv is None else "`--tool` stands with the words of a program"
+        what = f"`--tool {name}` cannot be explained" if argv is None else "`--tool` and a program exclude each other"
         why = f"the file tools are {', '.join(FILE_TOOLS)}; a command is given as a script"
         raise not_known(what, why, name, FILE_TOOLS, "write for example `agent why --tool write --path notes.txt`")
     return name
@@ -106,7 +106,7 @@ def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) ->
     """Raise a usage error unless there is one script, or words after `--`. Other forms would need a guess at quotes."""
     if argv is not None and plain:
         raise usage(
-            f"`{plain[0]}` stands before `--`",
+            f"`{plain[0]}` is before `--`",
             f"`agent {command}` takes one script, or the words of one program after `--`, not both",
             f"write `agent {command} [options] -- {' '.join([*plain, *argv])}`",
         )
@@ -120,6 +120,6 @@ def _check_form(command: str, plain: list[str], argv: tuple[str, ...] | None) ->
         joined = " ".join(plain)
         raise usage(
             f"`agent {command}` got {len(plain)} words where it takes one script",
-            "joining them would be a guess about the quotes you meant",
+            "how the words were quoted is unknown, so they are not joined",
             f"write `agent {command} '{joined}'` for a script, or `agent {command} -- {joined}` for one program",
         )

@@ -123,11 +123,11 @@ def _read_stdin(deadline: float) -> bytes | None:
             if time.monotonic() - started >= deadline:
                 what = f"standard input did not end within {deadline:g} s"
                 why = "another process holds the pipe open, and a command starts only when its input is complete"
-                fix = "add `< /dev/null` when the command needs no input, or raise the time with --timeout"
+                fix = "add `< /dev/null` if the command needs no input, or raise the time with --timeout"
                 raise Stopped(Problem(what, why, fix), Exit.LIMIT)
             if not notified:
                 notified = True
-                say("agent: waiting for the end of standard input (nothing to give? add `< /dev/null`)")
+                say("agent: waiting for the end of standard input (no input? add `< /dev/null`)")
             continue
         chunk = os.read(0, 1 << 16)
         if not chunk:
@@ -136,6 +136,6 @@ def _read_stdin(deadline: float) -> bytes | None:
         if size > STDIN_LIMIT:
             what = f"standard input is longer than {STDIN_LIMIT >> 20} MB"
             why = "input is kept in memory until the command starts"
-            fix = "put it into a file in the workspace and let the command read that"
+            fix = "write the input to a file in the workspace and let the command read the file"
             raise Stopped(Problem(what, why, fix), Exit.LIMIT)
         parts.append(chunk)

@@ -29,7 +29,7 @@ def judge_lines(
     gate, _ = open_gate(args, os.environ)
     context = gate.context(unattended=unattended)
     if source.isatty():
-        say('judge: one question a line, such as {"id": 1, "cmd": "git status"}; Ctrl-D ends')
+        say('judge: one question per line, such as {"id": 1, "cmd": "git status"}; Ctrl-D ends')
     for number, line in _lines(source):
         name, script = _question(line, number)
         assessment, verdict = context.evaluate(RunScript(script, gate.cwd, gate.limits.wall))
@@ -50,7 +50,7 @@ def _lines(source: BinaryIO) -> Iterator[tuple[int, bytes]]:
     for number, line in enumerate(iter(partial(source.readline, _LONGEST + 1), b""), 1):
         if len(line) > _LONGEST:
             why = f"it is longer than {_LONGEST >> 20} MiB"
-            raise usage(f"line {number} of standard input cannot be judged", why, "judge its parts one by one")
+            raise usage(f"line {number} of standard input cannot be judged", why, "split it into several scripts")
         if line.strip():
             yield number, line
 

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 # The layer that blocked an action, for violations that are certain.
 _STOPPED = {
-    "landlock": "stopped by the kernel, by its own record",
+    "landlock": "stopped by the kernel, as its audit record states",
     "proxy": "stopped by the egress proxy",
     "limit": "stopped by a limit",
-    "watch": "found by watching the workspace",
+    "watch": "found by the watch of the workspace",
     "guess": "stopped by the sandbox",
 }
 
@@ -131,7 +131,7 @@ class PlainReport:
             _write(stream, masked.end().encode("latin-1"))
         for violation in outcome.violations:
             path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
-            why = "concluded from what the program said" if violation.inferred else _STOPPED[violation.layer]
+            why = "inferred from the program's error message" if violation.inferred else _STOPPED[violation.layer]
             from runner.text.sanitize import visible  # slow to import, and most commands have no violation
 
             # A command chose the name of the file: a line break in it could forge a line of this program.

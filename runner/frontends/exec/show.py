@@ -51,8 +51,8 @@ def run_show(args: GateArgs) -> int:
         say(f"notice: {notice}")
     if bare:
         titles = {
-            "what only reads gets": Rights.READ_ONLY,
-            "what may change the workspace gets": Rights.WORKSPACE_WRITE,
+            "rights of commands that only read": Rights.READ_ONLY,
+            "rights of commands that may change the workspace": Rights.WORKSPACE_WRITE,
         }
         found = [_rights_report(title, _standard(gate, rights)) for title, rights in titles.items()]
     else:
@@ -61,9 +61,9 @@ def run_show(args: GateArgs) -> int:
             print_problem(verdict.problem, label="denied")
             return Exit.DENIED
         if isinstance(verdict, Ask):
-            found = [_rights_report("asks; after an approval a permit holds", verdict.terms)]
+            found = [_rights_report("asks; after an approval the command gets", verdict.terms)]
         else:
-            found = [_rights_report(f"{RULING_WORDS[Ruling.ALLOW]}; a permit holds", verdict.permit.terms)]
+            found = [_rights_report(f"{RULING_WORDS[Ruling.ALLOW]}; the command gets", verdict.permit.terms)]
     print(masked(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found))))
     return Exit.DONE
 
@@ -84,8 +84,8 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
     if isinstance(terms, Terms) and secret is None:
         return terms
 
-    why, fix = (terms.why, terms.fix) if isinstance(terms, Floor) else (secret.text if secret else "", "leave it out")
-    raise Stopped(Problem("these rights are given to nobody", f"{why}; no mode allows that", fix), Exit.DENIED)
+    why, fix = (terms.why, terms.fix) if isinstance(terms, Floor) else (secret.text if secret else "", "remove it")
+    raise Stopped(Problem("these rights are never granted", f"{why}; no mode allows that", fix), Exit.DENIED)
 
 
 def _rights_report(title: str, terms: Terms) -> RightsReport:

@@ -21,7 +21,7 @@ class NoAnswer(ProblemError):
     """The error for an answer line that is not a valid answer to an open question. An open question stays open."""
 
     def __init__(self, why: str, fix: str) -> None:
-        super().__init__(Problem("this answers no question", why, fix))
+        super().__init__(Problem("the line is not an answer to an open question", why, fix))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Questions:
         """Answer the question that the program's line names. Raise NoAnswer if the line answers nothing."""
         pending = self._pending.get(said.id)
         if pending is None or pending.answer.done():
-            raise NoAnswer(f"no question `{said.id}` waits for one", "answer each question once, by its id")
+            raise NoAnswer(f"no open question has the id `{said.id}`", "answer each question once, by its id")
         pending.answer.set_result(pending.read(said))
 
     def withdraw(self) -> None:
@@ -125,7 +125,7 @@ def _picked(said: AnswerLine, rows: Sequence[Row]) -> str | None:
         return said.answer
     if said.bare and said.answer == "no":
         return None
-    raise NoAnswer(f"`{said.answer}` is none of the values", "answer with the `value` of a row, or with no")
+    raise NoAnswer(f"`{said.answer}` is not a value of the list", "answer the `value` of a row, or no")
 
 
 def _planned(said: AnswerLine) -> PlanAnswer | Halt:
@@ -136,7 +136,7 @@ def _planned(said: AnswerLine) -> PlanAnswer | Halt:
     if said.bare and said.answer in (mode.value for mode in WAYS):
         return Leave(Mode(said.answer))
     ways = ", ".join(WAYS)
-    raise NoAnswer(f"`{said.answer}` is no answer to a plan", f"answer {ways}, no (with `feedback`), or stop")
+    raise NoAnswer(f"`{said.answer}` is not an answer to a plan", f"answer {ways}, no (with `feedback`), or stop")
 
 
 def _read(question: Question, line: AnswerLine) -> Answer:
@@ -153,10 +153,11 @@ def _read(question: Question, line: AnswerLine) -> Answer:
         case _ if line.bare and (remembering := _remembering_answer(line.answer, question)) is not None:
             return remembering
     keys = [key for pick in question.card.choices for key in pick.keys]
-    words = ["yes", "no (with `feedback`, if you like)", "stop"]
+    words = ["yes", "no (optionally with `feedback`)", "stop"]
     words += ["edit (with `command`)"] if question.card.editable else []
     words += [f"a key of its card ({', '.join(keys)})"] if keys else []
-    raise NoAnswer(f"`{line.answer}`, with what stands beside it, is no answer to it", f"answer {', '.join(words)}")
+    why = f"`{line.answer}`, with the other fields of the line, is not an answer to this question"
+    raise NoAnswer(why, f"answer {', '.join(words)}")
 
 
 def _remembering_answer(said: str, question: Question) -> Answer | None:

@@ -111,7 +111,7 @@ class Misread(ProblemError):
 
 
 def _misread(why: str, fix: str = 'write for example {"type": "prompt", "text": "what to do"}') -> Misread:
-    return Misread(Problem("this line is not understood, and nothing was done for it", why, fix))
+    return Misread(Problem("the line is not valid and was ignored", why, fix))
 
 
 Field = tuple[type, int, bool]  # type, maximum length in characters, required
@@ -147,11 +147,11 @@ def parse(line: bytes) -> Input:
     except UnicodeDecodeError:
         raise _misread("it is not UTF-8") from None
     except DuplicateNameError as error:
-        raise _misread(f"`{error.name[:_ID]}` stands in it twice") from None
+        raise _misread(f"`{error.name[:_ID]}` is in the line twice") from None
     except (ValueError, RecursionError):
         raise _misread("it is not JSON") from None
     if not isinstance(found, dict) or not isinstance(kind := found.get("type"), str):
-        raise _misread("it is no JSON object with a text `type`")
+        raise _misread("it is not a JSON object with a text `type`")
     if kind not in _SHAPES:
         raise _misread(f"there is no type `{kind[:_ID]}`", f"the types are {', '.join(TYPES)}")
     fields, make = _SHAPES[kind]
@@ -159,7 +159,7 @@ def parse(line: bytes) -> Input:
     for name in found:
         if name not in fields:
             known = ", ".join(f"`{each}`" for each in fields) or "none"
-            raise _misread(f"`{name[:_ID]}` is no field of {kind}", f"its fields are: {known}")
+            raise _misread(f"`{name[:_ID]}` is not a field of {kind}", f"its fields are: {known}")
     for name, (of, most, needed) in fields.items():
         value = found.get(name)
         if value is None and not needed:

@@ -30,8 +30,8 @@ _PIECE = 1 << 16  # bytes of one write
 _LOOK = 1000  # milliseconds between two checks if the writer has ended
 
 _UNREAD = Problem(
-    "nobody reads the events",
-    f"{MOST >> 20} MiB of them wait, and none was taken for {PATIENCE:g} s",
+    "the events are not read",
+    f"{MOST >> 20} MiB of events wait, and none was read for {PATIENCE:g} s",
     "read standard output while the agent works, or send it to a file",
 )
 

@@ -28,7 +28,7 @@ _SHOWN = 30  # rows to pick from
 class PlainHost(CommandHost):
     """The host of commands at a plain terminal. Rows to pick from are shown as a numbered list."""
 
-    keys = (("Ctrl-C", "stop the model and what it runs; twice leaves"), ("Ctrl-D", "leave"))
+    keys = (("Ctrl-C", "stop the model and its commands; press twice to leave"), ("Ctrl-D", "leave"))
 
     def __init__(self, agent: "Agent", read_line: ReadLine, commands: Sequence[SlashCommand]) -> None:
         self.left = False
@@ -40,7 +40,7 @@ class PlainHost(CommandHost):
         for number, row in enumerate(rows[:_SHOWN], 1):
             say(self, f"{number:>3}  {one_line(f'{row.label}  {row.detail}'.rstrip(), _WIDTH)}")
         if len(rows) > _SHOWN:
-            say(self, f"     and {len(rows) - _SHOWN} more, which have to be named")
+            say(self, f"     and {len(rows) - _SHOWN} more: type the name")
         try:
             answer = (await self._read_line(f"{title} (a number; Enter leaves) ")).strip()
         except (EOFError, KeyboardInterrupt):
@@ -49,14 +49,14 @@ class PlainHost(CommandHost):
             return rows[int(answer) - 1].value
         named = next((row.value for row in rows if answer in (row.value, row.label)), None)
         if answer and named is None:
-            say(self, "that is none of them")
+            say(self, f"`{one_line(answer, 40)}` is not a number or a name from this list")
         return named
 
     async def send(self, prompt: str, typed: str) -> None:
         await stoppable(self.conversation, self.conversation.prompt(prompt, typed))
 
     def draft(self, text: str) -> None:
-        say(self, "what you had said:", text)
+        say(self, "your earlier prompt:", text)
 
     def copy(self, text: str) -> bool:
         return False  # a control sequence may be read out by a screen reader, or be written to a log
@@ -87,7 +87,7 @@ async def converse(agent: "Agent", read_line: ReadLine) -> int:
             if interrupted:
                 return Exit.INTERRUPTED
             interrupted = True
-            agent.conversation.ctx.emit(Notice("Ctrl-C again, or Ctrl-D, leaves"))
+            agent.conversation.ctx.emit(Notice("press Ctrl-C again, or Ctrl-D, to leave"))
             continue
         interrupted = False
         pasted = "\n" in line  # THREAT T112: lines that came at once are a prompt, never a command

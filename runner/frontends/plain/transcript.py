@@ -91,13 +91,13 @@ class Transcript:
                 pass  # to a plan: the typed line is visible already
             case events.QuestionAnswered(call, _, _, str()):
                 self._header(call)
-                self._row(self._styled("you wrote another command", "yellow"))
+                self._row(self._styled("you edited the command", "yellow"))
             case events.QuestionAnswered(call, True):
                 self._header(call)
-                self._row(self._styled("you said yes", "green"))
+                self._row(self._styled("you approved", "green"))
             case events.QuestionAnswered(call, _, feedback):
                 self._header(call)
-                self._row(self._styled("you said no" + (f": {feedback}" if feedback else ""), "red"))
+                self._row(self._styled("you declined" + (f": {feedback}" if feedback else ""), "red"))
             case events.ActionFinished():
                 self._header(event.call)
                 self._finished(event)
@@ -119,9 +119,9 @@ class Transcript:
                 self._note(wording.note_words(event))
             case events.Queued(text, kind):
                 when = "after this batch of calls" if kind == "steer" else "after this turn"
-                self._note(f"goes to the model {when}: {text}")
+                self._note(f"sent to the model {when}: {text}")
             case events.Unqueued(texts):
-                self._note(f"taken back: {'; '.join(texts)}")
+                self._note(f"withdrawn: {'; '.join(texts)}")
             case events.ErrorRaised(problem):
                 self._title(" failed ", "white on red", problem.what)
                 self._problem(Problem(problem.why, "", problem.fix), "why      ")
@@ -178,7 +178,7 @@ class Transcript:
         for words in wording.contained_words(event):
             self._row(Text().append("contained  ", "bold yellow").append_text(self._styled(words)))
         if event.kept:
-            self._row(self._styled(f"all of it: {event.kept}", "dim"))
+            self._row(self._styled(f"complete output: {event.kept}", "dim"))
         self._row(self._styled(wording.end_words(event), "green" if wording.went_well(event) else "yellow"), last=True)
 
     def _problem(self, problem: Problem, lead: str) -> None:

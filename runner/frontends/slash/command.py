@@ -126,7 +126,7 @@ def say(host: CommandHost, *lines: str) -> None:
     host.conversation.ctx.emit(Display("\n".join(lines), "text"))
 
 
-SHELL = "`!COMMAND` runs a command yourself, through the same gate; the model sees the result"
+SHELL = "`!COMMAND` runs a command of yours through the same gate; the model gets the result"
 
 
 class Mistake(Exception):
@@ -158,7 +158,7 @@ async def run_line(line: str, host: CommandHost) -> None:
         say(host, f"there is no command `{name}`; {hint}")
         return
     if command.idle and host.conversation.busy:
-        say(host, f"/{command.name} waits until the model is done; Ctrl-C stops it")
+        say(host, f"/{command.name} is possible when the model is done; Ctrl-C stops the model")
         return
     try:
         await command.run(rest.strip(), host)

@@ -25,7 +25,7 @@ async def _resume(words: str, host: CommandHost) -> None:
         current = ctx.journal.kept
         sessions = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != current])
         if not sessions:
-            raise Mistake("no other session of this workspace is kept")
+            raise Mistake("no other session of this workspace is stored")
         words = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions]) or ""
     if words:
         await host.switch(SessionSelection(resume=words))
@@ -35,9 +35,9 @@ async def _fork(words: str, host: CommandHost) -> None:
     """Continue in a copy of this session. The original stays unchanged."""
     session = host.conversation.ctx.journal.kept
     if words:
-        raise Mistake("/fork takes no words: it copies this session; `agent --fork ID` copies another")
+        raise Mistake("/fork takes no argument: it copies this session; `agent --fork ID` copies another one")
     if session is None:
-        raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+        raise Mistake("this session has no file yet, so it cannot be copied")
     await host.switch(SessionSelection(fork=session))
 
 
@@ -50,12 +50,12 @@ async def _compact(words: str, host: CommandHost) -> None:
     """Shorten the conversation for the model. `words` names the topic whose details the summary must keep."""
     try:
         if not await host.conversation.compact(words):
-            say(host, "there is nothing yet that would be worth shortening")
+            say(host, "the conversation is too short to be shortened")
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        say(host, "stopped: the model sees what it saw before")
+        say(host, "stopped: the conversation of the model is unchanged")
 
 
 async def _context(words: str, host: CommandHost) -> None:
@@ -65,12 +65,14 @@ async def _context(words: str, host: CommandHost) -> None:
     if words:
         chosen = [part for part in parts if part.name == words and part.text]
         if not chosen:
-            raise Mistake(f"no part `{words}` has a text; the parts are {', '.join(part.name for part in parts)}")
+            raise Mistake(
+                f"there is no part `{words}` with text; the parts are {', '.join(part.name for part in parts)}"
+            )
         say(host, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
         return
     size, window = ctx.gauge.size(ctx.view.visible(conversation.history)), ctx.view.window(ctx.live.named)
     about = "" if size.exact else "about "
-    of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; nobody knows this model's window"
+    of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; the window of this model is unknown"
     wide = max(len(part.name) for part in parts)
     rows = [f"  {part.name:<{wide}}  {part.tokens:>9,}  {part.where:<12}  {part.source}" for part in parts]
     say(host, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
@@ -88,12 +90,10 @@ async def _copy(words: str, host: CommandHost) -> None:
     # THREAT T105: the text is pasted into other programs, where control characters could act as keys.
     text = "\t".join(visible(part, prose=True) for part in host.conversation.ctx.redactor.text(text).split("\t"))
     if len(text) > _LONGEST_COPY:
-        raise Mistake(
-            "the answer is too long for a clipboard that is reached by the terminal; /export writes it to a file"
-        )
+        raise Mistake("the answer is too long for the clipboard; /export writes the session to a file")
     if not host.copy(text):
-        raise Mistake("there is no way to a clipboard from here; /export writes the session to a file")
-    say(host, f"{many(len(text), 'character')} for the clipboard, if the terminal takes them")
+        raise Mistake("this screen cannot set a clipboard; /export writes the session to a file")
+    say(host, f"{many(len(text), 'character')} sent to the clipboard, if the terminal supports that")
 
 
 async def _cost(words: str, host: CommandHost) -> None:
@@ -140,15 +140,15 @@ async def _trust(words: str, host: CommandHost) -> None:
     reads, skilled = bool(settings.value("instructions")), bool(settings.value("skills"))
     brought, notices = evaluate_files(inventory, settings, host.environ, reads=reads, skilled=skilled)
     if not inventory.entries:
-        say(host, "this repository contains nothing that would change or run something")
+        say(host, "this repository has no files that configure the agent")
         return
     say(host, *notices, *description(brought), "", state_line(brought))
-    rows = (Row("no", "no: use nothing of it"), Row("yes", "yes: use it until one byte of it changes"))
-    answer = words if words in ("yes", "no") else await host.pick("do you trust exactly this?", rows)
+    rows = (Row("no", "no: ignore these files"), Row("yes", "yes: use them until one byte changes"))
+    answer = words if words in ("yes", "no") else await host.pick("trust exactly these files?", rows)
     if answer is None:
         return
     changes = TrustStore(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
-    say(host, *changes, f"kept: {answer}; it holds from the next session on (/clear begins one)")
+    say(host, *changes, f"stored: {answer}; it applies from the next session on (/clear begins one)")
 
 
 async def _help(words: str, host: CommandHost) -> None:
@@ -162,11 +162,11 @@ async def _help(words: str, host: CommandHost) -> None:
         say(host, *lines, *([f"  from: {command.source}"] if command.source else []))
         return
     rows = [(f"/{each.name} {each.usage}", each.summary) for each in known]
-    rows.append(("!COMMAND", "a command of your own, through the same gate; the model sees the result"))
+    rows.append(("!COMMAND", "run a command yourself, through the same gate; the model gets the result"))
     wide = max(len(name) for name, _ in (*rows, *host.keys)) + 2
     say(
         host,
-        "Type what you want done; every action passes the gate.",
+        "Type a task for the model; every action passes the gate.",
         *(f"  {name:<{wide}}{means}" for name, means in rows),
         *([""] if host.keys else []),
         *(f"  {name:<{wide}}{means}" for name, means in host.keys),
@@ -179,16 +179,16 @@ async def _quit(words: str, host: CommandHost) -> None:
 
 # fmt: off
 COMMANDS = (
-    SlashCommand("help", "[COMMAND]", "this text", _help, aliases=("?",)),
-    SlashCommand("resume", "[ID]", "go on with an earlier session", _resume, idle=True, aliases=("continue",)),
-    SlashCommand("fork", "", "go on in a copy of this session", _fork, idle=True),
-    SlashCommand("clear", "", "begin a new session here", _clear, idle=True, aliases=("new",)),
-    SlashCommand("compact", "[FOCUS]", "shorten what the model sees of the conversation", _compact, idle=True),
-    SlashCommand("context", "[PART]", "what the model is given, and how full its window is", _context),
-    SlashCommand("copy", "", "the last answer into the clipboard", _copy),
-    SlashCommand("cost", "", "tokens and money of this session", _cost, aliases=("usage",)),
-    SlashCommand("trust", "[yes|no]", "the files of the repository that need your trust, and your answer", _trust,
+    SlashCommand("help", "[COMMAND]", "list the commands, or describe one", _help, aliases=("?",)),
+    SlashCommand("resume", "[ID]", "continue an earlier session", _resume, idle=True, aliases=("continue",)),
+    SlashCommand("fork", "", "continue in a copy of this session", _fork, idle=True),
+    SlashCommand("clear", "", "begin a new session; this one is kept", _clear, idle=True, aliases=("new",)),
+    SlashCommand("compact", "[FOCUS]", "shorten the conversation; keep FOCUS in detail", _compact, idle=True),
+    SlashCommand("context", "[PART]", "show the model's context and how full its window is", _context),
+    SlashCommand("copy", "", "copy the last answer to the clipboard", _copy),
+    SlashCommand("cost", "", "show tokens and cost of this session", _cost, aliases=("usage",)),
+    SlashCommand("trust", "[yes|no]", "show the repository's files that need trust, and decide", _trust,
                  words=lambda host: ("yes", "no")),
-    SlashCommand("quit", "", "leave (so does Ctrl-D)", _quit, aliases=("exit",)),
+    SlashCommand("quit", "", "leave (also Ctrl-D)", _quit, aliases=("exit",)),
 )
 # fmt: on

@@ -26,10 +26,10 @@ async def _undo(words: str, host: CommandHost) -> None:
     """Restore the files as they were before the last action of this session, or the last N. The model is informed."""
     keeper = host.conversation.ctx.undo
     if keeper is None:
-        raise Mistake("nothing is kept in this session, so nothing can be taken back")
+        raise Mistake("this session stores no changes, so nothing can be undone")
     count = words or "1"
     if not count.isascii() or not count.isdigit() or not int(count[:9]) >= 1:
-        raise Mistake(f"`{words}` is no number of actions; write /undo, or /undo 3")
+        raise Mistake(f"`{words}` is not a number of actions; write /undo, or /undo 3")
     _, lines = await _to_its_end(partial(keeper.rewind, int(count[:9])))
     say(host, *lines)
 
@@ -52,32 +52,32 @@ async def _rewind(words: str, host: CommandHost) -> None:
         return
     marks = tuple(host.conversation.marks)
     if not marks:
-        raise Mistake("nothing was said in this session yet, so there is nothing to go back to")
+        raise Mistake("this session has no prompt yet to return to")
     keeper = host.conversation.ctx.undo
     taken = await asyncio.to_thread(keeper.actions) if keeper is not None else ()
     rows = []
     for place, mark in reversed(tuple(enumerate(marks))):
         count = _since(taken, mark)
         rows.append(Row(str(place), mark.text, f"{many(count, 'action')} changed files since" if count else ""))
-    picked = await host.pick("go back to before which prompt?", rows)
+    picked = await host.pick("return to before which prompt?", rows)
     if picked is None:
         return
     mark = marks[int(picked)]
     ways = (
-        Row("both", "files and conversation", "as if it had not been said"),
-        Row("talk", "the conversation only", "files stay as they are"),
-        Row("files", "the files only", "the model is told that they went back"),
-        Row("copy", "nothing: go on from there in a copy", "this session stays as it is, and so do the files"),
+        Row("both", "files and conversation", "as if the prompt had not been sent"),
+        Row("talk", "the conversation only", "files stay unchanged"),
+        Row("files", "the files only", "the model is told that the files were restored"),
+        Row("copy", "nothing: continue from there in a copy", "this session and the files stay unchanged"),
     )
-    how = await host.pick("what goes back?", ways)
+    how = await host.pick("what is restored?", ways)
     if how is None:
         return
     if mark not in host.conversation.marks or host.conversation.busy:
-        raise Mistake("the conversation continued meanwhile; write /rewind again")
+        raise Mistake("the conversation continued in the meantime; write /rewind again")
     if how == "copy":
         session = host.conversation.ctx.journal.kept
         if session is None or mark.leaf is None:
-            raise Mistake("this session is kept in no file yet, so there is nothing to copy")
+            raise Mistake("this session has no file yet, so it cannot be copied")
         await host.switch(SessionSelection(fork=session, upto=mark.leaf))
         host.draft(mark.text)
         return
@@ -91,7 +91,7 @@ async def _rewind(words: str, host: CommandHost) -> None:
         if how == "both" and keeper is not None:
             keeper.news()  # discard the news about the files: the model no longer knows of the changes
         host.conversation.rewind(mark)
-        say(host, "the conversation goes on from there; what was said since stays in the session file")
+        say(host, "the conversation continues from there; later messages stay in the session file")
         host.draft(mark.text)
 
 
@@ -106,7 +106,7 @@ async def _diff(words: str, host: CommandHost) -> None:
 
     keeper = host.conversation.ctx.undo
     if keeper is None:
-        raise Mistake("nothing is kept in this session, so nobody knows what it changed; `!git diff` may")
+        raise Mistake("this session stores no changes, so its changes are unknown; try `!git diff`")
     lines = await asyncio.to_thread(keeper.diff)
     if not lines:
         say(host, "this session's actions changed no file")
@@ -127,8 +127,8 @@ async def _export(words: str, host: CommandHost) -> None:
     kept = host.conversation.ctx.journal.kept
     if kept is None:
         if host.conversation.history:
-            raise Mistake("this copy has no file before you say something; `agent sessions export` writes the original")
-        raise Mistake("this session is kept in no file, so there is nothing to export yet")
+            raise Mistake("this copy has no file before the first prompt; `agent sessions export` writes the original")
+        raise Mistake("this session has no file, so it cannot be exported")
     format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
     target = Path(host.conversation.ctx.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
 
@@ -137,7 +137,7 @@ async def _export(words: str, host: CommandHost) -> None:
             return write_new(target, FORMATS[format](session))
 
     count = await asyncio.to_thread(written)
-    say(host, f"written: {target} ({count:,} lines)", "known secrets are masked; look through it before you pass it on")
+    say(host, f"written: {target} ({count:,} lines)", "known secrets are masked; check the file before you share it")
 
 
 async def _init(words: str, host: CommandHost) -> None:
@@ -147,11 +147,11 @@ async def _init(words: str, host: CommandHost) -> None:
 
 # fmt: off
 COMMANDS = (
-    SlashCommand("undo", "[N]", "take back what the last N actions did to files", _undo, idle=True),
-    SlashCommand("rewind", "[N]", "go back to an earlier prompt: files, conversation, or both", _rewind, idle=True),
-    SlashCommand("diff", "", "what this session changed in the files", _diff),
-    SlashCommand("export", "[md|html|jsonl] [FILE]", "write this session for readers elsewhere", _export,
+    SlashCommand("undo", "[N]", "undo the file changes of the last N actions; default 1", _undo, idle=True),
+    SlashCommand("rewind", "[N]", "return to an earlier prompt: files, talk (messages), or both", _rewind, idle=True),
+    SlashCommand("diff", "", "show the file changes of this session", _diff),
+    SlashCommand("export", "[md|html|jsonl] [FILE]", "write this session to a file, to share it", _export,
                  words=lambda host: ("md", "html", "jsonl")),
-    SlashCommand("init", "[WISHES]", "have the model write an AGENTS.md", _init, sends=True),
+    SlashCommand("init", "[WISHES]", "let the model write an AGENTS.md", _init, sends=True),
 )
 # fmt: on

@@ -36,7 +36,7 @@ async def _audit(words: str, host: CommandHost) -> None:
                 return list(lines(log, query, limit=_MOST, width=_WIDTH))
             record = record_named(log, words)
             if record is None:
-                raise Mistake(f"there is no record {words}; /audit lists those of this session")
+                raise Mistake(f"there is no record {words}; /audit lists the records of this session")
             deed = trail_of(log, record)
             return (record_text(record) if deed is None else deed_text(deed)).split("\n")
 
@@ -68,20 +68,20 @@ async def _sandbox(words: str, host: CommandHost) -> None:
     if words:
         _, _, verdict = _evaluated(words, host)
         if isinstance(verdict, Deny):
-            say(host, f"denied: {verdict.problem.why}", "  so it would get no rights at all")
+            say(host, f"denied: {verdict.problem.why}", "the command would get no rights")
             return
         terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
         say(host, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
         return
     enforcement = ctx.enforcement
     rows = [f"sandbox   {enforcement.backend} {enforcement.level.value}"]
-    rows += [f"{'holds' if ok else 'MISSING':<9} {name}" for name, ok in enforcement.checks]
-    rows += [f"not held  {text}" for text in enforcement.missing]
+    rows += [f"{'enforced' if ok else 'MISSING':<9} {name}" for name, ok in enforcement.checks]
+    rows += [f"missing   {text}" for text in enforcement.missing]
     if enforcement.limits:
-        rows.append(f"limits    kept by {enforcement.limits}")
+        rows.append(f"limits    enforced by {enforcement.limits}")
     hosts = sorted({host for rule in ctx.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
-    rows.append(f"network   {', '.join(hosts) if hosts else 'none, but for hosts that you say yes to'}")
-    say(host, *rows, "/sandbox COMMAND shows the exact rights that a command would get")
+    rows.append(f"network   {', '.join(hosts) if hosts else 'none, except hosts that you approve'}")
+    say(host, *rows, "/sandbox COMMAND shows the exact rights of a command")
 
 
 async def _grants(words: str, host: CommandHost) -> None:
@@ -91,7 +91,7 @@ async def _grants(words: str, host: CommandHost) -> None:
         case []:
             now = time.time()
             rows = [line for grant in grants.live() for line in grant_lines(grant, now, grants.key.workspace)]
-            say(host, *(["remembered:", *rows] if rows else ["nothing was remembered"]))
+            say(host, *(["remembered:", *rows] if rows else ["no answers are remembered"]))
         case ["revoke", name]:
             say(host, f"revoked {name}" if grants.revoke(name) is not None else f"there is no grant `{name}`")
         case _:
@@ -102,14 +102,14 @@ async def _permissions(words: str, host: CommandHost) -> None:
     """Show the column of the matrix for the current mode, and the rules in addition to it."""
     ctx = host.conversation.ctx
     if words:
-        raise Mistake("write /permissions; /mode changes what holds, your configuration has the rules")
+        raise Mistake("/permissions takes no argument; /mode changes the mode, and your configuration has the rules")
     rows = [f"mode {ctx.live.mode.value}:"]
     for ruling, label in ((Ruling.ALLOW, "allowed"), (Ruling.ASK, "asks"), (Ruling.DENY, "denied")):
         tiers = [tier.label for tier in Tier if MATRIX[tier][ctx.live.mode] is ruling]
         if tiers:
             rows.append(f"  {label:<8} {', '.join(tiers)}")
     rules = ctx.profile.permissions
-    rows.append("rules:" if rules else "rules: none of yours")
+    rows.append("rules:" if rules else "rules: you have none")
     rows += [f"  {rule.verdict.name.lower():<8} {_about(rule)}  ({rule.ref})" for rule in rules]
     live = sum(1 for _ in ctx.grants.live())
     rows.append(f"remembered answers: {live} (/grants)")
@@ -142,11 +142,11 @@ def _evaluated(script: str, host: CommandHost) -> tuple[Gate, Assessment, Verdic
 
 # fmt: off
 COMMANDS = (
-    SlashCommand("permissions", "", "what is allowed, asked and denied here", _permissions, aliases=("rules",)),
-    SlashCommand("grants", "[revoke ID]", "answers that are remembered", _grants, words=lambda host: ("revoke",)),
-    SlashCommand("audit", "[denied|asked|NUMBER]", "what was decided in this session", _audit,
+    SlashCommand("permissions", "", "show what is allowed, asked and denied here", _permissions, aliases=("rules",)),
+    SlashCommand("grants", "[revoke ID]", "show or revoke remembered answers", _grants, words=lambda host: ("revoke",)),
+    SlashCommand("audit", "[denied|asked|NUMBER]", "show the decisions of this session", _audit,
                  words=lambda host: ("denied", "asked", "allowed", "last")),
-    SlashCommand("why", "[COMMAND]", "why the last decision, or what a command would get", _why),
-    SlashCommand("sandbox", "[COMMAND]", "what holds every action; the rights of a command", _sandbox),
+    SlashCommand("why", "[COMMAND]", "explain the last decision, or the verdict on a command", _why),
+    SlashCommand("sandbox", "[COMMAND]", "show the sandbox, or the exact rights of a command", _sandbox),
 )
 # fmt: on

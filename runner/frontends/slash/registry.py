@@ -51,11 +51,11 @@ def known(environ: Mapping[str, str], context: "Context") -> KnownCommands:
     for file in (*mine.found, *context.commands):
         source = one_line(file.source, 200)
         if file.name.startswith(_SKILL):
-            notices.append(f"`{source}` is not used: names that begin with `{_SKILL}` are those of skills")
+            notices.append(f"`{source}` is not used: names that begin with `{_SKILL}` are reserved for skills")
         elif find(file.name, COMMANDS) is None:
             prompts.setdefault(file.name, file)
         else:  # a repository must not describe a built-in command
-            notices.append(f"`{source}` is not used: /{file.name} is ringfence's own")
+            notices.append(f"`{source}` is not used: /{file.name} is a built-in command")
     commands = [*COMMANDS]
     commands += (_sending(file.name, file.usage, file.summary, file.source, file.prompt) for file in prompts.values())
     for skill in context.skills:

@@ -8,7 +8,7 @@ from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashComma
 from runner.messages import Thinking
 
 _LEVELS = {
-    Thinking.OFF: "nothing is said about it: as the model does by itself",
+    Thinking.OFF: "the model's own default",
     Thinking.LOW: "a little",
     Thinking.MEDIUM: "for most work",
     Thinking.HIGH: "for hard work; slower, and costs more",
@@ -27,7 +27,7 @@ async def _mode(words: str, host: CommandHost) -> None:
     if wanted not in [mode.value for mode in Mode]:
         raise Mistake(f"there is no mode `{wanted}`; the modes are {', '.join(mode.value for mode in Mode)}")
     if wanted == now.value:
-        say(host, f"the mode is {wanted} already")
+        say(host, f"the mode is already {wanted}")
         return
     host.conversation.set_mode(Mode(wanted))
 
@@ -52,7 +52,7 @@ async def _model(words: str, host: CommandHost) -> None:
         say(host, f"the model is {now}")
         return
     if wanted == now:
-        say(host, f"the model is {now} already")
+        say(host, f"the model is already {now}")
         return
     host.conversation.set_model(wanted)
 
@@ -82,10 +82,10 @@ def _about(name: str, now: str) -> str:
 
 # fmt: off
 COMMANDS = (
-    SlashCommand("mode", "[NAME]", "how much is allowed without a question", _mode,
+    SlashCommand("mode", "[NAME]", "set how much is allowed without a question", _mode,
                  words=lambda host: [mode.value for mode in Mode]),
-    SlashCommand("model", "[PROVIDER:MODEL]", "who works for you, from the next request on", _model, words=_models),
-    SlashCommand("thinking", "[LEVEL]", "how much the model reasons before it answers", _thinking,
+    SlashCommand("model", "[PROVIDER:MODEL]", "change the model, from the next request on", _model, words=_models),
+    SlashCommand("thinking", "[LEVEL]", "set how much the model reasons before it answers", _thinking,
                  words=lambda host: [level.value for level in Thinking]),
 )
 # fmt: on

@@ -281,7 +281,7 @@ class App:
         self._due = None
         if self.stopping and not self.host.busy:  # queued texts may be in the input again: then one key does not leave
             self.stopping, self.quitting = False, self.editor.empty
-            self.status.notice = "stopped; Ctrl+C again leaves" if self.quitting else ""
+            self.status.notice = "stopped; press Ctrl+C again to leave" if self.quitting else ""
         self.application.invalidate()
         if self._output.gone is not None and self.application.is_running and not self.application.is_done:
             self.application.exit(exception=EOFError())
@@ -368,9 +368,9 @@ class App:
             drawn.append([("dim", f"  and {len(waiting) - 3} more")])
         if self.host.busy and self.panel is None:
             mark = _SPINNER[self._beat % len(_SPINNER)] if self._unicode else "*"
-            hint = "Esc takes back what waits" if waiting else "Ctrl+C stops it"
+            hint = "Esc withdraws waiting texts" if waiting else "Ctrl+C stops it"
             doing = self._wait.words(time.monotonic()) or "working"
             drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"{doing}; {hint}")], width))
         if self._label:
-            drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter takes it, Escape leaves")], width))
+            drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter: done, Escape: cancel")], width))
         return drawn if live or rows <= _SMALL else [[], *drawn]  # live rows begin with an empty row

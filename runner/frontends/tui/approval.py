@@ -18,7 +18,7 @@ from runner.gate.explain import caret_lines
 from runner.text.sanitize import one_line, visible
 
 _LISTED = 4  # other questions named below a card
-_ENDS = {"line": "what it does", "command": "the command", "change": "the change", "paths": "the list of paths",
+_ENDS = {"line": "the summary", "command": "the command", "change": "the change", "paths": "the list of paths",
          "rights": "the rights"}  # fmt: skip
 _LEAST = 3  # minimum number of scrolling rows of the card
 
@@ -172,7 +172,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if self._scrolled(key):
             return Unanswered()
         if self._guard.early(CAREFUL if self._question.card.careful else GUARD):
-            self._hint = "a key that was pressed as this appeared counts for nothing"
+            self._hint = "this key was ignored: it was pressed while the question appeared"
             return Unanswered()
         self._hint = ""
         if not self._view:
@@ -204,13 +204,13 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             case "enter" if not question.card.careful:
                 return self._set(No())
             case "enter":
-                self._hint = "Enter answers nothing here: y approves, n refuses"
+                self._hint = "Enter is not an answer here: y approves, n refuses"
             case "f":
                 self._editing = "f"
-                return Edit("", "no; tell the model why, or what to do instead")
+                return Edit("", "refuse, and tell the model why or what to do instead")
             case "e" if question.card.editable:
                 self._editing = "e"
-                return Edit(question.card.command, "the command instead; it is judged again")
+                return Edit(question.card.command, "edit the command; it is evaluated again")
             case "x":
                 self._look("x")
             case "tab" | "right" | "s-tab" | "left":
@@ -232,9 +232,9 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                         return Unanswered()
                     return self._take(pick)
                 if key in ("s", "p"):
-                    self._hint = f"there is no {key} here: this is not remembered; y approves once"
+                    self._hint = f"{key} is not possible: this answer cannot be remembered; y approves once"
                 elif key.isnumeric():
-                    self._hint = "a digit answers nothing; the letters are the answers"
+                    self._hint = "a digit is not an answer; use the letters"
         return Unanswered()
 
     def _take(self, pick: Pick) -> PanelStep[tuple[Answer, ...]]:
@@ -251,7 +251,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             seen = self._seen.get(self._at, set())
             name, row = next(((name, row) for name, row in body.ends if name not in seen), ("it", 0))
             self._top = min(row, max(row - self._page + 3, 0))  # the hint takes a row, and so does the count
-            self._hint = f"not yet: the end of {_ENDS.get(name, name)} had not been on the screen; here it is"
+            self._hint = f"not approved yet: read the end of {_ENDS.get(name, name)} first; it is shown now"
             return Unanswered()
         return self._set(answer)
 
@@ -307,7 +307,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if kind == "f":
             return self._set(No(text.strip() or None))
         if kind != "e" or not text.strip() or text == self._question.card.command:
-            self._hint = "the command is as it was"
+            self._hint = "the command is unchanged"
             return Unanswered()
         return self._set(Edited(text))
 

@@ -71,7 +71,7 @@ class CallCard:
         """Return the whole card after the action has ended; with `whole`, nothing is folded."""
         body = self._why(width, theme)
         if self.beyond is not None:
-            body.append([(theme.dim, "for one right more, "), *_answer_row(self.beyond, theme)])
+            body.append([(theme.dim, "for one more right, "), *_answer_row(self.beyond, theme)])
         good = wording.went_well(event)
         lines = wording.output_lines(event, None if whole else self.action)
         count = ""
@@ -90,7 +90,7 @@ class CallCard:
             body.append(safe(reached, theme.dim))
         body += [[(theme.warn, "contained  "), *safe(words)] for words in wording.contained_words(event)]
         if event.kept:
-            body.append(safe(f"all of it: {event.kept}", theme.dim))
+            body.append(safe(f"complete output: {event.kept}", theme.dim))
         end = wording.end_words(event) + count
         if self.brief(event) and not body:
             return [_ended(self.head(width, theme)[0], f"  {end}", width, theme)]
@@ -112,7 +112,7 @@ class CallCard:
     def stopped(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the rows of a call whose run ended before it did."""
         open_ = self.asked and self.answer is None and self.began is None
-        words = "asked about, and stopped before an answer: nothing ran" if open_ else "stopped"
+        words = "stopped before the question was answered: nothing ran" if open_ else "stopped"
         return self.head(width, theme) + _body_rows([(theme.warn, words)], width, theme, last=True)
 
     def brief(self, event: ActionFinished) -> bool:
@@ -140,7 +140,7 @@ class CallCard:
 
 
 def _answer_row(answer: QuestionAnswered, theme: Theme) -> Fragments:
-    words = f"you said {'yes' if answer.yes else 'no'}{f': {answer.feedback}' if answer.feedback else ''}"
+    words = f"you {'approved' if answer.yes else 'declined'}{f': {answer.feedback}' if answer.feedback else ''}"
     return safe(words, theme.good if answer.yes else theme.bad)
 
 

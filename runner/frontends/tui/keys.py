@@ -14,18 +14,18 @@ from runner.frontends.tui.app import App
 
 # fmt: off
 HELP = (
-    ("Enter",                "send; while the model works: after its next step"),
-    ("Alt+Enter, Shift+Enter", "a new line (Shift where the terminal tells)"),
-    ("Alt+Q",                "while the model works: send when its turn is over"),
-    ("Esc",                  "take back what waits, or stop the turn"),
+    ("Enter",                "send; while the model works, it is read after the current step"),
+    ("Alt+Enter, Shift+Enter", "a new line (Shift only if the terminal reports it)"),
+    ("Alt+Q",                "while the model works: send after its turn"),
+    ("Esc",                  "withdraw waiting texts, or stop the turn"),
     ("Ctrl+C",               "stop the turn, or empty the input; twice: leave"),
     ("Ctrl+D",               "leave, when the input is empty"),
     ("Shift+Tab",            "the next mode"),
-    ("Tab",                  "take what is proposed for /command or @FILE"),
-    ("Ctrl+R",               "search what was typed before"),
-    ("Ctrl+G",               "write in your editor"),
-    ("Ctrl+O",               "show the last folded output whole"),
-    ("Ctrl+L",               "begin at the top of the screen"),
+    ("Tab",                  "accept the proposal for a /command or @FILE"),
+    ("Ctrl+R",               "search earlier input"),
+    ("Ctrl+G",               "edit the input in your editor"),
+    ("Ctrl+O",               "show the last folded output completely"),
+    ("Ctrl+L",               "clear the screen"),
     ("Ctrl+Z",               "suspend"),
 )
 # fmt: on
@@ -141,12 +141,12 @@ def _bind_stop(keys: KeyBindings, app: App, typing: Filter) -> None:
         elif app.host.busy:
             app.host.interrupt()
             app.quitting = app.stopping = True
-            app.tell("stopping; Ctrl+C again leaves")
+            app.tell("stopping; press Ctrl+C again to leave")
         elif not app.editor.empty:
             app.editor.clear()
         else:
             app.quitting = True
-            app.tell("Ctrl+C again leaves, and so does Ctrl+D")
+            app.tell("press Ctrl+C again, or Ctrl+D, to leave")
 
     @keys.add("c-d", filter=typing)
     def end(event: KeyPressEvent) -> None:
@@ -174,7 +174,7 @@ def _bind_commands(keys: KeyBindings, app: App, typing: Filter) -> None:
     @keys.add("c-o")
     def expand(event: KeyPressEvent) -> None:
         if app.screen is None or not app.screen.expand():
-            app.tell("nothing is folded")
+            app.tell("there is no folded output")
 
     @keys.add("c-r", filter=typing)
     def search(event: KeyPressEvent) -> None:
@@ -226,6 +226,6 @@ def _complete(app: App, *, whole: bool = False) -> None:
 async def _search(app: App) -> None:
     seen = dict.fromkeys(reversed(app.editor.buffer.history.get_strings()))
     rows = [Row(text, text) for text in seen]
-    text = await app.pick("typed before", rows, query=app.editor.buffer.text if len(app.editor.text) < 40 else "")
+    text = await app.pick("earlier input", rows, query=app.editor.buffer.text if len(app.editor.text) < 40 else "")
     if text is not None:
         app.edit(text)

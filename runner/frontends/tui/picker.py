@@ -32,8 +32,8 @@ class Picker(Panel[str | None]):
             style, mark = ("bold ansicyan", "> ") if place == self._at else ("", "  ")
             drawn.append([(style, mark + row.label), ("dim", f"  {row.detail}")])
         if not self._matches:
-            drawn.append([("dim", "  nothing fits")])
-        drawn.append([("dim", "Enter takes it, Escape leaves, letters search")])
+            drawn.append([("dim", "  no matches")])
+        drawn.append([("dim", "Enter selects, Escape cancels, letters search")])
         return [fit(row, width) for row in drawn]
 
     def key(self, key: str) -> PanelStep[str | None]:

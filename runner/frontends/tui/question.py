@@ -22,8 +22,8 @@ from runner.text.sanitize import visible
 
 _PLAN_WORDS = {
     Mode.DEFAULT: "yes, and ask me before each change",
-    Mode.ACCEPT_EDITS: "yes, edits without asking; commands are asked about",
-    Mode.TRUST_PROJECT: "yes, edits and the project's code without asking",
+    Mode.ACCEPT_EDITS: "yes, edit without questions; ask about commands",
+    Mode.TRUST_PROJECT: "yes, edit and run the project's code without questions",
 }
 
 
@@ -52,12 +52,12 @@ async def trusted(app: App, brought: TrustReview) -> TrustReply:
     head = "this repository contains files that are used only if you trust them"
     app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
     answers = {
-        "y": ("yes, until one byte of it changes", TrustReply.YES),
-        "n": ("no, go on without it; you are not asked about this content again", TrustReply.NO),
-        "s": ("show the files whole", None),
+        "y": ("yes, until one byte changes", TrustReply.YES),
+        "n": ("no, continue without these files; this content is not asked about again", TrustReply.NO),
+        "s": ("show the complete files", None),
         "q": ("leave", TrustReply.QUIT),
     }
-    question = "use what the repository contains, exactly as it is now?"
+    question = "trust these files exactly as they are now?"
     while (answer := await app.ask(ChoicePanel(question, answers, TrustReply.QUIT))) is None:
         app.emit(Display("\n".join(contents(brought)), "text"))
     return answer
@@ -111,7 +111,7 @@ class PlanQuestion(Panel[PlanAnswer]):
     def lines(self, width: int, rows: int) -> list[Fragments]:
         self._guard.drawn()
         answers = [f"{letter}  {_PLAN_WORDS[mode]}  ({mode.value})" for letter, mode in LETTERS.items()]
-        answers += ["n  no: keep planning", "f  no, and say what should be other"]
+        answers += ["n  no: keep planning", "f  no, and say what to change"]
         drawn: list[Fragments] = [[("bold", "begin with this plan?")]]
         for place, text in enumerate(answers):
             here = place == self._at
@@ -131,7 +131,7 @@ class PlanQuestion(Panel[PlanAnswer]):
             case "enter" if self._at == len(WAYS):
                 return Done(Stay())
             case "enter" | "f":
-                return Edit("", "what should be other about the plan?")
+                return Edit("", "what should change in the plan?")
             case "n" | "escape":
                 return Done(Stay())
             case _ if key in LETTERS:

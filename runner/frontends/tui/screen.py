@@ -182,7 +182,7 @@ class Screen:
         if card is None:
             # A plan has no card, so the user's words would not be shown otherwise.
             if isinstance(event, events.QuestionAnswered):
-                self._note(one_line(f"you said no{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
+                self._note(one_line(f"you declined{': ' if event.feedback else ''}{event.feedback or ''}", 2_000))
             return
         match event:
             case events.VerdictReached():

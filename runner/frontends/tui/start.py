@@ -82,7 +82,7 @@ class _Terminal:
         if self._errors:
             raise self._errors[0]
         if self._resumable is not None and self._output.gone is None:
-            say(f"to go on: agent --resume {self._resumable[:8]}")
+            say(f"to continue: agent --resume {self._resumable[:8]}")
         return code
 
     async def _session(self) -> None:
@@ -146,7 +146,7 @@ class _Terminal:
         store = SessionStore.of(state_dir(os.environ), workspace_at(str(folder(args.cwd)), os.environ))
         sessions = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
         if not sessions:
-            raise usage("there is nothing to resume", "no session of this workspace is kept", "leave --resume out")
+            raise usage("there is no session to resume", "no session of this workspace is stored", "leave --resume out")
         picked = await self._app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions])
         return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 

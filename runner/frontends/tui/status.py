@@ -16,7 +16,7 @@ _MODE = {  # modes with fewer questions have more striking colours
     Mode.DONT_ASK: "ansiyellow",
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
-_NETWORK = {Ruling.ALLOW: "net open", Ruling.ASK: "net asks", Ruling.DENY: "net off"}
+_NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "network: ask", Ruling.DENY: "no network"}
 _GAP = ("dim", " · ")
 
 
@@ -104,4 +104,4 @@ class Wait:
     def words(self, now: float) -> str:
         """Return the remaining wait in words; empty if there is none."""
         remaining = self._until - now
-        return f"asks again in {wait_words(math.ceil(remaining))}" if remaining > 0 else ""
+        return f"retry in {wait_words(math.ceil(remaining))}" if remaining > 0 else ""

@@ -16,7 +16,7 @@ def secret_of(credential: Credential, environ: Mapping[str, str], workspace: str
         match kind:
             case "env":
                 found = usable(environ.get(words[0], ""))
-                missing = "it is not set, or holds what no header may carry"
+                missing = "it is not set, or has characters that a header cannot contain"
             case "keyring":
                 found = KeyringStore().read(words[0], DEFAULT)
                 missing = "the keyring has no such item"
@@ -25,7 +25,7 @@ def secret_of(credential: Credential, environ: Mapping[str, str], workspace: str
     except (HelperFailed, KeyringFailed) as error:
         raise _none(credential, error.why, error.fix) from None
     if found is None:
-        raise _none(credential, missing, "put it there")
+        raise _none(credential, missing, "store the secret there")
     return found
 
 
@@ -45,7 +45,7 @@ def listed(credential: Credential) -> tuple[str, ...]:
     """Return the lines for the user. The source of the secret is not accessed."""
     hosts = ", ".join(map(str, credential.rules))
     how = f"`{credential.header}`" + (f", as `{credential.user}`" if credential.user else "")
-    opened = "; its TLS is opened" if credential.intercept else "; in the clear" if credential.plain else ""
+    opened = "; the proxy decrypts its TLS" if credential.intercept else "; unencrypted" if credential.plain else ""
     return (
         f"{credential.name}: added by the proxy to requests of commands ({credential.ref})",
         f"  to      {hosts}{opened}",
@@ -68,5 +68,5 @@ def as_json(credential: Credential) -> Mapping[str, object]:
 
 
 def _none(credential: Credential, why: str, fix: str) -> SecretError:
-    what = f"the credential `{credential.name}` cannot be had from {place(credential)}"
+    what = f"the credential `{credential.name}` is not available from {place(credential)}"
     return SecretError(Problem(what, why, fix))
