@@ -360,7 +360,12 @@ def test_an_id_names_nothing_but_a_session(tmp_path: Path) -> None:
     sample_session(store)
     sample_session(store, "01234567ffffffff")
     assert choose([store], "012345678") == (store, ID)
-    for words, told in (("0123", "2 sessions"), ("9", "no session"), ("../x", "no session"), ("", "no session")):
+    for words, told in (
+        ("0123", "2 sessions"),
+        ("9", "no session"),
+        ("../x", "not a session id"),
+        ("", "not a session id"),
+    ):
         with pytest.raises(SessionError) as refused:
             choose([store], words)
         assert told in refused.value.problem.what

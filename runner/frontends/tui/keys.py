@@ -25,7 +25,7 @@ HELP = (
     ("Ctrl+R",               "search earlier input"),
     ("Ctrl+G",               "edit the input in your editor"),
     ("Ctrl+O",               "show the last folded output completely"),
-    ("Ctrl+L",               "clear the screen"),
+    ("Ctrl+L",               "continue at the top of the screen"),
     ("Ctrl+Z",               "suspend"),
 )
 # fmt: on
