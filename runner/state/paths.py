@@ -92,7 +92,7 @@ def _named(place: _Place, environ: Mapping[str, str]) -> Path:
     own = environ.get(place.own, "")
     if own:
         if not own.startswith("/") or "\0" in own:
-            why = "it is a relative path, which names another folder in every working folder"
+            why = "it is not an absolute path, so its meaning depends on the working folder"
             fix = f"set {place.own} to a path that starts with `/`"
             raise PlaceError(Problem(f"`{place.own}={own}` cannot be used", why, fix))
         return Path(own)

@@ -399,10 +399,10 @@ def test_places_that_somebody_else_could_reach_into_are_refused(tmp_path: Path) 
     (tmp_path / "link").symlink_to(tmp_path / "real")
     refused(tmp_path / "link", "symbolic link")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
-    refused(tmp_path / "dangling", "is no folder")
+    refused(tmp_path / "dangling", "is not a folder")
     (tmp_path / "file").write_text("")
-    refused(tmp_path / "file", "is no folder")
-    refused(tmp_path / "file/below", "is no folder")
+    refused(tmp_path / "file", "is not a folder")
+    refused(tmp_path / "file/below", "is not a folder")
     refused(tmp_path / ("x" * 300), "file name too long")
 
 

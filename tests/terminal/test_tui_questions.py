@@ -56,7 +56,7 @@ def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     window.until("1 of 3")
     window.press("A", "Sixth.")
     window.until("more rows")
-    window.press("y", "not yet")
+    window.press("y", "not approved yet")
     for _ in range(12):
         window.type("NPage")
     window.press("y", "All of it is over.")
