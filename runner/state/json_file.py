@@ -173,9 +173,9 @@ class StateFile(Generic[_Value]):
             except FileExistsError:
                 continue
             except OSError as error:
-                why = f"it is broken and cannot be set aside: {os_reason(error)}"
-                raise self._refused(why, "move it away") from None
-            text = f"cannot be read: {why}; it is now `{aside.name}`, and nothing in it holds"
+                why = f"it is damaged and cannot be renamed: {os_reason(error)}"
+                raise self._refused(why, "rename it") from None
+            text = f"cannot be read: {why}; it is now `{aside.name}`, and is not used"
             return Held(self._empty(), (f"{self._purpose}, `{self.path}`, {text}",)), None
         raise self._refused("it is damaged, like many before it", f"remove the `{self.path.name}.corrupt-*` files")
 

@@ -212,7 +212,7 @@ async def _tail(stderr: asyncio.StreamReader) -> str:
 
 
 def _unwritten(error: OSError) -> Stopped:
-    what, fix = "the events of a task could not be written", "free some disk space, and run it again"
+    what, fix = "the events of a task could not be written", "free some disk space, then try again"
     return Stopped(Problem(what, os_reason(error), fix), Exit.FAILED)
 
 
