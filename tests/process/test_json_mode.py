@@ -45,7 +45,7 @@ SLEEPS = "echo begun; python3 -c 'import time; time.sleep(600)'"
 MISREAD: list[tuple[bytes, str]] = [
     (b"hello",                                                  "not JSON"),
     (b"\xff\xfe",                                               "not UTF-8"),
-    (b"[1]",                                                    "no JSON object"),
+    (b"[1]",                                                    "not a JSON object"),
     (b'"prompt"',                                               "not a JSON object"),
     (b"{}",                                                     "a text `type`"),
     (b'{"type": 1}',                                            "a text `type`"),
