@@ -97,7 +97,7 @@ def test_exactly_the_right_that_was_missing(
     assert ask.cell.tier is tier
     assert getattr(ask.terms, where) == gained
     assert replace(ask.terms, read=(), write=(), hosts=(), env=()) == replace(had(at), env=())
-    assert "was stopped" in ask.question
+    assert "was blocked" in ask.question
     assert approve(ask).permit.terms == ask.terms
 
 
@@ -246,7 +246,7 @@ def test_where_no_host_can_be_named_before_it_runs_none_is_open() -> None:
 def test_a_no_leaves_it_at_the_first_run(stage: Make, tmp_path: Path, answer: Answer) -> None:
     found = played(stage, Panel(lambda _: answer), tmp_path / "data" / "in.txt")
     assert found.sandbox.ran == [WORK]
-    assert "said no" in found.told()[0]
+    assert "refused" in found.told()[0]
     assert not [event for event in found.events if isinstance(event, Denied)], "it did run"
     assert [row.body["verdict"] for row in found.audit.rows(kind="decided")] == ["deny", "allow"]
 
