@@ -70,7 +70,7 @@ def test_where_namespaces_are_refused_it_says_which_switch_and_how(tmp_path: Pat
     assert done.returncode == 4, done.stdout + done.stderr
     assert "max_user_namespaces is 0" in done.stdout
     assert "fix: sudo sysctl -w user.max_user_namespaces=" in done.stdout
-    assert "fix: apply the fix of `namespaces` above; or accept T3" in done.stdout
+    assert "fix: apply the fix of `namespaces` above; or use T3" in done.stdout
     assert "not ready" in done.stdout
 
 

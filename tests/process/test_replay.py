@@ -240,7 +240,7 @@ def test_a_secret_in_what_a_file_will_hold_decides_nothing() -> None:
     masked = changed(deed, redacted=["action.content"])
     assert same(rejudge(masked, Policy(hearing.profile, hearing.rules), kept.find), verdict, masked)
     found = rejudge(changed(deed, redacted=["action.path"]), Policy(hearing.profile, hearing.rules), kept.find)
-    assert found == NotRecorded("a secret was removed", "of path")
+    assert found == NotRecorded("a secret was removed", "from path")
 
 
 @pytest.mark.parametrize(("action", "known", "why"), CUT, ids=lambda each: each if isinstance(each, str) else "")
