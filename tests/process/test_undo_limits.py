@@ -91,7 +91,7 @@ def test_steps_are_counted_and_go_further_back(base: Path) -> None:
     assert (world.w / "a").read_text() == "2\n"
     world.undo(2)
     assert (world.w / "a").read_text() == "0\n"
-    with pytest.raises(UndoError, match="only 1 action that is kept here"):
+    with pytest.raises(UndoError, match="only 1 stored action"):
         world.undo(2)
     world.undo(redo=True)
     assert (world.w / "a").read_text() == "2\n"
@@ -288,7 +288,7 @@ LEFT_OUT = [
     # what there was, the action, what is left and why, what must be there afterwards, why
     ("mkdir -p node_modules/x; echo 1 > node_modules/x/i", "rm -r node_modules", {"node_modules": "can be made again"}, {}, "it is gone for good"),
     ("mkdir node_modules; echo 1 > node_modules/i", "echo 2 > node_modules/i; echo > a", {}, {"node_modules/i": "2\n"}, "what is in it is not looked at"),
-    ("true", "mkdir node_modules; echo 1 > node_modules/i; echo > a", {"node_modules": "it stays"}, {"node_modules/i": "1\n"}, "a new one stays"),
+    ("true", "mkdir node_modules; echo 1 > node_modules/i; echo > a", {"node_modules": "it is not removed"}, {"node_modules/i": "1\n"}, "a new one stays"),
     ("mkdir -p node_modules/x; echo 1 > node_modules/x/i", "mv node_modules mods", {}, {"node_modules/x/i": "1\n"}, "it is moved back"),
     ("mkdir venv; touch venv/pyvenv.cfg; echo 1 > venv/x", "rm venv/pyvenv.cfg; echo > a", {}, {"venv/x": "1\n"}, "it is looked at from now on, and nobody made what is in it"),
     ("mkdir venv; echo mine > venv/notes", "touch venv/pyvenv.cfg; rm venv/notes", {}, {"venv/notes": "mine\n"}, "a witness planted in what is kept changes nothing"),
@@ -297,7 +297,7 @@ LEFT_OUT = [
     ("mkfifo pipe; echo 1 > a", "rm pipe; echo 2 > a", {"pipe": "no file, folder or link"}, {"a": "1\n"}, "a pipe is not made again"),
     ("head -c 60000 /dev/zero > big; echo 1 > a", "rm big; echo 2 > a", {"big": "too big"}, {"a": "1\n"}, "more than undo.file"),
     ("head -c 60000 /dev/zero > big", "mv big large", {}, {"big": "\0" * 60000}, "the same file under another name is moved back"),
-    ("echo 1 > a", "head -c 60000 /dev/zero > big; echo 2 > a", {"big": "could not be kept"}, {"a": "1\n", "big": "\0" * 60000}, "what could not be brought again is not removed"),
+    ("echo 1 > a", "head -c 60000 /dev/zero > big; echo 2 > a", {"big": "could not be stored"}, {"a": "1\n", "big": "\0" * 60000}, "what could not be brought again is not removed"),
 ]
 # fmt: on
 
@@ -359,8 +359,8 @@ def test_nothing_goes_without_a_word(base: Path) -> None:
     assert world.said == []
     world.act("for i in 1 2 3; do head -c 60000 /dev/urandom > f$i; done")
     (told,) = world.said
-    assert re.search(r"the oldest (action|2 actions) kept here cannot be undone any more", told)
-    with pytest.raises(UndoError, match="can be taken back"):
+    assert re.search(r"the oldest (action|2 actions) stored here cannot be undone any more", told)
+    with pytest.raises(UndoError, match="can be undone"):
         world.undo(3)
     for number in range(8):
         world.act(f"echo {number} > a")

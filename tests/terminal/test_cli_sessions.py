@@ -170,7 +170,7 @@ def test_removing_takes_the_file_and_its_outputs_and_no_other(harness: SessionHa
     assert done.returncode == 0, done.stderr
     assert [each["id"] for each in harness.list()] == [two["id"]]
     assert os.listdir(harness.state / "outputs") == [two["id"]]
-    assert "there was no grant to remove" in harness.agent("sessions", "rm", "--older-than", "1d").stdout
+    assert "there was no session to remove" in harness.agent("sessions", "rm", "--older-than", "1d").stdout
     os.utime(harness.store.path(str(two["id"])), (1, 1))
     assert "removed" in harness.agent("sessions", "rm", "--older-than", "1d").stdout
     assert harness.list() == []

@@ -147,7 +147,7 @@ GONE_ON: list[tuple[tuple[str, ...], str, list[str], str]] = [
     (("/diff",),                   "+2",                  ["one", "two"], "what earlier runs changed"),
     (("/undo",),                   "took back",           ["one"],        "the last action of all runs"),
     (("/undo 2",),                 "took back",           [],             "both"),
-    (("/undo 3",),                 "only 2 actions",      ["one", "two"], "more than the session did"),
+    (("/undo 3",),                 "only 2 stored actions", ["one", "two"], "more than the session did"),
     (("/rewind", "1", "1"),        "continues from there",  ["one"],        "to before the last prompt"),
     (("/rewind", "2", "1"),        "continues from there",  [],             "to before the first"),
     (("/rewind", "2", "3"),        "took back",           [],             "the files only"),

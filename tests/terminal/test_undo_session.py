@@ -222,7 +222,7 @@ def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     said = shown_text(events)
     assert "took back 2: $ echo two > d/kept; echo > more" in said
     assert "not a number of actions" in said
-    assert "only 1 action that is kept here" in said
+    assert "only 1 stored action" in said
     assert "one" in [event for event in events if isinstance(event, ActionFinished)][-1].text
 
 
