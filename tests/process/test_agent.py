@@ -235,7 +235,7 @@ def test_two_at_once_are_refused(folder: Path) -> None:
             async for event in agent.prompt("sleep"):
                 if isinstance(event, CommandOutput):
                     for wrong in (all_of(agent, "too"), agent.clear(), agent.fork(), agent.resume("0123")):
-                        with pytest.raises(Stopped, match="on its way"):
+                        with pytest.raises(Stopped, match="in progress"):
                             await wrong
                     assert agent.interrupt()
 
@@ -268,7 +268,7 @@ def test_one_program_turns_from_session_to_session(folder: Path, tmp_path: Path)
             await agent.run("remember one")
             first = agent.conversation.ctx.journal.kept
             assert first is not None
-            with pytest.raises(Stopped, match="is the one that is open"):
+            with pytest.raises(Stopped, match="already open"):
                 await agent.resume(first[:8])
             agent.conversation.set_mode(Mode.PLAN)
             await agent.clear()
@@ -338,7 +338,7 @@ class Half:
 # fmt: off
 ODD: list[tuple[dict[str, Any], str]] = [
     ({"mode": "root"},    "there is no mode `root`"),
-    ({"approver": "yes"}, "it is no function"),
+    ({"approver": "yes"}, "it is not a function"),
     ({"approver": Half()}, "no `leave_plan`"),
 ]
 # fmt: on

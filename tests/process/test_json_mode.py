@@ -381,7 +381,7 @@ def test_what_two_want_at_once_one_gets_and_the_talk_goes_on(folder: Path) -> No
 
     front, code = talk(folder, [Turn("yes")] * 9, program)
     assert code == Exit.DONE
-    assert {event["problem"]["what"] for event in front.of("error")} == {"something is on its way already"}
+    assert {event["problem"]["what"] for event in front.of("error")} == {"a run is in progress"}
 
 
 def test_quit_stops_what_is_on_its_way(folder: Path) -> None:
@@ -593,12 +593,12 @@ def test_a_reader_that_is_none_ends_it() -> None:
         task = asyncio.current_task()
         assert task is not None
         emit.when_lost(task.cancel)
-        with pytest.raises(Stopped, match="nobody reads"):
+        with pytest.raises(Stopped, match="events are not read"):
             list(map(emit, notices(300)))
         emit(CommandOutput("1.1", 1, "from a callback, where nobody would catch it"))
         await asyncio.sleep(60)
 
-    with pytest.raises(Stopped, match="nobody reads"), JsonLines(write, most=20_000, patience=0.1) as lines:
+    with pytest.raises(Stopped, match="events are not read"), JsonLines(write, most=20_000, patience=0.1) as lines:
         asyncio.run(work(lines))
     os.close(read)
     os.close(write)

@@ -322,7 +322,7 @@ FOLDERS = [
     ("sessions", lambda path: _link(path),                  "link",                  "a link in the place of the sessions"),
     ("key",      lambda path: _link(path),                  "link",                  "a link in the place of the workspace's"),
     ("file",     lambda path: _link(path),                  "link",                  "a link in the place of a session"),
-    ("file",     lambda path: _pipe(path),                  "not a plain file",      "a pipe in its place, which would wait for ever"),
+    ("file",     lambda path: _pipe(path),                  "not a regular file",    "a pipe in its place, which would wait for ever"),
     ("sessions", lambda path: path.chmod(0o777),            "other users may write",      "a folder that everybody may write to"),
     ("key",      lambda path: path.chmod(0o770),            "other users may write",      "one that a group may write to"),
     ("file",     lambda path: path.chmod(0o666),            "other users may write",      "a session that everybody may write to"),
