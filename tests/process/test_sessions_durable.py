@@ -193,7 +193,7 @@ def test_a_file_that_was_removed_under_a_run_takes_nothing_in_silence(tmp_path: 
     journal = new_journal(store)
     journal.message(user("before"))
     store.path(ID).unlink()
-    with pytest.raises(JournalError, match="another process removed it"):
+    with pytest.raises(JournalError, match="another process removed the session file"):
         journal.message(says("lost"))
     assert journal.close() is not None
 
