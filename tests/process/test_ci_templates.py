@@ -246,7 +246,7 @@ def test_a_working_directory_leads_nowhere_else(job: Job) -> None:
     for folder in ("home", "..", str(job.base), "app/../home"):
         run = play(job, with_agent(job, DONE, prompt="do it", working_directory=folder))
         assert run.code == 2, folder
-        assert "leads out of the workspace" in run.log
+        assert "outside of the workspace" in run.log
 
 
 def test_two_prompts_are_one_too_many(job: Job) -> None:
