@@ -49,7 +49,9 @@ class SessionTotals:
             code, reason = Exit.DONE, "nothing was asked"
         else:
             interrupted = issubclass(kind, asyncio.CancelledError | KeyboardInterrupt)
-            code, reason = (Exit.INTERRUPTED, "stopped by the user") if interrupted else (Exit.FAILED, "it broke off")
+            code, reason = (
+                (Exit.INTERRUPTED, "stopped by the user") if interrupted else (Exit.FAILED, "ended by an error")
+            )
         counts = tuple(self._usage.items())
         try:
             self._audit.ended(self._session, SessionEnd(int(code), reason, self._turns, counts, self._cost))

@@ -262,7 +262,7 @@ async def _unpacked(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     async for raw in response.aiter_raw():
         received += len(raw)
         if received > ANSWER_LIMIT:
-            raise PackedTooLarge("is more than was expected")
+            raise PackedTooLarge("is too long")
         for piece in stream.feed(raw) if stream is not None else (raw,):
             yield piece
             await asyncio.sleep(0)

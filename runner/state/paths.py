@@ -80,7 +80,7 @@ def home(environ: Mapping[str, str]) -> str:
 
 
 def only_owners_write(folder: str) -> bool:
-    """Return True if `folder` is an existing folder to which not everybody can write."""
+    """Return True if `folder` is an existing folder that other users cannot write to."""
     try:
         mode = os.stat(folder).st_mode
     except (OSError, ValueError):

@@ -332,7 +332,7 @@ def test_a_log_that_was_changed_is_said_first(browser: Browser, tmp_path: Path) 
     )
     seen = opened(browser, tmp_path, sample_log().deeds, about)
     first, second = seen.page.locator(".alert").all_inner_texts()
-    assert first.startswith("The log does not hold. Record 4: <b>changed</b>.")
+    assert first.startswith("The verification of the log failed. Record 4: <b>changed</b>.")
     assert "older ones were left out" in second
     assert not seen.page.is_visible(".tile.seal")
     assert seen.bad == []

@@ -23,7 +23,7 @@ _WORDS: dict[int, tuple[str, str]] = {
     errno.EACCES:       ("it is protected from this action", _ASK),
     errno.EPERM:        ("it is protected from this action", _ASK),
     errno.EROFS:        ("this action may not write there", "write inside the workspace, or ask the user to allow it"),
-    errno.EBUSY:        ("the sandbox keeps it in its place", _ASK),
+    errno.EBUSY:        ("the sandbox has mounted it, so it cannot be moved or removed", _ASK),
     errno.ETXTBSY:      ("it is a program that is running", "try again when the program has ended"),
     errno.ENOSPC:       ("the disk is full", "free some space, then try again"),
     errno.EDQUOT:       ("the disk quota is used up", "free some space, then try again"),

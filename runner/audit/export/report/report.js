@@ -139,7 +139,7 @@
     if (data.chosen) told.push(["Chosen by", data.chosen]);
     $("meta").append(...told.map(([name, said]) => make("div", {}, make("dt", {}, name), make("dd", {}, make("bdi", { dir: "ltr" }, safe(said))))));
     const alerts = $("alerts");
-    if (data.broken) alerts.append(make("p", { class: "alert", role: "alert" }, make("strong", {}, "The log does not hold. "), ...safe(data.broken), " What follows may have been changed: keep the file as evidence."));
+    if (data.broken) alerts.append(make("p", { class: "alert", role: "alert" }, make("strong", {}, "The verification of the log failed. "), ...safe(data.broken), " What follows may have been changed: keep the file as evidence."));
     if (data.left) alerts.append(make("p", { class: "alert mild" }, `Only the newest ${plural(rows.length, "decision")} are in this file; older ones were left out. `, make("code", {}, "agent audit export --limit N"), " takes more."));
     const sums = tally(rows), all = rows.length;
     const share = (number) => (all ? `${((100 * number) / all).toFixed(number && number / all < 0.1 ? 1 : 0)} %` : "");
