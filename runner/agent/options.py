@@ -209,7 +209,7 @@ def least(accept: bool, required: str | None) -> str | None:
         why = "a sandbox enforces `full` or `partial`"
         raise not_known(f"`--require {required}` is not known", why, required, levels, "write `--require full`")
     if accept and required == "full":
-        what = "`--require full` and `--accept-partial` contradict each other"
+        what = "`--require full` and `--accept-partial` exclude each other"
         raise usage(what, "only one of them can apply", "leave one of them out")
     return "partial" if accept else required
 

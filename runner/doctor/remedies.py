@@ -63,7 +63,7 @@ def landlock_remedy(known: str, modules: str) -> tuple[str, str]:
     if known == "off":
         line = ",".join(["landlock", *(name for name in modules.split(",") if name and name != "landlock")])
         return (
-            "the kernel contains it, but it is off since boot",
+            "the kernel contains it, but it was switched off at boot",
             f"add `lsm={line}` to the kernel's command line (GRUB_CMDLINE_LINUX in /etc/default/grub, then "
             "`sudo update-grub` or `sudo grub2-mkconfig -o /boot/grub2/grub.cfg`) and boot again",
         )

@@ -35,7 +35,7 @@ class KeyFlags:
             raise usage("standard input cannot be both the key and the prompt", why, fix)
         if self.from_stdin and self.account is not None:
             why = "one supplies a key, the other names a key of the keyring"
-            raise usage("--api-key-stdin and --account contradict each other", why, "leave one of them out")
+            raise usage("--api-key-stdin and --account exclude each other", why, "omit one of them")
         if self.account is not None and not is_account(self.account):
             what = "the name of the account cannot be used"
             raise usage(what, "it is not a valid account name", "see `agent auth status`")

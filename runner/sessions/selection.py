@@ -31,7 +31,7 @@ def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: 
     named = [name for name, set in options.items() if set]
     if len(named) > 1:
         why = "each of them selects the session"
-        raise usage(f"`{named[0]}` and `{named[1]}` cannot be used together", why, "leave one of them out")
+        raise usage(f"`{named[0]}` and `{named[1]}` exclude each other", why, "leave one of them out")
     return SessionSelection(latest, resume, fork, unkept)
 
 

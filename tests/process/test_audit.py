@@ -335,7 +335,7 @@ def test_the_listing(tmp_path: Path) -> None:
             "       reads a file (command:cat:3; read x default = allow)",
             "       exit 1 after 0.50 s",
             "       network: a.org:443 allowed, b.org:443 denied, [2001:db8::1]:443 denied, nobody denied",
-            "       stopped: write was stopped",
+            "       blocked: write was stopped",
         ]
         assert [json.loads(line)["id"] for line in json_lines(log, Query(verdicts=("deny",)))] == [5, 4]
         assert [json.loads(line)["id"] for line in json_lines(log, limit=1)] == [5]

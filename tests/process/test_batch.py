@@ -181,7 +181,7 @@ def test_a_second_call_runs_what_is_not_done_and_answers_the_same_code(harness: 
     assert sorted((each["id"], each["attempt"]) for each in harness.results()[2:]) == [("b", 2), ("c", 1)]
     harness.put({"id": "a", "prompt": "other"})
     refused = harness.run(code=2)
-    assert "`a` asks for something else" in refused.stderr
+    assert "`a` is another task than the one that was done" in refused.stderr
     harness.run("--rerun-changed")
     assert (harness.results()[-1]["id"], harness.results()[-1]["attempt"]) == ("a", 2)
 
@@ -721,7 +721,7 @@ def test_an_archive_lands_in_its_folder_or_not_at_all(
     items: tuple[tuple[str, bytes, str], ...], why: str, tmp_path: Path
 ) -> None:
     data = archive(*items)
-    with pytest.raises(ValueError, match="holds what no workspace does"):
+    with pytest.raises(ValueError, match="the archive of the workspace is invalid"):
         unpack(data, hashlib.sha256(data).hexdigest(), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
@@ -746,7 +746,7 @@ def test_an_archive_is_counted_while_it_is_unpacked(
     name: str, bound: int, data: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"runner.frontends.batch.archive.{name}", bound)
-    with pytest.raises(ValueError, match="holds what no workspace does"):
+    with pytest.raises(ValueError, match="the archive of the workspace is invalid"):
         unpack(data, hashlib.sha256(data).hexdigest(), str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 

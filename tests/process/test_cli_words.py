@@ -71,7 +71,7 @@ MISTAKES = [
     ("exec", ["--unatended", "x"], "no option `--unatended`", "did you mean `--unattended`?"),
     ("exec", ["--json=yes", "x"], "takes no value", "write just `--json`"),
     ("exec", ["--require", "ful", "x"], "`--require ful` is not known", "did you mean `full`?"),
-    ("exec", ["--require", "full", "--accept-partial", "x"], "contradict each other", "leave one"),
+    ("exec", ["--require", "full", "--accept-partial", "x"], "exclude each other", "leave one"),
     ("exec", ["--backend", "T9", "x"], "no backend called `T9`", "leave --backend out"),
     ("exec", ["--backend", "t2", "x"], "no backend called `t2`", "did you mean `T2`?"),
     ("exec", ["--backend", "containers", "x"], "no backend called `containers`", "did you mean `container`?"),

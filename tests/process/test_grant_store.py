@@ -119,7 +119,7 @@ def test_what_no_reader_would_take_is_not_written_and_what_was_there_stays(tmp_p
     """Else one pasted reason would have the whole list set aside, with every remembered no."""
     harness = Harness(tmp_path)
     no = harness.store.keep(RememberedAnswer((OTHER,), Ruling.DENY, GrantScope.PROJECT), "")[0]
-    with pytest.raises(StateError, match="could not be read again"):
+    with pytest.raises(StateError, match="the new content is not valid"):
         harness.store.keep(RememberedAnswer((WHAT,), Ruling.ALLOW, GrantScope.PROJECT, reason=reason), "")
     assert Harness(tmp_path).names == [no.id]
     assert [path.name for path in tmp_path.glob("*.corrupt-*")] == []

@@ -95,7 +95,7 @@ REFUSED: list[tuple[str, str | None, list[str], str]] = [
     (":model",            None,                    ["no provider ``"],                            "no provider"),
     ("openai",            "https://x.example/v1",  ["needs a model", "openai:MODEL"],             "no model for another server"),
     ("openai",            LOCAL,                   ["needs a model"],                             "no model for a local one"),
-    ("scripted",          None,                    ["needs a file", "scripted:FILE"],             "no script"),
+    ("scripted",          None,                    ["replays a file", "scripted:FILE"],             "no script"),
     ("scripted:/no/such/file.toml", None,          ["/no/such/file.toml", "no such file"],        "a script that is not there"),
     ("openai:m",          "http://x.example/v1",   ["unencrypted", "https://"],                   "http to another machine"),
     ("openai:m",          "http://10.0.0.7:8000",  ["unencrypted"],                               "http in the same network"),

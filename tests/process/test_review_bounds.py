@@ -55,7 +55,7 @@ BEYOND: list[tuple[str, int, dict[str, bytes], str, str]] = [
     ("_MOST_WILD", 10, {".gitignore": b"x*\n" * 6}, "x", "too many lines with wildcards"),
     ("_MOST_WILD", 10, {".gitignore": b"y*\nz*\n", "d/.gitignore": b"x*\n" * 4}, "d/x", "too many lines with wildcards"),
     ("_MOST_TRIES", 10, {".gitignore": b"x\n" + b"y*\n" * 6}, "x", "the lists take too long"),
-    ("_MOST_LINES", 10, {".gitignore": b"y\n", "d/.gitignore": b"!x\n" * 11}, "d/y", "what `d/.gitignore` lets Git ignore"),
+    ("_MOST_LINES", 10, {".gitignore": b"y\n", "d/.gitignore": b"!x\n" * 11}, "d/y", "files that Git ignores by `d/.gitignore`"),
 ]  # fmt: skip
 
 

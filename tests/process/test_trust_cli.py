@@ -327,7 +327,7 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
     ):
         assert line in seen
     screen.type("")
-    screen.asked("until one byte of it changes")
+    screen.asked("use the listed files until they change")
     assert not harness.trust.exists(), "Enter is no answer"
     assert "the last line of it" not in screen.text()
     screen.type("show")

@@ -292,7 +292,7 @@ def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: KeyringHarness)
         assert json.loads(seal)["key"] == public
         other = said("audit", "key", "new", "--replace")
         assert other != public == json.loads(seal)["key"]
-    assert "no key" in said("audit", "key", "show", code=1)
+    assert "no signing key" in said("audit", "key", "show", code=1)
 
 
 @pytest.mark.thorough

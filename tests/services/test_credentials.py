@@ -238,7 +238,7 @@ def test_the_variable_comes_before_the_helper_which_is_not_run(place: KeyringHar
     assert "helper command: it printed nothing" in done.stderr
     assert mark.exists()
     place.configure('[auth.openai]\nhelper = ["sleep", "60"]\nhelper_timeout = 0.3\n')
-    assert "not done within 0.3 seconds" in place.agent("run", "--model", "openai:m", "hello").stderr
+    assert "did not end within 0.3 seconds" in place.agent("run", "--model", "openai:m", "hello").stderr
 
 
 @pytest.mark.threat("T81")
@@ -271,10 +271,10 @@ def test_no_repository_names_a_helper_or_an_account(name: str) -> None:
 # fmt: off
 SETTINGS = [
     ('helper = "pass show x"',              "a list of texts",           "a line for a shell"),
-    ("helper = []",                         "names no program",          "no words"),
+    ("helper = []",                         "contains no program",          "no words"),
     ('helper = [""]',                       "a list of texts",           "an empty word"),
     ('helper = ["./x"]',                    "in every folder",           "a program of whatever folder"),
-    ('helper = ["x\\u0000"]',             "names no program",          "a NUL"),
+    ('helper = ["x\\u0000"]',             "contains no program",          "a NUL"),
     ("helper_timeout = 0",                  "a number of seconds",       "no time"),
     ('account = "a/b"',                     "an account has at most 64 letters",    "no name"),
     ("account = 7",                         "a text in quotes",          "a number"),

@@ -337,7 +337,7 @@ def test_only_the_systems_own_keyrings_are_used(name: str, why: str) -> None:
         (("login", "openai", "--account", "a:b"), "cannot be used"),
         (("login", "openai", "--account", "x" * 65), "cannot be used"),
         (("logout",), "no provider is named"),
-        (("logout", "--all", "--account", "x"), "contradict"),
+        (("logout", "--all", "--account", "x"), "exclude each other"),
         (("use", "openai"), "missing argument"),
         (("status", "openai", "--account", "a b"), "cannot be used"),
         (("login", "openai", KEY), "unexpected extra argument"),

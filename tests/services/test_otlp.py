@@ -166,10 +166,10 @@ BOMB = gzip.compress(bytes(4 << 20))
 # the body of the answer, its coding, what is said
 CODED: list[tuple[bytes, tuple[tuple[str, str], ...], str]] = [
     (gzip.compress(REJECTED),                (PACKED,),                             "too old"),
-    (gzip.compress(gzip.compress(REJECTED)), (PACKED, PACKED),                      "its answer is compressed in a way"),
-    (gzip.compress(gzip.compress(REJECTED)), (("content-encoding", "gzip, gzip"),), "its answer is compressed in a way"),
-    (REJECTED,                               (("content-encoding", "br"),),         "its answer is compressed in a way"),
-    (BOMB,                                   (PACKED,),                             "its answer unpacks to more"),
+    (gzip.compress(gzip.compress(REJECTED)), (PACKED, PACKED),                      "its answer has an unsupported compression"),
+    (gzip.compress(gzip.compress(REJECTED)), (("content-encoding", "gzip, gzip"),), "its answer has an unsupported compression"),
+    (REJECTED,                               (("content-encoding", "br"),),         "its answer has an unsupported compression"),
+    (BOMB,                                   (PACKED,),                             "its answer is too long when unpacked"),
     (bytes(2 << 20),                         (),                                    "its answer is too long"),
     (REJECTED,                               (PACKED,),                             "its answer is compressed and damaged"),
     (gzip.compress(REJECTED) * 2,            (PACKED,),                             "its answer has data after its end"),
@@ -217,11 +217,11 @@ ADDRESSES = [
     (None, {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://c/x", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://d"}, "http://c/x"),
     ("http://c:1", {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://d"}, "http://c:1/v1/logs"),
     (None, {}, "no collector is named"),
-    ("c:4318", {}, "no address"),
-    ("ftp://c", {}, "no address"),
-    ("http://c:99999", {}, "no address"),
-    ("http://u:p@c", {}, "holds a credential"),
-    (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://token@c"}, "holds a credential"),
+    ("c:4318", {}, "is not a collector address"),
+    ("ftp://c", {}, "is not a collector address"),
+    ("http://c:99999", {}, "is not a collector address"),
+    ("http://u:p@c", {}, "contains a credential"),
+    (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://token@c"}, "contains a credential"),
     ("http://c/v1/logs?api-key=x", {}, "has a query"),
 ]
 

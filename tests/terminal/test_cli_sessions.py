@@ -57,8 +57,8 @@ MISTAKES: list[tuple[tuple[str, ...], str, str]] = [
     (("--resume=77777777", "x"),           "there is no session",       "an id of nothing"),
     (("--resume=../../etc", "x"),          "is not a session id",       "an id is no path"),
     (("--fork", "x/y", "x"),               "is not a session id",       "neither is that of a fork"),
-    (("-c", "--no-session", "x"),          "cannot be used together",   "two that exclude each other"),
-    (("-c", "--fork", "77777777", "x"),    "cannot be used together",   "the same"),
+    (("-c", "--no-session", "x"),          "exclude each other",   "two that exclude each other"),
+    (("-c", "--fork", "77777777", "x"),    "exclude each other",   "the same"),
 ]
 # fmt: on
 

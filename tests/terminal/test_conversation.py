@@ -41,7 +41,7 @@ def test_lines_that_came_at_once_are_one_prompt_and_no_command(tmp_path: Path, f
     lines = f"{first}\n!touch bad\n/quit"
     assert play_conversation(tmp_path, [Turn("read")], ScriptedUser(lines, "!", "/quit"), events.append) == Exit.DONE
     assert [event.text for event in events if isinstance(event, Prompted)] == [lines]
-    assert "runs a command yourself" in shown_text(events), "a `!` alone says what it is for"
+    assert "runs a command of yours" in shown_text(events), "a `!` alone says what it is for"
     assert not (tmp_path / "w" / "bad").exists()
 
 

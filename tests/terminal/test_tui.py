@@ -224,7 +224,7 @@ def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(harness: Scr
     window.type("go", "Enter")
     window.until("done (1 turn)")
     window.type("/copy", "Enter")
-    window.until("for the clipboard")
+    window.until("sent to the clipboard")
     wait_until(lambda: bool(window._do("list-buffers").strip()))
     assert window._do("show-buffer") == "Take ␛[31mthis␛[201~:\n\n\tcode"
     leave(window)
@@ -241,7 +241,7 @@ def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(harness: ScreenHarnes
     window.type("C-c", "-l", "one\r!touch bad2\r/quit\r")  # a terminal that marks no paste
     window.until("bad2")
     window.type("C-c", "!", "Enter")
-    window.until("runs a command yourself")
+    window.until("runs a command of yours")
     window.type("C-c", "whole", "Enter")
     screen = window.until("Read it.")
     assert "> whole" in screen
@@ -300,12 +300,14 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window.type("BTab", "BTab")
     wait_until(lambda: "\nplan ·" in window.screen())
     window.type("/cost")
-    window.until("  /cost  tokens and money")
+    window.until("  /cost  show tokens and cost")
     window.type("Enter")
     screen = window.until("received ")
     assert "the mode is now plan" in screen
     assert "the mode is now trust-project" not in screen, "only where the walk through the modes ended"
-    window.gone("  /cost  tokens and money")  # what was proposed goes with what was typed: Enter must not send it again
+    window.gone(
+        "  /cost  show tokens and cost"
+    )  # what was proposed goes with what was typed: Enter must not send it again
     window.type("C-r", "closely")
     window.until("? closely")
     window.type("Enter")

@@ -432,7 +432,7 @@ def test_the_line_of_status_fits_and_says_the_mode_last_of_all(width: int) -> No
         assert "90% of 100k" in text
         assert "$1.50" in text
         assert "sandbox PARTIAL" in text
-        assert "network: ask" in text
+        assert "net: ask" in text
 
 
 def test_the_quick_way_reads_flags_as_the_long_one() -> None:

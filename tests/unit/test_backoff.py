@@ -84,11 +84,11 @@ def test_a_wait_is_never_negative_and_never_longer_than_it_may_be(
 @pytest.mark.parametrize(
     ("wait", "later", "said"),
     [
-        (1.2345, 0.0, "asks again in 2 s"),
-        (42.0, 0.5, "asks again in 42 s"),
-        (42.0, 41.5, "asks again in 1 s"),
+        (1.2345, 0.0, "retry in 2 s"),
+        (42.0, 0.5, "retry in 42 s"),
+        (42.0, 41.5, "retry in 1 s"),
         (42.0, 42.0, ""),
-        (599.6, 0.0, "asks again in 10 min 0 s"),
+        (599.6, 0.0, "retry in 10 min 0 s"),
     ],
 )
 def test_a_wait_counts_down(wait: float, later: float, said: str) -> None:

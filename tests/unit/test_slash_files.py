@@ -34,12 +34,12 @@ GOOD = [
     ("quoted.md",     b'---\ndescription: "a: b"\n---\nx', "quoted", "a: b",  "quotes around it are none of it"),
 ]
 BAD = [
-    ("Review.md",     b"x",                         "no word",  "capitals: not what is typed"),
-    ("a b.md",        b"x",                         "no word",  "a blank"),
-    ("../x.md",       b"x",                         "no word",  "a way out"),
-    ("x.md",          b"",                          "nothing",  "empty"),
-    ("x.md",          HEAD.encode(),                "nothing",  "a head alone"),
-    ("x.md",          b"---\ndescription: x\n",     "not end",  "a head that goes on"),
+    ("Review.md",     b"x",                         "only contain",  "capitals: not what is typed"),
+    ("a b.md",        b"x",                         "only contain",  "a blank"),
+    ("../x.md",       b"x",                         "only contain",  "a way out"),
+    ("x.md",          b"",                          "is empty",  "empty"),
+    ("x.md",          HEAD.encode(),                "is empty",  "a head alone"),
+    ("x.md",          b"---\ndescription: x\n",     "no second line",  "a head that goes on"),
     ("x.md",          b"\xff\xfe",                  "UTF-8",    "no text"),
     ("x.md",          b"x" * (LARGEST + 1),         "larger",   "a book"),
 ]
@@ -150,7 +150,7 @@ def test_a_repositorys_commands_wait_for_trust(tmp_path: Path) -> None:
     assert brought.counts == (".ringfence/commands/deploy.md",), "it is asked for"
     told = "\n".join(description(brought))
     assert "/deploy" in told
-    assert "Bad.md` is no command" in told
+    assert "Bad.md` is not a command" in told
     environ = {"HOME": str(tmp_path / "home")}
     assert read_context(None, environ).context.commands == ()
     assert [each.prompt("now") for each in read_context(inventory, environ).context.commands] == ["Deploy now."]

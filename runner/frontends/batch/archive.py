@@ -28,7 +28,7 @@ _LARGEST_UNPACKED = 512 << 20  # bytes of the decompressed events of one task
 _LARGEST_TREE = 16 << 30  # bytes of an unpacked archive
 _MOST_MEMBERS = 2_000_000  # files, folders and links in one archive
 _LARGEST_HEAD = 1 << 20  # bytes that `tarfile` may read at once: only an unusually long header needs more
-_UNEXPECTED = "the archive of the workspace has an entry of an invalid kind"
+_UNEXPECTED = "the archive of the workspace is invalid: an entry has an unexpected path, kind or size"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ _MODE = {  # modes with fewer questions have more striking colours
     Mode.DONT_ASK: "ansiyellow",
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
-_NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "network: ask", Ruling.DENY: "no network"}
+_NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "net: ask", Ruling.DENY: "no network"}
 _GAP = ("dim", " · ")
 
 
