@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 PACKAGES := policy sandbox tools runner profiles
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 1)
+# More workers than processors, because many tests mostly wait.
+PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 2)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo check smoke test lint types imports docs site tables bench fuzz lock witness clean

@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,7 +16,9 @@ from tests.support.container_bench import Dock, dock
 from tests.support.places import TESTS
 from tests.support.sandbox_bench import USERS, Bench, make
 
-FOLDERS = ("sandbox", "services", "terminal", "process", "laws", "unit")  # in the order in which they run
+# The folders in the order in which they run. Tests of the first three take the longest. Those in `sandbox` need the
+# processors, and those in `services` and `terminal` mostly wait, so that their files take turns.
+FOLDERS = (("sandbox", "services", "terminal"), ("process",), ("laws",), ("unit",))
 # Files whose tests run one after the other in one worker. All other files are distributed over the workers one by one.
 GROUPS = {
     # These count the processes, the cgroups or the free space of the machine.
@@ -81,10 +84,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark each test with the name of its folder, put the longest folders first, and select for `--smoke`."""
     folders: dict[pytest.Item, str] = {}
+    files: dict[str, list[Path]] = {}
     for item in items:
         folders[item] = item.path.relative_to(TESTS).parts[0]
         item.add_marker(folders[item])
-    items.sort(key=lambda item: FOLDERS.index(folders[item]))
+        if item.path not in (known := files.setdefault(folders[item], [])):
+            known.append(item.path)
+    places = {
+        path: (step, number / len(files[folder]))
+        for step, together in enumerate(FOLDERS)
+        for folder in together
+        for number, path in enumerate(files.get(folder, []))
+    }
+    items.sort(key=lambda item: places[item.path])
     if config.getoption("--smoke"):
         functions: set[str] = set()
         kept, left_out = [], []
