@@ -10,8 +10,8 @@ from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from runner.facts.git.drivers import Drivers
+from runner.state.paths import login_name
 from sandbox.inside.regular_file import read_start, read_whole
-from sandbox.linux.passwd_files import login_name
 
 EnvVariables = tuple[tuple[str, str], ...]
 

@@ -79,6 +79,16 @@ def home(environ: Mapping[str, str]) -> str:
         return "/nonexistent"
 
 
+def login_name(otherwise: str) -> str:
+    """Return the login name of the user of this process, or `otherwise` if the user database has none."""
+    import pwd  # few commands need it
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return otherwise
+
+
 def only_owners_write(folder: str) -> bool:
     """Return True if `folder` is an existing folder that other users cannot write to."""
     try:

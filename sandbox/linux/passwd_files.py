@@ -30,7 +30,7 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
             continue
         words = [_group(gid), "x", str(gid), ""]
         if path == "/etc/passwd":
-            name = login_name(f"user{uid}")
+            name = _user(uid)
             words = [name, "x", str(uid), str(gid), name, home, "/bin/bash"]
         if any(":" in word or "\n" in word for word in words):
             continue  # the file format cannot express this home
@@ -40,13 +40,12 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
     return replacements
 
 
-def login_name(otherwise: str) -> str:
-    """Return the login name of the user of this process, or `otherwise` if the user database has none."""
+def _user(uid: int) -> str:
     import pwd  # few commands need it
 
     with contextlib.suppress(KeyError):
-        return pwd.getpwuid(os.geteuid()).pw_name
-    return otherwise
+        return pwd.getpwuid(uid).pw_name
+    return f"user{uid}"
 
 
 def _group(gid: int) -> str:

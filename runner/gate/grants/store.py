@@ -13,7 +13,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
 from runner.gate.grants.codec import from_json, to_json
 from runner.state.json_file import Held, StateError, StateFile
-from sandbox.linux.passwd_files import login_name
+from runner.state.paths import login_name
 
 NAME = "grants.json"
 USUAL_LIFE = 30 * 86_400.0  # seconds that an approval of scope project or user holds, if the user named no duration
