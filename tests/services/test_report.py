@@ -314,7 +314,7 @@ def test_a_small_screen_paper_and_the_dark(browser: Browser, tmp_path: Path) -> 
     assert not page.is_visible("#detail")
     page.click("#r9")
     assert page.is_visible("#detail")
-    page.wait_for_function("document.documentElement.scrollWidth <= 420")  # nothing sticks out, once the new width is applied
+    page.wait_for_function("document.documentElement.scrollWidth <= 420")  # when the width is applied
     page.click("#detail .close")
     assert not page.is_visible("#detail")
     page.emulate_media(media="print")
