@@ -207,6 +207,7 @@ def test_a_list_on_standard_input_is_checked(harness: Harness) -> None:
         assert done.stdout.startswith("1 task in "), asked
 
 
+@pytest.mark.thorough
 def test_a_killed_batch_leaves_nothing_running_and_goes_on_where_it_was(harness: Harness) -> None:
     harness.put(
         {"id": "quick", "prompt": "write"},

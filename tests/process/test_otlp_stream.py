@@ -69,6 +69,7 @@ def test_a_run_sends_what_it_decided(tmp_path: Path) -> None:
     assert found["ls"]["process.exit.code"] == 0, "with its outcome"
 
 
+@pytest.mark.thorough
 def test_a_run_without_its_collector_is_the_same_run_and_says_so(tmp_path: Path) -> None:
     with socket.socket() as silent:  # its port is nobody else's meanwhile
         silent.bind(("127.0.0.1", 0))

@@ -759,6 +759,7 @@ COMPARED = ["HEAD", "@", "main", "v1", "HEAD~1", "HEAD^", "HEAD^2", "HEAD~2", "v
 # fmt: on
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T117")
 @examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

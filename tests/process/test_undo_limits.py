@@ -512,6 +512,7 @@ def test_what_changes_while_it_is_read_is_not_kept_half(base: Path) -> None:
     assert (world.w / "a").read_text() == "1\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T75")
 def test_a_folder_that_is_swapped_for_a_link_all_the_time_leads_nowhere(base: Path) -> None:
     """A process with the workspace swaps a folder and a link to a folder outside, while snapshots and undos go on."""

@@ -362,6 +362,7 @@ def agent(home: dict[str, str], *words: str) -> "subprocess.CompletedProcess[str
     return forked_agent.run([AGENT, *words], env=home, cwd=work, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T24")
 def test_a_person_whose_record_is_in_a_database(url: str, home: dict[str, str], server: Server) -> None:
     done = agent(home, "exec", "--mode", "trust-project", "--", "touch", "made")

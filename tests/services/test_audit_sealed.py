@@ -272,6 +272,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[KeyringHarness]:
         yield made
 
 
+@pytest.mark.thorough
 def test_the_key_lies_in_the_keyring_and_signs_what_comes(place: KeyringHarness) -> None:
     config = place.home / ".config/ringfence/config.toml"
 

@@ -61,6 +61,7 @@ def test_a_key_is_stored_shown_as_there_and_removed(place: KeyringHarness) -> No
     assert stat.S_IMODE(names.stat().st_mode) == 0o600
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T20")
 def test_what_is_typed_is_not_shown(place: KeyringHarness) -> None:
     with place.secret_service():

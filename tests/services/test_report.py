@@ -148,6 +148,7 @@ FILTERS = [
 # fmt: on
 
 
+@pytest.mark.thorough
 @in_browser
 def test_filters_filter(browser: Browser, tmp_path: Path) -> None:
     seen = opened(browser, tmp_path, sample_log().deeds)

@@ -720,6 +720,7 @@ def _obeyed(top: Path) -> set[str]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.threat("T95")
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_PIECES, _PIECES)

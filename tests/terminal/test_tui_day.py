@@ -62,6 +62,7 @@ def harness() -> Iterator[ScreenHarness]:
             window.close()
 
 
+@pytest.mark.thorough
 def test_a_whole_day(harness: ScreenHarness) -> None:
     seen: list[str] = []
     (harness.work / "notes").write_text("a note\n")
