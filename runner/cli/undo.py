@@ -122,12 +122,12 @@ def _list(store: "Store", json: bool) -> int:
     if json:
         print(dumps(steps_json(store, 1000)))
         return Exit.DONE
-    lines = list(steps_text(store, 1000))
-    if all(line.startswith("not kept") for line in lines):
-        lines.insert(0, "no action of a model changed a file here")
-    for line in lines or ["nothing to undo: no action of a model changed a file here"]:
+    steps = store.steps()
+    if not steps:
+        print("nothing to undo: no action of a model changed a file here")
+    for line in steps_text(store, 1000):
         print(line)
-    if store.steps()[1:]:  # `agent undo 12` is not "take back number 12"
+    if steps[1:]:  # `agent undo 12` does not mean "undo number 12"
         print("`agent undo N` undoes the N newest actions; the number at the start of a line is only a name")
     return Exit.DONE
 

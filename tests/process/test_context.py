@@ -133,14 +133,14 @@ def test_the_parts_are_named_in_the_order_they_are_sent(workspace: Path) -> None
         ("added", "system"),
         ("surroundings", "system"),
         ("gate", "system"),
-        ("instructions", "told"),
-        ("git", "told"),
+        ("instructions", "preamble"),
+        ("git", "preamble"),
         ("conversation", "conversation"),
     ]
     assert parts[1].source == HOSTILE.source
     assert all(part.tokens > 0 for part in parts)
-    told = [part.text for part in parts if part.where == "told"]
-    assert play.told.startswith("\n\n".join(told))
+    preamble = [part.text for part in parts if part.where == "preamble"]
+    assert play.told.startswith("\n\n".join(preamble))
     assert play.system == "\n".join(part.text for part in parts if part.where == "system")
     assert "bash" in parts[0].text
 

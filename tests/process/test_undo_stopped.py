@@ -75,5 +75,5 @@ def test_an_undo_that_was_stopped_is_done_and_told(world: UndoWorkspace, monkeyp
     asyncio.run(stopped(undo))
     assert (world.w / "a").read_text() == "one\n"
     assert [event.text.split("\n")[0] for event in events if isinstance(event, Display)] == [
-        "took back 1: echo two > a"
+        "undid 1: echo two > a"
     ]

@@ -145,12 +145,12 @@ TWO = [bash("echo 1 > one"), Turn("done"), bash("echo 2 > two"), Turn("done")]
 # fmt: off
 GONE_ON: list[tuple[tuple[str, ...], str, list[str], str]] = [
     (("/diff",),                   "+2",                  ["one", "two"], "what earlier runs changed"),
-    (("/undo",),                   "took back",           ["one"],        "the last action of all runs"),
-    (("/undo 2",),                 "took back",           [],             "both"),
+    (("/undo",),                   "undid",               ["one"],        "the last action of all runs"),
+    (("/undo 2",),                 "undid",               [],             "both"),
     (("/undo 3",),                 "only 2 stored actions", ["one", "two"], "more than the session did"),
     (("/rewind", "1", "1"),        "continues from there",  ["one"],        "to before the last prompt"),
     (("/rewind", "2", "1"),        "continues from there",  [],             "to before the first"),
-    (("/rewind", "2", "3"),        "took back",           [],             "the files only"),
+    (("/rewind", "2", "3"),        "undid",               [],             "the files only"),
     (("!echo 3 > three", "/rewind", "1", "1"), "2 actions changed files since", ["one"], "with what was done since"),
     (("third", "/rewind", "2", "1", "/diff"), "+1",       ["one"],        "over a prompt of this run"),
     (("/rewind", "1", "2", "/diff"), "+2",                ["one", "two"], "what a branch that is over changed"),

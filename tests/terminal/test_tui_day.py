@@ -99,7 +99,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.type("/diff", "Enter")
     window.until("@@ -0,0 +1,2 @@")
     window.type("/undo", "Enter")
-    window.until("took back 4")
+    window.until("undid 4")
     window.type("!echo mine", "Enter")
     window.until("│ mine")
     window.type("/mode trust-project", "Enter")

@@ -139,7 +139,7 @@ def test_the_list_the_diff_and_the_codes(base: Path) -> None:
     was = _tree(harness.w)
     dry = harness.agent("undo", "--dry-run")
     assert dry.returncode == 0
-    assert "would take back 1: $ echo two" in dry.stdout
+    assert "would undo 1: $ echo two" in dry.stdout
     diff = harness.agent("undo", "--diff").stdout
     assert "-two\n+never committed\n" in diff
     assert "+print('hello')" in diff
@@ -220,7 +220,7 @@ def test_undo_in_a_talk_and_the_model_is_told(tmp_path: Path) -> None:
     assert play_conversation(tmp_path, turns, person, events.append) == Exit.DONE
     assert seen == [True, True, True]
     said = shown_text(events)
-    assert "took back 2: $ echo two > d/kept; echo > more" in said
+    assert "undid 2: $ echo two > d/kept; echo > more" in said
     assert "not a number of actions" in said
     assert "only 1 stored action" in said
     assert "one" in [event for event in events if isinstance(event, ActionFinished)][-1].text

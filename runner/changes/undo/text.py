@@ -26,7 +26,7 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
         signs = [change.sign for change in store.changes(step.id)]
         counts = " ".join(f"{sign}{signs.count(sign)}" for sign in "+~-")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.started))
-        said = "" if step.undone is None else "  (taken back)"
+        said = "" if step.undone is None else "  (undone)"
         yield f"{step.id:>5}  {when}  {counts:<8}  {deed(step)}{said}"
         yield from (f"       {visible(note, lines=False)}" for note in step.notes)
     for root in store.roots():
@@ -39,7 +39,7 @@ def deed(step: UndoStep) -> str:
     """Return a step in words, on one line."""
     if step.kind == "action":
         return one_line(step.words, _WORDS)
-    return f"took back {step.words}" if step.kind == "undo" else f"brought back again what {step.words} took"
+    return f"{step.kind} of {step.words}"
 
 
 def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
@@ -69,9 +69,10 @@ def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterat
     for step in taken.dead:
         yield f"notice: the runner was killed during {step.id}: {deed(step)}"
     nothing = bool(taken.items) and all(item.problem for item in taken.items)
-    verb = "would take back" if dry else "could not take back" if nothing else "took back"
+    verb, done = ("redo", "redid") if redo else ("undo", "undid")
+    said = f"would {verb}" if dry else f"could not {verb}" if nothing else done
     for step in taken.steps:
-        yield f"{verb} {step.id}: {deed(step)}" if not redo else f"{verb} the undo of {step.words}"
+        yield f"{said} {step.words}" if redo else f"{said} {step.id}: {deed(step)}"
     for item in taken.items:
         if not item.problem:
             yield f"  {item.deed:<11} {_path(item, workspace)}"

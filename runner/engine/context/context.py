@@ -146,7 +146,7 @@ class RequestPart:
     Attributes:
         name: The name of the part.
         source: The origin of the text.
-        where: `system` (the system prompt), `told` (before the user's first message), `tools`, or `conversation`.
+        where: `system` (the system prompt), `preamble` (before the user's first message), `tools`, or `conversation`.
         text: The text, or an empty string for the conversation.
         tokens: The estimated number of tokens.
     """
@@ -243,7 +243,7 @@ class Context:
             ("skills", many(len(self.skills), "skill"), listing(self.skills)),
             ("git", "the repository", f"{_GIT}\n\n{marked('git-state', git)}" if git else ""),
         )
-        return tuple(_part(name, source, "told", text) for name, source, text in rows if text)
+        return tuple(_part(name, source, "preamble", text) for name, source, text in rows if text)
 
 
 def tool_specs(tools: "Sequence[ModelTool]") -> tuple[ToolSpec, ...]:
