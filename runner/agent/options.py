@@ -58,8 +58,8 @@ class Option:
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("--out", "FOLDER", "Folder of the results; default: TASKS with suffix `.batch`.", _BATCH),
-    Option("--jobs", "N", "Number of tasks that run at once; default: one per core.", _BATCH, least=1, short="-j"),
+    Option("--out", "FOLDER", "Folder of the results (default: TASKS with suffix `.batch`).", _BATCH),
+    Option("--jobs", "N", "Number of tasks that run at once (default: one per core).", _BATCH, least=1, short="-j"),
     Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL), complete="mode"),
@@ -87,7 +87,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--max-cost", "AMOUNT", "Largest cost in US dollars, by the known price of the model.", _BUDGET),
     Option("--max-output", "SIZE", "Largest output of all commands together: 500K, 20M.", _BUDGET),
     Option("--max-denials", "N", "Denials that end an unattended run; default 20, or 3 in a row.", _BUDGET, least=1),
-    Option("--cwd", "FOLDER", "Working folder; default: the current folder.", (*_GATE, *_MODEL)),
+    Option("--cwd", "FOLDER", "Working folder (default: the current folder).", (*_GATE, *_MODEL)),
     Option("--config", "FILE", "Additional configuration file; it may allow more.", (*_GATE, *_MODEL, *_BATCH)),
     Option("--json", "", "Print JSON.", (*_GATE, *_BATCH)),
     Option("--limit", "NAME=VALUE", f"Limit of one command: {', '.join(limit_names())}. Repeatable; memory=2G, "

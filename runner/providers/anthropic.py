@@ -119,7 +119,7 @@ class _AnthropicAnswer(AnswerParser):
             case {"type": "error"}:
                 raise self._error(content)
             case {"type": "content_block_delta" | "content_block_start"}:
-                raise self._failures.malformed("a content event in it has missing fields")
+                raise self._failures.malformed("a content event in it lacks fields or has fields of wrong types")
 
     def reply(self) -> Reply:
         if not self._complete:
@@ -150,7 +150,7 @@ class _AnthropicAnswer(AnswerParser):
                 self._blocks[index] = _Block("tool_use", id=id_, name=name)
                 yield CallOpened(name)
             case {"type": "text" | "redacted_thinking" | "tool_use"}:
-                raise self._failures.malformed("a content block in it has missing fields")
+                raise self._failures.malformed("a content block in it lacks fields or has fields of wrong types")
             case _:
                 self._blocks[index] = _Block("other")
 

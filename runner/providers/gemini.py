@@ -84,14 +84,14 @@ class _GeminiAnswer(AnswerParser):
                     case None | {}:
                         pass
                     case _:
-                        raise self._failures.malformed("a candidate in it has missing fields")
+                        raise self._failures.malformed("a candidate in it lacks fields or has fields of wrong types")
                 self._finish(candidate.get("finishReason"))
             case None | []:
                 match chunk.get("promptFeedback"):
                     case {"blockReason": str()}:
                         self._finish("SAFETY")
             case _:
-                raise self._failures.malformed("a part of the answer has missing fields")
+                raise self._failures.malformed("a part of the answer lacks fields or has fields of wrong types")
 
     def reply(self) -> Reply:
         self._settle()
@@ -131,7 +131,7 @@ class _GeminiAnswer(AnswerParser):
                 if signature:
                     self._settle(signed(self._model, str(part["thoughtSignature"])) if thinks else "")
             case {"functionCall": _} | {"text": _}:
-                raise self._failures.malformed("a part in it has missing fields")
+                raise self._failures.malformed("a part in it lacks fields or has fields of wrong types")
 
     def _sign(self, part: Json) -> None:
         """Keep the signature of a part before it."""

@@ -113,7 +113,7 @@ class _StreamedCalls:
         """Yield what a piece of a call completes. Raises ProviderError for a malformed piece."""
         function = (piece.get("function") or {}) if isinstance(piece, dict) else None
         if not (isinstance(piece, dict) and isinstance(function, dict)):
-            raise self._failures.malformed("a tool call in it has missing fields")
+            raise self._failures.malformed("a tool call in it lacks fields or has fields of wrong types")
         name = self._failures.string(function, "name")
         call, new = self._call_for(piece.get("index"), self._failures.string(piece, "id"), name)
         if new:
@@ -210,7 +210,7 @@ class _ChatAnswer(AnswerParser):
             case None | []:
                 pass
             case _:
-                raise self._failures.malformed("a chunk in it has missing fields")
+                raise self._failures.malformed("a chunk in it lacks fields or has fields of wrong types")
 
     def reply(self) -> Reply:
         if not (self.finished or self._done):
@@ -251,7 +251,7 @@ class _ChatAnswer(AnswerParser):
                 for piece in pieces:
                     yield from self._calls.grow(piece)
             case _:
-                raise self._failures.malformed("a tool call in it has missing fields")
+                raise self._failures.malformed("a tool call in it lacks fields or has fields of wrong types")
 
     def _finish(self, reason: object) -> Iterator[ReplyPiece]:
         if isinstance(reason, str) and reason:

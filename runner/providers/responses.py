@@ -102,7 +102,7 @@ class _ResponsesAnswer(AnswerParser):
             case {"error": dict(error)}:
                 raise self._error(error)
             case {"type": str(kind)} if kind.endswith(".delta") or kind.startswith("response.output_item."):
-                raise self._failures.malformed("an event in it has missing fields")
+                raise self._failures.malformed("an event in it lacks fields or has fields of wrong types")
 
     def reply(self) -> Reply:
         items = [self._items[index] for index in sorted(self._items)]
@@ -122,7 +122,7 @@ class _ResponsesAnswer(AnswerParser):
                 self._items[index] = _Item("function_call", id_, name)
                 yield CallOpened(name)
             case {"type": "function_call"}:
-                raise self._failures.malformed("a tool call in it has missing fields")
+                raise self._failures.malformed("a tool call in it lacks fields or has fields of wrong types")
             case {"type": "message" | "reasoning" as kind}:
                 self._items[index] = _Item(kind)
             case _:

@@ -307,7 +307,7 @@ def screen(harness: Harness) -> Iterator[Screen]:
     made.close()
 
 
-QUESTION = "use these files as they are now? [yes / no / show / quit]"
+QUESTION = "trust these files exactly as they are now? [yes / no / show / quit]"
 
 
 @pytest.mark.threat("T71")

@@ -74,6 +74,4 @@ def test_an_undo_that_was_stopped_is_done_and_told(world: UndoWorkspace, monkeyp
 
     asyncio.run(stopped(undo))
     assert (world.w / "a").read_text() == "one\n"
-    assert [event.text.split("\n")[0] for event in events if isinstance(event, Display)] == [
-        "undid 1: echo two > a"
-    ]
+    assert [event.text.split("\n")[0] for event in events if isinstance(event, Display)] == ["undid 1: echo two > a"]

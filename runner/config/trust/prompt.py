@@ -6,13 +6,13 @@ from collections.abc import Callable
 from enum import Enum
 
 from runner.config.trust.evaluate import TrustReview
-from runner.config.trust.text import contents, description, summary
+from runner.config.trust.text import HEADING, QUESTION, contents, description, summary
 from runner.stderr import say
 
 # Shows a prompt and returns one line without its end. Raises EOFError at the end of input.
 LineReader = Callable[[str], str]
 
-_PROMPT = "use these files as they are now? [yes / no / show / quit] "
+_PROMPT = f"{QUESTION} [yes / no / show / quit] "
 _EXPLAINED = """\
   yes   use the listed files until they change
   no    continue without them; you are not asked about this content again (`agent trust revoke` deletes the answer)
@@ -33,8 +33,7 @@ def ask(review: TrustReview, read_line: LineReader) -> TrustReply:
     """Show the files, ask, and return the answer. The question is repeated after unclear input. End of input is
     QUIT.
     """
-    head = "this repository contains files that are used only if you trust them"
-    say("\n".join([head, *description(review, brief=True), "", summary(review)]))
+    say("\n".join([HEADING, *description(review, brief=True), "", summary(review)]))
     while True:
         try:
             text = read_line(_PROMPT).strip().lower()

@@ -12,6 +12,8 @@ from runner.text.phrases import many
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
 from runner.text.strict_json import DuplicateNameError, parse_strictly
 
+HEADING = "this repository contains files that are used only if you trust them"
+QUESTION = "trust these files exactly as they are now?"
 _FIRST = 3  # lines of a text that are shown; `show` prints the whole text
 _WIDE = 150  # characters of such a line
 _ROWS = 20  # lines of a section in a brief description

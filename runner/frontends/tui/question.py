@@ -11,7 +11,7 @@ from runner.approval.card import card
 from runner.approval.remembered import NOTHING, Offer
 from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.prompt import TrustReply
-from runner.config.trust.text import contents, description, summary
+from runner.config.trust.text import HEADING, QUESTION, contents, description, summary
 from runner.events import Display
 from runner.frontends.tui.app import App
 from runner.frontends.tui.approval import ApprovalPanel
@@ -49,16 +49,14 @@ class Panels:
 
 async def trusted(app: App, brought: TrustReview) -> TrustReply:
     """Ask if the repository's content may be used, exactly as it is now, and return the user's answer."""
-    head = "this repository contains files that are used only if you trust them"
-    app.emit(Display("\n".join([head, *description(brought, brief=True), "", summary(brought)]), "text"))
+    app.emit(Display("\n".join([HEADING, *description(brought, brief=True), "", summary(brought)]), "text"))
     answers = {
         "y": ("yes, until one byte changes", TrustReply.YES),
         "n": ("no, continue without these files; this content is not asked about again", TrustReply.NO),
         "s": ("show the complete files", None),
         "q": ("leave", TrustReply.QUIT),
     }
-    question = "trust these files exactly as they are now?"
-    while (answer := await app.ask(ChoicePanel(question, answers, TrustReply.QUIT))) is None:
+    while (answer := await app.ask(ChoicePanel(QUESTION, answers, TrustReply.QUIT))) is None:
         app.emit(Display("\n".join(contents(brought)), "text"))
     return answer
 
