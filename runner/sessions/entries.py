@@ -8,7 +8,6 @@ of each type. A line that does not fit raises Unsound and is never accepted in p
 import json
 import math
 import re
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -206,12 +205,6 @@ def _fields(body: EntryBody, checks: dict[str, FieldCheck]) -> None:
     for name, value in body.items():
         if not checks[name](value):
             raise Unsound(f"`{name}` is not a valid value")
-
-
-def now() -> str:
-    """Return the time for people. No order depends on it."""
-    seconds = time.time()
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{int(seconds % 1 * 1000):03}Z"
 
 
 # ---- messages

@@ -13,11 +13,12 @@ from typing import TypeVar
 
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
+from runner.audit.chain import now
 from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.catalog import Price, cost
 from runner.secrets.redactor import Redactor
-from runner.sessions.entries import CompactionRecord, EntryBody, JournalEntry, line, now, of_message, of_result
+from runner.sessions.entries import CompactionRecord, EntryBody, JournalEntry, line, of_message, of_result
 from runner.sessions.store import JournalError, SessionError, SessionFile, SessionStore, written_problem
 
 _DURABLE = ("session", "message", "grant", "snapshot")

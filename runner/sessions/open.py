@@ -12,10 +12,11 @@ from typing import BinaryIO
 
 from policy.model.frozen import dataclass
 from runner import VERSION as PROGRAM
+from runner.audit.chain import now
 from runner.problems import usage
 from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
-from runner.sessions.entries import VERSION, JournalEntry, Unsound, line, now
+from runner.sessions.entries import VERSION, JournalEntry, Unsound, line
 from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.journal import Journal, SessionLines
 from runner.sessions.selection import SessionSelection

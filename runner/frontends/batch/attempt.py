@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from io import RawIOBase
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.config.trust.session_check import now
 from runner.frontends.batch.store import STATUSES, Result, Status
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped
@@ -84,11 +84,6 @@ async def attempt(
     finally:
         safe_rmtree.remove(own)
     return result_of(task, number, gone, started)
-
-
-def now() -> str:
-    """Return the current time in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 _GRACE = 15.0  # seconds for a process to close its sandbox and its audit log after SIGTERM

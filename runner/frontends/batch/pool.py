@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from policy.model.frozen import dataclass
-from runner.frontends.batch.attempt import now
+from runner.config.trust.session_check import now
 from runner.frontends.batch.progress import Bar, Lines
 from runner.frontends.batch.store import BatchFolder, Result, Status, status_of
 from runner.frontends.batch.task import Task

@@ -20,9 +20,9 @@ from runner import VERSION
 from runner.changes.review.session import reviewed
 from runner.changes.review.workspace_copy import place
 from runner.config import load
+from runner.config.trust.session_check import now
 from runner.frontends.batch import remote_worker
 from runner.frontends.batch.archive import TaskReply, pack, parcel, unpacked
-from runner.frontends.batch.attempt import now
 from runner.frontends.batch.scratch import CopiesFolder
 from runner.frontends.batch.store import BatchFolder, Result
 from runner.frontends.batch.task import Task, within
