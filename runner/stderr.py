@@ -56,8 +56,9 @@ def _write(text: str) -> None:
 
 def unwritten(error: OSError) -> Problem:
     """Return the problem of output that standard output did not accept, for example on a full disk."""
-    why = (error.strerror or "the system refused it").lower()
-    return Problem("the output could not be written", why, "check where standard output goes")
+    from runner.text.phrases import os_reason
+
+    return Problem("the output could not be written", os_reason(error), "check where standard output goes")
 
 
 def unexpected(error: BaseException) -> Problem:

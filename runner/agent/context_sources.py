@@ -18,6 +18,7 @@ from runner.config.trust.inventory import EntryKind
 from runner.engine.context.context import Context, SourcedText
 from runner.problems import Exit, Stopped
 from runner.state import paths
+from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line, visible
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
@@ -77,7 +78,7 @@ def read_own_text(path: str) -> SourcedText | None:
     except NotRegularError:
         raise _unfit(path, "it is not a regular file") from None
     except OSError as error:
-        raise _unfit(path, (error.strerror or "it cannot be opened").lower()) from None
+        raise _unfit(path, os_reason(error)) from None
     try:
         if _others_may_write(found):
             raise _unfit(path, "other users can write to it")

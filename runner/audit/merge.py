@@ -18,6 +18,7 @@ from runner.audit.chain import AuditError, Head, LogStore, RecordRow, Walk
 from runner.audit.checkpoint import tree_of
 from runner.audit.stores.sqlite import write_merged
 from runner.audit.verify import BrokenChain, Expected, VerifyProgress, verify
+from runner.text.phrases import os_reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | No
         except FileExistsError:
             raise _exists_error(into) from None
         except OSError as error:
-            why = f"`{into}`: {(error.strerror or 'the system refused it').lower()}"
+            why = f"`{into}`: {os_reason(error)}"
             fix = "name a file on a file system with hard links"
             raise AuditError(Problem("the logs were not merged", why, fix)) from None
         finally:

@@ -15,6 +15,7 @@ from runner.cli.undo import snapshot_scope
 from runner.problems import Exit, Stopped, usage
 from runner.state import paths
 from runner.stderr import coloured, say
+from runner.text.phrases import os_reason
 from runner.text.sanitize import visible
 from sandbox.backend import Outcome
 
@@ -129,7 +130,7 @@ def _read(name: str) -> bytes:
         with open(0 if name == "-" else name, "rb", closefd=name != "-") as file:
             data = file.read(_LONGEST + 1)
     except OSError as error:
-        raise usage(f"`{name}` cannot be read", (error.strerror or "").lower(), "check the path") from None
+        raise usage(f"`{name}` cannot be read", os_reason(error), "check the path") from None
     if len(data) > _LONGEST:
         raise usage(f"`{name}` is longer than 1 GB", "a patch of this size cannot be reviewed", "apply it with git")
     return data

@@ -25,6 +25,7 @@ from runner.cli.audit_filters import FILE, log_path, terminal_width
 from runner.cli.gate import JSON, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say
+from runner.text.phrases import os_reason
 
 
 class Format(StrEnum):
@@ -303,7 +304,7 @@ def _cells(text: str) -> list[tuple[str, str]]:
         matrix = loads(Path(text).read_bytes())
         return [(f"{tier}/{mode}", str(wanted)) for tier, row in matrix.items() for mode, wanted in row.items()]
     except OSError as error:
-        why = (error.strerror or "").lower()
+        why = os_reason(error)
         raise usage(f"`{text}` is neither a cell nor a file", why, "write a cell such as network=deny") from None
     except (ValueError, AttributeError):
         why = "the file is not in the format of `agent policy matrix --json`"

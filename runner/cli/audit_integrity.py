@@ -19,7 +19,7 @@ from runner.cli.audit_filters import FILE, log_path, moment
 from runner.cli.gate import JSON, argument, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
-from runner.text.phrases import many
+from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _read_seal(seal: Path, keys: tuple[str, ...]) -> "ExpectedRecord":
         with seal.open("rb") as file:
             text = file.read(MOST)
     except OSError as error:
-        why = str(error.strerror).lower()
+        why = os_reason(error)
         raise usage(f"the seal `{seal}` cannot be read", why, "give the file of `agent audit seal --out`") from None
     return read_seal(text, keys)
 

@@ -20,6 +20,7 @@ from runner.config.schema import Key
 from runner.config.settings import ConfigError
 from runner.config.toml_value import toml
 from runner.config.validators import version_up_to
+from runner.text.phrases import os_reason
 
 # Errors of tomlkit, besides its own, for tables that it cannot change.
 _TOMLKIT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
@@ -196,12 +197,12 @@ def write(path: Path, text: str, *, own: bool, new: bool = False) -> None:
     except OSError as error:
         if not own and path.parent.is_symlink():
             raise _refused(path.parent, "it is a link", "make it a real folder, or remove it") from None
-        raise _refused(path.parent, _reason(error), "check who owns the folders above it") from None
+        raise _refused(path.parent, os_reason(error), "check who owns the folders above it") from None
     try:
         mode = _mode(folder, path, new, 0o600 if own else 0o666 & ~_umask())
         _replace_file(folder, path, text, mode)
     except OSError as error:
-        raise _refused(path, _reason(error), "check the folder and its disk") from None
+        raise _refused(path, os_reason(error), "check the folder and its disk") from None
     finally:
         os.close(folder)
 
@@ -245,7 +246,3 @@ def _umask() -> int:
 
 def _refused(path: Path, why: str, fix: str) -> ConfigError:
     return ConfigError.about(path, why, fix, "cannot be written")
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or "unknown reason").lower()

@@ -159,14 +159,14 @@ def settings_bytes(path: Path, whose: Whose) -> bytes | None:
         raise ConfigError.about(path, "it is not a plain file", "make it one, or remove it") from None
     except (OSError, ValueError) as error:
         link = whose == "repository" and os.path.islink(path)  # false where its folder cannot be entered
-        why = "it is a link" if link else (getattr(error, "strerror", None) or "its name is not valid").lower()
+        why = "it is a link" if link else _reason(error)
         raise ConfigError.about(path, why, "make it a plain file that you may read, or remove it") from None
     try:
         if whose in ("system", "user"):
             _require_owner(path, found, whose)
         data = read_descriptor(handle, _LARGEST + 1)
     except OSError as error:
-        raise ConfigError.about(path, (error.strerror or "it cannot be read").lower(), "check its disk") from None
+        raise ConfigError.about(path, _reason(error), "check its disk") from None
     finally:
         os.close(handle)
     if len(data) > _LARGEST:
@@ -220,9 +220,15 @@ def packaged() -> Settings:
     except (ProfileError, RuleError) as error:
         raise ConfigError(error.problem) from None
     except OSError as error:
-        why = f"`{error.filename}` cannot be read: {(error.strerror or 'unknown reason').lower()}"
+        why = f"`{error.filename}` cannot be read: {_reason(error)}"
         raise ConfigError(Problem("this installation is incomplete", why, "install ringfence again")) from None
     return Settings(profile=profile, rules=rules, sources=(PACKAGED,))
+
+
+def _reason(error: Exception) -> str:
+    from runner.text.phrases import os_reason  # only for errors
+
+    return os_reason(error)
 
 
 def packaged_text() -> str:

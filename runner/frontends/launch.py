@@ -12,6 +12,7 @@ from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
 from runner.providers.key_options import is_stdin, take_terminal
 from runner.stderr import unwritten
+from runner.text.phrases import os_reason
 
 if TYPE_CHECKING:
     from runner.approval.approver import Approver
@@ -184,7 +185,7 @@ def _text_of(file_or_fd: Path | int, name: str) -> str:
         with open(file_or_fd, "rb", closefd=file_or_fd != 0) as file:
             data = file.read(_LONGEST_PROMPT + 1)
     except OSError as error:
-        raise usage(f"the prompt {name} cannot be read", (error.strerror or "").lower(), "check the path") from None
+        raise usage(f"the prompt {name} cannot be read", os_reason(error), "check the path") from None
     if len(data) > _LONGEST_PROMPT:
         raise usage(f"the prompt in {name} is longer than 1 MB", "no model takes as much", "let the model read a file")
     try:

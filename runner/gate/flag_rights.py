@@ -10,6 +10,7 @@ from policy.model.verdict import Problem
 from policy.permission.flag_rights import FlagRights
 from policy.toml.profile import names_credential
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import os_reason
 
 MOST = 200  # of each; longer lists are not typed by hand
 _KERNEL = ("/proc/", "/sys/", "/dev/")
@@ -71,7 +72,7 @@ def _path(flag: str, text: str, cwd: str, home: str) -> str:
         if path.endswith("/") and not os.path.isdir(real):
             raise NotADirectoryError(20, "not a directory")
     except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "the system does not accept this path").lower()
+        why = os_reason(error)
         fix = "create it first, or name the folder that will contain it" if flag == "--write" else "check the spelling"
         raise usage(f"{flag_text} cannot be granted", why, fix) from None
     if (link := _led(path, cwd)) is not None:

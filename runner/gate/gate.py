@@ -170,7 +170,9 @@ def folder(text: str | None) -> Path:
         path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
     except OSError as error:
         name = text if text is not None else "the current folder"
-        why = (error.strerror or "it cannot be reached").lower()
+        from runner.text.phrases import os_reason
+
+        why = os_reason(error)
         raise usage(f"`{name}` cannot be the working folder", why, "give an existing folder with --cwd") from None
     if not path.is_dir():
         raise usage(f"`{text}` cannot be the working folder", "it is not a folder", "give a folder with --cwd")

@@ -14,6 +14,7 @@ from runner.messages import Stop, ToolCall, Usage
 from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
 from runner.text.model_text import parse_call
+from runner.text.phrases import os_reason
 
 SIZE_LIMIT = 16 << 20  # bytes
 
@@ -82,7 +83,7 @@ def _load(path: Path) -> object:
         with path.open("rb") as file:
             data = file.read(SIZE_LIMIT + 1)
     except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "its name cannot be used").lower()
+        why = os_reason(error)
         raise _unread(path, why, "check the path; `scripted:FILE` is relative to the current folder") from None
     if len(data) > SIZE_LIMIT:
         raise _unread(path, f"it is larger than {SIZE_LIMIT >> 20} MB", "split the script")

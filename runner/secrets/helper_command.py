@@ -19,6 +19,7 @@ from policy.model.secret_paths import inside
 from runner.problems import ending_signals
 from runner.secrets.secret import LONGEST, Secret, usable
 from runner.state.paths import only_owners_write
+from runner.text.phrases import os_reason
 
 PATIENCE = 10.0  # default time limit in seconds
 _PIECES = re.compile(r"[\s=:,;&|<>()'\"@]+")  # separates the paths in one word
@@ -106,8 +107,8 @@ def _run(
             start_new_session=True,  # a process group to kill as a whole, without a terminal
         )
     except (OSError, ValueError) as error:
-        said = (error.strerror or "").lower() if isinstance(error, OSError) else "its words contain a NUL"
-        raise HelperFailed(f"it cannot be started: {said or 'the system refused it'}", "correct the command") from None
+        why = os_reason(error) if isinstance(error, OSError) else "its words contain a NUL"
+        raise HelperFailed(f"it cannot be started: {why}", "correct the command") from None
     try:
         return _answer(process, time.monotonic() + helper.seconds, helper, ended)
     finally:

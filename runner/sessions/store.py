@@ -19,6 +19,7 @@ from runner.problems import Exit
 from runner.sessions.entries import Unsound
 from runner.sessions.tree import Tree
 from runner.state.workspace import workspace_key
+from runner.text.phrases import os_reason
 
 _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
 _KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,39}-[0-9a-f]{16}")
@@ -342,7 +343,7 @@ def _unusable(what: str, why: str, fix: str) -> SessionError:
 def _reason(error: OSError) -> str:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return "a symbolic link or a file is in the way"
-    return (error.strerror or "unknown reason").lower()
+    return os_reason(error)
 
 
 def remove_session(state: Path, store: SessionStore, id: str) -> None:

@@ -120,7 +120,9 @@ def _ready(place: _Place, environ: Mapping[str, str]) -> Path:
     except FileExistsError as error:
         raise _refused(path, place, f"`{error.filename}` is not a folder", "rename it") from None
     except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or "the path is not valid").lower()
+        from runner.text.phrases import os_reason
+
+        reason = os_reason(error)
         raise _refused(path, place, reason, "check who owns the folders above it") from None
     return path
 

@@ -6,9 +6,14 @@ def many(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
-def os_reason(error: OSError) -> str:
-    """Return the reason that the system gives for an error, as a part of a sentence."""
-    return (error.strerror or "the system refused it").lower()
+def os_reason(error: Exception) -> str:
+    """Return the reason of a failed operation on a file, as a part of a sentence that is never empty.
+
+    A ValueError is the error of Python for a path with a NUL or with characters that cannot be encoded.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return "its name is not valid" if isinstance(error, ValueError) else str(error) or "the system refused it"
 
 
 def nearest(text: str, names: list[str]) -> str | None:

@@ -1,6 +1,7 @@
 """Tests of the work that a short command does not do at its start, by counts, because durations vary with the load."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -131,3 +132,27 @@ def test_a_successful_command_loads_no_module_that_explains_failures(tmp_path: P
             "policy.bash.parser",
         ),
     }
+
+
+LOADED = """
+import json, sys
+from runner.cli.main import main
+ours = ("policy", "sandbox", "tools", "runner")
+try:
+    main()
+finally:
+    names = sorted(name for name in sys.modules if name.partition(".")[0] in ours)
+    print(json.dumps(names), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("words", [("exec", "--", "/bin/true"), ("why", "git status")], ids=["exec", "why"])
+def test_a_short_command_loads_at_most_110_modules_of_the_project(words: tuple[str, ...], tmp_path: Path) -> None:
+    """A hundred empty modules cost about 27 ms. Merge or load a module at its first use before raising this bound."""
+    (folder := tmp_path / "work").mkdir()
+    argv = [sys.executable, "-c", LOADED, *words]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run(argv, cwd=folder, env=environ, capture_output=True, text=True, check=True, timeout=60)
+    names = json.loads(done.stderr.splitlines()[-1])
+    assert "runner.cli.main" in names
+    assert len(names) <= 110, names

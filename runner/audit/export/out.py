@@ -12,6 +12,7 @@ from typing import TextIO, TypeVar
 
 from policy.model.verdict import Problem
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import os_reason
 
 _Item = TypeVar("_Item")
 _EVERY = 0.25  # seconds between two updates of the progress
@@ -83,6 +84,6 @@ def counted(found: Iterable[_Item], noun: str) -> Generator[_Item, None, None]:
 
 
 def _unwritten(path: Path, error: OSError) -> Stopped:
-    why = (error.strerror or str(error)).lower()
+    why = os_reason(error)
     fix = "name another file with --out, or omit --out to print"
     return Stopped(Problem(f"`{path}` cannot be written", why, fix), Exit.FAILED)

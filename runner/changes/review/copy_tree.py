@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from runner.changes import safe_open
 from runner.changes.undo.file_state import SECRET, TOO_DEEP, Stamp, stamp
 from runner.state import reflink
+from runner.text.phrases import os_reason
 
 _CHUNK = 1 << 20
 _TRIES = 3  # of a file that changes while it is read
@@ -43,7 +44,7 @@ class Copying:
 
     def _entered(self, name: str, above: int, path: str, depth: int) -> int | None:
         """Open a folder and its copy. Return None if the folder is left out, which is recorded."""
-        inner = safe_open.entered(name, above, lambda error: self.left_out.append((path, error_reason(error))))
+        inner = safe_open.entered(name, above, lambda error: self.left_out.append((path, os_reason(error))))
         if inner is None:
             return None
         why = TOO_DEEP if depth > safe_open.DEEPEST else ""
@@ -70,7 +71,7 @@ class Copying:
         try:
             names = os.listdir(above)
         except OSError as error:
-            self.left_out.append((path or ".", error_reason(error)))
+            self.left_out.append((path or ".", os_reason(error)))
             return folders
         for name in names:
             inner = f"{path}/{name}" if path else name
@@ -89,7 +90,7 @@ class Copying:
                     self.left_out.append((inner, _kind_reason(status.st_mode)))
             except _Unread as error:
                 if not isinstance(error.error, FileNotFoundError):  # it went meanwhile
-                    self.left_out.append((inner, error_reason(error.error)))
+                    self.left_out.append((inner, os_reason(error.error)))
         return folders
 
     def _link(self, name: str, above: int, into: int, path: str, status: os.stat_result) -> None:
@@ -205,8 +206,3 @@ def _kind_reason(mode: int) -> str:
     if stat.S_ISSOCK(mode):
         return "it is a socket"
     return "it is a pipe" if stat.S_ISFIFO(mode) else "it is a device"
-
-
-def error_reason(error: OSError) -> str:
-    """Return the message of the system for an error."""
-    return (error.strerror or str(error)).lower()

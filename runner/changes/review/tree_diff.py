@@ -13,6 +13,7 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import folded
 from runner.changes import safe_open
 from runner.changes.review.patch_format import FILE, LINK, PROGRAM, Side
+from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
 from sandbox.inside.regular_file import read_descriptor
 
@@ -98,7 +99,7 @@ def scan_tree(top: str, over: Callable[[], bool] = never) -> TreeScan:
 
     def enter(name: str, above: int, path: str, depth: int) -> int | None:
         def refused(error: OSError) -> None:
-            result.closed[path] = (error.strerror or "it cannot be read").lower()
+            result.closed[path] = os_reason(error)
 
         if depth > safe_open.DEEPEST or over():
             result.closed[path] = "it is too deep in folders" if depth > safe_open.DEEPEST else OVERTIME
@@ -163,7 +164,7 @@ def side(top: int, path: str) -> Side | None:
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
             return None
-        raise UnreadableFile((error.strerror or str(error)).lower()) from None
+        raise UnreadableFile(os_reason(error)) from None
 
 
 def _file(name: str, folder: int) -> int:

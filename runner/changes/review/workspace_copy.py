@@ -18,8 +18,9 @@ from dataclasses import field
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.changes import safe_open
-from runner.changes.review.copy_tree import Copying, error_reason
+from runner.changes.review.copy_tree import Copying
 from runner.changes.undo.file_state import Stamp
+from runner.text.phrases import os_reason
 from sandbox.inside import safe_rmtree
 
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -89,7 +90,7 @@ def copied(
         base = _private_folder(where)
     except OSError as error:
         fix = "set TMPDIR to a folder that you may write to"
-        raise CopyError(Problem(f"no copy can be made in `{where}`", error_reason(error), fix)) from None
+        raise CopyError(Problem(f"no copy can be made in `{where}`", os_reason(error), fix)) from None
     path = f"{base}/{os.path.basename(workspace.rstrip('/')) or 'root'}"
     try:
         os.mkdir(path, 0o700)
@@ -98,7 +99,7 @@ def copied(
         _drop(base)
         full = error.errno in _FULL
         fix = "free disk space there, or set TMPDIR to a folder on another disk" if full else "check the folder"
-        why = f"after {work.files:,} files and {work.bytes:,} bytes: {error_reason(error)}"
+        why = f"after {work.files:,} files and {work.bytes:,} bytes: {os_reason(error)}"
         raise CopyError(Problem(f"`{workspace}` cannot be copied to `{base}`", why, fix)) from None
     except BaseException:
         _drop(base)

@@ -17,6 +17,7 @@ from runner.changes.undo.file_state import Entry, FileKind
 from runner.changes.undo.plan import Item
 from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
+from runner.text.phrases import os_reason
 
 NOT_EMPTY = "other files are in it"
 JUST_NOW = "another process changed it just now"
@@ -32,7 +33,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
         try:
             top = safe_open.open_root(root)
         except OSError as error:
-            done |= {(root, item.path): replace(item, problem=_reason(error)) for item in mine}
+            done |= {(root, item.path): replace(item, problem=os_reason(error)) for item in mine}
             continue
         try:
             for item, work in _ordered(mine):
@@ -41,7 +42,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
                 try:
                     work(_Hand(top, store, step), item)
                 except (OSError, Lost) as error:
-                    done[root, item.path] = replace(item, problem=_reason(error))
+                    done[root, item.path] = replace(item, problem=os_reason(error))
         finally:
             os.close(top)
     os.sync()  # once for all files: a rename may reach the disk before the content; a sync of each file is much slower
@@ -215,7 +216,3 @@ def _unchanged(above: int, name: str, known: Entry) -> None:
     status = os.stat(name, dir_fd=above, follow_symlinks=False)
     if (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) != (*known[2:6],):
         raise OSError(JUST_NOW)
-
-
-def _reason(error: OSError | Lost) -> str:
-    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else str(error)

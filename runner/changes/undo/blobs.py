@@ -14,6 +14,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from runner.changes import safe_open
 from runner.state import reflink
+from runner.text.phrases import os_reason
 
 LARGE = 1 << 20  # bytes; a content of this size or larger has its own file
 _CHUNK = 1 << 20  # bytes of one read or write
@@ -98,7 +99,7 @@ class BlobStore:
                     hashed.update(data)
                     yield data
         except OSError as error:
-            raise Lost((error.strerror or "it cannot be read").lower()) from None
+            raise Lost(os_reason(error)) from None
         if left or hashed.digest() != digest:
             raise Lost("the stored content is damaged")
 

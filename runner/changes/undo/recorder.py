@@ -29,6 +29,7 @@ from runner.config import Settings
 from runner.events import Emit, Notice
 from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
+from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
 
 _SLOW = 1.0  # seconds of a first scan from which on its duration is reported
@@ -351,7 +352,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, TooMany):
         return "this folder has more files than the limit `undo.files`"
     if isinstance(error, OSError):
-        return (error.strerror or "the system refused it").lower()
+        return os_reason(error)
     return str(error) or "the list of steps could not be written"
 
 

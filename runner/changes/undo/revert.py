@@ -15,6 +15,7 @@ from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import FULL, Bounds, Snapshotter
 from runner.changes.undo.store import Roots, Store, UndoStep, undoable
 from runner.state.lineage import SessionLineage
+from runner.text.phrases import os_reason
 from sandbox.linux.launch import known_trees, survey
 from sandbox.workspace.autorun import Watch
 
@@ -170,7 +171,7 @@ def _scanned(snapshotter: Snapshotter, root: str, paths: tuple[str, ...], rules:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
             raise
-        return f"its folder cannot be reached: {(error.strerror or '').lower()}"
+        return f"its folder cannot be reached: {os_reason(error)}"
     return ""
 
 

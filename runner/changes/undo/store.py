@@ -21,6 +21,7 @@ from runner.changes.undo.database import connect
 from runner.changes.undo.file_state import Change, Entry, FileKind, same
 from runner.changes.undo.lock import Turns, UndoError, unusable
 from runner.state.lineage import SessionLineage
+from runner.text.phrases import os_reason
 
 Roots = tuple[tuple[str, tuple[str, ...]], ...]
 PARTLY = "\0partly"  # suffix of a root of which only single paths were scanned
@@ -72,7 +73,7 @@ class Store:
             self.folder = folder
             self.turns = Turns(folder)
         except OSError as error:
-            raise unusable(folder, (error.strerror or "").lower()) from None
+            raise unusable(folder, os_reason(error)) from None
         self.lost = 0  # steps that were deleted to make room and not reported to the user yet
         try:
             with self.turns.locked():
@@ -327,7 +328,7 @@ def convert_failures(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        why = (error.strerror or "").lower() if isinstance(error, OSError) else str(error)
+        why = os_reason(error)
         raise unusable(folder, why) from None
 
 

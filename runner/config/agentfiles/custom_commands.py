@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from policy.model.frozen import dataclass
+from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line, visible_prose
 
 LARGEST = 64 << 10  # bytes of one file
@@ -158,4 +159,4 @@ def _files(folder: Path, depth: int = 1) -> Iterator[tuple[PurePosixPath, bytes 
                 plain = stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST
                 yield PurePosixPath(entry.name), entry.read_bytes() if plain else "it is not a file, or too large"
         except OSError as error:
-            yield PurePosixPath(entry.name), (error.strerror or "it cannot be read").lower()
+            yield PurePosixPath(entry.name), os_reason(error)

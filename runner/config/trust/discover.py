@@ -16,6 +16,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
 from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
 from runner.problems import Exit, Stopped
+from runner.text.phrases import os_reason
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 OURS = ".ringfence"
@@ -55,7 +56,7 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
     try:
         top = os.open(workspace, _PLAIN | os.O_DIRECTORY)
     except OSError as error:
-        why = (error.strerror or "it cannot be opened").lower()
+        why = os_reason(error)
         raise Stopped(Problem(f"`{workspace}` cannot be looked into", why, "check the path"), Exit.USAGE) from None
     with _closing(top):
         for name in INSTRUCTIONS:
@@ -300,4 +301,4 @@ def _nature(mode: int, wanted: str) -> str:
 
 
 def _unreadable(error: OSError) -> str:
-    return f"cannot be read: {(error.strerror or 'the system refused it').lower()}"
+    return f"cannot be read: {os_reason(error)}"

@@ -13,7 +13,7 @@ from policy.model.frozen import dataclass
 from runner.config.amounts import parse_seconds
 from runner.frontends.batch.task import Budget, Task
 from runner.problems import Stopped, usage
-from runner.text.phrases import many, nearest
+from runner.text.phrases import many, nearest, os_reason
 from runner.text.strict_json import parse_strictly
 
 LARGEST = 256 << 20  # bytes of a list
@@ -198,7 +198,7 @@ def _prompt(line: Line, defaults: Defaults) -> str:
         except UnicodeDecodeError:
             raise _Mistake(f"`{path}` is not UTF-8 text", "name a text file") from None
         except (OSError, ValueError) as error:
-            why = (error.strerror or "").lower() if isinstance(error, OSError) else "the path is not valid"
+            why = os_reason(error)
             raise _Mistake(f"`{path}` cannot be read: {why}", "correct `prompt_file`") from None
     if not text.strip():
         raise _Mistake("its prompt is empty", "write the task into it")

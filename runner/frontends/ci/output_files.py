@@ -19,6 +19,7 @@ from runner.audit.log import AuditLog, own_log_place
 from runner.frontends.ci.result import OutputContent, Result
 from runner.frontends.ci.summary import Page
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import os_reason
 
 _EARLIER = 1 << 20  # bytes of an existing job summary that are kept; SOURCE: GitHub accepts no more of one step
 
@@ -53,7 +54,7 @@ class Outlet:
                 os.replace(self._temporary, self._name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
                 self._temporary = ""
         except OSError as error:
-            what, why = f"`{self.path}` ({self.option}) could not be written", (error.strerror or str(error)).lower()
+            what, why = f"`{self.path}` ({self.option}) could not be written", os_reason(error)
             raise Stopped(Problem(what, why, "check the disk and the folder"), Exit.FAILED) from None
 
     def add(self, data: bytes) -> None:
@@ -139,7 +140,7 @@ def _opened(
             handle, temporary, keep = _handle(folder, name, real, environ, grows)
             undo.pop_all()
     except OSError as error:
-        why, fix = (error.strerror or str(error)).lower(), "give a path in an existing folder that you may write to"
+        why, fix = os_reason(error), "give a path in an existing folder that you may write to"
         raise usage(f"`{option} {text}` cannot be written", why, fix) from None
     return Outlet(option, real, folder, name, handle, temporary, keep)
 

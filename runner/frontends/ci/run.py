@@ -32,6 +32,7 @@ from runner.gate.gate import folder, refuse_folder
 from runner.messages import Usage
 from runner.problems import Exit, Stopped, ending_signals, known_problem, usage
 from runner.stderr import print_problem, unexpected
+from runner.text.phrases import os_reason
 
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
@@ -157,7 +158,7 @@ class Run:
                 self._changed, self._cut = look.changed, look.cut
                 self._content.notes += look.notes
             except OSError as error:
-                self._content.notes.append(f"the changed files are unknown: {(error.strerror or '').lower()}")
+                self._content.notes.append(f"the changed files are unknown: {os_reason(error)}")
 
     def _store_patch(self, review: "Review") -> None:
         """Store the patch, the changed files and the notes of the copy."""
@@ -201,7 +202,7 @@ class Run:
             try:
                 events.add(f"{event.line()}\n".encode())
             except OSError as error:
-                why = (error.strerror or "").lower()
+                why = os_reason(error)
                 fix = "check the disk and the folder"
                 raise Stopped(Problem(f"`{events.path}` (--events) cannot be written", why, fix), Exit.FAILED) from None
         if isinstance(event, ModelText) and not self._words and self._log is not None:

@@ -19,7 +19,7 @@ from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES, WORKSPACE,
 from runner.gate.policy_tools.tables import Expectation, Table, parse_table, wanted_word
 from runner.gate.wording import cell_words
 from runner.problems import Exit, usage
-from runner.text.phrases import many
+from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
 _PATIENCE = 1.0  # seconds after which the progress is shown at a terminal
@@ -201,7 +201,7 @@ def _table(name: str) -> Table:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise usage(f"`{name}` cannot be used", f"line {line} is not UTF-8 text", "save it as UTF-8") from None
     except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "its name is not valid").lower()
+        why = os_reason(error)
         raise usage(f"`{name}` cannot be read", why, "check the path; `-` is standard input") from None
     return parse_table(text, name)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from runner.gate.policy_tools.importers.result import Import, as_json, as_toml, examples_toml, rule_lines
 from runner.problems import Exit, usage
 from runner.stderr import say
-from runner.text.phrases import many
+from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _text(name: str) -> str:
             with open(name, "rb") as file:
                 data = file.read(_LARGEST + 1)
     except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "its name is not valid").lower()
+        why = os_reason(error)
         raise usage(f"`{name}` cannot be read", why, "check the path; `-` is standard input") from None
     if len(data) > _LARGEST:
         raise usage(f"`{name}` cannot be used", "it is longer than 4 MiB", "import its parts one by one")
@@ -153,5 +153,5 @@ def _write(name: str, text: str) -> None:
         why, fix = "it exists already", "choose another name, or remove it first"
         raise usage(f"`{name}` cannot be written", why, fix) from None
     except (OSError, ValueError) as error:
-        why = (getattr(error, "strerror", None) or "its name is not valid").lower()
+        why = os_reason(error)
         raise usage(f"`{os.fspath(Path(name))}` cannot be written", why, "check the path") from None
