@@ -32,6 +32,13 @@ GOOD = [
     ("bom.md",        b"\xef\xbb\xbfhello",         "bom",      "hello",      "a mark of byte order is none of it"),
     ("crlf.md",       HEAD.replace("\n", "\r\n").encode() + b"Look.\r\n", "crlf", "Look at it", "lines of Windows"),
     ("quoted.md",     b'---\ndescription: "a: b"\n---\nx', "quoted", "a: b",  "quotes around it are none of it"),
+    ("other.md",      b"---\ndescription: Review\nlong_description: hidden\n---\nx", "other", "Review", "another setting that ends in the name"),
+    ("folded.md",     b"---\ndescription: >\n  Look\n  twice\n---\nx", "folded", "Look twice", "a text in several lines"),
+    ("comment.md",    b"---\ndescription: Review  # the first\n---\nx", "comment", "Review", "a comment is none of it"),
+    ("escaped.md",    b'---\ndescription: "say \\"hi\\""\n---\nx', "escaped", 'say "hi"', "quotes in quotes"),
+    ("blank.md",      b"--- \ndescription: Look at it\n---\t\nx", "blank", "Look at it", "blanks behind the lines"),
+    ("list.md",       b"---\ndescription: [draft] Review\nargument-hint: [file] [line]\n---\nx", "list", "[draft] Review", "brackets, as other programs write hints"),
+    ("listed.md",     b"---\nallowed-tools: [a, b]\n---\nShow", "listed", "Show", "a list of another program"),
 ]
 BAD = [
     ("Review.md",     b"x",                         "only contain",  "capitals: not what is typed"),
@@ -40,6 +47,8 @@ BAD = [
     ("x.md",          b"",                          "is empty",  "empty"),
     ("x.md",          HEAD.encode(),                "is empty",  "a head alone"),
     ("x.md",          b"---\ndescription: x\n",     "no second line",  "a head that goes on"),
+    ("x.md",          b"---\ndescription: 'x\n---\nx", "not valid YAML", "a quote that goes on"),
+    ("x.md",          b"---\nmodel: !!python/name:os.system x\n---\nx", "a tag", "a tag of YAML"),
     ("x.md",          b"\xff\xfe",                  "UTF-8",    "no text"),
     ("x.md",          b"x" * (LARGEST + 1),         "larger",   "a book"),
 ]
@@ -74,6 +83,12 @@ def test_a_file_that_is_no_command_says_why(path: str, data: bytes, says: str, w
 @pytest.mark.parametrize(("text", "words", "expected", "why"), ARGUMENTS, ids=[row[3] for row in ARGUMENTS])
 def test_arguments(text: str, words: str, expected: str, why: str) -> None:
     assert PromptFile("x", "", "", text, "x").prompt(words) == expected, why
+
+
+def test_a_hint_in_brackets_is_text() -> None:
+    found = parse(PurePosixPath("x.md"), b"---\nargument-hint: [file] [line]  # both optional\n---\nx", "x")
+    assert isinstance(found, PromptFile)
+    assert found.usage == "[file] [line]"
 
 
 def test_a_folder_is_read_and_what_is_wrong_is_told(tmp_path: Path) -> None:

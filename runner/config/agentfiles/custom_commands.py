@@ -1,9 +1,9 @@
 """Custom `/commands`: Markdown files whose text is sent as a prompt.
 
 `~/.config/ringfence/commands/review.md` is `/review`, and `git/log.md` in a folder below is `/git:log`. The top of the
-file may contain `description:` and `argument-hint:` between two lines `---`. In the text `$ARGUMENTS` is replaced by
-all typed arguments, `$1` to `$9` by single arguments, `$$` by a dollar sign; without any of these, the arguments follow
-the text. Nothing in such a file is run, and it grants nothing.
+file may contain `description:` and `argument-hint:` as YAML between two lines `---`. In the text `$ARGUMENTS` is
+replaced by all typed arguments, `$1` to `$9` by single arguments, `$$` by a dollar sign; without any of these, the
+arguments follow the text. Nothing in such a file is run, and it grants nothing.
 
 THREAT T103: a repository contains commands that resemble built-in commands or the user's own. They exist only while the
 user trusts their exact content, and never replace another command. Their text is sent as the user's prompt, because the
@@ -24,7 +24,7 @@ LARGEST = 64 << 10  # bytes of one file
 MOST = 200  # entries of one folder that are read
 _DEEPEST = 3  # levels of folders
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,40}")
-_FIELD = re.compile(r"(description|argument-hint):[ \t]*(.*)")
+_TEXTS = ("description", "argument-hint")  # settings that users write as in `argument-hint: [file] [line]`
 _PLACEHOLDER = re.compile(r"\$(\$|ARGUMENTS\b|[1-9](?![0-9]))")
 _HINT = 200  # characters of a description
 
@@ -92,21 +92,24 @@ def parse(path: PurePosixPath, data: bytes, source: str) -> PromptFile | str:
     if len(data) > LARGEST:
         return f"it is larger than {LARGEST >> 10} KiB"
     try:
-        text = data.decode("utf-8").removeprefix("\ufeff").replace("\r\n", "\n")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         return "it is not UTF-8"
-    fields: dict[str, str] = {}
-    if text.startswith("---\n"):
-        head, end, rest = text[4:].partition("\n---\n")
-        if not end:
-            return "its front matter has no second line `---`"
-        fields = {name: said.strip().strip("\"'") for name, said in _FIELD.findall(head)}
-        text = rest
+    # THREAT T103: the model reads nothing that the user, who trusts this text, cannot see.
+    text = visible_prose(text.removeprefix("\ufeff").replace("\r\n", "\n"))
+    fields: Mapping[str, str] = {}
+    if text.startswith("---"):
+        from runner.config.agentfiles.front_matter import HeadError, front_matter  # imports a YAML parser
+
+        try:
+            head = front_matter(text, _TEXTS)
+        except HeadError as error:
+            return str(error)
+        fields, text = head.texts, head.body
     if not text.strip():
         return "it is empty"
-    # THREAT T103: the model reads nothing that the user, who trusts this text, cannot see.
-    text = visible_prose(text)
-    summary = fields.get("description") or next(line for line in text.split("\n") if line.strip()).lstrip("# ")
+    first = next(line for line in text.split("\n") if line.strip())
+    summary = fields.get("description", "").strip() or first.lstrip("# ")
     return PromptFile(
         ":".join(parts),
         one_line(fields.get("argument-hint", ""), 60),

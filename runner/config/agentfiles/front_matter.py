@@ -5,7 +5,7 @@ are refused, and so is a head with many lines, characters or nodes, because the 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import yaml
 
@@ -17,6 +17,8 @@ _LONGEST = 32 << 10  # characters of a head
 _DEEPEST = 20  # lists and tables inside each other
 # `name: some: text`, which users write although it is no YAML. A comment at the end is not part of the text.
 _PLAIN = re.compile(r"([A-Za-z][A-Za-z0-9_-]{0,63}:[ \t]+)([^\s\"'\[\]{}|>&*!%@`#,?-].*)")
+# A text such as `[file] [line]` or `@file`, which is a list or an error in YAML.
+_LITERAL = re.compile(r"(([A-Za-z][A-Za-z0-9_-]{0,63}):[ \t]+)([\[\]{}&*!%@`,?-].*)")
 _COMMENT = re.compile(r"[ \t]#")
 
 
@@ -39,8 +41,11 @@ class FrontMatter:
     body: str
 
 
-def front_matter(text: str) -> FrontMatter:
-    """Split the text of a file. Without front matter the whole text is the body. Raise HeadError."""
+def front_matter(text: str, literal: Collection[str] = ()) -> FrontMatter:
+    """Split the text of a file. Without front matter the whole text is the body. Raise HeadError.
+
+    `literal` names settings that are texts even if they begin like a list or another construct of YAML.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
@@ -51,18 +56,27 @@ def front_matter(text: str) -> FrontMatter:
         raise HeadError(f"its front matter has no second line `---` in the first {_MOST_LINES} lines")
     if sum(map(len, lines[:end])) > _LONGEST:
         raise HeadError(f"its front matter is longer than {_LONGEST >> 10} KiB")
-    texts, others = _settings([_quoted(line) for line in lines[1:end]])
+    texts, others = _settings([_quoted(line, literal) for line in lines[1:end]])
     return FrontMatter(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
 
 
-def _quoted(line: str) -> str:
-    """Return the line with its text in quotes if YAML would take a colon in the text for a second setting."""
+def _quoted(line: str, literal: Collection[str]) -> str:
+    """Return the line with its text in quotes if YAML would take a colon in the text for a second setting, or the text
+    of a setting in `literal` for a list.
+    """
+    special = _LITERAL.fullmatch(line)
+    if special and special[2] in literal:
+        return f"{special[1]}{_in_quotes(special[3])}"
     match = _PLAIN.fullmatch(line)
     text = _COMMENT.split(match[2], maxsplit=1)[0].rstrip() if match else ""
     if match is None or (": " not in text and ":\t" not in text and not text.endswith(":")):
         return line
-    escaped = text.replace("'", "''")
-    return f"{match[1]}'{escaped}'"
+    return f"{match[1]}{_in_quotes(text)}"
+
+
+def _in_quotes(text: str) -> str:
+    escaped = _COMMENT.split(text, maxsplit=1)[0].rstrip().replace("'", "''")
+    return f"'{escaped}'"
 
 
 def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
