@@ -34,11 +34,14 @@ GROUPS = {
 # Files with a costly fixture for several rows each: the rows with the same text before the colon in their id share a worker.
 SHARED_ROWS = {"test_attacks"}
 
-# A job runner may start us with Ctrl-C ignored, and what we start would inherit that: the product respects it.
+# A job runner may start pytest with SIGINT ignored. Commands that tests start would inherit that, and `agent` leaves an
+# ignored SIGINT ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# Files that the tests create have the usual modes, for every umask of the user who starts the tests.
+os.umask(0o022)
 
-# A law says what holds, and not how soon: on a busy machine any example takes as long as it likes.
-# The same examples each time, so that a failure is of the change that it comes with; LAW_EXAMPLES=1000 tries others.
+# Laws have no deadline: on a busy machine an example may take any time. Each run tries the same examples, so that a
+# failure is caused by the change that is tested; LAW_EXAMPLES=1000 tries others.
 settings.register_profile(
     "busy",
     deadline=None,

@@ -674,7 +674,7 @@ def test_a_web_socket_in_opened_tls_gets_nothing_and_goes_through(pem: Path) -> 
                 )
                 await reader.readuntil(b"\r\n\r\n")
                 writer.write(b"ping\r\n\r\n")
-                back = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+                back = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
                 writer.close()
         return back, server
 

@@ -380,7 +380,8 @@ def test_law_names_match_as_one_expression_would_have_them() -> None:
 
 def git(*words: str, cwd: Path) -> None:
     told = ("-c", "protocol.file.allow=always", "-c", "user.name=n", "-c", "user.email=e")
-    subprocess.run(["git", *told, *words], cwd=cwd, check=True, capture_output=True)
+    environ = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    subprocess.run(["git", *told, *words], cwd=cwd, env=environ, check=True, capture_output=True)
 
 
 @pytest.mark.threat("T16")

@@ -435,6 +435,7 @@ def test_what_is_no_part_of_git_stays_in_a_copy_so_it_stops_the_run(tmp_path: Pa
 @pytest.mark.threat("T89")
 def test_logins_of_the_repository_of_a_linked_worktree_are_found(tmp_path: Path) -> None:
     run = ["git", "-c", "user.name=x", "-c", "user.email=x@y", "-C", str(tmp_path / "main")]
+    run[1:1] = ["-c", "commit.gpgsign=false", "-c", f"core.hooksPath={os.devnull}"]
     subprocess.run(["git", "init", "-q", str(tmp_path / "main")], check=True)
     subprocess.run([*run, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
     subprocess.run([*run, "worktree", "add", "-q", str(tmp_path / "tree")], check=True, capture_output=True)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from http.server import HTTPServer
@@ -23,6 +24,7 @@ from runner.events import (
     CommandOutput,
     ContextUsed,
     Denied,
+    Event,
     MalformedCall,
     ModelText,
     Notice,
@@ -287,12 +289,19 @@ def test_calls_of_one_reply_have_a_bound(
 @pytest.mark.parametrize("bound", ["time", "a person"])
 def test_refusing_many_calls_can_be_stopped(stage: Make, bound: str) -> None:
     """Each refusal lets the loop run, so that the time of the run and an interrupt count."""
-    seconds = 0.3 if bound == "time" else None
+    seconds = 2.0 if bound == "time" else None
     found = stage(
         bash(*[READ] * 1000),
         DONE,
         bounds=RunLimits(calls=0, seconds=seconds, patience=RetryPolicy(first=0.0, most=0.0)),
     )
+
+    def emit(event: Event) -> None:
+        found.events.append(event)
+        if bound == "time" and len(found.of(MalformedCall)) == 3:
+            time.sleep(2.0)  # the time of the run is over now, and 997 calls are left
+
+    found.ctx = replace(found.ctx, emit=emit)
 
     async def play() -> Ending:
         task = asyncio.ensure_future(run("do it", found.ctx, found.history))
@@ -454,14 +463,14 @@ def test_what_the_model_had_said_when_it_was_stopped_stays_in_the_talk(stage: Ma
         async def close(self) -> None:
             return None
 
-    found = stage(provider=Slow(), bounds=RunLimits(seconds=0.05))
+    found = stage(provider=Slow(), bounds=RunLimits(seconds=2.0))
     assert found.play().exit is Exit.LIMIT
     assert "I was about to" in repr(found.history[-1])
 
 
 @pytest.mark.threat("T14")
 def test_the_wall_time_of_a_run_ends_it(stage: Make) -> None:
-    found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=RunLimits(seconds=0.1))
+    found = stage(bash(WORK), DONE, behave=lambda _: 60.0, bounds=RunLimits(seconds=2.0))
     ending = found.play()
     assert ending.exit is Exit.LIMIT
     assert found.sandbox.cancelled == [WORK]

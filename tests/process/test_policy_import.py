@@ -281,6 +281,7 @@ def meant(pattern: str, text: str) -> bool:
     return re.fullmatch(told + ("( .*)?" if prefix else ""), text, re.DOTALL) is not None
 
 
+@examples(500)
 @given(PIECES, st.booleans(), WORDS)
 def test_what_allows_never_gets_wider(pieces: list[str], prefix: bool, words: list[str]) -> None:
     """Law: a command that the imported rule allows is one that the original allowed, however it was quoted."""

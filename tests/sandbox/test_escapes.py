@@ -55,6 +55,16 @@ def test_the_document_lists_every_attempt() -> None:
     ], "run `make tables`"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the attempts are about Linux")
+def test_t1_contains_the_attempts_at_the_terminal() -> None:
+    """The short run has these, and the long run all kinds."""
+    user = "root" if os.geteuid() == 0 else "self"
+    words = [sys.executable, RUN, "--backend", "T1", "--user", user, "--no-control", "--json", "--kind", "terminal"]
+    answers = json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=False).stdout)
+    assert answers
+    assert [each for each in answers if each["verdict"] not in ("CONTAINED", "NA")] == []
+
+
 SLOW = ("limits", "leftovers")  # test_sandbox has those, and waiting is all that they do
 
 

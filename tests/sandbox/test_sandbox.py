@@ -862,7 +862,8 @@ def test_where_namespaces_are_refused_t1_runs_nothing_and_t3_still_holds(user: s
 @pytest.mark.threat("T15")
 def test_without_namespaces_leftovers_are_still_killed(bench: Bench) -> None:
     mark = f"96{os.getpid()}"
-    bench.run(f"sleep {mark} & setsid sleep {mark}0 & true", tier="T3")
+    answer = bench.run(f"sleep {mark} & setsid sleep {mark}0 & true", tier="T3")
+    assert answer["status"] == 0, answer
     assert (
         f"sleep {mark}" not in subprocess.run(["ps", "axo", "args"], capture_output=True, text=True, check=True).stdout
     )

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -47,7 +48,7 @@ class Harness:
         if child == 0:
             os.chdir(self.work)
             os.execve(AGENT, [AGENT, *words], self.environ)
-        seen, left, until = b"", list(answers), time.monotonic() + 60
+        seen, left, until = b"", list(answers), time.monotonic() + 120
         asked = answered = 0
         while time.monotonic() < until:
             if not select.select([terminal], [], [], 1)[0]:
@@ -61,6 +62,8 @@ class Harness:
             if asked > answered:
                 answered += 1
                 os.write(terminal, (left.pop(0) if left else "n").encode() + b"\r")
+        else:
+            os.kill(child, signal.SIGKILL)  # it hangs: the status of the signal fails the test
         _, status = os.waitpid(child, 0)
         os.close(terminal)
         return os.waitstatus_to_exitcode(status), seen.decode().replace("\r", ""), asked

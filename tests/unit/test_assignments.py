@@ -1,13 +1,14 @@
 """Tests of variables that a script sets for a program: an unknown variable is never ignored for a command that reads."""
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policy.bash.ast import Command, Opaque
 from policy.bash.parser import read
 from policy.model.tier import Tier
 from tests.support.classified import BOOK, judge
+from tests.support.law import examples
 from tests.support.rule_examples import EXAMPLES
 
 # fmt: off
@@ -105,7 +106,7 @@ FRAMES = st.sampled_from(
 
 
 @pytest.mark.threat("T02")
-@settings(max_examples=600, deadline=None)
+@examples(600)
 @given(st.sampled_from(READS), NAMES, FRAMES)
 @example("node --check ok.js", "PATH", "{v}=x {c}")
 @example("php -l a.php", "some", "{v}=x {c}")

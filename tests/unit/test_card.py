@@ -5,7 +5,7 @@ import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.action import EditFile, RunArgv, WriteFile
@@ -18,6 +18,7 @@ from runner.secrets.redactor import Redactor
 from runner.secrets.secret import Secret
 from tests.support.cards import HERE, card_of
 from tests.support.grant_questions import question
+from tests.support.law import examples
 
 # fmt: off
 LINES = [
@@ -100,7 +101,7 @@ def test_letters_that_pass_for_others_are_named() -> None:
 
 
 @given(st.text(max_size=200))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_what_is_shown_is_safe_and_loses_nothing(text: str) -> None:
     one = safe_line(text)
     assert "\n" not in one

@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.bash.ast import Opaque
@@ -24,6 +24,7 @@ from policy.model.assessment import EffectKind, RuleKind, Scope
 from policy.model.facts import Facts, PathFact
 from policy.model.tier import Tier
 from tests.support.classified import BOOK, judge, machine, profile
+from tests.support.law import examples
 
 # fmt: off
 SCRIPTS = [
@@ -600,7 +601,7 @@ WORDS = st.sampled_from([
 # fmt: on
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=60) | st.lists(WORDS, max_size=12).map(" ".join))
 def test_classify_never_raises_and_always_says_why(script: str) -> None:
     assessment = classify(RunScript(script, machine().workspace), machine(), BOOK, profile())
@@ -608,7 +609,7 @@ def test_classify_never_raises_and_always_says_why(script: str) -> None:
     assert "failed with an internal error" not in assessment.reasons[0].text
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.text(max_size=8), max_size=6).map(tuple))
 def test_any_argv_is_judged(argv: tuple[str, ...]) -> None:
     assessment = classify(RunArgv(argv, machine().workspace), machine(), BOOK, profile())
@@ -620,7 +621,7 @@ READABLE = [row[0] for row in SCRIPTS if row[0] and not isinstance(read(row[0]),
 COMMANDS = st.sampled_from(READABLE)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(COMMANDS, COMMANDS)
 def test_adding_a_command_never_lowers_the_tier(first: str, second: str) -> None:
     both = judge(f"{first}\n{second}").tiers[0]
@@ -628,7 +629,7 @@ def test_adding_a_command_never_lowers_the_tier(first: str, second: str) -> None
     assert judge(f"{first}\n{second}").tiers[0] >= Tier.READ
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     COMMANDS,
     st.sampled_from(

@@ -7,7 +7,7 @@ import tomllib
 from typing import Any
 
 import tomlkit
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from policy.toml.schema import value_of
@@ -18,8 +18,9 @@ from runner.config.schema import KEYS
 from runner.config.settings import ConfigError
 from runner.config.toml_value import toml
 from tests.support.config_strategies import documents, good
+from tests.support.law import examples
 
-LAW = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+LAW = examples(100, suppress_health_check=[HealthCheck.too_slow])
 PLAIN = [key for key in KEYS if "*" not in key.path]
 
 

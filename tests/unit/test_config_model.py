@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 from runner.config.json_schema import FILE, make_schema, schema_text, shipped_schema
 from runner.config.migrations import renew
@@ -20,6 +20,7 @@ from runner.config.show import packaged_values
 from runner.config.template import starter
 from tests.support.config_model import complaints
 from tests.support.config_strategies import as_toml, documents
+from tests.support.law import examples
 from tests.support.places import ROOT
 
 
@@ -56,7 +57,7 @@ VALIDATOR = jsonschema.Draft7Validator(make_schema())
 
 
 @pytest.mark.threat("T44")
-@settings(deadline=None, max_examples=400, suppress_health_check=[HealthCheck.too_slow])
+@examples(400, suppress_health_check=[HealthCheck.too_slow])
 @given(documents(wild=True))
 def test_the_model_and_the_loader_accept_the_same(document: dict[str, Any]) -> None:
     text = as_toml(document)
@@ -67,7 +68,7 @@ def test_the_model_and_the_loader_accept_the_same(document: dict[str, Any]) -> N
     assert bool(hand) == bool(model), (text, hand, model)
 
 
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.too_slow])
+@examples(200, suppress_health_check=[HealthCheck.too_slow])
 @given(documents())
 def test_the_schema_finds_no_fault_with_what_is_accepted(document: dict[str, Any]) -> None:
     text = as_toml(document)

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from policy.bash import crosscheck
@@ -11,6 +11,7 @@ from policy.bash import plain_scan as module
 from policy.bash.ast import Script
 from policy.bash.parser import read
 from policy.bash.plain_scan import Found, scan_plain
+from tests.support.law import examples
 
 
 def reported(text: str) -> set[Found] | None:
@@ -122,7 +123,7 @@ _JOINT = st.sampled_from(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.lists(st.tuples(st.one_of(_WORD, _WORD, _REDIRECT), _JOINT), min_size=1, max_size=8))
 @example([("echo", " "), ("{", " "), ("if", " "), ("a", ";")])
 @example([("a", " "), ("'${'", " ")])
@@ -136,7 +137,7 @@ def test_it_says_what_bashlex_says(tokens: list[tuple[str, str]]) -> None:
     assert theirs == placed(found)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.text("ab'\"\\$`|;&<>(){}!#=~ \n\t1-if", max_size=14))
 def test_it_says_at_least_what_bashlex_says_of_any_text(text: str) -> None:
     found = scan_plain(text)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from policy.model.tier import Mode
@@ -15,6 +15,7 @@ from runner.providers.scripted import ScriptedProvider, Turn
 from runner.sessions.journal import Journal
 from runner.sessions.open import SessionTarget
 from runner.sessions.rewind import RewindPoint
+from tests.support.law import examples
 from tests.support.loop_harness import Make, bash
 from tests.support.session_files import ID, new_journal, new_store, run_of
 
@@ -99,7 +100,7 @@ def test_law_a_later_process_knows_the_same_prompts(stage: Make, tmp_path: Path)
     @example([("early", 0), ("prompt", 0), ("rewind", 0), ("reopen", 0)])
     @example([("prompt", 0), ("reopen", 0), ("rewind", 0), ("reopen", 0), ("steered", 0), ("fork", 0), ("rewind", 1)])
     @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 9)), max_size=12))
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    @examples(30, suppress_health_check=list(HealthCheck))
     def holds(steps: list[tuple[str, int]]) -> None:
         store = new_store(tmp_path / str(next(numbers)))
         played = Played(Conversation(found.ctx, []), store, new_journal(store))

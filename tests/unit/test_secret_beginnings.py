@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.classify import classify
@@ -15,6 +15,7 @@ from policy.model.abstract_word import literal
 from policy.model.action import RunScript
 from policy.model.tier import Tier
 from tests.support.classified import BOOK, machine, profile
+from tests.support.law import examples
 
 # Files in the workspace of these lines, by folder.
 LISTED = {
@@ -266,7 +267,7 @@ USES = st.sampled_from(
 
 
 @pytest.mark.threat("T03")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(STORES, RESTS, USES)
 def test_whatever_follows_a_credential_store_is_refused(store: str, rest: str, use: str) -> None:
     assert tier(use.format(store + rest)) is Tier.SECRET

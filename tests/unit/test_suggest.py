@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.classify import classify
@@ -13,6 +13,7 @@ from policy.model.tier import Mode, Tier
 from policy.model.verdict import Allow, Verdict
 from runner.gate.suggest import no_rule_lifts, read_rules, suggested
 from tests.fuzz import fuzz_policy as fuzz
+from tests.support.law import examples
 
 
 def proposal(action: Action) -> str | None:
@@ -83,7 +84,7 @@ def test_what_no_rule_lifts_is_named() -> None:
     assert no_rule_lifts(fuzz.judge("npm test")) is None
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(fuzz.examples()))
 def test_every_suggestion_can_be_read_back(script: str) -> None:
     text = proposal(RunScript(script, fuzz.WORK))

@@ -4,7 +4,7 @@ import os
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.classify import classify
@@ -13,6 +13,7 @@ from policy.model.action import EditFile, GrepFiles, ListFolder, ReadFile, RunAr
 from policy.model.assessment import Assessment, Consequence, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.tier import Tier
 from tests.fuzz import fuzz_policy as fuzz
+from tests.support.law import examples
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden" / "risk.txt"
@@ -249,7 +250,7 @@ def test_nothing_is_hidden(assessment: Assessment, line: str, why: str) -> None:
     assert summarize(assessment, fuzz.facts()) == line, why
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, 1 << 32))
 def test_every_line_is_one_line_and_says_what_is_worst(seed: int) -> None:
     """Law: one printable line, never empty; what is not a read is never told as one."""

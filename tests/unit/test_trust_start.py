@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given
-from hypothesis import settings as tried
 from hypothesis import strategies as st
 
 from policy.model.tier import Mode
@@ -23,6 +22,7 @@ from runner.config.trust.store import TrustStore
 from runner.config.trust.text import description, summary
 from runner.config.trust.widening import Widening, widenings
 from runner.problems import Stopped
+from tests.support.law import examples
 
 load = partial(load_everything, system=Path("/nonexistent"))  # what this machine's administrator says is no part of it
 
@@ -119,7 +119,7 @@ def _files() -> st.SearchStrategy[str]:
 
 
 @pytest.mark.threat("T71")
-@tried(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_files(), _files())
 def test_law_a_yes_changes_nothing_that_was_not_listed(place: Place, project: str, local: str) -> None:
     place.file(".ringfence/config.toml", project)

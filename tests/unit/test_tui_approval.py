@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.grants.grant import GrantHolder, GrantScope
@@ -28,6 +28,7 @@ from runner.gate.grants.store import GrantStore
 from tests.adversary.attack import Attack
 from tests.adversary.attacks_terminal import ATTACKS
 from tests.support.grant_questions import evaluation_context, question
+from tests.support.law import examples
 from tests.support.permission_machine import machine
 from tests.support.places import TESTS
 
@@ -453,7 +454,7 @@ def test_why_it_is_asked_again_is_said() -> None:
     width=st.integers(12, 120),
     rows=st.integers(4, 40),
 )
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_keys_that_are_no_yes_never_make_one(keys: list[str], width: int, rows: int) -> None:
     screen = _FIXED(width, rows)
     for key in keys:

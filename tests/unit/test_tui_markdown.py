@@ -4,7 +4,7 @@ import re
 from itertools import accumulate, pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.events import ModelText, Prompted
@@ -14,6 +14,7 @@ from runner.frontends.tui.rows import ansi, cells, measure, plain
 from runner.frontends.tui.screen import Screen
 from runner.frontends.tui.theme import DARK, PLAIN
 from runner.text.sanitize import visible
+from tests.support.law import examples
 
 SGR = re.compile(r"\x1b\[[\d;]*m")
 ESC = "\x1b"
@@ -147,7 +148,7 @@ TEXT = st.lists(MARKUP | st.text(max_size=3), max_size=60).map("".join)
 
 
 @pytest.mark.threat("T105")
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(TEXT, st.integers(min_value=5, max_value=140), st.lists(st.integers(min_value=1, max_value=9), max_size=5))
 def test_law_nothing_but_our_colours_reaches_the_terminal(text: str, columns: int, steps: list[int]) -> None:
     screen = Screen(lambda: columns, DARK)
@@ -183,7 +184,7 @@ SOURCE = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(SOURCE)
 def test_law_no_word_is_lost(pieces: list[str]) -> None:
     text = "".join(pieces)
@@ -191,7 +192,7 @@ def test_law_no_word_is_lost(pieces: list[str]) -> None:
     assert all(letter in kept for letter in text if letter.isalpha()), shown(text)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(TEXT, st.integers(min_value=1, max_value=7))
 def test_law_pieces_do_not_matter(text: str, step: int) -> None:
     assert blocks(text, step) == blocks(text, max(len(text), 1))
