@@ -1,11 +1,15 @@
 """Further checks of values of the right shape. A check returns a Fault, or None if the value can be used."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from policy.model.profile import Layer
 from policy.model.tier import Mode, no_looser
 from policy.permission.file import permissions
 from policy.toml.schema import TomlDocument, TomlEntry, Value
+
+if TYPE_CHECKING:
+    from runner.text.http_address import HttpAddress
 
 Fault = tuple[str, str]  # why a value cannot be used, and how to correct the value
 
@@ -73,24 +77,39 @@ def model_of(providers: Sequence[str]) -> Callable[[Value], Fault | None]:
     return check
 
 
+def provider_address(text: str) -> "HttpAddress | Fault":
+    """Return the address of a provider, or its fault. Without HTTPS the provider must be on this machine."""
+    from runner.text.http_address import AddressFault, read_address
+
+    found = read_address(text)
+    match found:
+        case AddressFault.CREDENTIAL:
+            return found.value, "remove the part before `@`; `agent auth login` stores a key"
+        case AddressFault.QUERY:
+            return found.value, "remove that part"
+        case AddressFault():
+            return found.value, "write it like `https://host/v1`"
+    if found.in_clear:
+        why = f"`http://{found.host}` would carry the key and every prompt unencrypted"
+        return why, "use `https://`, or a tunnel that ends on `localhost`"
+    return found
+
+
 def address(value: Value) -> Fault | None:
-    """Check the address of a provider: HTTP, a host, and no login."""
-    text = str(value)
-    scheme, mark, rest = text.partition("://")
-    host = rest.partition("/")[0]
-    if scheme not in ("http", "https") or not mark or not host or not text.isprintable() or " " in text:
-        return "it is not the address of a provider", 'write it like "https://host/v1"'
-    if "@" in host:
-        return "it contains a login, and secrets are not allowed here", "use `agent auth login`"
-    return None
+    """Check the address of a provider."""
+    found = provider_address(str(value))
+    return found if isinstance(found, tuple) else None
 
 
 def collector(value: Value) -> Fault | None:
-    """Check the address of an OpenTelemetry collector: HTTP, a host, and neither login nor query."""
-    if address(value) is not None and "@" not in str(value):
-        return "it is not the address of a collector", 'write it like "https://host:4318"'
-    if "@" in str(value) or "?" in str(value):
-        return "it contains a credential, and secrets are not allowed here", "set OTEL_EXPORTER_OTLP_HEADERS"
+    """Check the address of an OpenTelemetry collector."""
+    from runner.text.http_address import AddressFault, read_address
+
+    match read_address(str(value)):
+        case AddressFault.CREDENTIAL | AddressFault.QUERY as fault:
+            return fault.value, "put a credential into OTEL_EXPORTER_OTLP_HEADERS"
+        case AddressFault() as fault:
+            return fault.value, 'write it like "https://host:4318"'
     return None
 
 

@@ -113,6 +113,9 @@ REFUSED: list[tuple[str, str | None, list[str], str]] = [
     ("openai:m",          "https://",              ["and a host"],                                "no host"),
     ("openai:m",          "https://x.example:99999", ["not a URL"],                               "a port beyond all ports"),
     ("openai:m",          "https://[::1",          ["not a URL"],                                 "half an address"),
+    ("openai:m",          "https://x.exa\tmple",   ["a blank"],                                  "a tab, which parsers drop"),
+    ("openai:m",          "https://x.example:0",   ["not a URL"],                                 "a port that is none"),
+    ("openai:m",          f"https://u:{CANARY}@x.example:99999", ["user name or password"],       "a password before a wrong port"),
     ("openai:m",          "https://x.example/a b", ["a blank"],                                   "a blank"),
     ("openai:m",          "https://x.example\\@y.example", ["user name or password"],             "a backslash"),
     ("openai:m",          "https://x.exam\u200bple", ["unprintable"],                             "a hidden character"),
@@ -133,7 +136,17 @@ def test_a_spec_is_refused(spec: str, base_url: str | None, words: list[str], wh
 
 
 LOOPBACK = ["localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "[::1]"]
-ELSEWHERE = ["0.0.0.0", "[::]", "127.1", "2130706433", "localhost.", "[::ffff:127.0.0.1]", "[fe80::1]", "192.168.0.1"]
+ELSEWHERE = [
+    "0.0.0.0",
+    "[::]",
+    "127.1",
+    "2130706433",
+    "localhost.",
+    "x.localhost",
+    "[::ffff:127.0.0.1]",
+    "[fe80::1]",
+    "192.168.0.1",
+]
 
 
 @pytest.mark.parametrize("host", LOOPBACK)

@@ -221,6 +221,9 @@ ADDRESSES = [
     ("ftp://c", {}, "is not a collector address"),
     ("http://c:99999", {}, "is not a collector address"),
     ("http://u:p@c", {}, "contains a credential"),
+    ("http://u:p@c:99999", {}, "contains a credential"),
+    ("http://u:p@[c", {}, "contains a credential"),
+    ("http://c/a b", {}, "a blank"),
     (None, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://token@c"}, "contains a credential"),
     ("http://c/v1/logs?api-key=x", {}, "has a query"),
 ]
@@ -240,7 +243,7 @@ def test_an_address(given: str | None, environ: dict[str, str], wanted: str) -> 
 
 @pytest.mark.parametrize(
     ("address", "clear"),
-    [("http://127.0.0.1:1/v1/logs", False), ("http://[::1]/v1/logs", False), ("http://localhost/x", False), ("https://c/x", False), ("http://c/x", True), ("http://10.0.0.1/x", True)],
+    [("http://127.0.0.1:1/v1/logs", False), ("http://[::1]/v1/logs", False), ("http://localhost/x", False), ("http://c.localhost/x", True), ("https://c/x", False), ("http://c/x", True), ("http://10.0.0.1/x", True)],
 )  # fmt: skip
 def test_in_clear(address: str, clear: bool) -> None:
     assert otlp.in_clear(address) is clear

@@ -8,11 +8,9 @@ command line.
 
 import contextlib
 import io
-import ipaddress
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
@@ -22,6 +20,7 @@ from runner.audit.fields import beginning
 from runner.audit.list_view import json_line
 from runner.problems import Exit, Stopped, usage
 from runner.text.gunzip import PackedError, PackedTooLarge, gunzip, layer_of
+from runner.text.http_address import AddressFault, HttpAddress, read_address
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -70,32 +69,21 @@ def endpoint(given: str | None, environ: Mapping[str, str]) -> str:
             why = "records are sent only to a named collector"
             raise usage("no collector is named", why, "add --endpoint http://HOST:4318")
         given = whole or base.rstrip("/") + PATH
-    try:
-        parts = urlsplit(given)
-        port = parts.port
-    except ValueError as error:
-        raise usage(f"`{given}` is not a collector address", str(error).lower(), "use http://HOST:4318") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise usage(f"`{given}` is not a collector address", "it is not http or https", "use http://HOST:4318")
-    if parts.username is not None or parts.password is not None:
+    found = read_address(given)
+    if found is AddressFault.CREDENTIAL:
         why = "an address is shown and logged, and other users can read it on the command line"
         fix = "put it into OTEL_EXPORTER_OTLP_HEADERS, for example `authorization=Bearer ...`"
         raise usage("the address of the collector contains a credential", why, fix)
-    if parts.query or parts.fragment:
-        raise usage(f"`{given}` is not a collector address", "it has a query", "put a key into its headers")
-    return given if parts.path.strip("/") else f"{given.rstrip('/')}{PATH}"
+    if isinstance(found, AddressFault):
+        fix = "put a key into its headers" if found is AddressFault.QUERY else "use http://HOST:4318"
+        raise usage(f"`{given}` is not a collector address", found.value, fix)
+    return given if found.path else f"{given.rstrip('/')}{PATH}"
 
 
 def in_clear(address: str) -> bool:
     """Return True if data to this address is not encrypted in the network: plain HTTP to another machine."""
-    parts = urlsplit(address)
-    host = parts.hostname or ""
-    if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
-        return False
-    try:
-        return not ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return True
+    found = read_address(address)
+    return isinstance(found, HttpAddress) and found.in_clear
 
 
 def send(deeds: Iterable[DecisionTrail], address: str) -> Sent:

@@ -9,7 +9,6 @@ otherwise.
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from json import loads
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from policy.model.verdict import Problem
 from runner.audit.chain import ZERO, AuditError
 from runner.audit.stores.postgres_schema import install
+from runner.text.http_address import is_loopback
 
 SCHEMA = 1
 OWN = 1  # number of the chain that is appended to
@@ -194,12 +194,7 @@ def _is_local(url: sa.URL, environ: Mapping[str, str]) -> bool:
     hosts = [host for each in named if each for host in ((each,) if isinstance(each, str) else each)]
 
     def local(host: str) -> bool:
-        if not host or host.startswith(("/", "@")) or host == "localhost":
-            return True
-        try:
-            return ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return not host or host.startswith(("/", "@")) or is_loopback(host)
 
     return all(local(part) for host in hosts for part in host.split(","))
 
