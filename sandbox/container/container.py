@@ -19,7 +19,7 @@ from sandbox.container.exec_stream import Ended, Running, Wire, open_wire
 from sandbox.container.processes import ContainerUsage, Processes
 from sandbox.inside import safe_rmtree
 from sandbox.inside.confine import listen
-from sandbox.linux.canary_probe import laid_out
+from sandbox.linux.canary_probe import decoys_for
 from sandbox.workspace.protected_paths import Scan
 
 _NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
@@ -129,7 +129,7 @@ class Box:
         SandboxUnavailable."""
         terms = self.terms
         with contextlib.ExitStack() as stack:
-            decoys = stack.enter_context(laid_out(terms, everybody=True))
+            decoys = stack.enter_context(decoys_for(terms, everybody=True))
             same = Path(scratch, decoys.folder)
             same.write_text(decoys.folder, encoding="utf-8")
             same.chmod(0o644)

@@ -178,7 +178,7 @@ class Linux:
             raise helper_failed(self.name, "failed 0 pass on a listener for the proxy")
         if hosts:
             helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
-        checks = await canary_probe.try_out(helper, self.name, terms)
+        checks = await canary_probe.run_canary(helper, self.name, terms)
         helper.enforcement = self._enforced(checks, helper.scan, helper.group)
         if broken := [name for name, held in helper.enforcement.checks if not held]:
             from sandbox.inside.canary import WORDS

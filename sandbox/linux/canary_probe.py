@@ -10,7 +10,7 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
-from sandbox.backend import helper_failed
+from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.linux.helper_handle import HelperHandle
 
 _UNTOUCHED = "untouched"
@@ -41,14 +41,17 @@ class Decoys:
 
 
 @contextlib.contextmanager
-def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
+def decoys_for(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
     """Create and yield decoys that a command under `terms` does not see, and remove them at the end.
+
+    Raises SandboxUnavailable if every folder for them is granted, missing or read-only.
 
     With `everybody`, the modes give every user access to the files, for a canary that runs as another user: the
     boundary has to stop the canary, not the modes.
     """
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=_hiding_place(terms)))
+        place = _place_for_decoys(terms)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="ringfence-canary-", dir=place))
         secret, target = os.path.join(folder, "secret"), os.path.join(folder, "target")
         for path in (secret, target):
             Path(path).write_text(_UNTOUCHED, encoding="utf-8")
@@ -66,9 +69,9 @@ def laid_out(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         yield Decoys(mark, secret, target, listener.getsockname()[1], name)
 
 
-async def try_out(helper: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
-    """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the helper cannot try."""
-    with laid_out(terms) as decoys:
+async def run_canary(helper: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
+    """Return each check by name, True if the boundary held. Raises SandboxUnavailable if the canary cannot run."""
+    with decoys_for(terms) as decoys:
         request: dict[str, object] = {"op": "canary", "pid": os.getpid(), "workspace": terms.workspace}
         request |= {"secret": decoys.secret, "target": decoys.target, "port": decoys.port, "abstract": decoys.abstract}
         request["read_only"] = terms.rights is Rights.READ_ONLY
@@ -82,11 +85,16 @@ async def try_out(helper: HelperHandle, tier: str, terms: Terms) -> dict[str, bo
     return checks
 
 
-def _hiding_place(terms: Terms) -> str | None:
-    """Return a folder for decoys that a command under `terms` does not see, the best one first; None if there is none.
+def _place_for_decoys(terms: Terms) -> str:
+    """Return the best folder for decoys that a command under `terms` does not see.
 
-    A decoy in a folder that the command may see would prove nothing.
+    Raises SandboxUnavailable if there is none. A decoy in a folder that the command may see would prove nothing.
     """
     granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
-    places = map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm"))
-    return next((place for place in places if not any(inside(place, root) for root in granted)), None)
+    places = tuple(dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm"))))
+    for place in places:
+        if os.access(place, os.W_OK | os.X_OK) and not any(inside(place, root) for root in granted):
+            return place
+    why = "each folder for the files that the command must not reach is granted, missing or read-only: "
+    fix = "grant a narrower path than one of these folders"
+    raise SandboxUnavailable.of("the sandbox cannot be checked before the command", why + ", ".join(places), fix)

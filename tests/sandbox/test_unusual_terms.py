@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from policy.model.secret_paths import inside
+from policy.model.verdict import Rights, Terms
+from sandbox.backend import SandboxUnavailable
+from sandbox.linux.canary_probe import decoys_for
 from tests.support.sandbox_bench import NOBODY, SECRET, USERS, Bench
 
 # fmt: off
@@ -41,6 +45,7 @@ WORKS: list[tuple[dict[str, Any], str, str, str]] = [
     ({"read": ["/etc"]},                                     "test -d /etc/alternatives && echo yes",    "yes\n", "a folder that holds parts of the system"),
     ({"read": ["{odd}"]},                                    "cat {x}/odd*",                             "odd",  "a name that is no UTF-8"),
     ({"workspace": "{x}/new\nline"},                         "touch a && ls",                            "a\n",  "a newline in the workspace"),
+    ({"read": ["/tmp", "/var/tmp"]},                         "echo on",                                  "on\n", "the usual places of the canary's decoys"),
     ({"read": ["/dev/null"]},                                "cat /dev/null",                            "",     "a device that is there anyway"),
 ]
 # fmt: on
@@ -87,6 +92,32 @@ def test_what_can_be_granted_is_granted_exactly(
 ) -> None:
     answer = bench.run(script.format(**laid), **filled(told, laid))
     assert answer["out"] == out, answer
+
+
+# fmt: off
+GRANTED = [
+    ({},                                            True,  "nothing"),
+    ({"read": ("/tmp", "/var/tmp")},                True,  "two of the three"),
+    ({"workspace": "/tmp", "write": ("/var/tmp",)}, True,  "two, to write"),
+    ({"system": ("/tmp", "/var", "/dev")},          False, "each, or its parent"),
+    ({"read": ("/",)},                              False, "everything"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T19")
+@pytest.mark.parametrize(("granted", "hidden", "why"), GRANTED, ids=[row[2] for row in GRANTED])
+def test_decoys_lie_where_the_command_sees_nothing(granted: dict[str, Any], hidden: bool, why: str) -> None:
+    terms = Terms(**{"rights": Rights.READ_ONLY, "workspace": "/w", "home": "/h", **granted})
+    with contextlib.ExitStack() as stack:
+        if not hidden:
+            with pytest.raises(SandboxUnavailable) as caught:
+                stack.enter_context(decoys_for(terms))
+            assert "granted" in caught.value.problem.why
+            return
+        decoys = stack.enter_context(decoys_for(terms))
+        named = (terms.workspace, *terms.system, *terms.read, *terms.write)
+        assert not any(inside(path, root) for path in (decoys.secret, decoys.target) for root in named)
 
 
 def test_thousands_of_named_paths(bench: Bench) -> None:
