@@ -15,19 +15,19 @@ from tools.tool import Finished, Keep, ResultPart, TextPart
 _AGAIN = "try again; if it fails again, tell the user"
 
 
-class Answer(BaseModel):
+class ToolAnswer(BaseModel):
     """The base of every answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class ProblemAnswer(Answer):
+class ProblemAnswer(ToolAnswer):
     what: str
     why: str
     fix: str
 
 
-class PlacedFile(Answer):
+class PlacedFile(ToolAnswer):
     """A file that was written: `diff` has lines, `dropped` is the number of further lines, `notes` are texts."""
 
     real: str

@@ -8,7 +8,7 @@ from pydantic import Field
 from policy.model.action import GlobFiles
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP
-from tools.file_result import Answer, FileTool
+from tools.file_result import FileTool, ToolAnswer
 from tools.paths import SeenFiles, place
 from tools.text import count, head
 from tools.tool import Arguments, TextPart
@@ -26,7 +26,7 @@ class GlobArgs(Arguments):
     ] = None
 
 
-class GlobAnswer(Answer):
+class GlobAnswer(ToolAnswer):
     names: list[str]
     total: int
     unread: int

@@ -7,7 +7,7 @@ from pydantic import Field, Strict
 from policy.model.action import GrepFiles
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP, PATTERN_CAP
-from tools.file_result import Answer, FileTool
+from tools.file_result import FileTool, ToolAnswer
 from tools.paths import SeenFiles, place
 from tools.text import BYTES, count, head
 from tools.tool import Arguments, TextPart
@@ -31,7 +31,7 @@ class GrepArgs(Arguments):
     limit: Annotated[int, Field(ge=1, le=2000, description="Most matching lines (or files) to show.")] = 200
 
 
-class GrepAnswer(Answer):
+class GrepAnswer(ToolAnswer):
     # JSON has no tuples: a list of the right length and types is one.
     engine: Literal["ripgrep", "python"]
     files: list[Annotated[tuple[str, list[Annotated[tuple[int, bool, str], Strict(False)]]], Strict(False)]]

@@ -7,7 +7,7 @@ from pydantic import Field, Strict
 from policy.model.action import ListFolder
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP
-from tools.file_result import Answer, FileTool
+from tools.file_result import FileTool, ToolAnswer
 from tools.paths import SeenFiles, place
 from tools.text import BYTES, count, head
 from tools.tool import Arguments, TextPart
@@ -21,7 +21,7 @@ class LsArgs(Arguments):
     ] = None
 
 
-class LsAnswer(Answer):
+class LsAnswer(ToolAnswer):
     # JSON has no tuples: a list of the right length and types is one.
     entries: list[Annotated[tuple[str, _Kind, int | None, str | None], Strict(False)]]
     total: int | None

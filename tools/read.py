@@ -7,7 +7,7 @@ from pydantic import Field, RootModel
 from policy.model.action import ReadFile
 from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP
-from tools.file_result import Answer, FileTool
+from tools.file_result import FileTool, ToolAnswer
 from tools.paths import MASKED, SeenFiles, place
 from tools.text import count, size
 from tools.tool import Arguments, ImagePart, ResultPart, TextPart
@@ -21,7 +21,7 @@ class ReadArgs(Arguments):
     limit: Annotated[int, Field(ge=1, le=100_000, description="Largest number of lines to show.")] = _LINES
 
 
-class _Read(Answer):
+class _Read(ToolAnswer):
     real: str
     size: int
     sha256: str | None

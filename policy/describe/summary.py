@@ -10,7 +10,7 @@ from policy.describe.phrases import MOST_NAMED, Around, joined, named, near, pla
 from policy.model.action import RunScript
 from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
-from policy.model.host_words import nearby
+from policy.model.host_words import names_private_network
 from policy.model.tier import Tier
 from policy.model.verdict import UNNAMED, Terms
 
@@ -65,7 +65,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
         missing.append(f"the host is known only at run time: {named_then}")
     elif Tier.NETWORK in assessment.tiers and not terms.hosts:
         missing.append("connections will fail, because no host is known (name the host with `--host` or in a rule)")
-    inner = [host for host in terms.hosts if nearby(host)]
+    inner = [host for host in terms.hosts if names_private_network(host)]
     if inner:
         where = "which is this machine or a private network"
         missing.append(f"{short_list(inner)}, {where}, stays blocked until `--host` or a rule has `{inner[0]} private`")

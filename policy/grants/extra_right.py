@@ -10,7 +10,7 @@ from policy.model.assessment import Check, Reason
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.host_rule import host_rule
-from policy.model.host_words import nearby
+from policy.model.host_words import names_private_network
 from policy.model.secret_paths import inside
 from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import UNNAMED, Ask, Cell, Deny, Problem, Terms
@@ -96,7 +96,7 @@ def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
     if extra.flag == "--host":
         rule = host_rule(extra.target)
         # Only the user's own settings allow this machine or a private network. A pattern never comes from a program.
-        if isinstance(rule, Problem) or rule.private or nearby(rule.host) or "*" in str(rule):
+        if isinstance(rule, Problem) or rule.private or names_private_network(rule.host) or "*" in str(rule):
             return None
         return FlagRights(hosts=(str(rule),))
     path = facts.look(extra.target).real if extra.target.startswith("/") else ""

@@ -8,7 +8,7 @@ from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
 from policy.model.abstract_word import below, literal
 from policy.model.assessment import Consequence
-from policy.model.host_words import elsewhere, endpoint
+from policy.model.host_words import endpoint, is_remote_path
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role
 
@@ -94,7 +94,7 @@ def transfer(call: Call) -> None:
             call.unknown(f"operands of `{call.label}` known only at run time", word)
         role = Role.WRITE if word is target else source
         known = word.text or word.head
-        remote = elsewhere(known) or "://" in known
+        remote = is_remote_path(known) or "://" in known
         if remote or (word.text is None and not known.startswith(("/", "."))):
             connect(call, word)
         if not remote:

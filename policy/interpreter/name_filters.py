@@ -45,7 +45,11 @@ def names_for_patterns(call: Call, patterns: Iterable[str], folders: Iterable[st
 
 
 def name_of_regex(expression: str) -> str:
-    """Return the name that a regular expression such as `.*/\\.env$` or `^id_rsa$` matches, if it matches only one."""
+    """Return `expression` without anchors, a leading `.*/` and backslashes.
+
+    For an expression such as `.*/\\.env$` or `^id_rsa$` this is the one name that it matches; for others it is not a
+    name, so callers may use it only as a hint at secrets.
+    """
     return _ESCAPED.sub(r"\1", _AROUND.sub("", expression))
 
 

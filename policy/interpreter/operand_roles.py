@@ -10,7 +10,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
-from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, elsewhere, endpoint, mounted
+from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, endpoint, is_remote_path, mounted
 from policy.model.secret_names import sometimes
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -68,7 +68,7 @@ def apply(call: Call, role: Role, word: AbstractWord) -> None:
             sent = literal(match[1], word.span) if word.text is not None else replace(word, head=match[1])
             call.access_path(Role.READ, sent)
     elif role in (Role.FROM, Role.TO):
-        if word.text is None or not elsewhere(word.text):
+        if word.text is None or not is_remote_path(word.text):
             call.access_path(Role.READ if role is Role.FROM else Role.WRITE, word)
     elif role is Role.OUT:
         if word.text != "-":

@@ -80,7 +80,8 @@ class TrapTable:
     def run_all(self, frame: ExecutionFrame, run_text: RunText, marks: Callable[[], int]) -> None:
         """Judge every trap at the end of the shell, each in a state that covers all states in which it may run.
 
-        `marks` returns the number of names with a special meaning, which are not part of a State.
+        `marks` returns the number of names that are arrays or integer variables (`Variables.marks`), which are not part
+        of a State.
         """
         for count, trap in enumerate(self.pending):  # a trap may set another trap
             if count >= MOST_TRAPS:

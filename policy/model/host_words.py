@@ -25,11 +25,12 @@ _COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, a
 
 
 def endpoint(text: str, port: str = "") -> str | None:
-    """Return the host that `text` names, in the form of Terms: with its port, unless the port is 80 or 443 by the
-    scheme.
+    """Return the host that `text` names, in the form of Terms: with the port that `text` writes or that its scheme
+    implies.
 
-    None for a local path; empty if programs disagree about the name. `port` is the port for a bare name: digits, `*`
-    for any, or nothing for 80 and 443.
+    No port is added for http, https, ws and wss: a host without a port means 80 and 443. None for a local path; empty
+    if programs disagree about the name. `port` is the port for a bare name: digits, `*` for any, or nothing for 80 and
+    443.
     """
     scheme, found, rest = text.partition("://")
     if found:
@@ -51,7 +52,7 @@ def endpoint(text: str, port: str = "") -> str | None:
     return _joined(*named, port) if named else ""
 
 
-def nearby(host: str) -> bool:
+def names_private_network(host: str) -> bool:
     """Return True if an entry of an allowlist names this machine or a private network, and does not contain `private`.
 
     A name that resolves to such an address is detected only when the proxy resolves it.
@@ -95,7 +96,7 @@ def _joined(name: str, port: str, usual: str) -> str:
     return "" if isinstance(rule, Problem) else str(rule)
 
 
-def elsewhere(text: str) -> bool:
+def is_remote_path(text: str) -> bool:
     """Return True if `text` is `NAME:PATH`, a path on another machine or in a container, and not a local path."""
     before, found, _ = text.partition(":")
     return bool(found) and "/" not in before and bool(before)

@@ -5,7 +5,7 @@ import unicodedata
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind
 from policy.model.frozen import dataclass
-from policy.model.host_words import nearby
+from policy.model.host_words import names_private_network
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
 from runner.gate.wording import RULING_WORDS, action_words, cell_words, terms_words
@@ -242,7 +242,7 @@ def _ways(
     hosts = [effect.target for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     beyond_network = any(reason.tier > Tier.NETWORK for reason in assessment.reasons)
     if ways and hosts and not beyond_network and cell.mode is not Mode.PLAN:
-        every = [f"'{host} private'" if nearby(host) else host for host in dict.fromkeys(hosts) if host]
+        every = [f"'{host} private'" if names_private_network(host) else host for host in dict.fromkeys(hosts) if host]
         named = " ".join(f"--host {host}" for host in every) or "--host HOST"
         ways.append(f"for a single command: `agent exec {named} ...`")
     what = f"the `{cell.tier.label}` floor" if cell.tier >= Tier.SECRET else "this refusal"

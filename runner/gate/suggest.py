@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from policy.describe.phrases import Around
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
-from policy.model.host_words import nearby
+from policy.model.host_words import names_private_network
 from policy.model.profile import Layer, PermissionRule
 from policy.model.tier import Tier
 
@@ -66,7 +66,7 @@ def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
     if Tier.NETWORK in tiers:
         # A rule allows this machine and private networks only by their keyword.
         hosts = [effect.target for effect in effects if effect.kind is EffectKind.CONNECTS]
-        keys["host"] = [f"{host} private" if host and nearby(host) else host for host in hosts]
+        keys["host"] = [f"{host} private" if host and names_private_network(host) else host for host in hosts]
     named = [value for key in ("write", "read", "host") for value in keys.get(key, [])]
     certain = all(effect.exact and effect.target for effect in effects) or not named
     if not certain or any(not value or _SPECIAL & set(value) or not value.isprintable() for value in named):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Terms
-from sandbox.linux.plan_builder import MSGQUEUE, SIGPENDING, Look, mounts
+from sandbox.linux.plan_builder import MSGQUEUE, SIGPENDING, PathLookup, mounts
 from sandbox.workspace.protected_paths import Scan
 
 CreateBody = dict[str, object]
@@ -74,7 +74,7 @@ def keeper(user: str) -> str:
     return f"{mine}:{mine}"
 
 
-def body(terms: Terms, protected: Scan, place: ContainerSettings, look: Look) -> CreateBody:
+def body(terms: Terms, protected: Scan, place: ContainerSettings, look: PathLookup) -> CreateBody:
     """Return the body that creates the container for `terms`, whose workspace has the `protected` paths."""
     limits = terms.limits
     binds, filesystems = _mounted(terms, protected, place, look)
@@ -140,7 +140,7 @@ def writable(made: CreateBody) -> tuple[str, ...]:
 
 
 def _mounted(
-    terms: Terms, protected: Scan, place: ContainerSettings, look: Look
+    terms: Terms, protected: Scan, place: ContainerSettings, look: PathLookup
 ) -> tuple[list[CreateBody], dict[str, str]]:
     """Return binds, in the order in which they must be made, and file systems in memory."""
     uid, _, gid = place.user.partition(":")

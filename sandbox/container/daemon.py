@@ -223,7 +223,7 @@ def machine_place() -> str:
 
 
 async def sweep(daemon: Daemon) -> tuple[str, ...]:
-    """Remove containers of sessions that were killed, and return their names. A container that cannot be removed stays.
+    """Remove containers of sessions that were killed, and return their ids. A container that cannot be removed stays.
 
     Most containers end without this: the first process waits for the end of its input, which comes when the runner has
     ended.

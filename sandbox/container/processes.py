@@ -156,12 +156,12 @@ class ContainerUsage:
         """Return True if the command wrote more than its limit. It is stopped while its files are counted."""
         space = self._space
         space.look()
-        if not space.suspect or space.far:
-            return space.far
+        if not space.suspect or space.over_hard_limit:
+            return space.over_hard_limit
         self._processes.send_all(signal.SIGSTOP)
         if await asyncio.to_thread(space.written) > space.limit:
             return True
         space.look()
         space.clear()
         self._processes.send_all(signal.SIGCONT)
-        return space.far
+        return space.over_hard_limit

@@ -72,7 +72,7 @@ class Attempt:
             self.seconds = time.monotonic() - self.started
             self.error = error
 
-    def told(self) -> Connection:
+    def connection(self) -> Connection:
         self.end(None)
         error = self.error
         allowed = error is None or isinstance(error, Failed)
@@ -88,21 +88,21 @@ class Ledger:
 
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
-        self.beyond = 0  # attempts above ATTEMPTS, which were closed at once
+        self.excess_attempts = 0  # attempts above ATTEMPTS, which were closed at once
         self.up = self.down = 0
 
     def attempt(self) -> Attempt | None:
         """Return a new attempt; None if the command has made as many as it may."""
         if len(self.attempts) >= ATTEMPTS:
-            self.beyond += 1
+            self.excess_attempts += 1
             return None
         self.attempts.append(Attempt(self))
         return self.attempts[-1]
 
     def connections(self) -> tuple[Connection, ...]:
-        connections = tuple(attempt.told() for attempt in self.attempts)
-        if self.beyond:
-            why = f"{self.beyond} more were closed: a command may make {ATTEMPTS} connections"
+        connections = tuple(attempt.connection() for attempt in self.attempts)
+        if self.excess_attempts:
+            why = f"{self.excess_attempts} more were closed: a command may make {ATTEMPTS} connections"
             connections += (Connection("", 0, "", "", False, why, 0, 0, 0.0),)
         return connections
 
@@ -115,7 +115,8 @@ class Ledger:
                 right = f"--host {error.right}" if error.right else ""
                 refusal = Violation(error.what, error.host, error.fix, False, "proxy", right)
                 violations.setdefault(error.what, refusal)
-        if self.beyond:
-            what = f"the command made more than {ATTEMPTS} connections; the last {self.beyond} were closed at once"
+        if self.excess_attempts:
+            what = f"the command made more than {ATTEMPTS} connections; "
+            what += f"the last {self.excess_attempts} were closed at once"
             violations[what] = Violation(what, "", "make fewer connections, or use several commands", False, "proxy")
         return tuple(violations.values())

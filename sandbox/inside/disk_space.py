@@ -58,7 +58,7 @@ class Space:
         return bool(self._free)
 
     @property
-    def far(self) -> bool:
+    def over_hard_limit(self) -> bool:
         """Return True if so much space is lost that the command must end without counting its files."""
         return self.watched and (self.lost > 2 * self.limit or self._files > 2 * self.limit // _A_FILE)
 
@@ -69,22 +69,26 @@ class Space:
 
     @property
     def pause(self) -> float:
-        """Return the seconds until the next check: at most the time in which the fastest writer reaches the limit."""
+        """Return the seconds until the next check: the time in which the fastest writer exceeds `cleared` or makes
+        the largest number of new files, but at least `OFTEN` and at most `SELDOM`. Return `SELDOM` if nothing is
+        watched.
+        """
         if not self.watched:
             return SELDOM
         bytes_last, files_last = self.cleared - self.lost, 2 * self.limit // _A_FILE - self._files
         return min(max(min(bytes_last / _FASTEST, files_last / _MAKES), OFTEN), SELDOM)
 
     def written(self) -> int:
-        """Return the bytes on the disk of files, folders and links below that were changed since `begin`.
+        """Return the bytes on the disk of the files, folders and links below `folders` that were changed since `begin`.
 
-        A file with several names is counted once; unreadable files are not counted. If the loss becomes `far` meanwhile
-        (a write that has begun is not stopped), the loss is returned at once.
+        Changes in the `_CLOCK` seconds before `begin` are counted too. A file with several names is counted once; the
+        entries of a folder that cannot be listed are not counted. If `over_hard_limit` becomes True meanwhile (a write
+        that has begun is not stopped), return at once the loss, or the bytes counted until then if they are more.
         """
         total, seen, pending, since = 0, set(), list(self.folders), self._since - _CLOCK
         while pending:
             self.look()
-            if self.far:
+            if self.over_hard_limit:
                 return max(total, self.lost)
             try:
                 entries = os.scandir(pending.pop())
@@ -109,7 +113,9 @@ class Space:
 
 
 def _free(path: str) -> tuple[int, int] | None:
-    """Return free bytes and free files; no number of files if the file system does not limit them."""
+    """Return free bytes and free files (0 if the file system does not count files), or None if `path` cannot be
+    queried.
+    """
     try:
         status = os.statvfs(path)
     except OSError:

@@ -66,14 +66,14 @@ class Watchdog:
                 return passed
         space = self.space
         space.look()
-        if space.suspect and not space.far:
+        if space.suspect and not space.over_hard_limit:
             halt(signal.SIGSTOP)
             if self._written() > space.limit:
                 return "disk"
             space.look()
             space.clear()
             halt(signal.SIGCONT)
-        return "disk" if space.far else None
+        return "disk" if space.over_hard_limit else None
 
     def last(self) -> str | None:
         """Return `disk` if a command whose processes have all ended wrote more than its limit, else None.
@@ -87,7 +87,7 @@ class Watchdog:
         space.look()
         dirtied = (resource.getrusage(resource.RUSAGE_CHILDREN).ru_oublock - self._dirtied) * 512
         suspect = space.suspect or dirtied > space.cleared
-        return "disk" if space.far or (suspect and self._written() > space.limit) else None
+        return "disk" if space.over_hard_limit or (suspect and self._written() > space.limit) else None
 
     def _written(self) -> int:
         processes = [name for name in os.listdir("/proc") if name.isdigit()] if self.sees else []

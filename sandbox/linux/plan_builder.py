@@ -34,7 +34,7 @@ _RESERVED = 300  # the lowest numbers, which a PID namespace assigns only once (
 MSGQUEUE = 400 << 10  # bytes of POSIX message queues: half of the kernel's default (RLIMIT_MSGQUEUE, getrlimit(2))
 SIGPENDING = 4096  # queued signals and POSIX timers: half of the default of a machine with 2 GB (RLIMIT_SIGPENDING)
 MountStep = tuple[Literal["ro", "rw", "tmpfs", "link", "mask", "folder"], str, str]
-Look = Callable[[str], str | None]  # path -> "dir", "file", "-> TARGET" for a link, None for a missing path
+PathLookup = Callable[[str], str | None]  # path -> "dir", "file", "-> TARGET" for a link, None for a missing path
 
 
 @lru_cache(maxsize=256)
@@ -54,7 +54,7 @@ def compile_plan(
     scratch: str = "",
     instead: Mapping[str, str] = MappingProxyType({}),
     own: tuple[MountStep, ...] = (),
-    look: Look = lambda path: kind(path),
+    look: PathLookup = lambda path: kind(path),
 ) -> Plan:
     """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
 
@@ -136,7 +136,7 @@ def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
         plan.cpu = 0
 
 
-def refuse_impossible(terms: Terms, protected: Scan, look: Look) -> None:
+def refuse_impossible(terms: Terms, protected: Scan, look: PathLookup) -> None:
     """Raise SandboxUnavailable if a path of `terms` cannot be granted, or `protected` has too many paths."""
 
     def refuse(what: str, why: str, fix: str) -> None:
@@ -200,7 +200,7 @@ def refuse_hosts(terms: Terms, tier: str) -> None:
 def mounts(
     terms: Terms,
     protected: Scan,
-    look: Look,
+    look: PathLookup,
     scratch: str,
     instead: Mapping[str, str] = MappingProxyType({}),
     own: tuple[MountStep, ...] = (),
@@ -278,7 +278,7 @@ def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
     return tuple(filter(None, (*own, *terms.write)))
 
 
-def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
+def _rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, int]]:
     """Return the Landlock rules inside the private root: everything there is readable, little is writable."""
     rules = [("/", landlock.READ)]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
@@ -291,7 +291,7 @@ def _rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     return rules
 
 
-def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
+def _bare_rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, int]]:
     """Return the Landlock rules for a helper without a private root: every path by name, without `/proc`, which shows
     other processes.
     """
@@ -303,7 +303,7 @@ def _bare_rules(terms: Terms, work: bool, look: Look) -> list[tuple[str, int]]:
     return rules
 
 
-def _fit(path: str, look: Look, tier: str) -> int:
+def _fit(path: str, look: PathLookup, tier: str) -> int:
     """Return the mask of rights for a rule on `path`: a rule on a file must not have rights of folders (EINVAL)."""
     shape = look(path)
     made = shape is None and tier != "T3"  # a folder that exists only inside the private root
@@ -311,7 +311,7 @@ def _fit(path: str, look: Look, tier: str) -> int:
 
 
 def kind(path: str) -> str | None:
-    """Return the kind of `path` on the real disk, as defined by `Look`."""
+    """Return the kind of `path` on the real disk, as defined by `PathLookup`."""
     with contextlib.suppress(OSError):  # the path is no link
         return f"-> {os.readlink(path)}"
     if os.path.isdir(path):

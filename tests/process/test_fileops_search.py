@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sandbox.inside.files.access import Refused
-from sandbox.inside.files.match import Pattern, expand
+from sandbox.inside.files.match import GlobPattern, expand
 from sandbox.inside.files.operations import perform
 from sandbox.inside.files.ripgrep import program
 
@@ -92,26 +92,26 @@ PATTERNS: list[tuple[str, str, bool, str]] = [
 
 @pytest.mark.parametrize(("pattern", "path", "expected", "why"), PATTERNS, ids=[row[3] for row in PATTERNS])
 def test_pattern(pattern: str, path: str, expected: bool, why: str) -> None:
-    assert Pattern(pattern).matches(path) is expected
+    assert GlobPattern(pattern).matches(path) is expected
 
 
 @given(pattern=st.text(alphabet="ab*?", min_size=1, max_size=12), name=st.text(alphabet="abc", min_size=1, max_size=12))
 def test_stars_agree_with_fnmatch(pattern: str, name: str) -> None:
     if pattern != "**":
-        assert Pattern(pattern).matches(name) is fnmatch.fnmatchcase(name, pattern)
+        assert GlobPattern(pattern).matches(name) is fnmatch.fnmatchcase(name, pattern)
 
 
 @given(pattern=st.text(alphabet="ab*?[]!^-{},\\/.", max_size=20), path=st.text(alphabet="ab/[]{}-", max_size=12))
 def test_any_pattern_is_an_answer_or_a_refusal(pattern: str, path: str) -> None:
     with contextlib.suppress(Refused):  # a refusal is an answer; anything else fails
-        Pattern(pattern).matches(path)
+        GlobPattern(pattern).matches(path)
 
 
 @pytest.mark.threat("T41")
 def test_no_pattern_takes_long() -> None:
     begun = time.process_time()
-    assert not Pattern("*a" * 60 + "b").matches("a" * 255)
-    assert not Pattern("**/a/" * 30 + "b").matches("/".join("a" * 100))
+    assert not GlobPattern("*a" * 60 + "b").matches("a" * 255)
+    assert not GlobPattern("**/a/" * 30 + "b").matches("/".join("a" * 100))
     with pytest.raises(Refused):
         expand("{a,b}" * 40)
     assert time.process_time() - begun < 2  # backtracking would take longer than anyone waits
@@ -138,7 +138,7 @@ def test_glob_opens_no_folder_in_which_nothing_can_match(tmp_path: Path) -> None
     tree(tmp_path / "locked", "a.py")
     answer = ask("GlobFiles", pattern="src/*.py", root=tmp_path)
     assert answer["names"] == ["src/a.py"]
-    assert Pattern("src/*.py").step(Pattern("src/*.py").start, "node_modules") == frozenset()
+    assert GlobPattern("src/*.py").step(GlobPattern("src/*.py").start, "node_modules") == frozenset()
 
 
 def test_glob_ends_when_its_time_is_up(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from policy.model.abstract_word import (
     literal,
     unquoted,
 )
-from policy.model.host_words import elsewhere, endpoint, mounted
+from policy.model.host_words import endpoint, is_remote_path, mounted
 from policy.model.tier import Tier
 from policy.rules.rulebook import parse_rules
 
@@ -267,7 +267,7 @@ ELSEWHERE = [
 
 @pytest.mark.parametrize(("text", "expected", "why"), ELSEWHERE)
 def test_what_is_elsewhere(text: str, expected: bool, why: str) -> None:
-    assert elsewhere(text) is expected, why
+    assert is_remote_path(text) is expected, why
 
 
 MOUNTS = [

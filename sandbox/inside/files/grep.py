@@ -5,7 +5,7 @@ import stat
 
 from sandbox.inside.files.access import Refused, is_binary, read_capped, show
 from sandbox.inside.files.listing import SKIPPED
-from sandbox.inside.files.match import Pattern
+from sandbox.inside.files.match import GlobPattern
 
 LINE_CAP = 500  # characters of one line
 TEXT_CAP = 1_000_000  # characters of one answer
@@ -148,11 +148,11 @@ def _files(query: SearchQuery, result: SearchResult) -> "Iterator[str]":
             yield path
 
 
-def filter_of(glob: str) -> Pattern:
+def filter_of(glob: str) -> GlobPattern:
     """Return a filter like gitignore: without a slash it matches files at any depth, with a slash it starts at the
     root.
     """
-    return Pattern(glob if "/" in glob.rstrip("/") else f"**/{glob}")
+    return GlobPattern(glob if "/" in glob.rstrip("/") else f"**/{glob}")
 
 
 def _search_one(path: str, label: str, regex: "re.Pattern[str]", query: SearchQuery, result: SearchResult) -> bool:

@@ -5,7 +5,7 @@ import stat
 import time
 
 from sandbox.inside.files.access import Refused, kind, missing, refusal, show
-from sandbox.inside.files.match import Pattern
+from sandbox.inside.files.match import GlobPattern
 
 LIST_CAP = 1000  # entries of one answer
 _NAMES_CAP = 200_000  # names of one folder that are read and sorted
@@ -53,7 +53,7 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
     if not os.path.isdir(root):
         raise Refused(what, "it is not a folder", "give the folder as `path` and the rest as `pattern`")
     ends = time.monotonic() + seconds
-    glob = Pattern(pattern)
+    glob = GlobPattern(pattern)
     matches: list[tuple[int, str]] = []
     total = unread = met = 0
     late = False

@@ -12,7 +12,7 @@ _ALTERNATIVES = 256  # patterns to which the braces of one pattern may expand
 Places = frozenset[tuple[int, int]]
 
 
-class Pattern:
+class GlobPattern:
     """A glob pattern: `*`, `?`, `[a-z]`, `[!a]` within a name, `**` across folders, `{a,b}` anywhere, `\\` quotes.
 
     A walk begins at `start` and calls `step` for each name, so a folder in which nothing can match need not be opened.
