@@ -78,7 +78,7 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         raise entry.error_at("run", "the list names no program", fix)
     if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
         fix = "add one of `run`, `tool`, `read`, `write`, `host`, `tier`"
-        raise entry.error_at("", "it does not say which actions it applies to", fix)
+        raise entry.error_at("", "the rule names no action", fix)
     if verdict is not Ruling.ALLOW and not rule.why:
         raise entry.error_at("", "`why` is missing", 'explain the rule to a user whom it stops: why = "..."')
     if any(not char.isprintable() for char in rule.why):

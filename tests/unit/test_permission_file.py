@@ -63,8 +63,8 @@ MISTAKES = [
     # the rule, line of the complaint, a part of it, why it is a mistake
     ('verdict = "alow"\nrun = ["a"]',                         2, "no verdict `alow`",        "a typo"),
     ('run = ["a"]',                                           1, "`verdict` is missing",     "the verdict is missing"),
-    ('verdict = "allow"',                                     1, "which actions",            "it would be about everything"),
-    ('verdict = "allow"\nwhy = "x"',                          1, "which actions",            "a reason is no pattern"),
+    ('verdict = "allow"',                                     1, "names no action",          "it would be about everything"),
+    ('verdict = "allow"\nwhy = "x"',                          1, "names no action",          "a reason is no pattern"),
     ('verdict = "allow"\nrun = []',                           3, "must be a list of words",  "an empty pattern"),
     ('verdict = "allow"\nrun = ["**"]',                       3, "names no program",         "every command there is"),
     ('verdict = "allow"\nrun = ["a", []]',                    3, "must be a list of words",  "a word with no alternative"),
