@@ -34,7 +34,7 @@ class BashTool:
         "Run a bash script in the working folder, inside the sandbox. Each call starts a new shell: `cd` and variables "
         "do not last. There is no network unless a host was allowed, no terminal, and nothing on standard input. What "
         "the script needs is read from its text before it runs: plain commands with plain words are allowed most "
-        f"often. You see the last {LINES:,} lines or {BYTES // 1024} KB of the output. To look at files, prefer "
+        f"often. You see the last {LINES:,} lines or {BYTES // 1024} KiB of the output. To look at files, prefer "
         "`read`, `grep`, `glob` and `ls`; to change them, `edit` and `write`."
     )
     example = '{"command": "git status --short", "timeout": 60}'

@@ -106,7 +106,7 @@ def _remarks(action: ReadFile, content: _Text) -> list[str]:
     elif after <= content.known:
         remarks.append(f"[lines {action.offset:,} to {after - 1:,} of {content.known:,}; continue with offset {after}]")
     if content.total is None:
-        only = f"only the first 10 MB ({whole}) can be read this way: use `grep`"
+        only = f"only the first 10 MiB ({whole}) can be read this way: use `grep`"
         remarks.append(f"[the file has {size(content.size)}; {only}]")
     if content.cut:
         remarks.append(f"[{count(content.cut, 'long line')} cut at 2,000 characters]")

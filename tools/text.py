@@ -63,11 +63,11 @@ def count(number: int, noun: str, nouns: str | None = None) -> str:
 
 
 def size(number: int) -> str:
-    """Return `340 bytes`, `1.2 KB` or `20.0 MB`, in units of 1024."""
+    """Return `340 bytes`, `1.2 KiB` or `20.0 MiB`, in units of 1024."""
     if number < 1024:
         return count(number, "byte")
-    amount, unit = number / 1024, "KB"
-    for larger in ("MB", "GB", "TB"):
+    amount, unit = number / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
         if amount < 1024:
             break
         amount, unit = amount / 1024, larger

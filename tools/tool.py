@@ -27,7 +27,7 @@ class ImagePart:
 
 ResultPart = TextPart | ImagePart
 
-# Stores the complete (stdout, stderr), at most 10 MB, and returns the path, or None if nothing is stored. May raise
+# Stores the complete (stdout, stderr), at most 10 MiB, and returns the path, or None if nothing is stored. May raise
 # OSError.
 Keep = Callable[[bytes, bytes], str | None]
 

@@ -63,5 +63,5 @@ def _headline(action: WriteFile, answer: WriteAnswer) -> str:
         return f"created `{action.path}`{through} with {now}{made}"
     if not answer.changed:
         return f"`{action.path}`{through} held exactly this before: {now}"
-    was = "a file of more than 10 MB" if answer.was is None else count(answer.was, "line")
+    was = "a file of more than 10 MiB" if answer.was is None else count(answer.was, "line")
     return f"replaced `{action.path}`{through}: {was} before, {now} now"

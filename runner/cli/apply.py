@@ -132,7 +132,7 @@ def _read(name: str) -> bytes:
     except OSError as error:
         raise usage(f"`{name}` cannot be read", os_reason(error), "check the path") from None
     if len(data) > _LONGEST:
-        raise usage(f"`{name}` is longer than 1 GB", "a patch of this size cannot be reviewed", "apply it with git")
+        raise usage(f"`{name}` is longer than 1 GiB", "a patch of this size cannot be reviewed", "apply it with git")
     return data
 
 

@@ -95,7 +95,7 @@ def ci(given: Given, prompt: PROMPT = None) -> int:
 
     No user is asked, the mode is dont-ask, the configuration of the repository and its texts for agents are ignored,
     and commands get no network and no variables of the job. The sandbox must enforce everything. The limits: 50 turns,
-    2,000,000 tokens, a cost of 5 where a price is known, 30 minutes, 50 MB of output, 20 denials.
+    2,000,000 tokens, a cost of 5 where a price is known, 30 minutes, 50 MiB of output, 20 denials.
 
     The last line of stdout is the result, one JSON object. All output files are written even if the run fails.
 

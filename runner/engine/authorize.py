@@ -184,7 +184,7 @@ _MOST = 1 << 20  # bytes of a file; no diff of a larger file is shown
 
 
 def text_before(action: Action) -> str | None:
-    """Return the current text of the file that `action` changes, or None if there is none of at most 1 MB in UTF-8."""
+    """Return the current text of the file that `action` changes, or None if there is none of at most 1 MiB in UTF-8."""
     if not isinstance(action, WriteFile | EditFile):
         return None
     try:

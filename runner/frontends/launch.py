@@ -187,7 +187,7 @@ def _text_of(file_or_fd: Path | int, name: str) -> str:
     except OSError as error:
         raise usage(f"the prompt {name} cannot be read", os_reason(error), "check the path") from None
     if len(data) > _LONGEST_PROMPT:
-        raise usage(f"the prompt in {name} is longer than 1 MB", "no model takes as much", "let the model read a file")
+        raise usage(f"the prompt in {name} is longer than 1 MiB", "no model takes as much", "let the model read a file")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -50,13 +50,14 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
     # A pattern without a folder is a name that counts as public (`*.pub`); a path is one file, opened on purpose.
     opened = [path for path in terms.shown if "/" in path]
     shown = f"; secret files opened: {', '.join(opened)}" if opened else ""
+    limits = terms.limits
     return (
         ("reads", ", ".join(["the workspace", "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
         ("network", ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")),
         *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORKSPACE_WRITE else ()),
         *((("uses", f"credential {', '.join(terms.credentials)}, without seeing it"),) if terms.credentials else ()),
-        ("limits", f"{terms.limits.wall:g} s, {terms.limits.memory >> 20} MB of memory, {terms.limits.pids} processes"),
+        ("limits", f"{limits.wall:g} s, {limits.memory >> 20} MiB of memory, {limits.pids} processes"),
     )
 
 

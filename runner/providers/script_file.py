@@ -86,7 +86,7 @@ def _load(path: Path) -> object:
         why = os_reason(error)
         raise _unread(path, why, "check the path; `scripted:FILE` is relative to the current folder") from None
     if len(data) > SIZE_LIMIT:
-        raise _unread(path, f"it is larger than {SIZE_LIMIT >> 20} MB", "split the script")
+        raise _unread(path, f"it is larger than {SIZE_LIMIT >> 20} MiB", "split the script")
     try:
         match path.suffix.lower():
             case ".toml":

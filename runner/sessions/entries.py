@@ -169,7 +169,7 @@ def line(entry: JournalEntry) -> bytes:
 def parse(raw: bytes) -> JournalEntry:
     """Return the entry of one line. Raise Unsound."""
     if len(raw) > LONGEST:
-        raise Unsound(f"it is longer than {LONGEST >> 20} MB")
+        raise Unsound(f"it is longer than {LONGEST >> 20} MiB")
     try:
         text = raw.decode("utf-8")
         whole, end = _scan(text, 0)

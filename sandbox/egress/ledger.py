@@ -57,14 +57,14 @@ class Attempt:
         self.up += size
         self.ledger.up += size
         if self.ledger.up > UP:
-            raise EgressRefused(f"the command has sent more than {UP >> 30} GB", host=self.host)
+            raise EgressRefused(f"the command has sent more than {UP >> 30} GiB", host=self.host)
 
     def receives(self, size: int) -> None:
         self.moved = time.monotonic()
         self.down += size
         self.ledger.down += size
         if self.ledger.down > DOWN:
-            raise EgressRefused(f"the command has received more than {DOWN >> 30} GB", host=self.host)
+            raise EgressRefused(f"the command has received more than {DOWN >> 30} GiB", host=self.host)
 
     def end(self, error: EgressRefused | None) -> None:
         """Set the end of the attempt. Later calls have no effect."""

@@ -298,7 +298,7 @@ REFUSED_EDITS: list[tuple[bytes, str, str, str, str]] = [
     (b"abc\n", "", "x",        "the text to replace is empty",                                 "nothing to replace"),
     (b"abc\n", "b", "b",       "the old and the new text are the same",                        "nothing to do"),
     (b"a\0b\n", "a", "b",      "it is a binary file",                                          "binary"),
-    (b"a" * 10_485_761, "a", "b", "it is larger than 10 MB",                                   "too large"),
+    (b"a" * 10_485_761, "a", "b", "it is larger than 10 MiB",                                   "too large"),
 ]
 # fmt: on
 
@@ -329,7 +329,7 @@ def test_an_edit_of_what_changed_since_it_was_read_is_refused(tmp_path: Path) ->
 def test_an_edit_that_grows_past_the_limit_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("a" * 200_000)
-    assert "larger than 10 MB" in problem(edit(path, "a", "b" * 100, every=True))["why"]
+    assert "larger than 10 MiB" in problem(edit(path, "a", "b" * 100, every=True))["why"]
 
 
 TEXT = st.text(alphabet="ab \nxé", max_size=40)

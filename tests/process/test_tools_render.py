@@ -201,7 +201,7 @@ WHERE = "; the complete output is saved for the user in /state/outputs/0001.txt]
 
 def test_the_last_2000_lines_are_shown() -> None:
     lines = shown(LINES).split("\n")
-    assert lines[0] == "[cut from the start of stdout: 3,000 lines (28.2 KB)" + WHERE
+    assert lines[0] == "[cut from the start of stdout: 3,000 lines (28.2 KiB)" + WHERE
     assert lines[1] == "line 3001"
     assert lines[-2] == "line 5000"
     assert len(lines) == 2002
@@ -209,7 +209,7 @@ def test_the_last_2000_lines_are_shown() -> None:
 
 def test_or_the_last_50_kb() -> None:
     lines = shown(b"x" * 1023 + b"\n" + (b"y" * 1023 + b"\n") * 50).split("\n")
-    assert lines[0] == "[cut from the start of stdout: 1 line (1.0 KB)" + WHERE
+    assert lines[0] == "[cut from the start of stdout: 1 line (1.0 KiB)" + WHERE
     assert lines[1:-1] == ["y" * 1023] * 50
 
 
@@ -243,7 +243,7 @@ def test_keep_gets_the_whole_and_only_when_something_is_cut() -> None:
 def test_what_went_beyond_the_output_limit_is_not_called_the_whole() -> None:
     outcome = Outcome(137, b"y\n" * 60_000, seconds=1.0, ended_by="output", truncated=True)
     shown = text(tool("bash").render(RUN, outcome, SeenFiles(), keep=kept))
-    assert "the first 117.2 KB are saved for the user in /state/outputs/0001.txt]" in shown
+    assert "the first 117.2 KiB are saved for the user in /state/outputs/0001.txt]" in shown
     assert "whole" not in shown
 
 
@@ -338,7 +338,7 @@ def test_reading_a_part_of_a_huge_file_is_no_proof_of_the_whole(tmp_path: Path) 
     (tmp_path / "big").write_bytes(b"line\n" * (3 << 20))
     turn = Turn(tmp_path)
     answer = turn.says("read", path="big", limit=1)
-    assert "the file has 15.0 MB; only the first 10 MB" in answer
+    assert "the file has 15.0 MiB; only the first 10 MiB" in answer
     assert turn.seen.digest(str(tmp_path / "big")) is None
 
 

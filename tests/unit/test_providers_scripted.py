@@ -223,7 +223,7 @@ BAD: list[tuple[str, str | bytes, list[str], str]] = [
     ("a.json", b"\xff\xfe\xff",                                ["not UTF-8"],                         "not text either"),
     ("a.yaml", "turn: []",                                     ["neither `.toml` nor `.json`"],       "another format"),
     ("a",      "",                                             ["neither `.toml` nor `.json`"],       "no ending"),
-    ("a.toml", b"#" * ((16 << 20) + 1),                        ["larger than 16 MB"],                 "too large"),
+    ("a.toml", b"#" * ((16 << 20) + 1),                        ["larger than 16 MiB"],                 "too large"),
 ]
 # fmt: on
 

@@ -285,7 +285,7 @@ EDITED = [
     (lambda rows: [*rows, ours("usage", b'"input":NaN}')],            None, "line 9",         "a number that is none, where only its end is read"),
     (lambda rows: [*rows, ours("notice", b'"id":"3","text":"x"}')],   None, "line 9",         "two names, of which readers take another one each"),
     (lambda rows: [*rows, ours("notice", b'"type":"message","role":"user","content":[]}')], None, "line 9", "two types"),
-    (lambda rows: [*rows, b"x" * (33 << 20) + b"\n"], None, "longer than 32 MB", "a line beyond reason"),
+    (lambda rows: [*rows, b"x" * (33 << 20) + b"\n"], None, "longer than 32 MiB", "a line beyond reason"),
     (lambda rows: [*rows, b"x" * (33 << 20)], 5, "incomplete", "the same, torn"),
     (lambda rows: rows[1:],                                           None, "first line",     "no head"),
     (lambda rows: [b"oops\n", *rows],                                 None, "first line",     "nonsense for a head"),

@@ -125,8 +125,8 @@ def test_words_for_numbers() -> None:
     assert [size(1), size(1023), size(1536), size(20 << 20), size(3 << 40)] == [
         "1 byte",
         "1,023 bytes",
-        "1.5 KB",
-        "20.0 MB",
-        "3.0 TB",
+        "1.5 KiB",
+        "20.0 MiB",
+        "3.0 TiB",
     ]
     assert [seconds(0.04), seconds(9.94), seconds(119.6)] == ["0.0 s", "9.9 s", "120 s"]

@@ -199,7 +199,7 @@ class _Comparison:
         else:
             self._size += sum(len(side.data) for side in (old, new) if side is not None)
             if self._size > _LARGEST:
-                self.unfit.append((path, f"a patch contains at most {_LARGEST >> 20} MB"))
+                self.unfit.append((path, f"a patch contains at most {_LARGEST >> 20} MiB"))
                 return
             self._changes[path] = old, new
 

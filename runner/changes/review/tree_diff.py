@@ -190,5 +190,5 @@ def _read(handle: int) -> bytes:
     large = os.fstat(handle).st_size > LARGEST
     data = b"" if large else read_descriptor(handle, LARGEST + 1)
     if large or len(data) > LARGEST:
-        raise UnreadableFile(f"it is larger than {LARGEST >> 20} MB")
+        raise UnreadableFile(f"it is larger than {LARGEST >> 20} MiB")
     return data

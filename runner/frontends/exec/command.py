@@ -134,7 +134,7 @@ def _read_stdin(deadline: float) -> bytes | None:
             return b"".join(parts)
         size += len(chunk)
         if size > STDIN_LIMIT:
-            what = f"standard input is longer than {STDIN_LIMIT >> 20} MB"
+            what = f"standard input is longer than {STDIN_LIMIT >> 20} MiB"
             why = "input is kept in memory until the command starts"
             fix = "write the input to a file in the workspace and let the command read the file"
             raise Stopped(Problem(what, why, fix), Exit.LIMIT)

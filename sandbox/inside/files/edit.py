@@ -28,7 +28,7 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
     state = regular(path, what)
     before, more = read_capped(real, what)
     if more:
-        raise Refused(what, f"it is larger than {CAP >> 20} MB", "change it with a command such as `sed -i`")
+        raise Refused(what, f"it is larger than {CAP >> 20} MiB", "change it with a command such as `sed -i`")
     if is_binary(before):
         raise Refused(what, "it is a binary file", "change it with a program that knows its format")
     if seen is not None and digest(before) != seen:
@@ -50,7 +50,7 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
     diff, dropped = unified(visible(text), visible(changed), show(path))
     after = (mark + (changed.replace("\n", "\r\n") if crlf else changed)).encode("utf-8", "surrogateescape")
     if len(after) > CAP:
-        raise Refused(what, f"the result would be larger than {CAP >> 20} MB", "replace less at a time")
+        raise Refused(what, f"the result would be larger than {CAP >> 20} MiB", "replace less at a time")
     notes = put(real, after, state, before, what)
     written = {"real": show(real), "sha256": digest(after), "size": len(after), "lines": lines_of(after)}
     return {**written, "count": count, "diff": diff, "dropped": dropped, "notes": notes}

@@ -8,7 +8,7 @@ from sandbox.inside.files.image_check import SIDE_CAP, picture
 
 LINE_CAP = 2000  # characters of one line
 TEXT_CAP = 200_000  # characters of one answer; the next read continues after them
-IMAGE_CAP = 3_932_160  # bytes: 5 MB as base64, the most that model vendors take
+IMAGE_CAP = 3_932_160  # bytes: 5 MiB as base64, the most that model vendors take
 
 _BOM = b"\xef\xbb\xbf"
 
