@@ -161,7 +161,7 @@ def bring(
         agent policy import --from gemini --json policy.toml | jq .left
     """
 
-    return run_import(file, kind, as_json_too=json, out=out, tests=tests)
+    return run_import(file, kind, as_json_only=json, out=out, tests=tests)
 
 
 @policy_app.command("judge")

@@ -389,6 +389,15 @@ def test_a_file_that_cannot_be_used(text: str, kind: str | None, part: str, tmp_
     assert part in done.stderr
 
 
+@pytest.mark.parametrize("option", ["--out", "--tests"])
+def test_json_writes_no_file_and_says_so(option: str, tmp_path: Path) -> None:
+    (tmp_path / "default.rules").write_text(CODEX)
+    done = agent("import", "default.rules", "--json", option, "new.toml", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (Exit.USAGE, "")
+    assert f"--json cannot be combined with {option}" in done.stderr
+    assert not (tmp_path / "new.toml").exists()
+
+
 def agent(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     environ = {"PATH": os.environ["PATH"], "HOME": str(cwd), "LC_ALL": "C.UTF-8"}
     return forked_agent.run(

@@ -36,15 +36,22 @@ NAMES: Mapping[AgentProduct, str] = {
 _LARGEST = 4 << 20  # bytes of a file of rules
 
 
-def run_import(name: str, kind: AgentProduct | None, *, as_json_too: bool, out: str | None, tests: str | None) -> int:
-    """Read one file, print or write the rules, and say on stderr what was left out."""
+def run_import(name: str, kind: AgentProduct | None, *, as_json_only: bool, out: str | None, tests: str | None) -> int:
+    """Read one file, print or write the rules, and say on stderr what was left out.
+
+    With `as_json_only`, print everything as JSON and write no file.
+    """
+    if as_json_only and (out is not None or tests is not None):
+        option = "--out" if out is not None else "--tests"
+        why = "--json prints the rules, the examples and what was left out as JSON, and writes no file"
+        raise usage(f"--json cannot be combined with {option}", why, f"leave --json or {option} out")
     text = _text(name)
     source = "standard input" if name == "-" else name
     kind = kind or guess(text, source)
     from runner.config import shipped
 
     found = sound(reader(kind)(text, source), shipped())
-    if as_json_too:
+    if as_json_only:
         print(json.dumps(as_json(found, kind.value)))
         return Exit.DONE
     rules = as_toml(found, NAMES[kind])
