@@ -3,6 +3,7 @@
 import dataclasses
 from enum import Enum, IntEnum
 
+from policy.grants.grant import GrantScope
 from policy.model.action import Action
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
@@ -47,13 +48,15 @@ class Pick:
     Attributes:
         keys: The keys that select the answer.
         words: The exact description of what is granted or forbidden.
-        where: The scope of the grant.
+        span: The scope of the grant.
+        where: The scope of the grant in words.
         not_covered: Two similar actions that the grant does not cover.
         yes: True for an approval, False for a refusal.
     """
 
     keys: tuple[str, ...]
     words: str
+    span: GrantScope
     where: str
     not_covered: tuple[str, ...]
     yes: bool

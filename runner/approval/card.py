@@ -103,10 +103,10 @@ def _picks(offer: Offer) -> tuple[Pick, ...]:
     picks = []
     for letter, choice, span in offer.lettered:
         missed = tuple(map(safe_line, choice.not_covered))
-        picks.append(Pick((letter,), safe_line(choice.words), where_words(span, yes=True), missed, True))
+        picks.append(Pick((letter,), safe_line(choice.words), span, where_words(span, yes=True), missed, True))
     if offer.never is not None:
-        where = where_words(offer.spans[0], yes=False)
-        picks.append(Pick(("d",), safe_line(offer.never.words), where, (), False))
+        span = offer.spans[0]
+        picks.append(Pick(("d",), safe_line(offer.never.words), span, where_words(span, yes=False), (), False))
     return tuple(picks)
 
 

@@ -30,20 +30,37 @@ _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
 _USES = re.compile(r"([1-9][0-9]{0,5})x")
 _MOST_LIFE = 3650 * 86_400.0  # seconds
+_DAYS = f"{USUAL_LIFE / 86_400:g} days"
 _WHERE = {
     GrantScope.SESSION: "in this session",
-    GrantScope.PROJECT: f"in this project for {USUAL_LIFE / 86_400:g} days",
-    GrantScope.USER: f"in all your projects for {USUAL_LIFE / 86_400:g} days",
+    GrantScope.PROJECT: f"in this project for {_DAYS}",
+    GrantScope.USER: f"in all your projects for {_DAYS}",
 }
 _FOREVER = {
     GrantScope.SESSION: "in this session",
     GrantScope.PROJECT: "in this project",
     GrantScope.USER: "in any of your projects",
 }
+# The same words for a narrow screen.
+_SHORT_WHERE = {
+    GrantScope.SESSION: "session",
+    GrantScope.PROJECT: f"project {_DAYS}",
+    GrantScope.USER: f"in all your projects {_DAYS}",
+}
+_SHORT_FOREVER = {
+    GrantScope.SESSION: "session",
+    GrantScope.PROJECT: "project",
+    GrantScope.USER: "in any of your projects",
+}
 
 
-def where_words(span: GrantScope, *, yes: bool) -> str:
-    """Return the scope of a remembered answer in words, followed by the lifetime if `yes`, that is for an approval."""
+def where_words(span: GrantScope, *, yes: bool, short: bool = False) -> str:
+    """Return the scope of a remembered answer in words, followed by the lifetime if `yes`, that is for an approval.
+
+    With `short`, return fewer words, for a narrow screen.
+    """
+    if short:
+        return (_SHORT_WHERE if yes else _SHORT_FOREVER)[span]
     return (_WHERE if yes else _FOREVER)[span]
 
 

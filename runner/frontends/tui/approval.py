@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
+from runner.approval.remembered import where_words
 from runner.event_values import Pick
 from runner.frontends.tui.approval_rows import Content, content, detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, Guard, Panel, PanelStep, Unanswered
@@ -326,5 +327,5 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 def _pick_words(pick: Pick, short: bool = False) -> str:
     if not short:
         return f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
-    where = pick.where.removeprefix("in this ").replace(" for ", " ")
+    where = where_words(pick.span, yes=pick.yes, short=True)
     return f"{'yes' if pick.yes else 'no, never'}, {where}: {pick.words}"
