@@ -175,14 +175,22 @@ class OutputBuffer:
 
 
 class SandboxUnavailable(ProblemError):
-    """The error for a boundary that cannot be built, so that nothing may run. The program then exits with status 4."""
+    """The error for a boundary that cannot be built, so that nothing may run. The program then exits with status 4.
+
+    Attributes:
+        check: The name of the check of `agent doctor` that has the remedy; empty if the problem itself has it.
+    """
 
     exit_code: ClassVar[int] = 4  # `Exit.SANDBOX`
 
+    def __init__(self, problem: Problem, check: str = "") -> None:
+        super().__init__(problem)
+        self.check = check
+
     @classmethod
-    def of(cls, what: str, why: str, fix: str) -> Self:
+    def of(cls, what: str, why: str, fix: str, *, check: str = "") -> Self:
         """Return the error with the Problem of these texts."""
-        return cls(Problem(what, why, fix))
+        return cls(Problem(what, why, fix), check)
 
 
 def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailable:
@@ -194,13 +202,15 @@ def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailab
     why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a reason"
     refused = f"the kernel refused to {step or 'start the helper'} ({why.lower()})"
     fix = "run `agent doctor` for what this machine lacks and the command that adds it; nothing was run"
-    return SandboxUnavailable.of(f"the {tier} sandbox cannot be built here", message or refused, fix)
+    what = f"the {tier} sandbox cannot be built here"
+    return SandboxUnavailable.of(what, message or refused, fix, check="namespaces")
 
 
 def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:
     """Return the error for a canary that escaped; `broken` are the failed checks, in words."""
     what, why = f"the {tier} sandbox does not confine commands here", f"its canary escaped: {', '.join(broken)}"
-    return SandboxUnavailable.of(what, why, "run `agent doctor` for what the machine lacks; nothing was run")
+    fix = "run `agent doctor` for what the machine lacks; nothing was run"
+    return SandboxUnavailable.of(what, why, fix, check="namespaces")
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ async def open_backend(
             problem, words = first.problem, "(`agent doctor` lists what it does not enforce)"
             why = f"{problem.why}; the weaker {enforcement.backend} sandbox would work, but enforces less"
             fix = f"{problem.fix}; or accept the weaker sandbox with --accept-partial {words}"
-            first = SandboxUnavailable.of(problem.what, why, fix)
+            first = SandboxUnavailable.of(problem.what, why, fix, check=first.check)
     raise first or SandboxUnavailable(_too_weak("none", insisted))
 
 

@@ -163,19 +163,25 @@ def namespaces(*, admin: bool, most: str, clone: str, apparmor: str) -> CheckRes
     """
     if admin:
         return ok("namespaces", "root needs no user namespace")
-    ways = (
-        (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000"),
-        (clone == "0", "they are off for unprivileged users", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+    switches = (
+        (most == "0", "max_user_namespaces is 0", "sudo sysctl -w user.max_user_namespaces=15000", False),
+        (
+            clone == "0",
+            "they are off for unprivileged users",
+            "sudo sysctl -w kernel.unprivileged_userns_clone=1",
+            False,
+        ),
         (
             apparmor == "1",
             "AppArmor restricts them for unprivileged users",
             "allow them for bubblewrap with these lines (then T2 works), or for all programs with `sudo sysctl -w "
             "kernel.apparmor_restrict_unprivileged_userns=0`",
+            True,
         ),
     )
-    for off, why, fix in ways:
+    for off, why, fix, has_lines in switches:
         if off:
-            lines = apparmor_remedy(bubblewrap() or "/usr/bin/bwrap") if off and "AppArmor" in why else ()
+            lines = apparmor_remedy(bubblewrap() or "/usr/bin/bwrap") if has_lines else ()
             return CheckResult("namespaces", CheckState.WEAK, why, fix, lines=lines)
     return ok("namespaces", f"unprivileged user namespaces, at most {most or 'the limit of the kernel'}")
 
@@ -252,7 +258,7 @@ async def _backends(spaces: CheckResult) -> list[CheckResult]:
         try:
             backend, enforcement = await open_backend(name, Level.PARTIAL)
         except SandboxUnavailable as error:
-            found.append(_unavailable_result(name, error.problem, spaces))
+            found.append(_unavailable_result(name, error, spaces))
             continue
         await backend.close()
         found.append(_backend_result(name, enforcement, sandbox=True))
@@ -283,14 +289,16 @@ async def _container(choice: ContainerOptions) -> CheckResult:
     return _backend_result("container", enforcement, sandbox=False)
 
 
-def _unavailable_result(name: str, problem: Problem, spaces: CheckResult) -> CheckResult:
-    """Return the result about a sandbox that cannot be built, with a remedy. A reference to `agent doctor` is replaced
-    by its advice.
+def _unavailable_result(name: str, error: SandboxUnavailable, spaces: CheckResult) -> CheckResult:
+    """Return the result about a sandbox that cannot be built, with a remedy. A remedy that sends the user to
+    `agent doctor` is replaced by that of the check in this report.
     """
-    fix = problem.fix
-    if "agent doctor" in fix:
-        first = "apply the fix of `namespaces` above" if spaces.fix else _OUTSIDE
+    problem, fix = error.problem, error.problem.fix
+    if error.check == spaces.name:
+        first = f"apply the fix of `{spaces.name}` above" if spaces.fix else _OUTSIDE
         fix = f"{first}; or use T3, which enforces less, with --accept-partial"
+    elif error.check:
+        fix = f"apply the fix of `{error.check}` in this report"
     return CheckResult(f"sandbox {name}", CheckState.MISSING, f"{problem.what}: {problem.why}", fix, sandbox=True)
 
 

@@ -74,7 +74,7 @@ class Waiting:
         if program is None:
             why = "bubblewrap (`bwrap`) is not installed in a system folder"
             fix = "run `agent doctor` for the command that installs it; nothing was run"
-            raise SandboxUnavailable.of("the T2 sandbox cannot be built here", why, fix)
+            raise SandboxUnavailable.of("the T2 sandbox cannot be built here", why, fix, check="bwrap")
         if len(plan.mounts) > MOST:
             raise SandboxUnavailable.of(
                 "the workspace contains too many secret, auto-run or hard-linked files for the T2 sandbox",

@@ -71,7 +71,8 @@ def launch(
     if not (abi := syscalls.landlock_abi()):
         what = f"the {tier} sandbox cannot be built here"
         why = "the kernel has no Landlock, or Landlock was switched off at boot"
-        raise SandboxUnavailable.of(what, why, "run `agent doctor` for the cause and the fix; nothing was run")
+        fix = "run `agent doctor` for the cause and the fix; nothing was run"
+        raise SandboxUnavailable.of(what, why, fix, check="landlock")
     own: tuple[plan_builder.MountStep, ...] = ()
     if tier == "T2":
         from sandbox.linux import bwrap, interpreter_paths  # for T2 only, because `agent exec` must start fast

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from policy.model.verdict import Problem
 from runner.config import load
 from runner.doctor.models import models
 from runner.doctor.report import CheckResult, CheckState, _container, _read, _unavailable_result, namespaces
-from sandbox.backend import ContainerOptions
+from sandbox.backend import ContainerOptions, SandboxUnavailable, helper_failed
 from tests.support.sandbox_bench import NO_NAMESPACES
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -39,17 +38,25 @@ def test_the_switches(admin: bool, most: str, clone: str, apparmor: str, state: 
 
 
 def test_a_refused_sandbox_does_not_send_the_reader_round_in_a_circle() -> None:
-    problem = Problem("it cannot be built", "the kernel refused", "run `agent doctor`: it says what is missing")
+    refused = helper_failed("T1", "failed 1 unshare")
+    assert "agent doctor" in refused.problem.fix
     for spaces, word in (
         (CheckResult("namespaces", CheckState.WEAK, "off", "sudo sysctl"), "`namespaces`"),
         (CheckResult("namespaces", CheckState.OK, "on"), "container"),
     ):
-        fix = _unavailable_result("T1", problem, spaces).fix
+        fix = _unavailable_result("T1", refused, spaces).fix
         assert word in fix
         assert "--accept-partial" in fix
         assert "agent doctor" not in fix
-    other = Problem("it cannot be built", "no library", "sudo apt-get install libseccomp2")
-    assert _unavailable_result("T1", other, spaces).fix == other.fix
+    other = SandboxUnavailable.of("it cannot be built", "no library", "sudo apt-get install libseccomp2")
+    assert _unavailable_result("T1", other, spaces).fix == other.problem.fix
+    program = SandboxUnavailable.of("it cannot be built", "no program", "run `agent doctor`", check="bwrap")
+    assert _unavailable_result("T2", program, spaces).fix == "apply the fix of `bwrap` in this report"
+
+
+def test_only_the_switch_of_apparmor_has_lines_to_type() -> None:
+    assert namespaces(admin=False, most="0", clone="0", apparmor="1").lines == ()
+    assert namespaces(admin=False, most="9", clone="1", apparmor="1").lines
 
 
 def test_a_file_of_the_system_may_hold_any_letters(tmp_path: Path) -> None:
