@@ -192,8 +192,8 @@ def _effect_words(effect: Effect) -> str:
 def caret_lines(action: Action, reason: Reason) -> list[str]:
     """Return one reason, with the words of the script that it refers to underlined."""
     text = f"{reason.tier.label}: {reason.text}  ({reason.rule})"
-    if reason.rule.kind is RuleKind.USER and f":{reason.rule.line}" in reason.text:
-        # The text of a user's rule includes its place; a rule that asks does so for every tier.
+    if reason.rule.kind is RuleKind.USER and reason.rule.line:
+        # The text of a rule in a configuration file includes its place; a rule that asks does so for every tier.
         text = f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
     text = visible(text, lines=False)
     if not isinstance(action, RunScript) or reason.span is None:

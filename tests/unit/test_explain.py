@@ -204,6 +204,8 @@ TOLD = [
      "asks: your rule /c.toml:3 asks before `ls`: look", "a rule that asks is no tier"),
     (Reason(Tier.READ, "`ls` lists files", RuleRef(RuleKind.COMMAND, "x", 3)),
      "read: `ls` lists files  (command:x:3)", "a fact names its place"),
+    (Reason(Tier.DENIED, "`ls /a:0` is on the denied list", RuleRef(RuleKind.USER, "[deny] commands")),
+     "denied: `ls /a:0` is on the denied list  ([deny] commands)", "a list without lines is named"),
 ]  # fmt: skip
 
 
