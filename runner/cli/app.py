@@ -26,6 +26,18 @@ CODES = (
 )
 EPILOG = f"{CODES} `agent exec` passes the command's own status through."
 
+
+def _hide_types() -> None:
+    """Let help pages show the placeholder of a value, such as MODE, without its Python type, such as `<str>`.
+
+    Typer has no setting for that. Versions of typer without this method print other names.
+    """
+    for kind in (typer.core.TyperArgument, typer.core.TyperOption):
+        if hasattr(kind, "display_type"):
+            kind.display_type = lambda self, ctx: ""  # type: ignore[method-assign]  # typer has no setting for it
+
+
+_hide_types()
 app = typer.Typer(
     name="agent",
     epilog=EPILOG,

@@ -288,7 +288,7 @@ def _confirm(question: str) -> bool:
 
 
 def merge(
-    logs: Annotated[list[str], argument("LOG...", "The logs to merge: files, or URLs of databases.")],
+    logs: Annotated[list[str], argument("LOG", "The logs to merge: files, or URLs of databases.")],
     into: Annotated[Path, valued("--into", "FILE", "The new file with all records.")],
     json: JSON = False,
 ) -> int:

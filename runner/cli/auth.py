@@ -39,7 +39,7 @@ def _providers() -> Iterable[str]:
 PROVIDER = Annotated[
     str, argument("PROVIDER", "anthropic, openai, gemini, or the `keyring` of a [[credential]].", complete=_providers)
 ]
-MAYBE = Annotated[str | None, argument("[PROVIDER]", "Only this provider.", complete=_providers)]
+MAYBE = Annotated[str | None, argument("PROVIDER", "Only this provider.", complete=_providers)]
 ACCOUNT = Annotated[str | None, valued("--account", "NAME", "The account, such as `work`.")]
 
 

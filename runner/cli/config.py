@@ -34,7 +34,7 @@ def _keys() -> Iterable[str]:
 
 
 KEY = Annotated[str, argument("KEY", "The name of a key, such as `limits.wall`.", complete=_keys)]
-SOME_KEY = Annotated[str | None, argument("[KEY]", "A key, or a table of keys.", complete=_keys)]
+SOME_KEY = Annotated[str | None, argument("KEY", "A key, or a table of keys.", complete=_keys)]
 PROJECT = Annotated[bool, switch("--project", help="Change .ringfence/config.toml: all users of this project.")]
 LOCAL = Annotated[bool, switch("--local", help="Change .ringfence/config.local.toml: only you, in this project.")]
 
@@ -84,7 +84,7 @@ def show(
 
 @config_app.command("check")
 def check(
-    file: Annotated[str | None, argument("[FILE]", "Check only this file, for example before you install it.")] = None,
+    file: Annotated[str | None, argument("FILE", "Check only this file, for example before you install it.")] = None,
     json: JSON = False,
     config: CONFIG = None,
     cwd: CWD = None,
@@ -142,7 +142,7 @@ def schema() -> int:
 @config_app.command("set")
 def set_key(
     key: KEY,
-    values: Annotated[list[str], argument("VALUE...", "A text, a number, a size, or a list as TOML.")],
+    values: Annotated[list[str], argument("VALUE", "A text, a number, a size, or a list as TOML.")],
     project: PROJECT = False,
     local: LOCAL = False,
     cwd: CWD = None,
@@ -181,7 +181,7 @@ def unset_key(key: KEY, project: PROJECT = False, local: LOCAL = False, cwd: CWD
 
 @config_app.command("migrate")
 def migrate(
-    file: Annotated[str | None, argument("[FILE]", "The file (default: yours and those of this project).")] = None,
+    file: Annotated[str | None, argument("FILE", "The file (default: yours and those of this project).")] = None,
     dry: Annotated[bool, switch("--dry-run", help="Only print the new content.")] = False,
     cwd: CWD = None,
 ) -> int:

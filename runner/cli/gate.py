@@ -141,7 +141,7 @@ def _parameter(each: Option) -> inspect.Parameter:
 
 SCRIPT = Annotated[
     list[str] | None,
-    argument("SCRIPT | -- ARGV...", "A bash script in quotes, or after -- a program and its arguments."),
+    argument("SCRIPT | -- ARGV", "A bash script in quotes, or after -- a program and its arguments."),
 ]
 
 

@@ -103,7 +103,7 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
 def add(
     script: Annotated[str, argument("SCRIPT", "A bash script in quotes, as for `agent exec`.")],
     answer: Annotated[
-        list[str] | None, argument("[ANSWER]...", "The answer to the question: `p`, `P`, `d`, and so on.")
+        list[str] | None, argument("ANSWER", "The answer to the question: `p`, `P`, `d`, and so on.")
     ] = None,
     workspace: WORKSPACE = None,
     mode: MODE = None,
@@ -177,7 +177,7 @@ def show(name: ID, json: JSON = False) -> int:
 
 @grants_app.command("revoke")
 def revoke(
-    names: Annotated[list[str] | None, argument("ID...", "The names of grants in the list.", complete=_names)] = None,
+    names: Annotated[list[str] | None, argument("ID", "The names of grants in the list.", complete=_names)] = None,
     everything: Annotated[bool, switch("--all", help="All approvals of this folder, but no refusals.")] = False,
     workspace: WORKSPACE = None,
 ) -> int:

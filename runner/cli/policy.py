@@ -75,9 +75,7 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
 
 @policy_app.command("test")
 def expectations(
-    files: Annotated[
-        list[str] | None, argument("[FILE]...", "Files with expected verdicts; `-` is standard input.")
-    ] = None,
+    files: Annotated[list[str] | None, argument("FILE", "Files with expected verdicts; `-` is standard input.")] = None,
     mode: Annotated[
         Mode | None, valued("--mode", "MODE", "The mode of tests without a mode (default: the mode of the file).")
     ] = None,
@@ -113,7 +111,7 @@ def expectations(
 
 @policy_app.command("lint")
 def lint(
-    file: Annotated[str | None, argument("[FILE]", "A configuration file to check before you install it.")] = None,
+    file: Annotated[str | None, argument("FILE", "A configuration file to check before you install it.")] = None,
     strict: Annotated[bool, switch("--strict", help="Exit 1 for warnings too.")] = False,
     cwd: CWD = None,
     json: JSON = False,

@@ -144,7 +144,7 @@ def export(
 
 @sessions_app.command("rm")
 def remove(
-    ids: Annotated[list[str] | None, argument("[ID]...", "IDs, or beginnings of IDs.", complete=_ids)] = None,
+    ids: Annotated[list[str] | None, argument("ID", "IDs, or beginnings of IDs.", complete=_ids)] = None,
     older_than: Annotated[str | None, valued("--older-than", "AGE", "Not used for this time: 12h, 30d, 8w.")] = None,
     all: ALL = False,
     cwd: CWD = None,

@@ -44,6 +44,7 @@ def test_help_teaches_by_examples_and_fits(command: str, tmp_path: Path) -> None
     text = shown(command, tmp_path)
     lines = text.splitlines()
     assert [line for line in lines if len(line) > 80] == []
+    assert [line for line in lines if re.search(r"<(bool|str|int|float|list|path)|^ Usage: .*\[\[|\.{6}", line)] == []
     assert "Examples" in text
     examples = [line.strip() for line in lines if re.match(r"  (.* \| )?agent( |$)", line)]
     assert examples, "each example stands on a line of its own"
