@@ -180,7 +180,7 @@ class _Summary:
             folders = {near(effect.target, self.around) for effect in group if self._kind(effect) is Kind.FOLDER}
             also = ""
             if kind is EffectKind.DELETES and folders:
-                also = " and what is in it" if len(names) == 1 else ", with all that is in them"
+                also = " and everything below it" if len(names) == 1 else ", with everything below them"
                 names = [_folder(name) if name in folders else name for name in names]
             if names:
                 yield f"{word} {_counted(names, bool(folders), outside)}{also}{where}"

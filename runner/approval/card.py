@@ -90,7 +90,7 @@ def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
         return ()
     found = [
         f"{'changes' if effect.kind is EffectKind.WRITES else 'deletes'} {near(effect.target, around)}"
-        + ("" if effect.exact else " (what is in it)")
+        + ("" if effect.exact else " and everything below")
         for effect in assessment.effects
         if effect.kind in (EffectKind.WRITES, EffectKind.DELETES) and effect.target.startswith("/")
     ]
@@ -128,7 +128,8 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
         first, second = before, before.replace(action.old, action.new, -1 if action.replace_all else 1)
     else:
         first, second = action.old, action.new
-        note = f"the line of the text is not known{', and there may be several' if action.replace_all else ''}"
+        several = ", and there may be several" if action.replace_all else ""
+        note = f"the position of the change in the file is not known{several}"
     rows, cut = _rows(first, second)
     added = sum(row.startswith("+") for row in rows)
     removed = len(_lines(first)) if cut else sum(row.startswith("-") for row in rows)

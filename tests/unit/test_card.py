@@ -116,6 +116,7 @@ def test_what_is_shown_is_safe_and_loses_nothing(text: str) -> None:
 def test_every_path_that_a_command_names_is_listed() -> None:
     found = card_of("rm src/x.py docs/a.md && touch new.txt")
     assert found.paths == ("deletes src/x.py", "deletes docs/a.md", "changes new.txt")
+    assert card_of("rm src/*.pyc").paths == ("deletes src and everything below",)
 
 
 def test_very_many_paths_are_counted() -> None:
@@ -133,7 +134,7 @@ DIFFS = [
     (EditFile(f"{HERE}/notes.txt", "x", "y"), "x\n", ("@@ -1 +1 @@", "-x", "+y"), (1, 1, False), "", "an edit"),
     (EditFile(f"{HERE}/notes.txt", "gone", "y"), "x\n",
      ("@@ -1 +1 @@", "-gone⟨no newline at the end⟩", "+y⟨no newline at the end⟩"), (1, 1, False),
-     "the line of the text is not known", "an edit of what is not there"),
+     "the position of the change in the file is not known", "an edit of what is not there"),
     (WriteFile(f"{HERE}/notes.txt", "a\x1b[2J\u202e\r\n"), "", ("+a␛[2J<U+202E>␍",), (1, 0, False), "", "hostile text"),
     (WriteFile(f"{HERE}/notes.txt", "a\x0bb\x0cc\u2028d\n"), "", ("+a␋b␌c<U+2028>d",), (1, 0, False), "", "no other line ends"),
 ]

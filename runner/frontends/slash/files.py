@@ -148,7 +148,7 @@ async def _init(words: str, host: CommandHost) -> None:
 # fmt: off
 COMMANDS = (
     SlashCommand("undo", "[N]", "undo the file changes of the last N actions; default 1", _undo, idle=True),
-    SlashCommand("rewind", "[N]", "return to an earlier prompt: files, talk (messages), or both", _rewind, idle=True),
+    SlashCommand("rewind", "[N]", "return to an earlier prompt: files, conversation, or both", _rewind, idle=True),
     SlashCommand("diff", "", "show the file changes of this session", _diff),
     SlashCommand("export", "[md|html|jsonl] [FILE]", "write this session to a file, to share it", _export,
                  words=lambda host: ("md", "html", "jsonl")),

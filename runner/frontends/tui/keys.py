@@ -14,9 +14,9 @@ from runner.frontends.tui.app import App
 
 # fmt: off
 HELP = (
-    ("Enter",                "send; while the model works, it is read after the current step"),
+    ("Enter",                "send; while the model works, the text reaches it after the current step (queue.enter)"),
     ("Alt+Enter, Shift+Enter", "a new line (Shift only if the terminal reports it)"),
-    ("Alt+Q",                "while the model works: send after its turn"),
+    ("Alt+Q",                "while the model works: send after the turn (queue.enter exchanges this with Enter)"),
     ("Esc",                  "withdraw waiting texts, or stop the turn"),
     ("Ctrl+C",               "stop the turn, or empty the input; twice: leave"),
     ("Ctrl+D",               "leave, when the input is empty"),
