@@ -51,7 +51,9 @@ def matrix(json: JSON = False) -> int:
 
 @policy_app.command("fingerprint")
 def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = False, json: JSON = False) -> int:
-    """Print the fingerprint of the policy in effect here: SHA-256 over its rules, lists, facts and matrix.
+    """Print the fingerprint of the policy in effect here.
+
+    SHA-256 over the profile with your rules, the command rules and the matrix.
 
     The same rules have the same fingerprint on every machine and in every file. The audit log has it in the field
     `policy` of each session.

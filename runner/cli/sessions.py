@@ -97,8 +97,8 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
 def show(id: ID, json: JSON = False) -> int:
     """Print the messages of a session, with the verdict on each call.
 
-    With `--json`, each line is one entry: `session`, `run`, `message`, `call` (a verdict), `grant`, `usage`, `mode`,
-    `snapshot`, `notice` or `end`. Each entry names its parent.
+    With `--json`, each line is one entry: `session`, `run`, `message`, `typed`, `call` (a verdict), `grant`, `usage`,
+    `mode`, `model`, `compaction`, `snapshot`, `notice` or `end`. Each entry names its parent.
 
     **Examples**
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 class GateArgs:
     """Arguments of `agent exec`, `agent why` or `agent sandbox show`, which name one action to judge.
 
-    Exactly one of `script` and `argv` is given, unless `tool` is not `bash`, or for `sandbox show`.
-    `read`, `write`, `hosts` and `env` are the values as typed.
+    `tool` is the name of a file tool, or None for a command. For a command, exactly one of `script` and `argv` is
+    given, except for `sandbox show`. For a file tool, `script` is the content or pattern. `read`, `write`, `hosts` and
+    `env` are the values as typed.
     """
 
     script: str | None
@@ -68,7 +69,7 @@ class Gate:
     typed: "FlagRights | None" = None  # what flags add to the one action that was asked for
 
     def context(self, source: Source = Source.MODEL, *, unattended: bool) -> EvaluationContext:
-        """Return what a verdict on an action proposed by `source` rests on."""
+        """Return the context of the evaluation of an action proposed by `source`."""
         return EvaluationContext(
             self.facts,
             self.settings.rules,
@@ -185,8 +186,8 @@ def folder(text: str | None) -> Path:
 def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
     """Refuse to start in a folder in which every action would be denied.
 
-    These are `/`, the home, a folder above the home, and a folder that is or contains a place of keys. Raises Stopped
-    with exit code 2, before a model is asked or anything is opened.
+    These are `/`, the home, a folder above the home, and a folder that is or contains a folder of secrets. Raises
+    Stopped with exit code 2, before a model is asked or anything is opened.
     """
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:

@@ -21,8 +21,8 @@ class Engine(Protocol):
     async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
         """Make one attempt and return its result. The caller has removed the files of an earlier attempt.
 
-        `left` is the part of the batch's cost limit that is not spent, in US dollars, or None for no limit. After
-        cancellation, nothing is left running; if `hurry` is set, processes are then killed at once.
+        `left` is the part of the batch's cost limit that is not spent, in the currency of the prices, or None for no
+        limit. After cancellation, nothing is left running; if `hurry` is set, processes are then killed at once.
         """
         ...
 
@@ -34,7 +34,7 @@ class BatchLimits:
     Attributes:
         jobs: The number of parallel tasks.
         fail_fast: True if no task is started after one has failed.
-        cost: US dollars for all results, earlier ones too; None for no limit.
+        cost: The largest cost of all results, earlier ones too, in the currency of the prices; None for no limit.
         seconds: Wall time of this call; None for no limit.
     """
 

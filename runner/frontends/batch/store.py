@@ -67,7 +67,7 @@ class Past:
         attempts: The number of attempts that began.
         result: The latest result, or None if no attempt was completed.
         fingerprint: The fingerprint of the task at its latest attempt.
-        cost: The known cost of all completed attempts, in US dollars.
+        cost: The known cost of all completed attempts, in the currency of the prices.
     """
 
     attempts: int = 0

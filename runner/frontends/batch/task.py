@@ -13,7 +13,9 @@ _SLUG = 40  # characters of the readable part of a file name
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The limits of one run; None means the configured value. `seconds` is wall time, `cost` is in US dollars."""
+    """The limits of one run; None means the configured value. `seconds` is wall time, `cost` is in the currency of the
+    prices.
+    """
 
     turns: int | None = None
     tokens: int | None = None
@@ -53,7 +55,7 @@ class Task:
 
 
 def within(task: Task, left: float | None) -> Task:
-    """Return the task with a cost limit of at most `left` US dollars; None for no further limit."""
+    """Return the task with a cost limit of at most `left`, in the currency of the prices; None for no further limit."""
     amounts = [amount for amount in (left, task.budget.cost) if amount is not None]
     return replace(task, budget=replace(task.budget, cost=min(amounts, default=None)))
 

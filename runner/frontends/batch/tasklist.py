@@ -83,7 +83,10 @@ def parse(data: bytes, shown: str, defaults: Defaults) -> tuple[Task, ...]:
             if (before := ids.setdefault(task.id, number)) != number:
                 raise _Mistake(f"line {before} has the id `{task.id}` too", "give one of them another id")
             if (before := names.setdefault(task.name, number)) != number:
-                raise _Mistake(f"its files would be those of line {before}", "give one of them another id")
+                raise _Mistake(
+                    f"its result files would have the same names as those of line {before}",
+                    "give one of them another id",
+                )
         except _Mistake as wrong:
             mistakes.append(f"line {number}: {wrong.what}; {wrong.fix}")
         else:
@@ -170,7 +173,7 @@ _WORDS = {  # replacements in messages of pydantic; "string" must come after the
 }  # fmt: skip
 _FIXES = {
     "timeout": "write seconds, or 90s, 30m, 2h in quotes",
-    "max_cost": "write US dollars as a number, such as 0.5",
+    "max_cost": "write an amount in the currency of the prices, such as 0.5",
     "metadata": 'write an object, such as {"suite": "nightly"}',
 }
 

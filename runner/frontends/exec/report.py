@@ -80,7 +80,9 @@ class ExecCase:
         )
 
     def policy(self) -> str:
-        """Return the fingerprint of the profile and the rules that decided."""
+        """Return the fingerprint of everything but the action, the disk and the mode that determines a verdict: all
+        command rules, the profile and the matrix.
+        """
         return fingerprint(self.gate.settings.profile, self.gate.settings.rules)
 
     def session(self, enforcement: Enforcement | None, policy: str) -> SessionInfo:

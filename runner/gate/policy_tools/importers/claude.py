@@ -102,8 +102,8 @@ def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> 
 
 
 def _path(found: Import, origin: Origin, name: str, inner: str | None, verdict: Ruling) -> None:
-    """Import a path rule. A rule that allows applies to the file tools only, as before; one that denies to every
-    access.
+    """Import a path rule. An `allow` rule applies to the file tools only, as in Claude Code; a `deny` or `ask` rule
+    applies to every access.
     """
     tools = _READS.get(name) or _WRITES[name]
     if inner is None:
@@ -146,7 +146,7 @@ def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
 def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
     mark, _, host = (inner or "").partition(":")
     if mark != "domain" or not re.fullmatch(r"(\*\.)?[A-Za-z0-9.-]+", host.strip()):
-        found.leave(origin, "no tool here only fetches pages")
+        found.leave(origin, "ringfence has no tool that only fetches pages")
     elif verdict is Ruling.ALLOW:
         why = "it allowed only fetching; a rule for the host would also allow every command to send data there"
         found.leave(origin, why)

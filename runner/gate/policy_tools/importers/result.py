@@ -85,7 +85,9 @@ class Import:
     def carry_tools(
         self, origin: Origin, verdict: Ruling, tools: tuple[str, ...], why: str = "", note: str = ""
     ) -> None:
-        """Add a rule that only names tools."""
+        """Add a rule that only names tools. A rule that allows every command, or only reading, is left out with the
+        reason.
+        """
         writers = tuple(tool for tool in tools if tool in ("write", "edit"))
         if verdict is not Ruling.ALLOW:
             self.carry(Carried(origin, verdict, tool=tools, why=why, note=note))
