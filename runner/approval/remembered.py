@@ -12,7 +12,7 @@ from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Verdict
-from runner.audit.records import RecordedAnswer
+from runner.audit.records import AnswerSource, RecordedAnswer
 from runner.gate.grants.store import USUAL_LIFE, GrantStore, RememberedAnswer
 from runner.gate.grants.text import about
 from runner.gate.wording import action_words
@@ -183,8 +183,10 @@ class GrantLookup:
         """Return the answer of a grant for the record, or None if no grant answered a question."""
         if self.question is None or not self.by or isinstance(self.verdict, Ask):
             return None
-        by = f"{'grant' if isinstance(self.verdict, Allow) else 'remembered no'} {', '.join(self.names)}"
-        return RecordedAnswer(self.question.question, isinstance(self.verdict, Allow), by)
+        yes = isinstance(self.verdict, Allow)
+        by = f"{'grant' if yes else 'remembered no'} {', '.join(self.names)}"
+        source = AnswerSource.GRANT if yes else AnswerSource.REFUSAL
+        return RecordedAnswer(self.question.question, yes, by, source=source)
 
 
 def with_grants(context: EvaluationContext, assessment: Assessment, verdict: Verdict, store: GrantStore) -> GrantLookup:

@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from dataclasses import fields
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from policy.model.action import Action
@@ -67,12 +68,20 @@ class SessionInfo:
         }
 
 
+class AnswerSource(StrEnum):
+    """Origin of an answer: the user, or an approval or a refusal that the user gave earlier."""
+
+    USER = "user"
+    GRANT = "grant"
+    REFUSAL = "refusal"
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
     """Answer of the user to a question.
 
     Attributes:
-        by: origin of the answer: `terminal`, `grant 12`, ...
+        by: name of the approver, or the remembered answers, in words: `terminal`, `grant g0123abcd`, ...
         seconds: time until the answer; None if the answer was remembered
     """
 
@@ -81,11 +90,13 @@ class RecordedAnswer:
     by: str
     feedback: str | None = None
     seconds: float | None = None
+    source: AnswerSource = AnswerSource.USER
 
     def body(self) -> dict[str, object]:
         """Return the field `answer` of a record."""
         return {
             **_values(self),
+            "source": self.source.value,
             "question": bounded(self.question),
             "feedback": bounded(self.feedback) if self.feedback is not None else None,
             "seconds": round(self.seconds, 3) if self.seconds is not None else None,

@@ -28,7 +28,7 @@ from runner.audit.chain import Record, canonical
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import MOST, FactRecorder
 from runner.audit.fact_replay import Recorded
-from runner.audit.records import TEXT_KEPT, Decision, RecordedAnswer, SessionInfo
+from runner.audit.records import TEXT_KEPT, AnswerSource, Decision, RecordedAnswer, SessionInfo
 from runner.audit.reports.replay import NewVerdict, NotRecorded, Policy, recorded_ruling, rejudge
 from runner.audit.reports.replay_policies import Policies
 from runner.audit.reports.replay_report import Replayed, lines
@@ -153,7 +153,7 @@ def test_what_a_grant_allowed_is_allowed_again_and_said_to_be_by_it(script: str,
     settled = resolve(heard, assessment, verdict, grants)
     assert isinstance(verdict, Ask)
     assert isinstance(settled.verdict, Allow), why
-    answer = RecordedAnswer(verdict.question, True, f"grant {grants[0].id}")
+    answer = RecordedAnswer(verdict.question, True, f"grant {grants[0].id}", source=AnswerSource.GRANT)
     names = tuple(each.id for each in settled.by)
     decision = Decision("bash", settled.assessment, settled.verdict, "T1", answer, (), names, settled.by, noted=noted)
     deed = kept.deed(decision)

@@ -60,6 +60,13 @@ ANSWERS = [
     ({"answer": {"yes": False, "by": "terminal"}},                                 "no",         "a person"),
     ({"answer": {"yes": True, "by": "grant g1"}, "verdict": "allow"},              "remembered", "a grant"),
     ({"answer": {"yes": False, "by": "remembered no g1"}},                         "remembered", "a no, too"),
+    ({"answer": {"yes": True, "by": "grants-portal"}, "verdict": "allow"},         "yes",        "an approver named so"),
+    ({"answer": {"yes": True, "by": "grant portal"}, "verdict": "allow"},          "yes",        "another one"),
+    ({"answer": {"yes": False, "by": "remembered"}},                               "no",         "and a third one"),
+    ({"answer": {"yes": True, "by": "grant g1", "source": "user"}},                "yes",        "the field has precedence"),
+    ({"answer": {"yes": True, "by": "a", "source": "grant"}, "verdict": "allow"},  "remembered", "a grant of this version"),
+    ({"answer": {"yes": False, "by": "a", "source": "refusal"}},                   "remembered", "a no of this version"),
+    ({"answer": {"yes": False, "by": "a", "source": ["grant"]}},                   "no",         "an unreadable source"),
     ({"verdict": "allow"},                                                         "by rule",    "nobody had to be asked"),
     ({},                                                                           "nobody",     "unattended"),
 ]

@@ -21,7 +21,8 @@ from policy.rules.rulebook import RuleBook
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
-from runner.audit.fields import items, number
+from runner.audit.fields import answer_source, items, number
+from runner.audit.records import AnswerSource
 from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json
 
@@ -121,8 +122,7 @@ def rejudge(
 
 def recorded_ruling(body: Mapping[str, object]) -> Ruling:
     """Return the recorded ruling before the answer of the user, which is not part of the policy."""
-    answer = body.get("answer")
-    if isinstance(answer, dict) and not str(answer.get("by", "")).startswith(("grant ", "remembered no ")):
+    if answer_source(body) is AnswerSource.USER:
         return Ruling.ASK
     return Ruling.ALLOW if body.get("verdict") == "allow" else Ruling.DENY
 

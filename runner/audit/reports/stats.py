@@ -7,11 +7,13 @@ import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import assert_never
 
 from runner.audit.decisions import DecisionTrail, bare_host
-from runner.audit.fields import Body, items, mapping, number, text
+from runner.audit.fields import Body, answer_source, items, mapping, number, text
 from runner.audit.list_view import action_line
 from runner.audit.query import command_of, was_question
+from runner.audit.records import AnswerSource
 from runner.gate.explain import ExplanationSection, titled
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
@@ -133,11 +135,15 @@ def unnamed(stats: Stats, rules: Iterable[str]) -> list[str]:
 
 def answer_of(body: Body) -> str:
     """Return the kind of the answer to a question: a key of ANSWERS."""
-    answer = mapping(body.get("answer"))
-    if answer:
-        by = text(answer.get("by"))
-        return "remembered" if by.startswith(("grant", "remembered")) else "yes" if answer.get("yes") else "no"
-    return "by rule" if body.get("verdict") == "allow" else "nobody"
+    match answer_source(body):
+        case None:
+            return "by rule" if body.get("verdict") == "allow" else "nobody"
+        case AnswerSource.USER:
+            return "yes" if mapping(body.get("answer")).get("yes") else "no"
+        case AnswerSource.GRANT | AnswerSource.REFUSAL:
+            return "remembered"
+        case never:
+            assert_never(never)
 
 
 def _hosts(deed: DecisionTrail) -> dict[str, bool]:
