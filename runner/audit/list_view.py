@@ -1,4 +1,6 @@
-"""List view of the log: two lines per decision as text, or one line per decision as JSON."""
+"""List view of the log: a line with the action and indented lines with the reason, answer, outcome and violations of
+each decision, or one line of JSON per decision.
+"""
 
 import json
 import textwrap
@@ -168,9 +170,9 @@ def _network(body: Body) -> str:
 
 
 def place(made: Body) -> str:
-    """Return host and port of a connection in the form of the allowlist; `nobody` for an unreadable name."""
+    """Return host and port of a connection in the form of the allowlist, or words if the host cannot be read."""
     host, port = text(made.get("host")), made.get("port")
     if not host:
-        return "nobody"
+        return "an unreadable host"
     host = f"[{host}]" if ":" in host else host
     return f"{host}:{port}" if port else host

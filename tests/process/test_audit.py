@@ -47,7 +47,14 @@ def test_a_decision_is_whole_again_when_read(tmp_path: Path) -> None:
         "rule": "command:cat:3",
         "span": [0, 3],
     }
-    assert body["answer"] == {"question": "really?", "yes": False, "by": "terminal", "feedback": "no!", "seconds": None}
+    assert body["answer"] == {
+        "question": "really?",
+        "yes": False,
+        "source": "user",
+        "by": "terminal",
+        "feedback": "no!",
+        "seconds": None,
+    }
     assert body["session"] == session
 
 
@@ -334,7 +341,7 @@ def test_the_listing(tmp_path: Path) -> None:
             "    2  allow  read           exec  $ cat a␊rm b",
             "       reads a file (command:cat:3; read x default = allow)",
             "       exit 1 after 0.50 s",
-            "       network: a.org:443 allowed, b.org:443 denied, [2001:db8::1]:443 denied, nobody denied",
+            "       network: a.org:443 allowed, b.org:443 denied, [2001:db8::1]:443 denied, an unreadable host denied",
             "       blocked: write was stopped",
         ]
         assert [json.loads(line)["id"] for line in json_lines(log, Query(verdicts=("deny",)))] == [5, 4]

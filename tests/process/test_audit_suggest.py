@@ -347,3 +347,11 @@ def test_the_command_says_so_and_changes_nothing(tmp_path: Path) -> None:
     Path(one["config"]).write_text(one["rule"])
     assert run("exec", "--unattended", "touch made").returncode == 0
     assert "allowed by the current configuration" in run("audit", "suggest").stdout
+
+
+@pytest.mark.parametrize("word", ["a\x7f", 'a"b', "a\\n", "\u202e", "é"], ids=ascii)
+def test_the_text_of_a_rule_is_toml_whatever_its_words_contain(word: str) -> None:
+    rule = SuggestedRule("allow", (("make",), (word, "b")), write=(word,), why=word)
+    assert tomllib.loads(rule.text())["rule"] == [
+        {"verdict": "allow", "run": ["make", [word, "b"]], "write": [word], "why": word}
+    ]

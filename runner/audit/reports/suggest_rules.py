@@ -1,7 +1,6 @@
 """Suggested rules: exact rules for single actions, combined such that they allow nothing more."""
 
 import itertools
-import json
 import os.path
 import shlex
 import tomllib
@@ -11,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from policy.model.frozen import dataclass
+from runner.config.toml_value import toml
 
 WordChoices = tuple[tuple[str, ...], ...]  # of a command line: each word with its alternatives
 
@@ -31,12 +31,12 @@ class SuggestedRule:
 
     def text(self) -> str:
         """Return the rule as TOML for a configuration file."""
-        lines = ["[[rule]]", f"{'verdict':<7} = {_quoted(self.verdict)}"]
+        lines = ["[[rule]]", f"{'verdict':<7} = {toml(self.verdict)}"]
         if self.run:
-            words = [word[0] if len(word) == 1 else list(word) for word in self.run]
-            lines.append(f"{'run':<7} = {_quoted(words)}")
-        lines += [f"{key:<7} = {_quoted(list(getattr(self, key)))}" for key in _KEYS if getattr(self, key)]
-        lines += [f"{'why':<7} = {_quoted(self.why)}"] if self.why else []
+            words = tuple(word[0] if len(word) == 1 else word for word in self.run)
+            lines.append(f"{'run':<7} = {toml(words)}")
+        lines += [f"{key:<7} = {toml(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
+        lines += [f"{'why':<7} = {toml(self.why)}"] if self.why else []
         return "\n".join(lines)
 
     def subject(self) -> str:
@@ -141,8 +141,3 @@ def _shared(paths: tuple[str, ...]) -> str:
         return ""
     shared = os.path.commonpath(folders) if all(folders) else ""
     return "" if shared in ("", "/", "~") else shared
-
-
-def _quoted(value: object) -> str:
-    """Return a text or list in the syntax that TOML and JSON share."""
-    return json.dumps(value, ensure_ascii=False)

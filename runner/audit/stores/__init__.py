@@ -1,4 +1,5 @@
 """Stores of the audit log: SQLite files and PostgreSQL databases behind one protocol.
 
-Imports only the chain of records from `runner.audit`. Start reading at `runner/audit/chain.py`, the protocol.
+May import the chain of records and the names of earlier versions (`legacy`) from `runner.audit`. Start reading at
+`runner/audit/chain.py`, the protocol.
 """
