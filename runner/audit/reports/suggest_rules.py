@@ -33,8 +33,8 @@ class SuggestedRule:
         """Return the rule as TOML for a configuration file."""
         lines = ["[[rule]]", f"{'verdict':<7} = {toml(self.verdict)}"]
         if self.run:
-            words = tuple(word[0] if len(word) == 1 else word for word in self.run)
-            lines.append(f"{'run':<7} = {toml(words)}")
+            words = ", ".join(toml(word[0] if len(word) == 1 else word) for word in self.run)
+            lines.append(f"{'run':<7} = [{words}]")
         lines += [f"{key:<7} = {toml(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
         lines += [f"{'why':<7} = {toml(self.why)}"] if self.why else []
         return "\n".join(lines)
