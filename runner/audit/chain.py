@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from enum import Enum, auto
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from policy.model.frozen import dataclass
@@ -73,6 +74,50 @@ class AuditError(ProblemError):
     """Failure to open, read or write the log. When writing failed, the action must not run."""
 
     exit_code: ClassVar[int] = Exit.FAILED
+
+
+class LogFault(Enum):
+    """Reason why a stored log cannot be used. Each store has a remedy for the reasons that it can meet.
+
+    Attributes:
+        EMPTY: there is no log in the file or database
+        MISSING: the file does not exist
+        NEWER: a newer version of this program wrote it
+        MERGED: it was merged from other logs, so nothing can be appended
+        CHANGED: another program changed the schema or a function
+        REPLACED: the file was removed or replaced while it was open
+        DAMAGED: the content is damaged
+        FULL: the disk or a quota is full
+        NO_WAL: the file system does not support a write-ahead log
+        NO_SYNC: the server does not sync to its disk
+        LOCKED: another role or process holds the lock
+        LOGIN: the server rejects the login
+        CERTIFICATE: the certificate of the server or its encryption is not accepted
+        FORBIDDEN: the role lacks a right
+    """
+
+    EMPTY = auto()
+    MISSING = auto()
+    NEWER = auto()
+    MERGED = auto()
+    CHANGED = auto()
+    REPLACED = auto()
+    DAMAGED = auto()
+    FULL = auto()
+    NO_WAL = auto()
+    NO_SYNC = auto()
+    LOCKED = auto()
+    LOGIN = auto()
+    CERTIFICATE = auto()
+    FORBIDDEN = auto()
+
+
+class LogFaultError(ValueError):
+    """A fault that a store found in its log. The message is the reason in words."""
+
+    def __init__(self, fault: LogFault, why: str) -> None:
+        super().__init__(why)
+        self.fault = fault
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from concurrent.futures import Future, wait
 from json import loads
 
 from policy.model.frozen import dataclass
-from runner.audit.chain import NAME, ZERO, Head, LogStore, RecordRow, Walk, invalid_value_errors, seal
+from runner.audit.chain import NAME, ZERO, Head, LogFaultError, LogStore, RecordRow, Walk, invalid_value_errors, seal
 from runner.audit.checkpoint import MerkleTree, leaf, tree_of
 
 _PROGRESS_EVERY = 8192  # records between two calls of `progress`
@@ -153,7 +153,7 @@ def verify(
         return BrokenChain(max(last, 1), "this program did not write the record, or the head of its chain")
     try:
         stray, faults = compared.result()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, LogFaultError) as error:
         return BrokenChain(0, f"the index fields of the records cannot be read ({error})")
     if stray is not None:
         return BrokenChain(stray, "its index fields differ from its content")

@@ -315,13 +315,33 @@ def test_a_server_that_does_not_sync_is_refused(server: Server, url: str) -> Non
         until = time.monotonic() + 20
         while server.sql("SHOW fsync") != "off" and time.monotonic() < until:
             time.sleep(0.02)
-        with pytest.raises(AuditError, match="does not sync"):
+        with pytest.raises(AuditError, match="does not sync") as caught:
             PostgresStore.open(url, write=True)
+        assert caught.value.problem.fix.startswith("switch it on")
     finally:
         server.sql("ALTER SYSTEM RESET fsync")
         server.sql("SELECT pg_reload_conf()")
         while server.sql("SHOW fsync") != "on" and time.monotonic() < until + 20:
             time.sleep(0.02)
+
+
+def test_a_failure_has_a_remedy_of_its_own(
+    server: Server, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSFILE", str(tmp_path / "none"))
+
+    def fix(said: str, address: str = url, write: bool = True) -> str:
+        with pytest.raises(AuditError, match=said) as caught:
+            PostgresStore.open(address, write=write)
+        return caught.value.problem.fix
+
+    assert fix("the database contains no log", write=False).startswith("run a command first")
+    assert ".pgpass" in fix("password", server.by_network)
+    assert fix("connection failed", "postgresql://127.0.0.1:1/audit").startswith("check that the server runs")
+    PostgresStore.open(url, write=True).close()
+    server.sql("UPDATE ringfence_logs SET schema = schema + 1")
+    for write in (True, False):
+        assert fix("a newer ringfence wrote it", write=write) == "install that version or a newer one"
 
 
 def test_what_is_no_record_has_no_card() -> None:
@@ -576,8 +596,9 @@ def test_who_holds_the_log_is_named_where_nobody_may_end_it(server: Server, url:
     machine(server, url, "holder")
     holder = PostgresStore.open(url.replace("ringfence@", "holder@"), write=True)
     with AuditLog(PostgresStore.open(other, write=True)) as log:
-        with holder.writing("held"), pytest.raises(AuditError, match=r"the role holder .* holds the log"):
+        with holder.writing("held"), pytest.raises(AuditError, match=r"the role holder .* holds the log") as caught:
             log.refused("s", refusal())
+        assert caught.value.problem.fix.startswith("find that role")
         log.refused("s", refusal())
     holder.close()
 

@@ -158,8 +158,21 @@ def test_a_log_of_a_later_format_is_left_alone(tmp_path: Path) -> None:
     raw.execute(f"PRAGMA user_version = {SCHEMA + 1}")
     raw.close()
     for opened in (AuditLog.open, AuditLog.open_to_read):
-        with pytest.raises(AuditError, match="a newer ringfence wrote it"):
+        with pytest.raises(AuditError, match="a newer ringfence wrote it") as caught:
             opened(path)
+        assert caught.value.problem.fix.startswith("install that version or a newer one")
+
+
+def test_a_log_that_was_merged_is_not_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "audit.db"
+    fill(path, 1)
+    raw = sqlite3.connect(path)
+    raw.execute("UPDATE logs SET merged = 1")
+    raw.commit()
+    raw.close()
+    with AuditLog.open(path) as log, pytest.raises(AuditError, match="it was merged from other logs") as caught:
+        log.refused("s", refusal())
+    assert f"mv '{path}'" in caught.value.problem.fix
 
 
 @pytest.mark.parametrize("statement", ["PRAGMA page_count", "CREATE TABLE records (a)", "CREATE TABLE head (id)"])
@@ -170,8 +183,9 @@ def test_a_database_that_holds_no_log_is_said_to_hold_none(tmp_path: Path, state
     raw = sqlite3.connect(path)
     raw.execute(statement)
     raw.close()
-    with pytest.raises(AuditError, match="it contains no log"):
+    with pytest.raises(AuditError, match="it contains no log") as caught:
         AuditLog.open_to_read(path)
+    assert caught.value.problem.fix == "run a command first, or name another file"
 
 
 def test_a_copy_in_a_folder_that_cannot_be_written_can_be_read(tmp_path: Path) -> None:

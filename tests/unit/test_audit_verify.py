@@ -93,6 +93,7 @@ SCHEMAS = [
     ("CREATE TABLE x (a)",                                                "the table `x` is not one",         False, "one more table"),
     ("CREATE TABLE x (a INTEGER PRIMARY KEY AUTOINCREMENT)",              "the table `sqlite_sequence` is not one", False, "a table of SQLite's"),
     ("CREATE VIEW x AS SELECT 1",                                         "the view `x` is not one",          False, "one more view"),
+    ("CREATE TABLE space (x)",                                            "the table `space` is not one",      False, "a name that is a word of another message"),
     ("CREATE INDEX x ON cards (tool)",                                    "the index `x` is not one",         False, "one more index"),
     ("ALTER TABLE cards ADD COLUMN x",                                    "`cards` is not the one",            False, "one more column"),
     ("ALTER TABLE cards RENAME COLUMN tool TO tools",                     "",            False, "another name"),
@@ -146,8 +147,10 @@ def test_what_is_changed_beside_the_records_is_named(
         AuditLog.open_to_read(path).close()
     else:
         for opened in (AuditLog.open_to_read, AuditLog.open):
-            with pytest.raises(AuditError, match=r"another program changed the file|already exists"):
+            with pytest.raises(AuditError, match=r"another program changed the file|already exists") as caught:
                 opened(path)
+            if "already exists" not in caught.value.problem.why:
+                assert "keep the file as evidence" in caught.value.problem.fix, why
 
 
 @pytest.mark.threat("T25")

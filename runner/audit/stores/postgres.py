@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from runner.audit.chain import NAME, Head, RecordRow, Span, Wanted
+from runner.audit.chain import NAME, Head, LogFault, LogFaultError, RecordRow, Span, Wanted
 from runner.audit.stores.postgres_schema import (
     LOCKS_HEAD,
     TAKES_HEAD,
@@ -27,12 +27,13 @@ from runner.audit.stores.postgres_server import (
     RECORDS,
     SCHEMA,
     IndexColumns,
+    check_schema,
     convert_errors,
     engine_of,
     index_columns_of,
+    locking,
     prepare,
     storable,
-    understand,
 )
 
 _PAGE = 500  # records that a selection fetches at once
@@ -65,7 +66,7 @@ class PostgresStore:
             with convert_errors(name, what), engine.begin() as connection:
                 if write:
                     prepare(connection)
-                understand(connection)
+                check_schema(connection)
                 if write:
                     takes_head, by_function = function_rights(connection)
         except BaseException:
@@ -79,7 +80,8 @@ class PostgresStore:
     @contextlib.contextmanager
     def writing(self, failure: str) -> Iterator["PostgresWriting"]:
         with convert_errors(self.name, failure), self._engine.begin() as connection:
-            head = Head(*connection.execute(sa.text(self._locks_head)).one())
+            with locking():
+                head = Head(*connection.execute(sa.text(self._locks_head)).one())
             self._inside = connection
             try:
                 yield PostgresWriting(connection, head, by_function=self._by_function)
@@ -229,7 +231,7 @@ class PostgresWriting:
         if self._by_function:
             asked = sa.text("SELECT number, hash FROM ringfence_append(:body)").bindparams(body=text)
             if tuple(self._connection.execute(asked).one()) != (number, digest):
-                raise ValueError("the database did not append the given record")
+                raise LogFaultError(LogFault.CHANGED, "the database did not append the given record")
             return number
         values = {"id": number, "body": text, "hash": digest, **index_columns_of(text)._asdict()}
         self._connection.execute(RECORDS.insert().values(values))

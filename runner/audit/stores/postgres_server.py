@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from policy.model.verdict import Problem
-from runner.audit.chain import ZERO, AuditError
+from runner.audit.chain import ZERO, AuditError, LogFault, LogFaultError
 from runner.audit.stores.postgres_schema import install
 from runner.text.http_address import is_loopback
 
@@ -31,8 +31,9 @@ class IndexColumns(NamedTuple):
     """Index columns of one record. A column is None if the body has no such field.
 
     Attributes:
-        name: of `session` and `ended` the session's id, of other kinds the field `sha256`
-        rules: the rule of every reason, then the rule that decided
+        name: for kinds `session` and `ended` the id of the session, for other kinds the value of `sha256`
+        rules: the rule that decided, then the rule of every reason, each once
+        decided: for kind `finished` the number of the decision that the outcome belongs to
     """
 
     kind: str | None = None
@@ -120,9 +121,9 @@ FENCED = "ALTER TABLE ringfence_records {} TRIGGER ringfence_fence"
 
 
 def prepare(connection: sa.Connection) -> None:
-    """Create missing tables and functions. Raises ValueError for a server that does not sync."""
+    """Create missing tables and functions. Raises LogFaultError for a server that does not sync."""
     if connection.exec_driver_sql("SHOW fsync").scalar_one() != "on":
-        raise ValueError("the server does not sync to its disk (`fsync = off`)")
+        raise LogFaultError(LogFault.NO_SYNC, "the server does not sync to its disk (`fsync = off`)")
     if not sa.inspect(connection).has_table(LOGS.name):
         # Two processes may create the tables. The lock is not taken later, because any role could hold it.
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
@@ -133,12 +134,24 @@ def prepare(connection: sa.Connection) -> None:
     install(connection)
 
 
-def understand(connection: sa.Connection) -> None:
-    """Check the version of the log. Raises ValueError for a database without a log, or of a newer version."""
+def check_schema(connection: sa.Connection) -> None:
+    """Check the version of the log. Raises LogFaultError for a database without a log, or of a newer version."""
     if not sa.inspect(connection).has_table(LOGS.name):
-        raise ValueError("there is no log in it; the first `agent exec` or `agent run` makes it")
+        why = "the database contains no log; the first `agent exec` or `agent run` creates one"
+        raise LogFaultError(LogFault.EMPTY, why)
     if connection.execute(sa.select(LOGS.c.schema).where(LOGS.c.number == OWN)).scalar_one() > SCHEMA:
-        raise ValueError("a newer ringfence wrote it; use that version")
+        raise LogFaultError(LogFault.NEWER, "a newer ringfence wrote it; use that version")
+
+
+@contextlib.contextmanager
+def locking() -> Iterator[None]:
+    """Convert an error of the server while the head is locked, which another role can prevent, to LogFaultError."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        if _state_of(error) != _RAISED:
+            raise
+        raise LogFaultError(LogFault.LOCKED, _server_message(error)) from None
 
 
 @contextlib.contextmanager
@@ -147,9 +160,8 @@ def convert_errors(name: str, what: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, ValueError) as error:
-        why = _server_message(error)
-        fix = next(fix for words, fix in _FIXES if any(word in why for word in words))
-        raise AuditError(Problem(what, f"`{name}`: {why}", fix)) from None
+        fix = _FIXES.get(_fault_of(error), _UNREACHABLE)
+        raise AuditError(Problem(what, f"`{name}`: {_server_message(error)}", fix)) from None
 
 
 def engine_of(url: str, write: bool) -> tuple[sa.Engine, str]:
@@ -206,16 +218,48 @@ def _server_message(error: Exception) -> str:
     return (lines[0] if lines else type(error).__name__).removeprefix("ERROR:").strip().rstrip(".").lower()
 
 
-# Words in a message of the server, and how to fix the failure. The last entry matches every message.
-_FIXES = (
-    (
-        ("password", "authentication"),
-        "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey=",
-    ),
-    (("certificate", "ssl"), "name the authority of the server's certificate with sslrootcert=FILE in the URL"),
-    (("holds the log",), "find that role with `SELECT * FROM pg_stat_activity`; no action runs while it locks the log"),
-    (("permission denied",), "see docs/guide/audit.md for the rights that a writer and a reader need"),
-    (("there is no log", "no url"), "run a command first, or check `audit.url` in your configuration"),
-    (("fsync",), "switch it on: without it, a crash can remove records"),
-    (("",), "check that the server runs and can be reached, or remove `audit.url` to keep the log in a file"),
-)
+_RAISED = "P0001"  # SOURCE: PostgreSQL's documentation, "PostgreSQL Error Codes": raise_exception
+# fmt: off
+_FAULT_OF_STATE = {
+    "28000": LogFault.LOGIN,      # invalid_authorization_specification
+    "28P01": LogFault.LOGIN,      # invalid_password
+    "42501": LogFault.FORBIDDEN,  # insufficient_privilege
+    "53100": LogFault.FULL,       # disk_full
+    "55P03": LogFault.LOCKED,     # lock_not_available: the limit `lock_timeout`
+}
+# Words of libpq, which reports a failed connection by a text only.
+_FAULT_OF_WORD = {
+    "password":          LogFault.LOGIN,
+    "authentication":    LogFault.LOGIN,
+    "certificate":       LogFault.CERTIFICATE,
+    "ssl":               LogFault.CERTIFICATE,
+    "permission denied": LogFault.FORBIDDEN,
+}
+# fmt: on
+_FIXES: dict[LogFault | None, str] = {
+    LogFault.LOGIN: "put the password into ~/.pgpass (mode 0600), or name a certificate with sslcert= and sslkey=",
+    LogFault.CERTIFICATE: "name the authority of the server's certificate with sslrootcert=FILE in the URL",
+    LogFault.LOCKED: "find that role with `SELECT * FROM pg_stat_activity`; no action runs while it locks the log",
+    LogFault.FORBIDDEN: "see docs/guide/audit.md for the rights that a writer and a reader need",
+    LogFault.EMPTY: "run a command first, or check `audit.url` in your configuration",
+    LogFault.NEWER: "install that version or a newer one",
+    LogFault.CHANGED: "run `agent audit verify`, and keep the database as evidence",
+    LogFault.NO_SYNC: "switch it on: without it, a crash can remove records",
+    LogFault.FULL: "free some disk space on the server",
+}
+_UNREACHABLE = "check that the server runs and can be reached, or remove `audit.url` to keep the log in a file"
+
+
+def _state_of(error: Exception) -> str:
+    """Return the SQLSTATE of an error of the server; empty if it has none."""
+    return getattr(getattr(error, "orig", None), "sqlstate", None) or ""
+
+
+def _fault_of(error: Exception) -> LogFault | None:
+    """Return the fault of the log that caused an error, or None if the error has another cause."""
+    if isinstance(error, LogFaultError):
+        return error.fault
+    if state := _state_of(error):
+        return _FAULT_OF_STATE.get(state)
+    message = _server_message(error)
+    return next((fault for word, fault in _FAULT_OF_WORD.items() if word in message), None)

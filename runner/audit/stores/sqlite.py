@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from runner.audit.chain import NAME, ZERO, Head, RecordRow, Span, Wanted
+from runner.audit.chain import NAME, ZERO, Head, LogFault, LogFaultError, RecordRow, Span, Wanted
 from runner.audit.stores.sqlite_file import (
     CARDS,
     FENCE,
@@ -18,6 +18,7 @@ from runner.audit.stores.sqlite_file import (
     SCHEMA,
     VALUES,
     begin,
+    check_schema,
     claim,
     connect,
     convert_errors,
@@ -27,7 +28,6 @@ from runner.audit.stores.sqlite_file import (
     has_heads,
     prepare,
     statements,
-    understand,
 )
 
 _OWN = 1  # number of the chain that is appended to
@@ -84,13 +84,14 @@ class SqliteStore:
         """
         with convert_errors(path, "the audit log cannot be read"):
             if not path.exists():
-                raise FileNotFoundError("there is no such file; the first `agent exec` or `agent run` makes it")
+                why = "there is no such file; the first `agent exec` or `agent run` creates it"
+                raise LogFaultError(LogFault.MISSING, why)
             # A log whose write-ahead file is gone is complete in one file: SQLite may then skip its side files.
             complete = not path.with_name(path.name + "-wal").exists()
             mode = "ro&immutable=1" if complete and not os.access(path.parent, os.W_OK) else "ro"
             database = connect(path, mode)
             try:
-                unreadable = understand(database, any_schema=any_schema)
+                unreadable = check_schema(database, any_schema=any_schema)
                 heads = not any_schema or (not unreadable and has_heads(database))
             except BaseException:
                 database.close()
@@ -109,7 +110,8 @@ class SqliteStore:
                 yield SqliteWriting(self._database)
                 self._database.execute("COMMIT")
                 if files(self.path) != self._files:  # then the new records are in a file that was removed
-                    raise FileNotFoundError("it, or the write-ahead file beside it, was removed or replaced")
+                    why = "it, or the write-ahead file beside it, was removed or replaced"
+                    raise LogFaultError(LogFault.REPLACED, why)
             except BaseException:
                 with contextlib.suppress(sqlite3.Error):  # SQLite already rolled back when the disk is full
                     self._database.execute("ROLLBACK")
@@ -239,7 +241,7 @@ class SqliteWriting:
         # The head, not the last row: if rows were cut off, the next id leaves a gap that `verify` reports.
         found = database.execute("SELECT name, last, hash, merged FROM logs WHERE number = 1").fetchone()
         if found and found[3]:
-            raise sqlite3.OperationalError("it was merged from other logs, and no records can be added to it")
+            raise LogFaultError(LogFault.MERGED, "it was merged from other logs, and no records can be added to it")
         self.head = Head(*found[:3]) if found else Head("", 0, ZERO)
 
     def add(self, digest: str, text: str) -> int:

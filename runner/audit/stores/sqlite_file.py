@@ -10,6 +10,7 @@ of each index with its table.
 """
 
 import contextlib
+import errno
 import os
 import re
 import sqlite3
@@ -21,9 +22,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from policy.model.verdict import Problem
-from runner.audit.chain import NAME, AuditError
+from runner.audit.chain import NAME, AuditError, LogFault, LogFaultError
 
-NO_LOG = "it contains no log: another program made it, or nothing was written to it yet"
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0  # time to wait for a lock
 _LOOK = 5  # milliseconds in which SQLite itself tries three times to take the lock
@@ -159,17 +159,19 @@ def _retry_locked(database: sqlite3.Connection, statement: str, pause: float) ->
         try:
             return database.execute(statement)
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
+            busy = _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not busy or time.monotonic() > give_up:
                 raise
             time.sleep(pause)
 
 
 def prepare(database: sqlite3.Connection) -> None:
-    """Check the schema, and create or convert the tables. Raises ValueError for an unknown schema."""
+    """Check the schema, and create or convert the tables. Raises LogFaultError for an unknown schema."""
     # Repeated, because two processes may create the file: SQLite does not call its busy handler for this change.
     (journal,) = _retry_locked(database, "PRAGMA journal_mode = WAL", 0.01).fetchone()
     if journal != "wal":
-        raise sqlite3.OperationalError(f"the file system does not allow a write-ahead log (got `{journal}`)")
+        why = f"the file system does not allow a write-ahead log (got `{journal}`)"
+        raise LogFaultError(LogFault.NO_WAL, why)
     database.execute("PRAGMA synchronous = FULL")
     if _version(database) == SCHEMA:
         _refuse(find_schema_fault(database))
@@ -190,16 +192,17 @@ def prepare(database: sqlite3.Connection) -> None:
         raise
 
 
-def understand(database: sqlite3.Connection, *, any_schema: bool = False) -> str:
+def check_schema(database: sqlite3.Connection, *, any_schema: bool = False) -> str:
     """Check the schema of a file that is opened for reading only. For the first format, create index columns in memory.
 
     With `any_schema`, return a description of an object that replaces a table, else an empty string. Then nothing was
-    read, and nothing may be read: reading would run the definition of that object. Raises ValueError for a file without
-    a log, and, without `any_schema`, for a schema that this program does not create: lists of such a file might omit
-    records.
+    read, and nothing may be read: reading would run the definition of that object. Raises LogFaultError for a file
+    without a log, and, without `any_schema`, for a schema that this program does not create: lists of such a file might
+    omit records.
     """
     if {"id", "body", "hash"} - {row[1] for row in database.execute("PRAGMA table_info(records)")}:
-        raise ValueError(NO_LOG)
+        why = "it contains no log: another program made it, or nothing was written to it yet"
+        raise LogFaultError(LogFault.EMPTY, why)
     if not any_schema:
         _refuse(find_schema_fault(database))
     elif found := find_replaced_table(database, *layouts(_version(database))):
@@ -219,13 +222,13 @@ def has_heads(database: sqlite3.Connection) -> bool:
 
 def _refuse(why: str) -> None:
     if why:
-        raise ValueError(why)
+        raise LogFaultError(LogFault.CHANGED, why)
 
 
 def _version(database: sqlite3.Connection) -> int:
     found = int(database.execute("PRAGMA user_version").fetchone()[0])
     if found > SCHEMA:
-        raise sqlite3.OperationalError("a newer ringfence wrote it; use that version")
+        raise LogFaultError(LogFault.NEWER, "a newer ringfence wrote it; use that version")
     return found
 
 
@@ -251,32 +254,61 @@ def convert_errors(path: Path, what: str) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
-        if "i/o" in why:
+        fault = _fault_of(error)
+        if _sqlite_code(error) == sqlite3.SQLITE_IOERR:
             with contextlib.suppress(OSError):  # then the message of SQLite is used
                 free = os.statvfs(path.parent)
-                if free.f_bavail * free.f_frsize < _INDEX:
-                    why = "the disk is full"  # for the index of the write-ahead file, which SQLite does not report
-        raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, why))) from error
+                if free.f_bavail * free.f_frsize < _INDEX:  # for the index of the write-ahead file
+                    fault, why = LogFault.FULL, "the disk is full"  # which SQLite does not report
+        raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, fault))) from error
 
 
-def _fix(path: Path, why: str) -> str:
+# fmt: off
+_FAULT_OF_ERRNO = {
+    errno.ENOSPC: LogFault.FULL,
+    errno.EDQUOT: LogFault.FULL,
+    errno.EFBIG:  LogFault.FULL,
+    errno.ENOENT: LogFault.MISSING,
+}
+_FAULT_OF_CODE = {
+    sqlite3.SQLITE_FULL:    LogFault.FULL,
+    sqlite3.SQLITE_CORRUPT: LogFault.DAMAGED,
+    sqlite3.SQLITE_NOTADB:  LogFault.DAMAGED,
+    sqlite3.SQLITE_ERROR:   LogFault.DAMAGED,  # the schema was checked, so the content is invalid: not JSON
+}
+# fmt: on
+
+
+def _sqlite_code(error: Exception) -> int:
+    """Return the primary result code of an error of SQLite; 0 for any other error."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _fault_of(error: Exception) -> LogFault | None:
+    """Return the fault of the log that caused an error, or None if the error has another cause."""
+    if isinstance(error, LogFaultError):
+        return error.fault
+    if isinstance(error, OSError):
+        return _FAULT_OF_ERRNO.get(error.errno or 0)
+    return _FAULT_OF_CODE.get(_sqlite_code(error))
+
+
+def _fix(path: Path, fault: LogFault | None) -> str:
     aside = "to continue with a new log"
-    fixes = (
-        (("full", "space", "large"), "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk"),
-        (
-            ("malformed", "not a database"),
-            f"run `agent audit verify`; {aside}, move this one aside: mv '{path}' '{path}.damaged'",
-        ),
-        ((NO_LOG,), "run a command first, or name another file"),
-        (
-            ("another program changed the file",),
-            f"run `agent audit verify`, and keep the file as evidence; {aside}: mv '{path}' '{path}.changed'",
-        ),
-        (("replaced",), f"find out what changes `{path.parent}`, and try again"),
-        (("no such file",), "run a command first, or set RINGFENCE_STATE_DIR to the folder of the log"),
-    )
+    fixes = {
+        LogFault.FULL: "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk",
+        LogFault.DAMAGED: f"run `agent audit verify`; {aside}, move this one aside: mv '{path}' '{path}.damaged'",
+        LogFault.EMPTY: "run a command first, or name another file",
+        LogFault.CHANGED: f"run `agent audit verify`, and keep the file as evidence; {aside}: "
+        f"mv '{path}' '{path}.changed'",
+        LogFault.REPLACED: f"find out what changes `{path.parent}`, and try again",
+        LogFault.MISSING: "run a command first, or set RINGFENCE_STATE_DIR to the folder of the log",
+        LogFault.NEWER: f"install that version or a newer one; {aside}: mv '{path}' '{path}.newer'",
+        LogFault.MERGED: f"name the log of this machine; {aside}, move this one aside: mv '{path}' '{path}.merged'",
+        LogFault.NO_WAL: "set RINGFENCE_STATE_DIR to a folder on a local disk",
+    }
     owner = f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"
-    return next((fix for marks, fix in fixes if any(mark in why for mark in marks)), owner)
+    return owner if fault is None else fixes.get(fault, owner)
 
 
 Schema = Counter[tuple[str, str, str, str]]  # type, name, table, definition
