@@ -14,7 +14,7 @@ from policy.handlers.git_contents import (
 )
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.assessment import EffectKind, Step
-from policy.model.facts import Kind
+from policy.model.facts import GitSource, GitSourceKind, Kind
 
 _READING_KINDS = frozenset((EffectKind.READS, EffectKind.RUNS, EffectKind.UNKNOWN))
 # Git commands that print content of the workspace or of the index.
@@ -48,7 +48,7 @@ def judge_restored_files(call: Call) -> None:
     sources = sources_of(call, shape, {flag.name for flag, _ in shape.flags})
     step, repeated = call.findings.step, call.findings.loops > 0
     own_step = step.step()
-    relative = any(_RELATIVE.fullmatch(each.partition(" of ")[2]) for each in sources)
+    relative = any(_RELATIVE.fullmatch(each.revision) for each in sources)
 
     def is_missing(name: str) -> bool:
         return call.facts.look(f"{call.facts.workspace}/{name.rstrip('/')}").kind is Kind.MISSING
@@ -95,40 +95,40 @@ def _checkout(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
     if not words:
         return INDEX if shape.operands else ()
     if words[0].text == "-":  # the previous branch, which may be one that the script left
-        return _revisions("tree", ["HEAD", "@{-1}"])
-    return _revisions("tree", [words[0].text]) if is_revision(call, words[0]) else INDEX
+        return _revisions(GitSourceKind.TREE, ["HEAD", "@{-1}"])
+    return _revisions(GitSourceKind.TREE, [words[0].text]) if is_revision(call, words[0]) else INDEX
 
 
 def _restore(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
     sources = [value for flag, value in shape.flags if flag.name in ("-s", "--source")]
     if sources:
-        return _revisions("tree", [value.text if value is not None else None for value in sources])
-    return _revisions("tree", ["HEAD"]) if flags & {"-S", "--staged"} else INDEX
+        return _revisions(GitSourceKind.TREE, [value.text if value is not None else None for value in sources])
+    return _revisions(GitSourceKind.TREE, ["HEAD"]) if flags & {"-S", "--staged"} else INDEX
 
 
 def _reset(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
     """Return the source of `git reset`, which copies the files of a tree (default: HEAD) into the index."""
     words = before_dashes(call, shape)
-    return _revisions("tree", [words[0].text if words and is_revision(call, words[0]) else "HEAD"])
+    return _revisions(GitSourceKind.TREE, [words[0].text if words and is_revision(call, words[0]) else "HEAD"])
 
 
 def _worktree(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
-    return _revisions("tree", [word.text for word in shape.operands[1:]] or ["HEAD"])
+    return _revisions(GitSourceKind.TREE, [word.text for word in shape.operands[1:]] or ["HEAD"])
 
 
 def _merge(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
     onto = [value.text if value is not None else None for flag, value in shape.flags if flag.name == "--onto"]
     words = [*onto, *(word.text for word in shape.operands)]
-    return () if flags & _SEQUENCER_FLAGS else _revisions("tree", words) if words else HISTORY
+    return () if flags & _SEQUENCER_FLAGS else _revisions(GitSourceKind.TREE, words) if words else HISTORY
 
 
 def _pick(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
-    return () if flags & _SEQUENCER_FLAGS else _revisions("change", [word.text for word in shape.operands])
+    return () if flags & _SEQUENCER_FLAGS else _revisions(GitSourceKind.CHANGE, [word.text for word in shape.operands])
 
 
-def _revisions(kind: str, texts: list[str | None]) -> GitSources:
+def _revisions(kind: GitSourceKind, texts: list[str | None]) -> GitSources:
     names = [text for text in texts if text]
-    return tuple(f"{kind} of {name}" for name in names) if len(names) == len(texts) else HISTORY
+    return tuple(GitSource(kind, name) for name in names) if len(names) == len(texts) else HISTORY
 
 
 def _constant(sources: GitSources) -> "_SourceFunction":
@@ -140,8 +140,8 @@ _BISECT = ("start", "good", "bad", "new", "old", "skip", "next", "replay", "run"
 _SOURCES: dict[str, _SourceFunction] = {
     "checkout": _checkout, "switch": _checkout, "restore": _restore, "reset": _reset, "worktree add": _worktree,
     "merge": _merge, "rebase": _merge, "cherry-pick": _pick, "revert": _pick,
-    **dict.fromkeys(("stash pop", "stash apply", "stash branch"), _constant(("stash",))),
-    **dict.fromkeys(("stash", "stash push", "stash save"), _constant(("tree of HEAD",))),
+    **dict.fromkeys(("stash pop", "stash apply", "stash branch"), _constant((GitSource(GitSourceKind.STASH),))),
+    **dict.fromkeys(("stash", "stash push", "stash save"), _constant((GitSource(GitSourceKind.TREE, "HEAD"),))),
     **dict.fromkeys(("sparse-checkout set", "sparse-checkout add", "sparse-checkout disable"), _constant(INDEX)),
     **{f"bisect {word}": _constant(HISTORY) for word in _BISECT},
 }  # fmt: skip

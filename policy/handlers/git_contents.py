@@ -9,13 +9,14 @@ from policy.describe.phrases import plain, short_list
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.model.abstract_word import AbstractWord
 from policy.model.assessment import EffectKind, Scope
-from policy.model.facts import Kind
+from policy.model.facts import GitSource, GitSourceKind, Kind
 from policy.model.secret_paths import inside, normal
 from policy.model.tier import Tier
 
 # Parts of the repository, as `Facts.tracked` names them.
-INDEX, HISTORY = ("index",), ("index", "history")
-ASSUMED, DELETED = ("index entries assumed unchanged",), ("deleted files",)
+INDEX = (GitSource(GitSourceKind.INDEX),)
+HISTORY = (*INDEX, GitSource(GitSourceKind.HISTORY))
+ASSUMED, DELETED = (GitSource(GitSourceKind.ASSUMED),), (GitSource(GitSourceKind.DELETED),)
 
 # Flags with which a command that lists commits or names also prints patches (git-log(1), "Generating patch text").
 _EXPLICIT = frozenset((
@@ -42,7 +43,7 @@ _BRACES = re.compile(r"[\^@]\{[^}]*\}")
 _PATHSPECS = frozenset(("--literal-pathspecs", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs"))
 _BEYOND_PATHS = frozenset(("--full-diff", "--follow", "--stdin"))
 
-GitSources = tuple[str, ...]
+GitSources = tuple[GitSource, ...]
 
 
 def judge_printed_files(call: Call, git_flags: AbstractSet[str]) -> None:
@@ -147,7 +148,8 @@ def _cat_file(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
 def _tags(call: Call, shape: ParsedOptions) -> GitSources:
     """Return a source for each possible name of a tag, because the command prints a file that a tag names."""
     texts = [word.text for word in before_dashes(call, shape) if word.text]
-    return tuple(f"content of {text}" for text in texts if _NAME.fullmatch(text) and text not in ("HEAD", "@"))
+    names = [text for text in texts if _NAME.fullmatch(text) and text not in ("HEAD", "@")]
+    return tuple(GitSource(GitSourceKind.CONTENT, name) for name in names)
 
 
 def _format(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSources:
@@ -252,7 +254,7 @@ def _exact_sources(call: Call, shape: ParsedOptions, flags: set[str]) -> GitSour
         return _diff_trees(texts, bool(flags & {"--cached", "--staged"}))
     if name == "log" and (not flags & _COUNT or len(texts) > 1 or len(shape.operands) > len(texts)):
         return ()  # with a path, the printed commit is the last that changed the path
-    return tuple(f"change of {text}" for text in texts or ["HEAD"] if not _names_file(text))
+    return tuple(GitSource(GitSourceKind.CHANGE, text) for text in texts or ["HEAD"] if not _names_file(text))
 
 
 def _diff_trees(texts: list[str], cached: bool) -> GitSources:
@@ -266,7 +268,7 @@ def _diff_trees(texts: list[str], cached: bool) -> GitSources:
         if second.startswith("."):
             return ()  # the merge base of `A...B` is not computed
         found += [first or "HEAD", second or "HEAD"] if dots else [first]
-    trees = tuple(f"tree of {each}" for each in found)
+    trees = tuple(GitSource(GitSourceKind.TREE, each) for each in found)
     return trees if len(trees) > 1 and not cached else (*INDEX, *trees)
 
 

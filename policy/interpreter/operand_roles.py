@@ -10,6 +10,7 @@ from policy.interpreter.command_call import Call
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
+from policy.model.facts import GitSource, GitSourceKind
 from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, endpoint, is_remote_path, mounted
 from policy.model.secret_names import sometimes
 from policy.model.tier import Tier
@@ -196,7 +197,7 @@ def _stored_login(call: Call, text: str, path: str, word: AbstractWord) -> None:
     login.
     """
     facts, revision = call.facts, text.partition(":")[0]
-    kept = facts.tracked(f"tree of {revision}" if revision else "index")
+    kept = facts.tracked(GitSource(GitSourceKind.TREE, revision) if revision else GitSource(GitSourceKind.INDEX))
     relative = path[:1] == "." and path.startswith(("./", "../"))  # relative to a folder that may be any
     last = path.rpartition("/")[2]
     found = any(name == path or (relative and name.rpartition("/")[2] == last) for name in kept or ())

@@ -5,7 +5,7 @@ from enum import StrEnum
 from functools import lru_cache
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind
+from policy.model.facts import Facts, GitSource, GitSourceKind, Kind
 from policy.model.frozen import dataclass
 from policy.model.host_words import endpoint
 from policy.model.profile import Profile
@@ -220,7 +220,7 @@ class PathClassifier:
         if path != git and not any(inside(path, f"{git}/{name}") for name in _CONTENT):
             return ()
         self.budget.spend(LOOK)
-        found = [self.facts.tracked(where) for where in ("index", "history")]
+        found = [self.facts.tracked(GitSource(kind)) for kind in (GitSourceKind.INDEX, GitSourceKind.HISTORY)]
         names = {name for each in found for name in each or ()}
         return tuple(sorted(names)) if names or None not in found else None
 

@@ -80,6 +80,38 @@ class PathFact:
     kind: Kind
 
 
+class GitSourceKind(StrEnum):
+    """The kinds of parts of a repository."""
+
+    INDEX = "index"
+    ASSUMED = "index entries assumed unchanged"  # git-update-index(1)
+    HISTORY = "history"  # all commits
+    DELETED = "deleted files"  # files that are in the history and not in HEAD
+    STASH = "stash"
+    TREE = "tree"  # of a revision
+    CHANGE = "change"  # the trees of the commit of a revision and of its parents
+    CONTENT = "content"  # of the file that a name may name; empty if the name certainly names a commit
+
+
+@dataclass(frozen=True, slots=True)
+class GitSource:
+    """One part of the repository of the workspace, from which Git takes the content of files.
+
+    Attributes:
+        kind: the kind of the part.
+        revision: the revision or the name, as written; empty for kinds without one.
+    """
+
+    kind: GitSourceKind
+    revision: str = ""
+
+    def __str__(self) -> str:
+        """Return the part in words, such as `tree of HEAD~1`. Recorded facts contain this text, so it must not
+        change.
+        """
+        return f"{self.kind} of {self.revision}" if self.revision else str(self.kind)
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """The state of the machine that `classify` may use.
@@ -104,9 +136,7 @@ class Facts:
             that name it. Reads them when called.
         telling: returns the variables that pass the given hosts to package managers. Reads them when called.
         tracked: returns the files with secret names in one part of the repository of the workspace (relative to the
-            workspace; a folder ends with a slash), or None if unknown. The parts: `index`; `index entries assumed
-            unchanged`; `history`; `deleted files`, which are in the history and not in HEAD; `stash`; `tree of
-            REVISION`; `change of REVISION` (the trees of that commit and of its parents); and `content of NAME`.
+            workspace; a folder ends with a slash), or None if unknown.
         login: returns True if a file of settings, such as `.npmrc`, contains a login now (see `secret_names`).
         names: returns the entries of a folder, or None if the list would be incomplete.
     """
@@ -127,6 +157,6 @@ class Facts:
     names: Callable[[str], tuple[str, ...] | None] = lambda path: None
     remotes: Callable[[str], Remotes] = lambda folder: Remotes()
     registries: Callable[[str, str], tuple[tuple[str, Scope], ...]] = lambda program, folder: ()
-    tracked: Callable[[str], tuple[str, ...] | None] = lambda where: ()
+    tracked: Callable[[GitSource], tuple[str, ...] | None] = lambda source: ()
     login: Callable[[str], bool] = lambda path: False
     telling: Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]] = lambda hosts: ()

@@ -99,8 +99,8 @@ def lists_digest(profile: Profile) -> str:
 def _recording(ask: Callable[..., _Value], answers: dict[str, _Value]) -> Callable[..., _Value]:
     """Return a function that calls `ask` and stores each answer in `answers`, under the arguments of the request."""
 
-    def recording(*words: str) -> _Value:
-        answer = answers["\0".join(words)] = ask(*words)
+    def recording(*words: object) -> _Value:
+        answer = answers["\0".join(map(str, words))] = ask(*words)
         return answer
 
     return recording

@@ -54,8 +54,8 @@ class Recorded:
             which=lambda name: self._answer("which", name, f"where the program `{name}` is", _program),
             names=lambda folder: self._answer("names", folder, f"what is in `{folder}`", _texts),
             remotes=lambda folder: self._answer("remotes", folder, f"the remotes of `{folder}`", _remotes) or Remotes(),
-            tracked=lambda where: self._answer(
-                "tracked", where, f"which secret files the {where} of the repository contains", _texts
+            tracked=lambda source: self._answer(
+                "tracked", str(source), f"which secret files the {source} of the repository contains", _texts
             ),
             login=lambda path: self._answer("logins", path, f"whether `{path}` contains a login", _unchanged) is True,
             registries=self._registries,

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind, PathFact, Remotes
+from policy.model.facts import Facts, GitSource, Kind, PathFact, Remotes
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
@@ -123,9 +123,9 @@ def _telling(hosts: tuple[str, ...], home: str, environ: Mapping[str, str], work
 
 def _lazily_tracked(
     workspace: str, profile: Profile, home: str, environ: Mapping[str, str]
-) -> Callable[[str], tuple[str, ...] | None]:
+) -> Callable[[GitSource], tuple[str, ...] | None]:
     @cache
-    def reader() -> Callable[[str], tuple[str, ...] | None]:
+    def reader() -> Callable[[GitSource], tuple[str, ...] | None]:
         from runner.facts.git.tracked_secrets import tracked  # few commands show what Git keeps
 
         return tracked(workspace, profile, home, kept_in)

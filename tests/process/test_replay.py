@@ -19,7 +19,7 @@ from policy.grants.grant import MAIN, GrantScope
 from policy.grants.resolve import approve, resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment
-from policy.model.facts import Kind, PathFact, Remotes
+from policy.model.facts import GitSource, GitSourceKind, Kind, PathFact, Remotes
 from policy.model.profile import Source
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Verdict
@@ -334,6 +334,30 @@ def test_registries_of_no_known_scope_are_missing(scope: object) -> None:
     machine = Recorded(MACHINE, TOP, {**asked(), "registries": {"npm\0/h/w": [["host.example", scope]]}}, None)
     assert machine.facts.registries("npm", "/h/w") == ()
     assert machine.missing == ["the recorded registries are invalid"]
+
+
+# fmt: off
+SOURCES = [  # the part of the repository, its name in every record
+    (GitSource(GitSourceKind.INDEX),                    "index"),
+    (GitSource(GitSourceKind.ASSUMED),                  "index entries assumed unchanged"),
+    (GitSource(GitSourceKind.HISTORY),                  "history"),
+    (GitSource(GitSourceKind.DELETED),                  "deleted files"),
+    (GitSource(GitSourceKind.STASH),                    "stash"),
+    (GitSource(GitSourceKind.TREE, "HEAD~1"),           "tree of HEAD~1"),
+    (GitSource(GitSourceKind.CHANGE, ":/part of it"),   "change of :/part of it"),
+    (GitSource(GitSourceKind.CONTENT, "v1"),            "content of v1"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("source", "name"), SOURCES, ids=[name for _, name in SOURCES])
+def test_parts_of_a_repository_keep_their_names_in_records(source: GitSource, name: str) -> None:
+    hearing = grant_questions.evaluation_context()
+    recorder = FactRecorder(replace(hearing.facts, tracked=lambda each: (".env",)), hearing.profile)
+    recorder.facts.tracked(source)
+    assert recorder.parts()[-1]["tracked"] == {name: (".env",)}
+    machine = Recorded(MACHINE, TOP, {**asked(), "tracked": {name: [".env"]}}, None)
+    assert (machine.facts.tracked(source), machine.missing) == ((".env",), [])
 
 
 def test_a_session_whose_folder_is_no_path_is_of_no_policy(tmp_path: Path) -> None:

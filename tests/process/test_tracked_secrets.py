@@ -15,7 +15,7 @@ from policy.classify import classify
 from policy.handlers.git_contents import _NO_PATCH, _PATCH
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Reason
-from policy.model.facts import Facts
+from policy.model.facts import Facts, GitSource, GitSourceKind
 from policy.model.tier import Tier
 from runner.config import shipped
 from runner.facts.environment import child_environment
@@ -74,8 +74,9 @@ class Repository:
     def reasons(self, script: str) -> tuple[Reason, ...]:
         return self.assessment(script).reasons
 
-    def found(self, where: str) -> tuple[str, ...] | None:
-        return tracked(str(self.work), SETTINGS.profile, str(self.home), lambda: self.cache)(where)
+    def found(self, kind: str, revision: str = "") -> tuple[str, ...] | None:
+        source = GitSource(GitSourceKind(kind), revision)
+        return tracked(str(self.work), SETTINGS.profile, str(self.home), lambda: self.cache)(source)
 
 
 @pytest.fixture
@@ -175,8 +176,8 @@ def test_settings_with_a_login_count_in_the_versions_that_hold_it(repository: Re
     repository.commit()
     if packed:
         repository.git("gc", "-q")
-    assert repository.found("tree of HEAD~1") == repository.found("history") == ("web/.npmrc",)
-    assert repository.found("tree of HEAD") == repository.found("index") == ()
+    assert repository.found("tree", "HEAD~1") == repository.found("history") == ("web/.npmrc",)
+    assert repository.found("tree", "HEAD") == repository.found("index") == ()
     rows = {
         "git show HEAD~1:web/.npmrc": Tier.SECRET,
         "cd web && git show HEAD~1:./.npmrc": Tier.SECRET,

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from policy.model.facts import GitSource, GitSourceKind
 from policy.model.profile import Profile
 from policy.model.secret_names import MOST, holds_login, sometimes
 from policy.model.secret_paths import Secrets
@@ -37,44 +38,44 @@ _HEX = re.compile(rb"\b[0-9a-f]{40}\b")
 _LOGINS_READ = 1  # the version of the search in settings files
 _MODULE, _FOLDER = 0o160000, 0o40000
 
+_HISTORY = GitSource(GitSourceKind.HISTORY)
+
 SecretNames = tuple[str, ...] | None
 
 
 def tracked(
     workspace: str, profile: Profile, home: str, cache: Callable[[], Path | None]
-) -> Callable[[str], SecretNames]:
-    """Return a function that answers which secret files are in one of these, relative to `workspace`; None when that is
-    not known. It reads the disk when it is asked, and remembers its answers.
+) -> Callable[[GitSource], SecretNames]:
+    """Return a function that answers which secret files are in a part of the repository, relative to `workspace`; None
+    when that is not known. It reads the disk when it is asked, and remembers its answers.
 
-    `index`; `index entries assumed unchanged` (git-update-index(1)); `history`, all commits; `deleted files`, what the
-    history has and HEAD has not; `stash`, what was put aside; `tree of REVISION`; `change of REVISION`, the trees of
-    that commit and of its parents; `content of NAME`, nothing if the name is certainly that of a commit. For a
-    revision whose commit is uncertain, the answer is that for `history`.
+    For a revision whose commit is uncertain, the answer is that for the history.
 
     `cache` names the folder for what is kept between looks, or None where nothing can be kept; it is asked only where
     there is a history.
     """
     secrets = Secrets(profile, home, ())
-    known: dict[str, SecretNames] = {}
+    known: dict[GitSource, SecretNames] = {}
 
-    def found(where: str) -> SecretNames:
-        if where not in known:
+    def found(source: GitSource) -> SecretNames:
+        if source not in known:
             try:
-                known[where] = deleted() if where == "deleted files" else _found(where, workspace, secrets, cache)
+                is_deleted = source.kind is GitSourceKind.DELETED
+                known[source] = deleted() if is_deleted else _found(source, workspace, secrets, cache)
             except (Unreadable, OSError, ValueError):
-                known[where] = found("history") if " of " in where else None
-        return known[where]
+                known[source] = found(_HISTORY) if source.revision else None
+        return known[source]
 
     def deleted() -> SecretNames:
-        history, head = found("history"), None
+        history, head = found(_HISTORY), None
         with contextlib.suppress(Unreadable, OSError, ValueError):
-            head = _found("tree of HEAD", workspace, secrets, cache)
+            head = _found(GitSource(GitSourceKind.TREE, "HEAD"), workspace, secrets, cache)
         return history if history is None or head is None else tuple(sorted(set(history) - set(head)))
 
     return found
 
 
-def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Path | None]) -> SecretNames:
+def _found(source: GitSource, workspace: str, secrets: Secrets, cache: Callable[[], Path | None]) -> SecretNames:
     own = _git_folder(workspace)
     if own is None:
         return ()
@@ -83,17 +84,21 @@ def _found(where: str, workspace: str, secrets: Secrets, cache: Callable[[], Pat
     if _other_format(common):
         return None
     secret = _Secret(workspace, secrets)
-    if where in ("index", "index entries assumed unchanged"):
-        _index(own, common, secret, assumed=where != "index")
-        return _told(secret.names)
-    kind, _, revision = where.partition(" of ")
-    if revision:
-        _commit(revision, own, common, secret, parents=kind == "change")
-        return _told(secret.names) if kind != "content" else ()
-    if where == "stash":
-        return _stashed(common, secret)
-    roots = _roots(own, common)
-    return _history(common, roots, secret, cache) if roots else ()
+    match source.kind:
+        case GitSourceKind.INDEX | GitSourceKind.ASSUMED:
+            _index(own, common, secret, assumed=source.kind is GitSourceKind.ASSUMED)
+            return _told(secret.names)
+        case GitSourceKind.TREE | GitSourceKind.CHANGE:
+            _commit(source.revision, own, common, secret, parents=source.kind is GitSourceKind.CHANGE)
+            return _told(secret.names)
+        case GitSourceKind.CONTENT:
+            _commit(source.revision, own, common, secret, parents=False)
+            return ()  # for a name that may be that of a file, `_commit` has raised Unreadable
+        case GitSourceKind.STASH:
+            return _stashed(common, secret)
+        case GitSourceKind.HISTORY | GitSourceKind.DELETED:
+            roots = _roots(own, common)
+            return _history(common, roots, secret, cache) if roots else ()
 
 
 def _told(names: set[str]) -> SecretNames:
