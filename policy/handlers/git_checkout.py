@@ -58,15 +58,15 @@ def judge_restored_files(call: Call) -> None:
         from_git = any(_is_git(each, _PRINTING) for each in others)
         if not from_git and not any(_reads(each) for each in others):
             return
-        call.findings.step = step
         head_moves = repeated or any(_changes(each, _MOVES_HEAD) for each in others)
         uncertain = sources and ((relative and head_moves) or any(_changes(each, _CHANGES_NAMES) for each in others))
-        for each in HISTORY if uncertain else sources:
-            names = call.facts.tracked(each)
-            if names is None:
-                add_question(call, f"restores files stored by Git ({each}), which could not be checked for secrets")
-            elif found := [name for name in names if from_git or label == "worktree add" or is_missing(name)]:
-                add_question(call, f"restores files stored by Git, which may include {join_names(found)}")
+        with call.findings.in_step(step):
+            for each in HISTORY if uncertain else sources:
+                names = call.facts.tracked(each)
+                if names is None:
+                    add_question(call, f"restores files stored by Git ({each}), which could not be checked for secrets")
+                elif found := [name for name in names if from_git or label == "worktree add" or is_missing(name)]:
+                    add_question(call, f"restores files stored by Git, which may include {join_names(found)}")
 
     call.findings.deferred_checks.append(judge)
 

@@ -67,8 +67,8 @@ def judge_printed_files(call: Call, git_flags: AbstractSet[str]) -> None:
         step = call.findings.step
 
         def judge_all_sources() -> None:
-            call.findings.step = step
-            _judge_sources(call, shape, sources, narrowed=narrowed)
+            with call.findings.in_step(step):
+                _judge_sources(call, shape, sources, narrowed=narrowed)
 
         call.findings.deferred_checks.append(judge_all_sources)
 

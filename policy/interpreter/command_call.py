@@ -186,7 +186,7 @@ class Call:
     def record_name(self) -> None:
         """Record which words are the program and its subcommands, for the rules of users."""
         name, also = self.label.split(), tuple(self.rule.name.split())
-        self.findings.step.update(named=(*map(literal, name), *self.words), name=len(name), also=also)
+        self.findings.step.set_name((*map(literal, name), *self.words), len(name), also)
 
     def add_writes(self, tier: Tier) -> None:
         """Add the writes of `tier` that no operand names, because the sandbox grants exactly the effects."""

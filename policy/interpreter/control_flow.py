@@ -42,11 +42,8 @@ class ControlFlow:
 
     def script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret the items of a script in order. The result contains the output of the last item."""
-        outer, self.findings.step = self.findings.step, self.findings.shell_step
-        try:
+        with self.findings.in_step(self.findings.shell_step):
             return self._items(script, state, frame)
-        finally:
-            self.findings.step = outer
 
     def _items(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         success = failure = begin = state
@@ -253,10 +250,9 @@ class ControlFlow:
     def call(self, name: str, meaning: shell_state.Definition, command: shell_state.ExpandedCommand) -> ExitStates:
         """Interpret a call of the function `name`, which may be `meaning` now."""
         state, frame, span = command.state, command.frame, command.span
-        # A call is not the start of a program, so no rule about words may cover the effects of the function.
-        outer, self.findings.step = self.findings.step, self.findings.shell_step
         calls = next(self._calls)
-        try:
+        # A call is not the start of a program, so no rule about words may cover the effects of the function.
+        with self.findings.in_step(self.findings.shell_step):
             if meaning in self._running:
                 return self._give_up(f"the function `{name}` calls itself", state, span)
             if len(self._running) >= MOST_DEEP or calls > MOST_CALLS:
@@ -277,8 +273,6 @@ class ControlFlow:
             for early in within.returns:
                 success, failure = join_states(success, early), join_states(failure, early)
             return ExitStates(self._after_call(success, state), self._after_call(failure, state))
-        finally:
-            self.findings.step = outer
 
     def _after_call(self, after: State, before: State) -> State:
         """Return the state of the caller after a body that ends in the state `after`."""

@@ -1,8 +1,8 @@
 """Findings: the effects of an action and the reasons for its tiers, collected while it is judged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import field, replace
-from typing import Any
 
 from policy.describe.phrases import plain, secret_kind
 from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
@@ -26,9 +26,17 @@ class StepBuilder:
     reasons: dict[Reason, None] = field(default_factory=dict)
     effects: dict[Effect, None] = field(default_factory=dict)
 
-    def update(self, **changes: Any) -> None:
-        """Change fields of `head`."""
-        self.head = replace(self.head, **changes)
+    def set_name(self, named: tuple[AbstractWord, ...], name: int, also: tuple[str, ...]) -> None:
+        """Set the words that rules of users see, and which of them are the name (see Step)."""
+        self.head = replace(self.head, named=named, name=name, also=also)
+
+    def set_stranger(self) -> None:
+        """Mark the program as one that no rule file describes."""
+        self.head = replace(self.head, stranger=True)
+
+    def set_interprets(self) -> None:
+        """Mark the program as one that may run its standard input."""
+        self.head = replace(self.head, interprets=True)
 
     def step(self) -> Step:
         """Return the step with the reasons and effects found so far."""
@@ -69,10 +77,19 @@ class Findings:
         """
         return tuple(step.step() for step in self._steps)
 
-    def begin(self, step: Step) -> None:
-        """Make `step` the step of all later findings, until the caller restores the previous `step`."""
-        self.step = StepBuilder(step)
-        self._steps.append(self.step)
+    def add_step(self, head: Step) -> StepBuilder:
+        """Add a step to the action, and return its builder for `in_step`."""
+        self._steps.append(StepBuilder(head))
+        return self._steps[-1]
+
+    @contextmanager
+    def in_step(self, step: StepBuilder) -> Iterator[None]:
+        """Give the findings inside the `with` block to `step`, and later ones to the previous step again."""
+        outer, self.step = self.step, step
+        try:
+            yield
+        finally:
+            self.step = outer
 
     def __len__(self) -> int:
         return len(self._reasons)

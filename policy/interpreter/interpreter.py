@@ -60,12 +60,8 @@ class Interpreter:
     def simple(self, command: ExpandedCommand) -> CommandResult:
         """Judge one command by its expanded words, in a step of its own."""
         self.classifier.budget.spend(50 + 6 * len(command.words))
-        outer = self.findings.step
-        self.findings.begin(_step(command.words, command.state))
-        try:
+        with self.findings.in_step(self.findings.add_step(_step(command.words, command.state))):
             return self._simple(command)
-        finally:
-            self.findings.step = outer
 
     def _simple(self, command: ExpandedCommand) -> CommandResult:
         words, span, first = command.words, command.span, command.words[0]
@@ -97,9 +93,15 @@ class Interpreter:
 
     def program(self, name: str, command: ExpandedCommand) -> CommandResult:
         """Judge a command that is not a function."""
+        first, *words = command.words
+        if first.text is not None:
+            return self._judge_program(name, command)
+        step = _step([literal(name, first.span), *words], command.state)
+        with self.findings.in_step(self.findings.add_step(step)):
+            return self._judge_program(name, command)
+
+    def _judge_program(self, name: str, command: ExpandedCommand) -> CommandResult:
         (first, *words), state, span = command.words, command.state, command.span
-        if first.text is None:
-            self.findings.begin(_step([literal(name, first.span), *words], state))
         known = self._program(name, state, first.span or span)
         if known is None:
             self.findings.beyond_plain_edits = True
@@ -109,7 +111,7 @@ class Interpreter:
             rule = None  # a builtin, but no shell runs the command
         if rule is None:
             self.findings.beyond_plain_edits = True
-            self.findings.step.update(stranger=True)
+            self.findings.step.set_stranger()
             text = f"`{known}` is not a known command" if known else "an empty command name"
             self.findings.unknown(text, Check.UNLISTED_PROGRAM, first.span or span)
             return CommandResult(ExitStates.same(state))
@@ -142,7 +144,7 @@ class Interpreter:
             text = f"sets {', '.join(begin.exports)}, which `{call.label}` may use"
             self.findings.unknown(text, rule.ref, call.span)
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
-            self.findings.step.update(interprets=True)
+            self.findings.step.set_interprets()
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         call.note_download(rule.interpreter and not call.quiet and from_network)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:

@@ -22,11 +22,9 @@ MOST_BRACED = 200  # texts returned for one script
 
 def refuse(findings: Findings, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
     """Report a script that was not understood, for the reason `why`, and the secrets that it names literally."""
-    outer = findings.step
-    findings.begin(Step(text=script[:MOST_SEARCHED], cwds=state.cwds))
-    findings.unknown(why, rule, span)
-    find_secrets(findings, script, state, rule, span)
-    findings.step = outer
+    with findings.in_step(findings.add_step(Step(text=script[:MOST_SEARCHED], cwds=state.cwds))):
+        findings.unknown(why, rule, span)
+        find_secrets(findings, script, state, rule, span)
 
 
 def find_secrets(findings: Findings, script: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
