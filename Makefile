@@ -20,7 +20,7 @@ demo: $(VENV)/.run  ## install into .venv and watch the whole thing work on a sm
 check: lint types imports  ## lint, types, imports and the unit tests: under two minutes on two cores
 	$(PYTEST) tests/unit
 
-smoke: lint types imports  ## check, and the first row of every other test: one backend, one user
+smoke: lint types imports  ## check, and the first row of every other test of at most four seconds: one backend, one user
 	$(PYTEST) --smoke
 
 test: lint types imports  ## install what the tests need and run everything
