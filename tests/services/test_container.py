@@ -166,7 +166,7 @@ def test_several_writers_are_ended_at_the_limit_of_the_disk(bench: Containers) -
         answer = bench.run(f"mkdir filled; cd filled; {fill}", limits={"disk": 60 << 20, "wall": 60.0})
         assert answer.get("ended") == "disk", answer
         assert sum(path.stat().st_blocks for path in folder.iterdir()) * 512 < 600 << 20
-        answer = bench.run("for n in 1 2 3; do head -c 7M /dev/zero > filled/$n; done", limits={"disk": 8 << 20})
+        answer = bench.run("for n in 1 2 3; do head -c 112M /dev/zero > filled/$n; done", limits={"disk": 128 << 20})
         assert answer.get("ended") == "disk", answer
         answer = bench.run("fallocate -l 1M filled/4")
         assert (answer["status"], "not supported" in answer["err"]) == (1, True), answer
