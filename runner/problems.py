@@ -41,10 +41,9 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
     """Return the Problem and the exit code that a deliberate exception carries, or None for an unexpected exception."""
     if isinstance(error, Stopped):
         return error.problem, error.code
-    problem = getattr(error, "problem", None)
-    if not isinstance(problem, Problem):
-        return resource_problem(error)
-    return problem, Exit(error.exit_code) if isinstance(error, ProblemError) else Exit.USAGE
+    if isinstance(error, ProblemError):
+        return error.problem, Exit(error.exit_code)
+    return resource_problem(error)
 
 
 # Errors of a process that reached a limit of the system: no defect of this program (errno(3)).

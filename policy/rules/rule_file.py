@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.frozen import dataclass
-from policy.model.verdict import Problem
+from policy.model.verdict import Problem, ProblemError
 
 _HEADER = re.compile(r'^\[(?:"([^"\]]+)"|([A-Za-z0-9_.+-]+)|\[example\])\]\s*(?:#.*)?$')
 _COMMENT = r"(?:\#[^\x00-\x08\x0a-\x1f\x7f]*+)?"
@@ -24,12 +24,12 @@ _LINE = re.compile(
 _ALSO = re.compile(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
 
 
-class RuleError(Exception):
+class RuleError(ProblemError):
     """An error in a rule file, with its line and a fix."""
 
     def __init__(self, file: str, line: int, problem: Problem) -> None:
-        super().__init__(f"{file}:{line}: {problem}")
-        self.file, self.line, self.problem = file, line, problem
+        super().__init__(problem)
+        self.file, self.line = file, line
 
 
 def rule_error(file: str, line: int, why: str, fix: str = "") -> RuleError:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from policy.model.tier import Mode
 from policy.model.verdict import Limits, Problem, limit_names
+from policy.rules.rule_file import RuleError
 from runner import VERSION
 from runner.agent.options import OPTIONS, Given, options_of
 from runner.audit.chain import AuditError
@@ -235,7 +236,10 @@ def test_a_deliberate_error_keeps_its_exit_code() -> None:
     problem = Problem("a", "b", "c")
     assert known_problem(SandboxUnavailable(problem)) == (problem, Exit.SANDBOX)
     assert known_problem(Stopped(problem, Exit.LIMIT)) == (problem, Exit.LIMIT)
+    assert known_problem(RuleError("x.toml", 3, problem)) == (problem, Exit.USAGE)
     assert known_problem(ValueError("a defect")) is None
+    foreign = type("Foreign", (Exception,), {"problem": problem})
+    assert known_problem(foreign()) is None, "only errors of this program carry a problem"
     for kind, code in (
         (NoDaemon, Exit.SANDBOX),
         (AuditError, Exit.FAILED),
