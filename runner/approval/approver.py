@@ -73,9 +73,9 @@ class Question:
 
 
 # The modes that may follow plan mode. `dangerously` is not offered here: a user who wants this mode types /mode.
-WAYS = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT)
+MODES_AFTER_PLAN = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT)
 # The key that selects each mode: ask, edits, trust. Digits select no mode, and `d` refuses at other questions.
-LETTERS = dict(zip("aet", WAYS, strict=True))
+LETTERS = dict(zip("aet", MODES_AFTER_PLAN, strict=True))
 QUESTION = "begin? " + ", ".join(f"{letter} {mode.value}" for letter, mode in LETTERS.items())
 
 
@@ -99,12 +99,12 @@ PlanAnswer = Leave | Stay
 def parse_plan_answer(text: str) -> PlanAnswer | None:
     """Parse a typed answer to the question that ends plan mode.
 
-    The letter or the name of one of WAYS approves the plan. An empty line, `n` and `no` refuse the plan without a
-    reason. Other words refuse the plan, with these words as the reason. Return None, so that the question is put again,
-    for a number and for `y` and `yes`, which name no mode.
+    The letter or the name of one of MODES_AFTER_PLAN approves the plan. An empty line, `n` and `no` refuse the plan
+    without a reason. Other words refuse the plan, with these words as the reason. Return None, so that the question is
+    put again, for a number and for `y` and `yes`, which name no mode.
     """
     said = text.strip()
-    names = [mode.value for mode in WAYS]
+    names = [mode.value for mode in MODES_AFTER_PLAN]
     if said in ("", "n", "no"):
         return Stay()
     if said.lower() in ("y", "yes"):

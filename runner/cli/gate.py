@@ -19,10 +19,10 @@ from runner.stderr import say
 FLAG = " "  # the metavar of a switch, in place of typer's `<bool>`
 
 
-Completion = Callable[[str], list[str]]
+CompletionFunction = Callable[[str], list[str]]
 
 
-def completing(names: Callable[[], Iterable[str]]) -> Completion:
+def completing(names: Callable[[], Iterable[str]]) -> CompletionFunction:
     """Return a function for completion: those of `names` that begin with the typed word."""
     return lambda incomplete: [name for name in names() if name.startswith(incomplete)]
 
@@ -50,7 +50,13 @@ def switch(*names: str, help: str) -> typer.models.OptionInfo:
 
 
 def valued(
-    name: str, metavar: str, help: str, *, short: str = "", least: int | None = None, complete: Completion | None = None
+    name: str,
+    metavar: str,
+    help: str,
+    *,
+    short: str = "",
+    least: int | None = None,
+    complete: CompletionFunction | None = None,
 ) -> typer.models.OptionInfo:
     """Return an option with a value, which is at least `least` if it is a number."""
     names = [short, name] if short else [name]
@@ -58,7 +64,7 @@ def valued(
     return info
 
 
-def argument(metavar: str, help: str, *, complete: Completion | None = None) -> typer.models.ArgumentInfo:
+def argument(metavar: str, help: str, *, complete: CompletionFunction | None = None) -> typer.models.ArgumentInfo:
     """Return an argument, for the annotation of a parameter."""
     info: typer.models.ArgumentInfo = typer.Argument(metavar=metavar, help=help, autocompletion=complete)
     return info

@@ -52,9 +52,9 @@ def trust(context: typer.Context, json: JSON = False) -> int:
             raise option_before(f"trust {context.invoked_subcommand}")
         return Exit.DONE
     review = _evaluate(None)
-    from runner.gate.gate import nobody_there
+    from runner.gate.gate import is_unattended
 
-    if json or nobody_there(False) or not review.counts:
+    if json or is_unattended(False) or not review.counts:
         return _print_evaluation(review, json)
     from runner.config.trust.prompt import TrustReply, ask, typed_line
     from runner.config.trust.session_check import now

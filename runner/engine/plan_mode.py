@@ -8,7 +8,7 @@ import time
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.approval.approver import WAYS, Leave, Stay
+from runner.approval.approver import MODES_AFTER_PLAN, Leave, Stay
 from runner.engine.context.context import LONGEST_PLAN, PLAN_TOOL, plan_tool
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, ModelCall, refused
@@ -51,12 +51,12 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
     ctx.emit(PlanProposed(asked.call.key, asked.plan))
     began = time.monotonic()
     answer = await ctx.approver.leave_plan(asked.plan)
-    into = answer.mode.value if isinstance(answer, Leave) and answer.mode in WAYS else None
+    into = answer.mode.value if isinstance(answer, Leave) and answer.mode in MODES_AFTER_PLAN else None
     feedback = answer.feedback if isinstance(answer, Stay) else None
     recorded = RecordedPlan(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
     ctx.audit.planned(ctx.session, recorded)
     match answer:
-        case Leave(mode) if mode in WAYS:
+        case Leave(mode) if mode in MODES_AFTER_PLAN:
             was, ctx.live.mode = ctx.live.mode, mode
             ctx.journal.mode(mode)
             ctx.emit(Changed("mode", was.value, mode.value, "the plan was accepted"))

@@ -27,7 +27,7 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
     """Work on one prompt, and return the exit code. Raise Stopped if the prompt or the settings cannot be used."""
     import asyncio
 
-    from runner.gate.gate import nobody_there
+    from runner.gate.gate import is_unattended
 
     with ExitStack() as stack:
         lines: JsonLines | None = None
@@ -37,7 +37,7 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
             lines = stack.enter_context(writer.JsonLines())
         args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
         text = prompt_text(prompt, prompt_file)
-        unattended = nobody_there(args.unattended)
+        unattended = is_unattended(args.unattended)
         start = prepare_start(args, unattended=unattended)
         emit = lines or on_stdout()
         code = asyncio.run(play(text, start, _approver(unattended, emit), emit, lines)).exit

@@ -86,13 +86,13 @@ def explain(
     assessment: Assessment,
     verdict: Verdict,
     workspace: str,
-    elsewhere: tuple[tuple[Mode, Ruling], ...],
+    rulings_by_mode: tuple[tuple[Mode, Ruling], ...],
     *,
     line: str = "",
     rule: str | None = None,
 ) -> Explanation:
-    """Build the explanation. `elsewhere` has the ruling of every mode on the same action if a user can be asked; see
-    Explanation for `line` and `rule`.
+    """Build the explanation. `rulings_by_mode` has the ruling of every mode on the same action if a user can be asked;
+    see Explanation for `line` and `rule`.
     """
     ruling, terms = Ruling.DENY, None
     if isinstance(verdict, Allow):
@@ -111,7 +111,7 @@ def explain(
         problem=verdict.problem if isinstance(verdict, Deny) else None,
         question=verdict.question if isinstance(verdict, Ask) else None,
         terms=terms,
-        ways=_ways(ruling, verdict.cell, elsewhere, assessment),
+        ways=_ways(ruling, verdict.cell, rulings_by_mode, assessment),
         workspace=workspace,
         line=line,
         rules=tuple(dict.fromkeys((*assessment.asked, *assessment.covered.values()))),
@@ -223,21 +223,21 @@ def _width(text: str) -> int:
 
 
 def _ways(
-    ruling: Ruling, cell: Cell, elsewhere: tuple[tuple[Mode, Ruling], ...], assessment: Assessment
+    ruling: Ruling, cell: Cell, rulings_by_mode: tuple[tuple[Mode, Ruling], ...], assessment: Assessment
 ) -> tuple[str, ...]:
     if ruling is Ruling.ALLOW:
         return ()
     from runner.gate.suggest import no_rule_lifts  # nothing is suggested for an allowed action
 
     ways = ["approve the question at a terminal"] if ruling is Ruling.ASK else []
-    free = [mode for mode, other in elsewhere if other is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
-    asks = [mode for mode, other in elsewhere if other is Ruling.ASK]
+    free = [mode for mode, other in rulings_by_mode if other is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
+    asks = [mode for mode, other in rulings_by_mode if other is Ruling.ASK]
     if free:
         ways.append("allowed without a question in: " + ", ".join(f"--mode {mode.value}" for mode in free))
     if ruling is Ruling.DENY and asks:
         modes = ", ".join(f"--mode {mode.value}" for mode in asks)
         ways.append(f"a question at a terminal (no --unattended) in: {modes}")
-    if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in elsewhere:
+    if not free and (Mode.DANGEROUSLY, Ruling.ALLOW) in rulings_by_mode:
         ways.append("--mode dangerously allows it, still sandboxed: for throw-away machines only")
     hosts = [effect.target for effect in assessment.effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     beyond_network = any(reason.tier > Tier.NETWORK for reason in assessment.reasons)

@@ -89,7 +89,7 @@ class Gate:
         """Classify `action`, proposed by `source`, and decide about it."""
         return self.context(source, unattended=unattended).evaluate(action)
 
-    def elsewhere(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
+    def rulings_by_mode(self, assessment: Assessment) -> tuple[tuple[Mode, Ruling], ...]:
         """Return the ruling of every mode on the same action, for a session in which a person can answer."""
         context = self.context(unattended=False)
         return tuple((mode, ruling(context.decide(assessment, mode=mode))) for mode in Mode)
@@ -106,7 +106,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     register_environment(environ)  # a typed variable may contain a secret
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
-    unattended = nobody_there(args.unattended)
+    unattended = is_unattended(args.unattended)
     trusted = None
     if not unattended:  # unattended, no trust of the user applies
         from runner.config.trust.cached import remembered
@@ -160,7 +160,7 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
     return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, typed), action
 
 
-def nobody_there(unattended: bool) -> bool:
+def is_unattended(unattended: bool) -> bool:
     """Return True if no person can answer: the user said so, or there is no terminal."""
     return unattended or not (os.isatty(0) and os.isatty(2))
 
@@ -194,6 +194,6 @@ def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Non
         raise usage(f"`{cwd}` cannot be the working folder", floor.why, floor.fix)
 
 
-def answers_kept() -> bool:
+def has_remembered_answers() -> bool:
     """Return True if an answer was ever remembered. Only one file is looked up, and no module is loaded."""
     return os.path.lexists(f"{private(os.environ)[0]}/grants.json")

@@ -22,12 +22,12 @@ import pytest
 
 from runner.engine.run_limits import BudgetFlags
 from runner.frontends.batch import attempt, ray_engine, remote_worker
-from runner.frontends.batch.archive import pack, packed, parcel, unpack, unpacked
-from runner.frontends.batch.attempt import Way, words
+from runner.frontends.batch.archive import pack, packed, remote_task, unpack, unpacked
+from runner.frontends.batch.attempt import BatchEnvironment, words
 from runner.frontends.batch.command import chosen
 from runner.frontends.batch.pool import BatchLimits, TaskPool
 from runner.frontends.batch.scratch import CopiesFolder, sweep
-from runner.frontends.batch.store import BatchFolder, Past, Result, history, worst
+from runner.frontends.batch.store import BatchFolder, Past, TaskResult, history, worst
 from runner.frontends.batch.task import Budget, Task, file_name, within
 from runner.frontends.batch.tasklist import Defaults, parse
 from runner.problems import Exit, Stopped
@@ -356,7 +356,7 @@ class Scripted:
         self.cancelled: list[str] = []
         self.running = self.most = 0
 
-    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> TaskResult:
         self.begun.append(task.id)
         self.left.append(left)
         self.running += 1
@@ -376,7 +376,7 @@ class Scripted:
 
 class Nobody:
     def begun(self, task: Task) -> None: ...
-    def ended(self, task: Task, result: Result) -> None: ...
+    def ended(self, task: Task, result: TaskResult) -> None: ...
     def notice(self, text: str) -> None: ...
 
 
@@ -461,7 +461,7 @@ LITTLE = [
 
 @pytest.mark.parametrize(("budget", "expected"), LITTLE)
 def test_a_little_is_not_rounded_to_nothing(budget: Budget, expected: tuple[str, ...], tmp_path: Path) -> None:
-    said = words(Task("a", 1, "x", "/", budget=budget), "/", tmp_path / "p", Way((), {}, "", 0, ""))
+    said = words(Task("a", 1, "x", "/", budget=budget), "/", tmp_path / "p", BatchEnvironment((), {}, "", 0, ""))
     assert said[-2:] == expected
     flags = BudgetFlags(
         **{name: word.partition("=")[2] for name, word in zip(("cost", "timeout"), expected, strict=True)}
@@ -791,7 +791,7 @@ def test_no_key_of_ours_is_in_what_travels(monkeypatch: pytest.MonkeyPatch) -> N
     key = "sk-ant-canary-0123456789abcdefghij"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     task = Task("a", 1, f"use {key}", "/w", metadata={"note": [f"x{key}x"], key: 1})
-    for data in (pickle.dumps(parcel(task, 1, "0", ".", "d")), repr(parcel(task, 1, "0", ".", "d")).encode()):
+    for data in (pickle.dumps(remote_task(task, 1, "0", ".", "d")), repr(remote_task(task, 1, "0", ".", "d")).encode()):
         assert key.encode() not in data
     assert key.encode() in pickle.dumps(task), "the search would find it"
     _registered.clear()
@@ -847,7 +847,7 @@ def test_a_machine_without_a_working_sandbox_or_of_another_version_does_nothing(
     assert remote_worker.probe().why is None
     monkeypatch.setenv("RINGFENCE_STATE_DIR", "nowhere/to/record")
     assert "RINGFENCE_STATE_DIR" in str(remote_worker.probe().why)
-    sent = parcel(Task("a", 1, "x", "/"), 1, "0.0.0", ".", "d")
+    sent = remote_task(Task("a", 1, "x", "/"), 1, "0.0.0", ".", "d")
     with pytest.raises(ValueError, match=r"0\.0\.0 is required"):
         remote_worker.perform(sent, b"")
     assert [path.name for path in tmp_path.iterdir()] == ["state"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.events import ModelText, Prompted
-from runner.frontends.tui.blocks import LONGEST, Block, Blocks, Code, Prose
+from runner.frontends.tui.blocks import LONGEST, Blocks, Code, Prose, RenderedBlock
 from runner.frontends.tui.markdown import markdown_rows
 from runner.frontends.tui.rows import ansi, cells, measure, plain
 from runner.frontends.tui.screen import Screen
@@ -21,7 +21,7 @@ ESC = "\x1b"
 RLO = "\u202e"
 
 
-def blocks(text: str, step: int) -> list[Block]:
+def blocks(text: str, step: int) -> list[RenderedBlock]:
     taker = Blocks()
     return [
         each for start in range(0, len(text), step) for each in taker.feed(text[start : start + step])

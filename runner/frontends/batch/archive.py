@@ -1,4 +1,4 @@
-"""The parcels between this machine and another machine: a task, its workspace as one archive, and the results.
+"""The values sent between this machine and another machine: a task, its workspace as one archive, and the results.
 
 No credential is sent. The other machine takes the model's key from its own keyring, environment or helper. Secret files
 of the workspace are not sent, and values that this process knows as secrets are masked in prompt and metadata.
@@ -15,7 +15,7 @@ from dataclasses import field, replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.frontends.batch.store import Result
+from runner.frontends.batch.store import TaskResult
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped
 from runner.secrets.redactor import masked
@@ -32,7 +32,7 @@ _UNEXPECTED = "the archive of the workspace is invalid: an entry has an unexpect
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class RemoteTask:
     """One task for another machine.
 
     `cwd` is the folder in the workspace, `digest` the digest of the archive that is sent along, and `options` are
@@ -51,17 +51,19 @@ class Parcel:
 class TaskReply:
     """The results of one task. `events` is compressed; `patch` is None if there is none."""
 
-    result: Result
+    result: TaskResult
     events: bytes = field(repr=False)
     patch: bytes | None = field(default=None, repr=False)
 
 
-def parcel(task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()) -> Parcel:
+def remote_task(
+    task: Task, number: int, version: str, cwd: str, digest: str, options: tuple[str, ...] = ()
+) -> RemoteTask:
     """Return a task for another machine, with the known secrets in its prompt and metadata masked."""
     register_environment(os.environ)
     metadata = json.loads(masked(json.dumps(task.metadata)))
     safe = replace(task, prompt=masked(task.prompt), metadata=metadata)
-    return Parcel(safe, number, version, cwd, digest, options)
+    return RemoteTask(safe, number, version, cwd, digest, options)
 
 
 def pack(folder: str) -> tuple[bytes, str]:

@@ -15,7 +15,7 @@ from typing import Any
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.trust.session_check import now
-from runner.frontends.batch.store import STATUSES, Result, Status
+from runner.frontends.batch.store import STATUSES, Status, TaskResult
 from runner.frontends.batch.task import Task
 from runner.problems import Exit, Stopped
 from runner.state.paths import BATCH
@@ -25,7 +25,7 @@ from sandbox.linux.helper_process import starting_process
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class BatchEnvironment:
     """The values that are the same for every task of a batch.
 
     Attributes:
@@ -43,7 +43,7 @@ class Way:
     out: str
 
 
-def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
+def words(task: Task, cwd: str, patch: Path, environment: BatchEnvironment) -> tuple[str, ...]:
     """Return the arguments for `agent`. The prompt is not one of them: other users can read the arguments of a
     process.
     """
@@ -59,26 +59,26 @@ def words(task: Task, cwd: str, patch: Path, way: Way) -> tuple[str, ...]:
         ("--max-denials", budget.denials),
     )
     named = tuple(f"{name}={value}" for name, value in said if value is not None)
-    return ("ci", "--json", "--review", f"--patch={patch}", f"--cwd={cwd}", *named, *way.options)
+    return ("ci", "--json", "--review", f"--patch={patch}", f"--cwd={cwd}", *named, *environment.options)
 
 
 async def attempt(
-    task: Task, number: int, cwd: str, way: Way, events: Path, patch: Path, hurry: asyncio.Event
-) -> Result:
+    task: Task, number: int, cwd: str, environment: BatchEnvironment, events: Path, patch: Path, hurry: asyncio.Event
+) -> TaskResult:
     """Work on a task in a copy of the workspace around `cwd`, write `events` and `patch`, and return the result.
 
     `number` counts the attempts at the task from 1. If `hurry` is set, a cancelled process is killed at once. After a
     cancellation no process of the task is left running. Raise Stopped if the events cannot be written.
     """
     started = now()
-    own = tempfile.mkdtemp(dir=way.copies)  # removed with the attempt, even if the owner of the copy was killed
+    own = tempfile.mkdtemp(dir=environment.copies)  # removed with the attempt, even if the owner of the copy was killed
     try:
         gone = await run(
-            words(task, cwd, patch, way),
+            words(task, cwd, patch, environment),
             prompt=task.prompt,
             events=events,
-            environ={**way.environ, "TMPDIR": own, BATCH: way.out},
-            keep=(way.keep,),
+            environ={**environment.environ, "TMPDIR": own, BATCH: environment.out},
+            keep=(environment.keep,),
             hurry=hurry,
         )
     finally:
@@ -240,7 +240,7 @@ class _Lines:
                 self.last = json.loads(line)
 
 
-def result_of(task: Task, attempt: int, gone: Gone, started: str) -> Result:
+def result_of(task: Task, attempt: int, gone: Gone, started: str) -> TaskResult:
     """Return the line of `results.jsonl` for an attempt that was not cancelled."""
     said = dict(gone.last or {})
     said.pop("type", None)

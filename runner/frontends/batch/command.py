@@ -13,11 +13,11 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.changes.review.workspace_copy import place
 from runner.config import shipped
-from runner.frontends.batch.attempt import Way, attempt
+from runner.frontends.batch.attempt import BatchEnvironment, attempt
 from runner.frontends.batch.pool import BatchLimits, Engine, TaskPool
 from runner.frontends.batch.progress import Bar, Lines, row, sentence, summary
 from runner.frontends.batch.scratch import CopiesFolder
-from runner.frontends.batch.store import BatchFolder, Result, Status, code_of, history, status_of, worst
+from runner.frontends.batch.store import BatchFolder, Status, TaskResult, code_of, history, status_of, worst
 from runner.frontends.batch.task import Budget, Task, within
 from runner.frontends.batch.tasklist import LARGEST, Defaults, parse
 from runner.gate.gate import refuse_folder
@@ -98,7 +98,7 @@ def start(args: BatchArgs) -> int:
     return _close(args, out, len(tasks), results, ended, why)
 
 
-def _close(args: BatchArgs, out: Path, total: int, results: Sequence[Result], ended: Exit | None, why: str) -> int:
+def _close(args: BatchArgs, out: Path, total: int, results: Sequence[TaskResult], ended: Exit | None, why: str) -> int:
     counts = summary(list(results), total - len(results))
     code = worst([*([ended] if ended is not None else []), *(code_of(result) for result in results)])
     if args.json:
@@ -143,13 +143,13 @@ def chosen(tasks: Sequence[Task], store: BatchFolder, *, retry: bool, changed: b
 class Local:
     """The engine that makes attempts on this machine."""
 
-    def __init__(self, store: BatchFolder, way: Way) -> None:
+    def __init__(self, store: BatchFolder, environment: BatchEnvironment) -> None:
         self._store = store
-        self._way = way
+        self._environment = environment
 
-    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> TaskResult:
         task, events, patch = within(task, left), self._store.events(task), self._store.patch(task)
-        return await attempt(task, number, task.cwd, self._way, events, patch, hurry)
+        return await attempt(task, number, task.cwd, self._environment, events, patch, hurry)
 
 
 def _engine(args: BatchArgs, store: BatchFolder, todo: Sequence[Task], stack: ExitStack) -> Engine:
@@ -162,7 +162,7 @@ def _engine(args: BatchArgs, store: BatchFolder, todo: Sequence[Task], stack: Ex
         return far
     scratch = CopiesFolder(str(args.copies.resolve()) if args.copies else place())
     stack.callback(scratch.remove)
-    return Local(store, Way(_options(args), os.environ, scratch.path, scratch.handle, str(store.folder)))
+    return Local(store, BatchEnvironment(_options(args), os.environ, scratch.path, scratch.handle, str(store.folder)))
 
 
 def _options(args: BatchArgs) -> tuple[str, ...]:
@@ -203,9 +203,9 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
     if not out.is_dir():
         raise usage(f"there is no folder `{out}`", "no such folder", "name the folder of a batch (its --out)")
     past = history(out)
-    ended: list[Result] = []
+    ended: list[TaskResult] = []
     for id, each in past.items():
-        result: Result = {"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts}
+        result: TaskResult = {"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts}
         if each.result is not None and not each.interrupted:
             result = each.result
             ended.append(result)

@@ -10,7 +10,7 @@ from typing import Protocol
 from policy.model.frozen import dataclass
 from runner.config.trust.session_check import now
 from runner.frontends.batch.progress import Bar, Lines
-from runner.frontends.batch.store import BatchFolder, Result, Status, status_of
+from runner.frontends.batch.store import BatchFolder, Status, TaskResult, status_of
 from runner.frontends.batch.task import Task
 from runner.problems import Exit
 
@@ -18,7 +18,7 @@ from runner.problems import Exit
 class Engine(Protocol):
     """The place where attempts run."""
 
-    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> TaskResult:
         """Make one attempt and return its result. The caller has removed the files of an earlier attempt.
 
         `left` is the part of the batch's cost limit that is not spent, in the currency of the prices, or None for no
@@ -57,7 +57,7 @@ class TaskPool:
         self._engine = engine
         self._bounds = bounds
         self._watch = watch
-        self._running: dict[asyncio.Task[Result], Task] = {}
+        self._running: dict[asyncio.Task[TaskResult], Task] = {}
         self._waiting: deque[Task] = deque()
         self._hurry = asyncio.Event()
         self._cancelled = False
@@ -98,7 +98,7 @@ class TaskPool:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.remove_signal_handler(number)
 
-    def _take(self, done: asyncio.Task[Result], task: Task) -> None:
+    def _take(self, done: asyncio.Task[TaskResult], task: Task) -> None:
         if done.cancelled():
             return  # recorded as begun, without a result: the next call runs it again
         # An unexpected exception of the engine is raised here and ends the batch.

@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from runner.frontends.batch.store import Result, Status, status_of
+from runner.frontends.batch.store import Status, TaskResult, status_of
 from runner.frontends.batch.task import Task
 from runner.text.sanitize import one_line, visible
 
@@ -33,7 +33,7 @@ class Lines:
     def begun(self, task: Task) -> None:
         return None
 
-    def ended(self, task: Task, result: Result) -> None:
+    def ended(self, task: Task, result: TaskResult) -> None:
         self._ended += 1
         text = json.dumps(result, separators=(",", ":")) if self._json else f"{self._ended}/{self._total} {row(result)}"
         print(text, flush=True)
@@ -72,7 +72,7 @@ class Bar:
         self._running += 1
         self._show(0)
 
-    def ended(self, task: Task, result: Result) -> None:
+    def ended(self, task: Task, result: TaskResult) -> None:
         self._running -= 1
         self._seen[status_of(result)] += 1
         if isinstance(cost := result.get("cost"), int | float):
@@ -100,7 +100,7 @@ class Bar:
         return " · ".join([f"{self._running} running", *counts, *costs])
 
 
-def row(result: Result) -> str:
+def row(result: TaskResult) -> str:
     """Return one line about a result, without control characters."""
     parts = [f"{result.get('status')!s:<7}", one_line(str(result.get("id")), 60)]
     if isinstance(turns := result.get("turns"), int):
@@ -119,7 +119,7 @@ def row(result: Result) -> str:
     return "  ".join(part for part in parts if part)
 
 
-def summary(results: "list[Result]", unfinished: int) -> dict[str, object]:
+def summary(results: "list[TaskResult]", unfinished: int) -> dict[str, object]:
     """Return the counts of a batch by status, the number of unfinished tasks, and the cost (None if it is unknown)."""
     counts = Counter(str(result.get("status")) for result in results)
     costs = [cost for result in results if isinstance(cost := result.get("cost"), int | float)]

@@ -22,9 +22,9 @@ from runner.changes.review.workspace_copy import place
 from runner.config import load
 from runner.config.trust.session_check import now
 from runner.frontends.batch import remote_worker
-from runner.frontends.batch.archive import TaskReply, pack, parcel, unpacked
+from runner.frontends.batch.archive import TaskReply, pack, remote_task, unpacked
 from runner.frontends.batch.scratch import CopiesFolder
-from runner.frontends.batch.store import BatchFolder, Result
+from runner.frontends.batch.store import BatchFolder, TaskResult
 from runner.frontends.batch.task import Task, within
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import BATCH
@@ -68,11 +68,11 @@ class OnRay:
     def close(self) -> None:
         self._ray.shutdown()
 
-    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> Result:
+    async def attempt(self, task: Task, number: int, left: float | None, hurry: asyncio.Event) -> TaskResult:
         task = within(task, left)
         top = self._roots[task.cwd]
         archive, digest = self._sent[top]
-        sent = parcel(task, number, VERSION, os.path.relpath(task.cwd, top), digest, self._options)
+        sent = remote_task(task, number, VERSION, os.path.relpath(task.cwd, top), digest, self._options)
         reference = self._perform.remote(sent, archive)
         coming = asyncio.wrap_future(reference.future())
         try:
@@ -101,7 +101,7 @@ class OnRay:
         if coming.done() and not coming.cancelled():
             coming.exception()  # mark it as retrieved, so that asyncio does not print it
 
-    def _keep(self, task: Task, answer: TaskReply) -> Result:
+    def _keep(self, task: Task, answer: TaskReply) -> TaskResult:
         """Write events and patch of the reply to the results folder, and return the result with the task's metadata.
 
         Raise Stopped if a file cannot be written, and PackedError if the events cannot be decompressed.
@@ -198,7 +198,7 @@ def _check(ray: Any) -> None:
         raise Stopped(Problem(what, "\n".join(bad) or "no machine has a CPU", fix), Exit.SANDBOX)
 
 
-def _lost(task: Task, number: int, error: Exception) -> Result:
+def _lost(task: Task, number: int, error: Exception) -> TaskResult:
     return {
         "type": "result",
         "id": task.id,

@@ -15,8 +15,8 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from runner import VERSION
 from runner.changes.review.workspace_copy import place
-from runner.frontends.batch.archive import Parcel, TaskReply, packed, unpack
-from runner.frontends.batch.attempt import Way, attempt
+from runner.frontends.batch.archive import RemoteTask, TaskReply, packed, unpack
+from runner.frontends.batch.attempt import BatchEnvironment, attempt
 from runner.frontends.batch.scratch import CopiesFolder
 
 _PROBE = 60.0  # seconds for the command of `probe`
@@ -46,36 +46,36 @@ def probe() -> Machine:
     return Machine(socket.gethostname(), VERSION, why)
 
 
-def perform(parcel: Parcel, archive: bytes) -> TaskReply:
+def perform(remote: RemoteTask, archive: bytes) -> TaskReply:
     """Work on a task on this machine and return its result. Nothing of the task is left when this function returns.
 
     Raise ValueError for another version or a changed archive, and KeyboardInterrupt after a cancellation.
     """
-    if parcel.version != VERSION:
-        raise ValueError(f"ringfence {VERSION} is installed here, and {parcel.version} is required")
+    if remote.version != VERSION:
+        raise ValueError(f"ringfence {VERSION} is installed here, and {remote.version} is required")
     scratch = CopiesFolder(place())
     try:
-        return asyncio.run(_work(parcel, archive, scratch))
+        return asyncio.run(_work(remote, archive, scratch))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None  # the exception by which Ray recognizes a cancelled task
     finally:
         scratch.remove()
 
 
-async def _work(parcel: Parcel, archive: bytes, scratch: CopiesFolder) -> TaskReply:
+async def _work(remote: RemoteTask, archive: bytes, scratch: CopiesFolder) -> TaskReply:
     # THREAT: events and patch are written outside of the workspace, so that no command of the task can replace them.
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
         # Ray cancels a task with SIGINT (`_thread.interrupt_main`) and ends a worker with SIGTERM.
         loop.add_signal_handler(number, _cancel, task)
-    there = os.path.realpath(unpack(archive, parcel.digest, scratch.path))
+    there = os.path.realpath(unpack(archive, remote.digest, scratch.path))
     back = Path(scratch.path, "back")
     back.mkdir(mode=0o700)
     events, patch = back / "events.jsonl", back / "work.patch"
-    way = Way(parcel.options, own_environment(), scratch.path, scratch.handle, str(back))
-    cwd = os.path.normpath(f"{there}/{parcel.cwd}")
-    result = await attempt(parcel.task, parcel.number, cwd, way, events, patch, asyncio.Event())
+    environment = BatchEnvironment(remote.options, own_environment(), scratch.path, scratch.handle, str(back))
+    cwd = os.path.normpath(f"{there}/{remote.cwd}")
+    result = await attempt(remote.task, remote.number, cwd, environment, events, patch, asyncio.Event())
     made = patch.read_bytes() if patch.exists() else None
     return TaskReply({**result, "node": socket.gethostname()}, packed(events.read_bytes()), made)
 

@@ -29,7 +29,7 @@ from runner.text.phrases import os_reason
 _VERSION = 1
 _LARGEST = 1 << 30  # bytes of a journal or of results
 
-Result = dict[str, object]
+TaskResult = dict[str, object]
 
 
 class Status(StrEnum):
@@ -51,11 +51,11 @@ def worst(codes: "list[Exit]") -> Exit:
     return max(codes, key=_ORDER.index, default=Exit.DONE)
 
 
-def code_of(result: Result) -> Exit:
+def code_of(result: TaskResult) -> Exit:
     return _CODES[status_of(result)]
 
 
-def status_of(result: Result) -> Status:
+def status_of(result: TaskResult) -> Status:
     return Status(str(result.get("status")))
 
 
@@ -71,7 +71,7 @@ class Past:
     """
 
     attempts: int = 0
-    result: Result | None = None
+    result: TaskResult | None = None
     fingerprint: str = ""  # of the task at its latest attempt
     cost: float = 0.0
 
@@ -80,7 +80,7 @@ class Past:
         """Return True if the latest attempt has no result."""
         return self.attempts > 0 and (self.result is None or self.result.get("attempt") != self.attempts)
 
-    def ended(self, result: Result) -> "Past":
+    def ended(self, result: TaskResult) -> "Past":
         """Return the history with the result of one more attempt."""
         cost = result.get("cost")
         return replace(self, result=result, cost=self.cost + (cost if isinstance(cost, int | float) else 0.0))
@@ -146,7 +146,7 @@ class BatchFolder:
         self.past[task.id] = replace(before, attempts=number, fingerprint=task.fingerprint)
         return number
 
-    def end(self, result: Result) -> None:
+    def end(self, result: TaskResult) -> None:
         """Add the result of an attempt. It is on the disk before this function returns. Raise Stopped on failure."""
         self._append("results.jsonl", result)
         id = str(result["id"])
@@ -212,7 +212,7 @@ def history(folder: Path) -> dict[str, Past]:
     return past
 
 
-def _lines(path: Path) -> Iterator[Result]:
+def _lines(path: Path) -> Iterator[TaskResult]:
     """Yield the complete lines of a file as objects, none if there is no file.
 
     Raise Stopped, with the number of the line, for a line that is not a JSON object.

@@ -20,7 +20,7 @@ LARGEST = 256 << 20  # bytes of a list
 _LONGEST_PROMPT = 1 << 20  # bytes
 _SHOWN = 20  # mistakes that are printed; the rest is counted
 
-Count = Annotated[int, Field(ge=1, le=1 << 53)]
+PositiveCount = Annotated[int, Field(ge=1, le=1 << 53)]
 
 
 class Line(BaseModel):
@@ -34,12 +34,12 @@ class Line(BaseModel):
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     mode: Literal["plan", "default", "accept-edits", "trust-project", "dont-ask"] | None = None
     workspace: str | None = None
-    max_turns: Count | None = None
-    max_tokens: Count | None = None
+    max_turns: PositiveCount | None = None
+    max_tokens: PositiveCount | None = None
     max_cost: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     timeout: str | Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    max_output: str | Count | None = None
-    max_denials: Count | None = None
+    max_output: str | PositiveCount | None = None
+    max_denials: PositiveCount | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("id")

@@ -25,7 +25,7 @@ class ChangedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ChangeScan:
     """The changes of a workspace.
 
     Attributes:
@@ -44,7 +44,7 @@ def scan_workspace(workspace: str) -> dict[str, Stamp]:
     return {path: stamp(status) for path, status in tree_diff.scan_tree(workspace).files.items()}
 
 
-def changes_since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> Look:
+def changes_since(workspace: str, then: dict[str, Stamp], over: Callable[[], bool] = never) -> ChangeScan:
     """Return the files that differ from `then`, a result of `scan_workspace`.
 
     The comparison ends early when `over()` returns True. Raise OSError if the workspace cannot be read.
@@ -62,7 +62,7 @@ def changes_since(workspace: str, then: dict[str, Stamp], over: Callable[[], boo
         )
     cut = OVERTIME in now.closed.values()
     late = ("the list of changed files is incomplete: the time limit was reached during the search",) if cut else ()
-    return Look(found, (*late, *ignored.bounds), cut or (bool(ignored.gave_up) and over()))
+    return ChangeScan(found, (*late, *ignored.bounds), cut or (bool(ignored.gave_up) and over()))
 
 
 @contextmanager

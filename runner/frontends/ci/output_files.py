@@ -16,7 +16,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog, own_log_place
-from runner.frontends.ci.result import OutputContent, Result
+from runner.frontends.ci.result import CiResult, OutputContent
 from runner.frontends.ci.summary import Page
 from runner.problems import Exit, Stopped, usage
 from runner.text.phrases import os_reason
@@ -187,7 +187,9 @@ def no_link(option: str, path: str, workspace: str) -> None:
             )
 
 
-def write_outputs(result: Result, content: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]) -> Result:
+def write_outputs(
+    result: CiResult, content: OutputContent, outlets: Outlets, shown: Callable[[Problem], None]
+) -> CiResult:
     """Write every requested file. Call `shown` with the Problem of each failure, and return the updated result."""
 
     failed: list[Problem] = []
@@ -221,7 +223,7 @@ def write_outputs(result: Result, content: OutputContent, outlets: Outlets, show
     return _failed(result, failed, shown)
 
 
-def _failed(result: Result, failed: list[Problem], shown: Callable[[Problem], None]) -> Result:
+def _failed(result: CiResult, failed: list[Problem], shown: Callable[[Problem], None]) -> CiResult:
     """Show the files that could not be written, and return the result, as failed if the run was successful so far."""
     for each in failed:
         shown(each)
@@ -239,7 +241,7 @@ def _seal(content: OutputContent) -> dict[str, object]:
         return create_seal(log.store, stored_signer)
 
 
-def _sarif(result: Result, content: OutputContent) -> dict[str, object]:
+def _sarif(result: CiResult, content: OutputContent) -> dict[str, object]:
     """Return the denials as SARIF."""
     from runner.audit.export.sarif import document
 

@@ -113,7 +113,7 @@ def _aims(deed: DecisionTrail) -> set[tuple[str, str, bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class CiResult:
     """The result of a run.
 
     Attributes:

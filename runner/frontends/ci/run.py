@@ -25,7 +25,7 @@ from runner.engine.run_limits import PIPELINE
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
 from runner.frontends.ci.output_files import Outlets, no_link, write_outputs
-from runner.frontends.ci.result import OutputContent, Result, SessionRecord, inert, read_session_record, refusals
+from runner.frontends.ci.result import CiResult, OutputContent, SessionRecord, inert, read_session_record, refusals
 from runner.frontends.ci.workflow import JobLog
 from runner.frontends.launch import on_stdout, play, prompt_text, transcript
 from runner.gate.gate import folder, refuse_folder
@@ -233,7 +233,7 @@ class Run:
         sys.stdout.flush()
         print_problem(problem)
 
-    def _result(self, code: Exit, problem: Problem | None) -> Result:
+    def _result(self, code: Exit, problem: Problem | None) -> CiResult:
         ended, story, started = self._ended, self._content.story, self._content.started
         limit = ended.limit if ended else None
         done = ended is not None and ended.exit in (Exit.DONE, Exit.DENIED)
@@ -249,7 +249,7 @@ class Run:
             reason = f"stopped after {seconds:g} s, the time limit of the run, while the changed files were collected"
         if code is Exit.INTERRUPTED:
             reason = "stopped by a signal"
-        return Result(
+        return CiResult(
             exit=int(code),
             reason=reason,
             limit=limit,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from policy.model.frozen import dataclass
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import items, mapping, number
-from runner.frontends.ci.result import OutputContent, Result
+from runner.frontends.ci.result import CiResult, OutputContent
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
@@ -36,7 +36,7 @@ _ENDS = {
 class Page:
     """The summary page of one run."""
 
-    result: Result
+    result: CiResult
     content: OutputContent
 
     def text(self) -> str:

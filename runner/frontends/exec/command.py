@@ -15,7 +15,7 @@ from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
-from runner.gate.gate import Gate, GateArgs, answers_kept, nobody_there, open_gate, refuse_folder
+from runner.gate.gate import Gate, GateArgs, has_remembered_answers, is_unattended, open_gate, refuse_folder
 from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir
 from runner.stderr import say
@@ -43,7 +43,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
         from runner.text.sanitize import visible  # most settings give no notice
 
         say(f"notice: {visible(notice, lines=False)}")
-    case = _judge(gate, action, noted, attended=not nobody_there(args.unattended))
+    case = _judge(gate, action, noted, attended=not is_unattended(args.unattended))
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
@@ -92,7 +92,7 @@ def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -
     assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
     if isinstance(verdict, Deny):
         return ExecCase(gate, assessment, verdict, None, attended, noted)
-    if isinstance(verdict, Allow) and (assessment.tiers[0] is Tier.READ or not answers_kept()):
+    if isinstance(verdict, Allow) and (assessment.tiers[0] is Tier.READ or not has_remembered_answers()):
         return ExecCase(gate, assessment, verdict, None, attended, noted)
     # Imported now: only a question or a remembered answer needs it.
     from runner.frontends.exec.grants import authorize_at_terminal, recall

@@ -16,7 +16,7 @@ def run_why(args: GateArgs) -> int:
     from policy.describe.summary import summarize
     from policy.model.profile import Source
     from runner.gate.explain import explain, render
-    from runner.gate.gate import answers_kept, open_gate
+    from runner.gate.gate import has_remembered_answers, open_gate
     from runner.problems import Exit
     from runner.secrets.redactor import masked
     from runner.stderr import coloured, say
@@ -26,7 +26,7 @@ def run_why(args: GateArgs) -> int:
     for notice in gate.settings.notices:
         say(f"notice: {visible(notice, lines=False)}")
     assessment, verdict = gate.evaluate(action, unattended=args.unattended)
-    if answers_kept():  # nothing is asked, consumed or stored
+    if has_remembered_answers():  # nothing is asked, consumed or stored
         from runner.frontends.exec.grants import recall
 
         found = recall(gate, assessment, verdict, Source.MODEL, unattended=args.unattended).found
@@ -35,7 +35,7 @@ def run_why(args: GateArgs) -> int:
         assessment,
         verdict,
         gate.facts.workspace,
-        gate.elsewhere(assessment),
+        gate.rulings_by_mode(assessment),
         line=summarize(assessment, gate.facts),
         rule=_tried(gate, assessment, verdict),
     )

@@ -8,7 +8,19 @@ from functools import partial
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask, Problem, ProblemError
-from runner.approval.approver import QUESTION, WAYS, Answer, Edited, Halt, Leave, No, PlanAnswer, Question, Stay, Yes
+from runner.approval.approver import (
+    MODES_AFTER_PLAN,
+    QUESTION,
+    Answer,
+    Edited,
+    Halt,
+    Leave,
+    No,
+    PlanAnswer,
+    Question,
+    Stay,
+    Yes,
+)
 from runner.approval.remembered import NOTHING, Offer
 from runner.events import Emit, PickWanted
 from runner.frontends.jsonl.protocol import AnswerLine
@@ -68,7 +80,7 @@ class Questions:
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         """Ask for the mode that follows plan mode. The caller has emitted the plan."""
-        rows = [Row(mode.value, mode.value) for mode in WAYS]
+        rows = [Row(mode.value, mode.value) for mode in MODES_AFTER_PLAN]
         answer = await self._listed(QUESTION, rows, _Pending(_planned, Stay(_NO_USER)))
         if isinstance(answer, Halt):
             raise asyncio.CancelledError
@@ -133,9 +145,9 @@ def _planned(said: AnswerLine) -> PlanAnswer | Halt:
         return Stay(said.feedback)
     if said.bare and said.answer == "stop":
         return Halt()
-    if said.bare and said.answer in (mode.value for mode in WAYS):
+    if said.bare and said.answer in (mode.value for mode in MODES_AFTER_PLAN):
         return Leave(Mode(said.answer))
-    ways = ", ".join(WAYS)
+    ways = ", ".join(MODES_AFTER_PLAN)
     raise NoAnswer(f"`{said.answer}` is not an answer to a plan", f"answer {ways}, no (with `feedback`), or stop")
 
 

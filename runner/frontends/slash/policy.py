@@ -55,7 +55,11 @@ async def _why(words: str, host: CommandHost) -> None:
 
     gate, assessment, verdict = _evaluated(words, host)
     explanation = explain(
-        assessment, verdict, gate.facts.workspace, gate.elsewhere(assessment), line=summarize(assessment, gate.facts)
+        assessment,
+        verdict,
+        gate.facts.workspace,
+        gate.rulings_by_mode(assessment),
+        line=summarize(assessment, gate.facts),
     )
     say(host, *render(explanation).split("\n"))
 

@@ -34,7 +34,7 @@ class Code:
     before: tuple[str, ...] = ()
 
 
-Block = Prose | Code
+RenderedBlock = Prose | Code
 
 
 class Blocks:
@@ -51,9 +51,9 @@ class Blocks:
         self._tight = False
         self._item: int | None = None  # the indentation of the open list item, or None
 
-    def feed(self, text: str) -> list[Block]:
+    def feed(self, text: str) -> list[RenderedBlock]:
         """Add text and return the blocks that it completes."""
-        done: list[Block] = []
+        done: list[RenderedBlock] = []
         first, *rest = text.split("\n")
         self._write(first, done)
         for line in rest:
@@ -62,9 +62,9 @@ class Blocks:
             self._write(line, done)
         return done
 
-    def end(self) -> list[Block]:
+    def end(self) -> list[RenderedBlock]:
         """End the text, return the blocks that are left, and become ready for another text."""
-        done: list[Block] = []
+        done: list[RenderedBlock] = []
         if self._pieces:
             self._line("".join(self._pieces), done)
         if self._fence is not None:
@@ -74,7 +74,7 @@ class Blocks:
         return done
 
     @property
-    def open(self) -> Block | None:
+    def open(self) -> RenderedBlock | None:
         """Return the part of the incomplete block that was written so far, or None."""
         line = "".join(self._pieces)
         if self._fence is not None:
@@ -82,7 +82,7 @@ class Blocks:
         text = "\n".join([*self._lines, line])
         return Prose(text, self._tight) if text.strip() else None
 
-    def _write(self, text: str, done: list[Block]) -> None:
+    def _write(self, text: str, done: list[RenderedBlock]) -> None:
         """Add text to the incomplete line. A line longer than LONGEST is handled in pieces."""
         while text:
             room = LONGEST - self._length
@@ -98,7 +98,7 @@ class Blocks:
                 if self._fence is None:
                     self._close(done, goes_on=True)
 
-    def _line(self, line: str, done: list[Block]) -> None:
+    def _line(self, line: str, done: list[RenderedBlock]) -> None:
         """Add one complete line, and append the blocks that it completes to `done`."""
         if self._fence is not None:
             mark, indent, _ = self._fence
@@ -145,7 +145,7 @@ class Blocks:
         if self._size > LONGEST:
             self._close(done, goes_on=True)
 
-    def _code(self, done: list[Block], *, all_of_it: bool) -> None:
+    def _code(self, done: list[RenderedBlock], *, all_of_it: bool) -> None:
         """Return lines of the open code fence: all of them, or all except a few that stay live."""
         count = len(self._lines) if all_of_it else max(len(self._lines) - 3, 1)
         lines, self._lines = tuple(self._lines[:count]), self._lines[count:]
@@ -155,7 +155,7 @@ class Blocks:
             done.append(Code(self._fence[2], lines, self._before))
             self._before = lines[-CODE_LINES:]
 
-    def _close(self, done: list[Block], *, goes_on: bool = False) -> None:
+    def _close(self, done: list[RenderedBlock], *, goes_on: bool = False) -> None:
         """Close the open block, or return its beginning while it `goes_on` because it is too long."""
         text = "\n".join(self._lines)
         if text.strip():

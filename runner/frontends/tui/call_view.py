@@ -29,7 +29,7 @@ class CallCard:
         self.action = action
         self.verdict: VerdictReached | None = None
         self.answer: QuestionAnswered | None = None
-        self.beyond: QuestionAnswered | None = None  # the answer to an escalation after the first run
+        self.escalation_answer: QuestionAnswered | None = None  # the answer to an escalation after the first run
         self.asked = False
         self.tier: Tier | None = None  # the tier of the question about the call
         self.began: float | None = None  # the time at which the call was allowed, or None
@@ -70,8 +70,8 @@ class CallCard:
     def finished(self, event: ActionFinished, width: int, theme: Theme, *, whole: bool = False) -> list[Fragments]:
         """Return the whole card after the action has ended; with `whole`, nothing is folded."""
         body = self._why(width, theme)
-        if self.beyond is not None:
-            body.append([(theme.dim, "for one more right, "), *_answer_row(self.beyond, theme)])
+        if self.escalation_answer is not None:
+            body.append([(theme.dim, "for one more right, "), *_answer_row(self.escalation_answer, theme)])
         good = wording.went_well(event)
         lines = wording.output_lines(event, None if whole else self.action)
         count = ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from policy.model.tier import Mode
 from policy.model.verdict import Ask
-from runner.approval.approver import LETTERS, WAYS, Answer, Leave, PlanAnswer, Question, Stay
+from runner.approval.approver import LETTERS, MODES_AFTER_PLAN, Answer, Leave, PlanAnswer, Question, Stay
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING, Offer
 from runner.config.trust.evaluate import TrustReview
@@ -103,7 +103,7 @@ class PlanQuestion(Panel[PlanAnswer]):
     alone = True
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._at = len(WAYS)
+        self._at = len(MODES_AFTER_PLAN)
         self._guard = Guard(clock)
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
@@ -121,12 +121,12 @@ class PlanQuestion(Panel[PlanAnswer]):
             return Unanswered()
         match key:
             case "up" | "c-p":
-                self._at = (self._at - 1) % (len(WAYS) + 2)
+                self._at = (self._at - 1) % (len(MODES_AFTER_PLAN) + 2)
             case "down" | "c-n" | "tab":
-                self._at = (self._at + 1) % (len(WAYS) + 2)
-            case "enter" if self._at < len(WAYS):
-                return Done(Leave(WAYS[self._at]))
-            case "enter" if self._at == len(WAYS):
+                self._at = (self._at + 1) % (len(MODES_AFTER_PLAN) + 2)
+            case "enter" if self._at < len(MODES_AFTER_PLAN):
+                return Done(Leave(MODES_AFTER_PLAN[self._at]))
+            case "enter" if self._at == len(MODES_AFTER_PLAN):
                 return Done(Stay())
             case "enter" | "f":
                 return Edit("", "what should change in the plan?")

@@ -193,7 +193,7 @@ class Screen:
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None
             case events.QuestionAnswered():
                 if card.began is not None:  # the call ran, so the question was an escalation
-                    card.beyond = event
+                    card.escalation_answer = event
                 else:
                     card.answer = event
                 if event.yes:

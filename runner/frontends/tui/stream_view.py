@@ -6,7 +6,7 @@ THREAT T105: the model chooses every byte. All of it passes `visible`, here or i
 from collections.abc import Callable
 from typing import Protocol
 
-from runner.frontends.tui.blocks import Block, Blocks, Code
+from runner.frontends.tui.blocks import Blocks, Code, RenderedBlock
 from runner.frontends.tui.code import code_rows
 from runner.frontends.tui.markdown import markdown_rows
 from runner.frontends.tui.rows import Fragments, safe, wrap
@@ -96,12 +96,12 @@ class Writing:
         for block in self._blocks.feed(text):
             self._whole(block)
 
-    def _whole(self, block: Block) -> None:
+    def _whole(self, block: RenderedBlock) -> None:
         theme = self._theme()
         put_block(block, self._put, theme, f"{theme.dim} italic" if self._kind == "thought" else None)
 
 
-def put_block(block: Block, put: Put, theme: Theme, style: str | None = None) -> None:
+def put_block(block: RenderedBlock, put: Put, theme: Theme, style: str | None = None) -> None:
     """Pass the rows of `block` to `put`. With `style`, prose is shown in that style and not read as Markdown."""
     match block:
         case Code():
