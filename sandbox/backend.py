@@ -52,6 +52,11 @@ class Violation:
     layer: str = "guess"
     right: str = ""
 
+    @property
+    def unnamed_path(self) -> str:
+        """Return the path for a report to add after `what`; empty if there is none, or `what` contains it already."""
+        return "" if self.path in self.what else self.path
+
 
 @dataclass(frozen=True, slots=True)
 class Connection:

@@ -85,7 +85,7 @@ def violations(finished: Finished) -> list[str]:
     remarks: list[str] = []
     for attempt in finished.violations[:20]:
         sure = "probably stopped" if attempt.inferred else "stopped"
-        where = f" (`{short(attempt.path, 300)}`)" if attempt.path and attempt.path not in attempt.what else ""
+        where = f" (`{short(attempt.unnamed_path, 300)}`)" if attempt.unnamed_path else ""
         fix = f"; {attempt.fix}" if attempt.fix else ""
         remarks.append(f"[{sure} by the sandbox: {attempt.what}{where}{fix}]")
     if len(finished.violations) > 20:

@@ -33,12 +33,16 @@ Keep = Callable[[bytes, bytes], str | None]
 
 
 class BlockedAttempt(Protocol):
-    """An attempt that the boundary stopped. `inferred` is True if it was concluded from the program's own message."""
+    """An attempt that the boundary stopped.
+
+    `unnamed_path` is its path, empty if `what` contains the path. `inferred` is True if the attempt was concluded from
+    the program's own message.
+    """
 
     @property
     def what(self) -> str: ...
     @property
-    def path(self) -> str: ...
+    def unnamed_path(self) -> str: ...
     @property
     def fix(self) -> str: ...
     @property

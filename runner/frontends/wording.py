@@ -174,7 +174,7 @@ def reached_words(event: events.ActionFinished) -> str:
 def contained_words(event: events.ActionFinished) -> list[str]:
     """Return one line for each violation. The words are untrusted."""
     return [
-        violation.what + (f" ({violation.path})" if violation.path not in violation.what else "")
+        violation.what + (f" ({violation.unnamed_path})" if violation.unnamed_path else "")
         for violation in event.violations
     ]
 

@@ -28,7 +28,7 @@ from sandbox.inside.files.operations import perform
 from tests.support.places import TESTS
 from tools import TOOLS
 from tools.arguments import parse
-from tools.file_result import problem_of
+from tools.file_result import problem_of, violations
 from tools.paths import MASKED, SeenFiles
 from tools.tool import Arguments, Finished, ImagePart, Keep, ModelTool, ResultPart, TextPart, find
 
@@ -197,6 +197,23 @@ def shown(stdout: bytes, stderr: bytes = b"") -> str:
 
 
 WHERE = "; the complete output is saved for the user in /state/outputs/0001.txt]"
+
+
+# fmt: off
+PLACES = [
+    ("wrote outside",            "/var/tmp/x", "/var/tmp/x", "a path that the text does not name"),
+    ("wrote to `/var/tmp/x`",    "/var/tmp/x", "",           "a path that the text names"),
+    ("opened a connection",      "",           "",           "no path"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("what", "path", "shown", "why"), PLACES, ids=[row[3] for row in PLACES])
+def test_a_violation_names_its_path_once(what: str, path: str, shown: str, why: str) -> None:
+    violation = Violation(what, path, "", False)
+    assert violation.unnamed_path == shown, why
+    (remark,) = violations(replace(ran(1, b"", b""), violations=(violation,)))
+    assert remark.count(path or what) == 1, remark
 
 
 def test_the_last_2000_lines_are_shown() -> None:

@@ -132,7 +132,7 @@ class PlainReport:
         for stream, masked in self._masked.items():
             _write(stream, masked.end().encode("latin-1"))
         for violation in outcome.violations:
-            path = f" ({violation.path})" if violation.path and violation.path not in violation.what else ""
+            path = f" ({violation.unnamed_path})" if violation.unnamed_path else ""
             why = "inferred from the program's error message" if violation.inferred else _STOPPED[violation.layer]
             from runner.text.sanitize import visible  # slow to import, and most commands have no violation
 
