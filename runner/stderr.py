@@ -6,6 +6,7 @@ import time
 from typing import TextIO
 
 from policy.model.verdict import Problem
+from runner import VERSION
 from runner.problems import ISSUES
 from runner.secrets.redactor import Redactor, masked
 from runner.secrets.secret import register_environment
@@ -82,7 +83,6 @@ def _write_crash(error: BaseException) -> str:
     import re
     import traceback
 
-    from runner import VERSION
     from runner.state.paths import state_dir
 
     walked = traceback.walk_tb(error.__traceback__)

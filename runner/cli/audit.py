@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from json import dumps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +20,7 @@ from runner.cli.audit_filters import FILE, filtered, log_path, sessions, termina
 from runner.cli.audit_integrity import key_app, merge, prune, seal, verify
 from runner.cli.gate import CONFIG, JSON, argument, completing, option_before, switch, valued
 from runner.problems import Exit, usage
-from runner.state.paths import config_file
+from runner.state.paths import config_file, home
 from runner.stderr import coloured
 
 if TYPE_CHECKING:
@@ -272,6 +271,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     from runner.audit.reports.replay_policies import Policies
     from runner.audit.reports.suggest import Search
     from runner.audit.reports.suggest_text import report_json, report_text
+    from runner.config.show import near
     from runner.gate.gate import GateArgs, open_gate
 
     path = log_path(file)
@@ -283,20 +283,15 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
     examples = [example.run for name, text in rules.files.items() for example in parse_examples(text, name)]
     context = gate.context(unattended=False)
     config = str(config_file(os.environ))
+    shown = near(config, {f"{home(os.environ)}/": "~/"})
     with AuditLog.open_to_read(path) as log:
         search = Search(log.facts, Policies(os.environ, None).of, context, examples)
         report = search.report(deeds(log, query), limit=limit, least=least)
     if json:
         print(dumps(report_json(report, config=config)))
     else:
-        print(report_text(report, config=_near(config), colour=coloured(sys.stdout), width=terminal_width()))
+        print(report_text(report, config=shown, colour=coloured(sys.stdout), width=terminal_width()))
     return Exit.DONE
-
-
-def _near(path: str) -> str:
-    """Return a path below the home with a tilde."""
-    home = str(Path.home())
-    return f"~{path[len(home) :]}" if path.startswith(f"{home}/") else path
 
 
 audit_app.command("show")(show)

@@ -4,6 +4,8 @@ import gc
 import io
 import sys
 
+from runner import VERSION
+
 _GARBAGE = 50_000  # new objects before a collection: importing creates fewer, and none of them are garbage
 
 
@@ -47,8 +49,6 @@ def _open_standard_streams() -> None:
 
 
 def _version() -> int:
-    from runner import VERSION
-
     print(f"ringfence {VERSION}")
     return 0
 

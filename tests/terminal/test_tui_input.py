@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import resource
 import select
 import subprocess
 import threading
@@ -215,6 +216,23 @@ def test_a_long_history_is_shortened(tmp_path: Path) -> None:
     assert len(rows) == 1000
     assert rows[-1] == '"line 4999"'
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_full_disk_leaves_the_history_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "history"
+    path.write_text("".join(json.dumps(f"line {number}") + "\n" for number in range(5000)))
+    path.chmod(0o600)
+    before = path.read_bytes()
+    history = Remembered()
+    history.keep(path, str)
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, most[1]))  # a longer write fails, as on a full disk
+    try:
+        history.shorten()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["history"]
 
 
 # what is pasted, what the input shows

@@ -3,12 +3,11 @@
 import os
 from typing import TYPE_CHECKING
 
-from runner.gate.gate import GateArgs
+from runner.gate.gate import Gate, GateArgs, has_remembered_answers, open_gate
 
 if TYPE_CHECKING:
     from policy.model.assessment import Assessment
     from policy.model.verdict import Verdict
-    from runner.gate.gate import Gate
 
 
 def run_why(args: GateArgs) -> int:
@@ -16,7 +15,6 @@ def run_why(args: GateArgs) -> int:
     from policy.describe.summary import summarize
     from policy.model.profile import Source
     from runner.gate.explain import explain, render
-    from runner.gate.gate import has_remembered_answers, open_gate
     from runner.problems import Exit
     from runner.secrets.redactor import masked
     from runner.stderr import coloured, say

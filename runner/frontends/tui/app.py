@@ -27,7 +27,7 @@ from runner.frontends.tui.menu import Menu, ProposalSource
 from runner.frontends.tui.panel import Done, Edit, Panel, PanelStep
 from runner.frontends.tui.picker import Picker
 from runner.frontends.tui.renderer import Canvas, Frame, Painter
-from runner.frontends.tui.rows import Fragments, fit
+from runner.frontends.tui.rows import Fragments, clip_rows, encode_rows, fit
 from runner.frontends.tui.status import StatusLine, Wait
 from runner.frontends.tui.theme import Shades
 from runner.text.sanitize import one_line
@@ -310,8 +310,6 @@ class App:
     def _spelled(self, rows: list[Fragments]) -> list[Fragments]:
         if self._unicode:
             return rows
-        from runner.frontends.tui.rows import clip_rows, encode_rows  # not needed before the first key
-
         return clip_rows(encode_rows(rows, self._output.encoding()), self._size()[0])
 
     def _done(self) -> str:

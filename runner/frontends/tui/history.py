@@ -57,9 +57,13 @@ class Remembered(History):
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")
         if (handle := _opened(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL)) is None:
             return
-        with open(handle, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows[-_KEPT:])
-        os.replace(new, self.path)
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                file.writelines(json.dumps(row) + "\n" for row in rows[-_KEPT:])
+            os.replace(new, self.path)
+        except OSError:  # a full disk: the history stays as it was
+            with contextlib.suppress(OSError):
+                new.unlink()
 
     def _read(self, most: int = _KEPT) -> list[str]:
         if self.path is None or (handle := _opened(self.path, os.O_RDONLY)) is None:

@@ -20,7 +20,7 @@ from runner.frontends.tui.files import FileProposals
 from runner.frontends.tui.history import Remembered
 from runner.frontends.tui.keys import bind_keys, suspend
 from runner.frontends.tui.renderer import canvas
-from runner.problems import Exit, ending_signals
+from runner.problems import Exit, ending_signals, usage
 from runner.stderr import say
 
 if TYPE_CHECKING:
@@ -136,7 +136,6 @@ class _Terminal:
         """Return `args` with the session that the user picks for `--resume` without a name; None if none is picked."""
         from runner.frontends.slash.command import Row
         from runner.gate.gate import folder
-        from runner.problems import usage
         from runner.sessions.selection import SessionSelection
         from runner.sessions.store import SessionStore
         from runner.sessions.summary import row, summarize_sessions
