@@ -71,8 +71,8 @@ def undo(
         return _nothing(json, show)
     from runner.changes.undo.lock import UndoError
     from runner.changes.undo.plan import Allowed
-    from runner.changes.undo.revert import RevertRequest, recovered, take_back
-    from runner.changes.undo.text import diff_text, taken_json, taken_text
+    from runner.changes.undo.revert import RevertRequest, recovered, revert
+    from runner.changes.undo.text import diff_text, revert_json, revert_text
 
     store = Store(kept)
     try:
@@ -83,16 +83,16 @@ def undo(
         wish = RevertRequest(count or 1, redo=redo, dry=dry or diff, allowed=Allowed(force, auto_run))
         try:
             with convert_failures(kept):
-                taken = take_back(store, ground, wish)
+                result = revert(store, ground, wish)
         except UndoError as error:  # nothing is kept, or too little, or an action runs: no mistake in the command
             raise Stopped(error.problem, Exit.FAILED) from None
         if json:
-            print(dumps(taken_json(taken, dry=wish.dry)))
+            print(dumps(revert_json(result, dry=wish.dry)))
         else:
-            told = taken_text(taken, ground.workspace, dry=wish.dry, redo=redo)
-            for line in diff_text(store, taken.items, ground.workspace) if diff else told:
+            told = revert_text(result, ground.workspace, dry=wish.dry, redo=redo)
+            for line in diff_text(store, result.items, ground.workspace) if diff else told:
                 print(line)
-        return Exit.DONE if taken.whole else Exit.FAILED
+        return Exit.DONE if result.whole else Exit.FAILED
     finally:
         store.close()
 

@@ -1,16 +1,18 @@
 """Tests of the limits of undo: work of others, secrets, auto-run files and large files, and the reports about them."""
 
 import asyncio
+import json
 import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -445,6 +447,44 @@ def test_what_came_after_a_killed_action_is_not_overwritten_unasked(base: Path) 
         "the runner was killed, so another process may have made this change; `--force` takes it back"
     ]
     assert (world.w / "a").read_text() == "mine\n"
+
+
+def test_a_file_name_that_says_killed_is_no_killed_action(base: Path) -> None:
+    world = UndoWorkspace(base, "[undo]\nfile = 1024\n")
+    world.sh("echo 1 > a")
+    world.act("echo 2 > a; head -c 4096 /dev/zero > 'the runner was killed while it ran.bin'")
+    store = world.store()
+    (step,) = store.steps()
+    store.close()
+    assert any("was killed" in note for note in step.notes)
+    assert not step.killed
+    world.undo()
+    assert (world.w / "a").read_text() == "1\n"
+
+
+@pytest.mark.parametrize(("notes", "killed"), [
+    (["`x`: it is too big", "the runner was killed while it ran; what anybody else changed until 2026-01-02 03:04 UTC may be among it"], True),
+    (["`the runner was killed while it ran; what anybody else changed until x`: it is too big"], False),
+    ([], False),
+])  # fmt: skip
+def test_an_earlier_store_says_in_a_note_only_that_its_runner_was_killed(
+    base: Path, notes: list[str], killed: bool
+) -> None:
+    world = UndoWorkspace(base)
+    world.sh("echo 1 > a")
+    world.act("echo 2 > a")
+    world.keeper.close()
+    store = world.store()
+    store.close()
+    with closing(sqlite3.connect(store.folder / "steps.db", isolation_level=None)) as raw:
+        raw.execute("ALTER TABLE step DROP COLUMN killed")
+        raw.execute("UPDATE step SET notes = ?", (json.dumps(notes),))
+    for _ in range(2):  # converted once
+        store = world.store()
+        assert [step.killed for step in store.steps()] == [killed]
+        assert not store.notices
+        store.close()
+    assert bool(world.undo().items[0].problem) is killed
 
 
 def test_two_agents_in_one_workspace(base: Path) -> None:

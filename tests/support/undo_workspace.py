@@ -18,7 +18,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Allow, Permit
 from runner.changes.undo.plan import Allowed
 from runner.changes.undo.recorder import SnapshotRecorder
-from runner.changes.undo.revert import RevertRequest, Taken, take_back
+from runner.changes.undo.revert import RevertRequest, RevertResult, revert
 from runner.changes.undo.scope import choice_of, place, scope_of
 from runner.changes.undo.store import Store
 from runner.config import Settings, load
@@ -97,11 +97,11 @@ class UndoWorkspace:
         done = subprocess.run(["bash", "-ec", script], cwd=self.w, env=environ, capture_output=True, timeout=60)
         assert done.returncode == 0, done.stderr.decode("utf-8", "replace")
 
-    def undo(self, count: int = 1, **wish: object) -> Taken:
+    def undo(self, count: int = 1, **wish: object) -> RevertResult:
         allowed = Allowed(bool(wish.pop("force", False)), bool(wish.pop("auto_run", False)))
         store = self.store()
         try:
-            return take_back(store, self.ground, RevertRequest(count, allowed=allowed, **wish))  # type: ignore[arg-type]  # its fields
+            return revert(store, self.ground, RevertRequest(count, allowed=allowed, **wish))  # type: ignore[arg-type]  # its fields
         finally:
             store.close()
 

@@ -16,10 +16,10 @@ from runner.changes.review.apply_plan import PatchPlan, PlannedChange
 from runner.changes.review.patch_format import LINK, PROGRAM, Side
 from runner.changes.review.patch_parser import PatchError
 from runner.changes.review.risk_flags import changes_of
-from runner.changes.undo.apply import JUST_NOW, NOT_EMPTY, restore
+from runner.changes.undo.apply import restore
 from runner.changes.undo.blobs import BlobPlace
 from runner.changes.undo.file_state import Entry, FileKind, entry_of
-from runner.changes.undo.plan import Item
+from runner.changes.undo.plan import Item, Obstacle
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import Store
@@ -68,10 +68,12 @@ def apply(
         with store.transaction():
             step = store.begin("action", words, session, "", ((root, paths),))
         done = restore(store, items, step)
-        if failed := [item for item in done if item.problem and item.problem != NOT_EMPTY]:
+        if failed := [item for item in done if item.obstacle not in (None, Obstacle.NOT_EMPTY)]:
             with safe_open.opened_root(root) as top:
-                reverse = [Item(root, item.path, _now(top, item.path), item.now) for item in done if not item.problem]
-            left = [item.path for item in restore(store, reverse, step) if item.problem]
+                reverse = [
+                    Item(root, item.path, _now(top, item.path), item.now) for item in done if item.obstacle is None
+                ]
+            left = [item.path for item in restore(store, reverse, step) if item.obstacle is not None]
         with store.transaction():
             after = snapshotter.take_paths(root, paths, below_root(rules, root))
             store.note(step, after.changes)
@@ -214,7 +216,8 @@ def _require_unchanged(root: str, planned: Iterable[PlannedChange]) -> None:
                 except tree_diff.UnreadableFile:
                     same = False
                 if not same:
-                    raise PatchError(Problem("nothing was applied", f"`{path}`: {JUST_NOW}", "try again"))
+                    why = f"`{path}`: {Obstacle.JUST_NOW.value}"
+                    raise PatchError(Problem("nothing was applied", why, "try again"))
 
 
 def _digest(data: bytes) -> bytes:

@@ -14,39 +14,50 @@ from dataclasses import replace
 from runner.changes import safe_open
 from runner.changes.undo.blobs import Lost
 from runner.changes.undo.file_state import Entry, FileKind
-from runner.changes.undo.plan import Item
+from runner.changes.undo.plan import Item, Obstacle
 from runner.changes.undo.snapshot import DRAFT
 from runner.changes.undo.store import Store
 from runner.text.phrases import os_reason
 
-NOT_EMPTY = "other files are in it"
-JUST_NOW = "another process changed it just now"
+
+class _Blocked(Exception):
+    """The state of the folder that prevents the operation on one path."""
+
+    def __init__(self, obstacle: Obstacle) -> None:
+        super().__init__(obstacle.value)
+        self.obstacle = obstacle
 
 
 def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
-    """Restore all items without a problem, and return all items, each with its problem if it was not restored. The
-    failure of a path is a problem, not an exception.
+    """Restore all items without an obstacle, and return all items, each with its obstacle if it was not restored. The
+    failure of a path is an obstacle, not an exception.
     """
     done: dict[tuple[str, str], Item] = {(item.root, item.path): item for item in items}
     for root in {item.root for item in items}:
-        mine = [item for item in items if item.root == root and not item.problem]
+        mine = [item for item in items if item.root == root and item.obstacle is None]
         try:
             top = safe_open.open_root(root)
         except OSError as error:
-            done |= {(root, item.path): replace(item, problem=os_reason(error)) for item in mine}
+            done |= {(root, item.path): _failed(item, error) for item in mine}
             continue
         try:
             for item, work in _ordered(mine):
-                if done[root, item.path].problem:
+                if done[root, item.path].obstacle is not None:
                     continue  # an earlier part of it failed
                 try:
                     work(_Hand(top, store, step), item)
+                except _Blocked as blocked:
+                    done[root, item.path] = replace(item, obstacle=blocked.obstacle)
                 except (OSError, Lost) as error:
-                    done[root, item.path] = replace(item, problem=os_reason(error))
+                    done[root, item.path] = _failed(item, error)
         finally:
             os.close(top)
     os.sync()  # once for all files: a rename may reach the disk before the content; a sync of each file is much slower
     return tuple(done.values())
+
+
+def _failed(item: Item, error: Exception) -> Item:
+    return replace(item, obstacle=Obstacle.FAILED, detail=os_reason(error))
 
 
 class _Hand:
@@ -71,7 +82,7 @@ class _Hand:
             name,
         ):  # fmt: skip
             if _exists(above, name):
-                raise OSError(JUST_NOW)
+                raise _Blocked(Obstacle.JUST_NOW)
             os.rename(source, name, src_dir_fd=source_above, dst_dir_fd=above)
 
     def remove(self, item: Item) -> None:
@@ -87,7 +98,7 @@ class _Hand:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                raise OSError(NOT_EMPTY) from None
+                raise _Blocked(Obstacle.NOT_EMPTY) from None
 
     def write(self, item: Item) -> None:
         now, wanted = item.now, item.wanted
@@ -108,7 +119,7 @@ class _Hand:
                 if now is not None and now.kind != FileKind.FOLDER:
                     _unchanged(above, name, now)
                 elif _exists(above, name):
-                    raise OSError(JUST_NOW)
+                    raise _Blocked(Obstacle.JUST_NOW)
                 os.rename(self._draft, name, src_dir_fd=above, dst_dir_fd=above)
             except BaseException:
                 with contextlib.suppress(FileNotFoundError):
@@ -215,4 +226,4 @@ def _exists(above: int, name: str) -> bool:
 def _unchanged(above: int, name: str, known: Entry) -> None:
     status = os.stat(name, dir_fd=above, follow_symlinks=False)
     if (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns) != (*known[2:6],):
-        raise OSError(JUST_NOW)
+        raise _Blocked(Obstacle.JUST_NOW)

@@ -17,12 +17,23 @@ CREATE TABLE content(
 CREATE TABLE step(
   id INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL, words TEXT NOT NULL, session TEXT NOT NULL,
   call TEXT NOT NULL, started REAL NOT NULL, ended REAL, notes TEXT NOT NULL DEFAULT '[]', undone INTEGER,
-  takes_back TEXT NOT NULL DEFAULT '[]', roots TEXT NOT NULL DEFAULT '[]'
+  takes_back TEXT NOT NULL DEFAULT '[]', roots TEXT NOT NULL DEFAULT '[]', killed INTEGER NOT NULL DEFAULT 0
 );
 CREATE TABLE change(
   step INTEGER NOT NULL, root BLOB NOT NULL, path BLOB NOT NULL, was BLOB, became BLOB,
   hash_was BLOB, hash_became BLOB, PRIMARY KEY(step, root, path)
 ) WITHOUT ROWID;
+"""
+# Conversion of a file of an earlier version, which stated only in a note that the runner was killed. The notes about
+# files begin with a quoted path, and no other note begins like this one.
+_ADD_KILLED = """
+BEGIN IMMEDIATE;
+ALTER TABLE step ADD COLUMN killed INTEGER NOT NULL DEFAULT 0;
+UPDATE step SET killed = 1 WHERE EXISTS(
+  SELECT 1 FROM json_each(notes)
+  WHERE value GLOB 'the runner was killed while it ran; what anybody else changed until *'
+);
+COMMIT;
 """
 
 
@@ -47,6 +58,8 @@ def connect(folder: Path) -> tuple[Database, tuple[str, ...]]:
     try:
         if db.value("format", 0) != _FORMAT:
             raise sqlite3.DatabaseError("another format")
+        if "killed" not in {row[1] for row in db.execute("PRAGMA table_info(step)")}:
+            db.executescript(_ADD_KILLED)
     except sqlite3.DatabaseError as error:
         db.close()
         if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):

@@ -1,6 +1,7 @@
 """The plan of an undo: each path, its target state, and the obstacles. Nothing is changed."""
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 
 from policy.model.frozen import dataclass
 from runner.changes.undo import file_state as entry
@@ -8,12 +9,22 @@ from runner.changes.undo.file_state import Entry, FileKind, same
 from runner.changes.undo.store import Store, UndoStep
 from sandbox.workspace.inventory import Changes, Finding, TreeNode
 
-AUTO_RUN = "it is an auto-run file; `--auto-run` restores it"
-CHANGED = "another process changed it since; `--force` overwrites that"
-UNSURE = "the runner was killed, so another process may have made this change; `--force` takes it back"
-BETWEEN = "another process changed it between these actions; `--force` overwrites that"
-UNSAFE = "its current content could not be stored; `--force` overwrites it permanently"
-STAYS = "it is not removed: it was not stored, because a tool can make it again"
+
+class Obstacle(Enum):
+    """Reason why a path is not restored. The value is the text for the user; `{}` in it stands for a detail."""
+
+    NOT_KEPT = "it was not kept: {}"
+    SECRET = "it is left alone: {}"  # noqa: S105  # words for the user
+    AUTO_RUN = "{}; it is an auto-run file; `--auto-run` restores it"
+    CHANGED = "another process changed it since; `--force` overwrites that"
+    UNSURE = "the runner was killed, so another process may have made this change; `--force` takes it back"
+    BETWEEN = "another process changed it between these actions; `--force` overwrites that"
+    UNSAFE = "its current content could not be stored; `--force` overwrites it permanently"
+    STAYS = "it is not removed: it was not stored, because a tool can make it again"
+    UNREACHABLE = "its folder cannot be reached: {}"
+    NOT_EMPTY = "other files are in it"
+    JUST_NOW = "another process changed it just now"
+    FAILED = "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +36,8 @@ class Item:
         path: The path.
         now: The current entry.
         wanted: The entry to restore.
-        problem: The reason why the path is not restored, or an empty string.
+        obstacle: The reason why the path is not restored, or None.
+        detail: The part of the reason that depends on the case, in words.
         moved: The current path of the same file, if its content was not stored but the file was only moved.
         mild: True if nothing is lost by leaving the path as it is.
     """
@@ -34,12 +46,18 @@ class Item:
     path: str
     now: Entry | None
     wanted: Entry | None
-    problem: str = ""
+    obstacle: Obstacle | None = None
+    detail: str = ""
     moved: str = ""
     mild: bool = False
 
     @property
-    def deed(self) -> str:
+    def problem(self) -> str:
+        """Return the reason why the path is not restored, in words, or an empty string."""
+        return "" if self.obstacle is None else self.obstacle.value.format(self.detail)
+
+    @property
+    def operation(self) -> str:
         """Return the operation in one or two words."""
         if self.moved:
             return "move back"
@@ -76,7 +94,7 @@ def plan(store: Store, steps: Sequence[UndoStep], allowed: Allowed, judge: Judge
     first: dict[tuple[str, str], Entry | None] = {}
     last: dict[tuple[str, str], Entry | None] = {}
     broken: set[tuple[str, str]] = set()
-    unsure = any(step.kind == "action" and any("was killed" in note for note in step.notes) for step in steps)
+    unsure = any(step.kind == "action" and step.killed for step in steps)
     for step in reversed(steps):
         for change in store.changes(step.id):
             key = (change.root, change.path)
@@ -91,8 +109,8 @@ def plan(store: Store, steps: Sequence[UndoStep], allowed: Allowed, judge: Judge
         obeyed |= {(root, path): finding for path, finding in judge(root, changes).items()}
     items = []
     for key, now in there.items():
-        objection = BETWEEN if key in broken else "" if same(now, last[key]) else CHANGED
-        objection = objection or (UNSURE if unsure else "")
+        objection = Obstacle.BETWEEN if key in broken else None if same(now, last[key]) else Obstacle.CHANGED
+        objection = objection or (Obstacle.UNSURE if unsure else None)
         items.append(_item(key, now, first[key], objection, allowed, obeyed.get(key)))
     again = all(step.kind == "undo" for step in steps)
     return _with_moves(items, lambda item: (item.root, item.path) not in obeyed, again)
@@ -110,26 +128,26 @@ def _item(
     key: tuple[str, str],
     now: Entry | None,
     wanted: Entry | None,
-    objection: str,
+    objection: Obstacle | None,
     allowed: Allowed,
     obeyed: Finding | None,
 ) -> Item:
-    def item(problem: str, mild: bool = False) -> Item:
-        return Item(*key, now, wanted, problem, mild=mild)
+    def item(obstacle: Obstacle | None, detail: str = "", *, mild: bool = False) -> Item:
+        return Item(*key, now, wanted, obstacle, detail, mild=mild)
 
     if wanted is None and now is not None and now.kind == FileKind.FOLDER and now.unkept == entry.LEFT_OUT:
-        return item(STAYS, mild=True)
+        return item(Obstacle.STAYS, mild=True)
     folders = now is not None and wanted is not None and now.kind == wanted.kind == FileKind.FOLDER
     if wanted is not None and wanted.unkept and not folders:
-        return item(f"it was not kept: {wanted.unkept}")
+        return item(Obstacle.NOT_KEPT, wanted.unkept)
     if entry.SECRET in ((now.unkept if now else ""), (wanted.unkept if wanted else "")):
-        return item(f"it is left alone: {entry.SECRET}")
+        return item(Obstacle.SECRET, entry.SECRET)
     # A file that the action itself created may be removed, since that starts nothing. No file is created there.
     if obeyed is not None and (obeyed.completes or wanted is not None or objection):
-        return item(f"{obeyed.why}; {AUTO_RUN}")
+        return item(Obstacle.AUTO_RUN, obeyed.why)
     if not allowed.force and now is not None and now.unkept and now.kind != FileKind.FOLDER:
-        return item(UNSAFE)
-    return item(objection if not allowed.force else "")
+        return item(Obstacle.UNSAFE)
+    return item(objection if not allowed.force else None)
 
 
 def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) -> tuple[Item, ...]:
@@ -141,7 +159,7 @@ def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) ->
     sources = {
         item.now[2:4]: item
         for item in items
-        if item.wanted is None and item.now is not None and item.problem in ("", UNSAFE, STAYS)
+        if item.wanted is None and item.now is not None and item.obstacle in (None, Obstacle.UNSAFE, Obstacle.STAYS)
     }
     moved: dict[str, Item] = {}
     for item in items:
@@ -150,8 +168,8 @@ def _with_moves(items: list[Item], free: Callable[[Item], bool], again: bool) ->
             source = sources.get(wanted[2:4])
             if source is None or source.now is None or source.root != item.root or source.now.kind != wanted.kind:
                 continue
-            forth = again and not item.problem and source.problem == STAYS
-            if not (item.problem.startswith("it was not kept") or forth) or not free(item):
+            forth = again and item.obstacle is None and source.obstacle is Obstacle.STAYS
+            if not (item.obstacle is Obstacle.NOT_KEPT or forth) or not free(item):
                 continue
             if wanted.kind == FileKind.FOLDER or (source.now.size, source.now.mtime) == (wanted.size, wanted.mtime):
                 moved[source.path] = Item(item.root, item.path, None, wanted, moved=source.path)

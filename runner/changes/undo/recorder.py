@@ -20,11 +20,11 @@ from runner.changes.undo import file_state
 from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany
 from runner.changes.undo.file_state import Change
 from runner.changes.undo.lock import UndoError
-from runner.changes.undo.revert import RevertRequest, Taken, take_back
+from runner.changes.undo.revert import RevertRequest, RevertResult, revert
 from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
 from runner.changes.undo.snapshot import Snapshotter
 from runner.changes.undo.store import Roots, Store, convert_failures, sign, undoable
-from runner.changes.undo.text import diff_text, not_kept, taken_text, unkept_of
+from runner.changes.undo.text import diff_text, not_kept, revert_text, unkept_of
 from runner.config import Settings
 from runner.events import Emit, Notice
 from runner.state.lineage import SessionLineage
@@ -188,21 +188,21 @@ class SnapshotRecorder:
             self._say(text)
 
     @_alone
-    def take_back(self, count: int) -> Taken:
+    def revert(self, count: int) -> RevertResult:
         """Undo the last `count` actions of this session. Raise UndoError or OSError."""
         self._store = self._store or Store(self._folder)
-        return take_back(self._store, self._scope, RevertRequest(count, session=self._session, lineage=self._lineage))
+        return revert(self._store, self._scope, RevertRequest(count, session=self._session, lineage=self._lineage))
 
     @_alone
     def rewind(self, count: int) -> tuple[bool, tuple[str, ...]]:
         """Undo the last `count` actions for /rewind. Return True on success, and a report in lines. Never raise."""
         try:
-            taken = self.take_back(count)
+            result = self.revert(count)
         except (OSError, sqlite3.Error, UndoError) as error:
             return False, (f"nothing was undone: {_why(error)}",)
-        if done := [item.path for item in taken.items if not item.problem]:
+        if done := [item.path for item in result.items if item.obstacle is None]:
             self._news.append(one_line(", ".join(done), _LONGEST))
-        return True, tuple(taken_text(taken, self._scope.workspace, dry=False, redo=False))
+        return True, tuple(revert_text(result, self._scope.workspace, dry=False, redo=False))
 
     @_alone
     def latest(self) -> int:
@@ -233,8 +233,8 @@ class SnapshotRecorder:
             return []
         request = RevertRequest(count, dry=True, session=self._session, lineage=self._lineage)
         with convert_failures(self._folder):
-            taken = take_back(self._store, self._scope, request)
-            return list(diff_text(self._store, taken.items, self._scope.workspace, forward=True))
+            result = revert(self._store, self._scope, request)
+            return list(diff_text(self._store, result.items, self._scope.workspace, forward=True))
 
     def news(self) -> str:
         """Return, once, the note for the model about undone changes, or an empty string."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, Terms
-from runner.changes.undo.apply import NOT_EMPTY, restore
+from runner.changes.undo.apply import restore
 from runner.changes.undo.change_scan import Rules
 from runner.changes.undo.file_state import Change
 from runner.changes.undo.lock import UndoError
-from runner.changes.undo.plan import Allowed, Item, plan
+from runner.changes.undo.plan import Allowed, Item, Obstacle, plan
 from runner.changes.undo.scope import SnapshotScope, below_root, inventory_of
 from runner.changes.undo.snapshot import FULL, Bounds, Snapshotter
 from runner.changes.undo.store import Roots, Store, UndoStep, undoable
@@ -42,7 +42,7 @@ class RevertRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RevertResult:
     """The result of an undo.
 
     Attributes:
@@ -61,11 +61,13 @@ class Taken:
 
     @property
     def whole(self) -> bool:
-        """Return True if every path was restored."""
-        return all(not item.problem or item.mild for item in self.items) and not self.aside
+        """Return True if every path was restored or loses nothing by staying as it is (`Item.mild`), and no file was
+        set aside.
+        """
+        return all(item.obstacle is None or item.mild for item in self.items) and not self.aside
 
 
-def take_back(store: Store, scope: SnapshotScope, request: RevertRequest) -> Taken:
+def revert(store: Store, scope: SnapshotScope, request: RevertRequest) -> RevertResult:
     """Restore the files. Raise UndoError if there is nothing to undo or an action runs, and OSError or sqlite3.Error if
     the state folder cannot be written at all.
     """
@@ -73,15 +75,15 @@ def take_back(store: Store, scope: SnapshotScope, request: RevertRequest) -> Tak
         store.turns.refuse_running("nothing was undone")
         bounds = scope.choice.bounds
         try:
-            return _taken(store, bounds, scope, request)
+            return _reverted(store, bounds, scope, request)
         except OSError as error:
             if error.errno not in FULL:
                 raise
         # The state folder is full: stored contents are restored, and the current ones are not stored.
-        return _taken(store, replace(bounds, bytes=0), scope, request)
+        return _reverted(store, replace(bounds, bytes=0), scope, request)
 
 
-def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRequest) -> Taken:
+def _reverted(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRequest) -> RevertResult:
     snapshotter = Snapshotter(store, bounds, threading.Event(), may_drop=False)
     with store.transaction():
         dead = tuple(_recovered(store, snapshotter, scope))
@@ -94,12 +96,15 @@ def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRe
         items = plan(
             store, steps, request.allowed, lambda root, changes: inventory_of(scope, terms, root).findings(changes)
         )
-        items = tuple(replace(item, problem=away[item.root] or item.problem) for item in items)
-        doable = [item for item in items if not item.problem]
+        items = tuple(
+            replace(item, obstacle=Obstacle.UNREACHABLE, detail=away[item.root]) if away[item.root] else item
+            for item in items
+        )
+        doable = [item for item in items if item.obstacle is None]
         if request.dry or not doable:
             if not request.dry and all(item.mild for item in items):
                 _mark_undone(store, steps, request)
-            return Taken(steps, items, None, dead=dead)
+            return RevertResult(steps, items, None, dead=dead)
         ids = tuple(step.id for step in steps)
         kind, words = "redo" if request.redo else "undo", ", ".join(map(str, ids))
         number = store.begin(kind, words, request.session, "", roots, ids)
@@ -107,19 +112,19 @@ def _taken(store: Store, bounds: Bounds, scope: SnapshotScope, request: RevertRe
         store.note(number, [Change(item.root, item.moved, item.wanted, None) for item in doable if item.moved])
     items, aside = _restored(store, scope, request, terms, items, number)
     with store.transaction():
-        reached = {item.root for item in items if not item.problem}
+        reached = {item.root for item in items if item.obstacle is None}
         wanted = {(change.root, change.path) for change in store.changes(number)}
         store.delete_changes(number)
         for root, paths in roots:
             if root in reached:
                 taken = snapshotter.take_paths(root, paths, below_root(rules, root))
                 store.note(number, (each for each in taken.changes if (each.root, each.path) in wanted))
-        failed = [item for item in items if item.problem and not item.mild]
+        failed = [item for item in items if item.obstacle is not None and not item.mild]
         store.end(number, tuple(f"`{item.path}`: {item.problem}" for item in failed))
         # The steps are undone unless a later undo can still restore a path of them.
-        if all(item.problem.startswith("it was not kept") for item in failed):
+        if all(item.obstacle is Obstacle.NOT_KEPT for item in failed):
             _mark_undone(store, steps, request, number)
-    return Taken(steps, items, number, aside, dead)
+    return RevertResult(steps, items, number, aside, dead)
 
 
 def recovered(store: Store, scope: SnapshotScope) -> list[UndoStep]:
@@ -142,7 +147,7 @@ def _recovered(store: Store, snapshotter: Snapshotter, scope: SnapshotScope) -> 
 def _restored(
     store: Store, scope: SnapshotScope, request: RevertRequest, terms: Terms, items: tuple[Item, ...], number: int
 ) -> tuple[tuple[Item, ...], tuple[str, ...]]:
-    """Execute the plan. Return its items with their problems, and the files that were set aside, in words."""
+    """Execute the plan. Return its items with their obstacles, and the files that were set aside, in words."""
     trees = known_trees(scope.cache)
     # THREAT T16: a restored auto-run file is checked as if a command had created it, also if it is an auto-run file
     # only because of another file (a `HEAD` beside `hooks`).
@@ -159,7 +164,8 @@ def _mark_mild(items: tuple[Item, ...]) -> tuple[Item, ...]:
     stay = [f"{item.root}/{item.path}" for item in items if item.mild]
 
     def mild(item: Item) -> bool:
-        return item.problem == NOT_EMPTY and any(path.startswith(f"{item.root}/{item.path}/") for path in stay)
+        inner = f"{item.root}/{item.path}/"
+        return item.obstacle is Obstacle.NOT_EMPTY and any(path.startswith(inner) for path in stay)
 
     return tuple(replace(item, mild=True) if mild(item) else item for item in items)
 
@@ -171,7 +177,7 @@ def _scanned(snapshotter: Snapshotter, root: str, paths: tuple[str, ...], rules:
     except OSError as error:
         if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES):
             raise
-        return f"its folder cannot be reached: {os_reason(error)}"
+        return os_reason(error)
     return ""
 
 

@@ -20,7 +20,7 @@ from runner.secrets.secret import holds_masked, longest_masked
 from sandbox.inside.regular_file import read_descriptor
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of writing to the store; reading never causes them
-KILLED = "the runner was killed while it ran; what anybody else changed until"
+_KILLED = "the runner was killed while it ran; what anybody else changed until"
 DRAFT = ".ringfence-undo-"  # prefix of temporary files that will be renamed to their final names
 
 
@@ -105,7 +105,7 @@ class Snapshotter:
                 now = (replace(each, after=self._store.last_entry(each.root, each.path)) for each in noted)
                 self._store.note(step.id, now)
             until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-            self._store.end(step.id, (*step.notes, f"{KILLED} {until} may be among it"))
+            self._store.end(step.id, (*step.notes, f"{_KILLED} {until} may be among it"), killed=True)
         return dead
 
     def _store_changes(self, root: str, key: str, known: Index, seen: ScanResult) -> Snapshot:

@@ -27,7 +27,7 @@ Roots = tuple[tuple[str, tuple[str, ...]], ...]
 PARTLY = "\0partly"  # suffix of a root of which only single paths were scanned
 _NAME = "workspace"  # name of the file with the path of the workspace
 _GONE = 30 * 86_400.0  # seconds without use until the snapshots of a missing (perhaps unmounted) workspace are removed
-_STEP = "id, kind, words, session, call, started, ended, undone, notes, takes_back, roots"
+_STEP = "id, kind, words, session, call, started, ended, undone, killed, notes, takes_back, roots"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class UndoStep:
         started: The start, in seconds since 1970.
         ended: The end, or None while the step runs or after the runner was killed.
         undone: The undo of this step, or None.
+        killed: True if the runner was killed while the step ran, so other processes may have made some of its changes.
         notes: Files that could not be stored, in words.
         takes_back: The steps that this undo reverted.
         roots: The folders that the action could write, each with the only paths that count (none: all).
@@ -56,6 +57,7 @@ class UndoStep:
     started: float
     ended: float | None
     undone: int | None
+    killed: bool
     notes: tuple[str, ...]
     takes_back: tuple[int, ...]
     roots: Roots
@@ -180,9 +182,10 @@ class Store:
         """Delete the changes of a step."""
         self._db.execute("DELETE FROM change WHERE step = ?", (step,))
 
-    def end(self, step: int, notes: tuple[str, ...]) -> None:
-        """End a step. A step without changes and notes is deleted."""
-        self._db.execute("UPDATE step SET ended = ?, notes = ? WHERE id = ?", (time.time(), json.dumps(notes), step))
+    def end(self, step: int, notes: tuple[str, ...], *, killed: bool = False) -> None:
+        """End a step. A step without changes and notes is deleted. `killed` is an attribute of UndoStep."""
+        values = (time.time(), json.dumps(notes), killed, step)
+        self._db.execute("UPDATE step SET ended = ?, notes = ?, killed = ? WHERE id = ?", values)
         if not notes:
             unchanged = "NOT EXISTS(SELECT 1 FROM change WHERE step = id)"
             self._db.execute(f"DELETE FROM step WHERE id = ? AND {unchanged}", (step,))  # noqa: S608  # a constant
@@ -296,9 +299,9 @@ class Store:
 
 
 def _step(row: tuple[object, ...]) -> UndoStep:
-    *plain, notes, takes_back, roots = row
+    *plain, killed, notes, takes_back, roots = row
     places = tuple((root, tuple(paths)) for root, paths in json.loads(str(roots)))
-    values = (*plain, tuple(json.loads(str(notes))), tuple(json.loads(str(takes_back))), places)
+    values = (*plain, bool(killed), tuple(json.loads(str(notes))), tuple(json.loads(str(takes_back))), places)
     return UndoStep(*values)  # type: ignore[arg-type]  # our own table
 
 

@@ -10,7 +10,7 @@ from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Index
 from runner.changes.undo.file_state import Change, Entry, FileKind
 from runner.changes.undo.plan import Item
-from runner.changes.undo.revert import Taken
+from runner.changes.undo.revert import RevertResult
 from runner.changes.undo.store import Store, UndoStep
 from runner.text.sanitize import one_line, visible
 from sandbox.inside.files.diff import unified_rows
@@ -27,7 +27,7 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
         counts = " ".join(f"{sign}{signs.count(sign)}" for sign in "+~-")
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(step.started))
         said = "" if step.undone is None else "  (undone)"
-        yield f"{step.id:>5}  {when}  {counts:<8}  {deed(step)}{said}"
+        yield f"{step.id:>5}  {when}  {counts:<8}  {step_words(step)}{said}"
         yield from (f"       {visible(note, lines=False)}" for note in step.notes)
     for root in store.roots():
         # Git's objects are never stored.
@@ -35,7 +35,7 @@ def steps_text(store: Store, limit: int) -> Iterator[str]:
         yield from (f"not kept: {line}" for line in not_kept(unkept))
 
 
-def deed(step: UndoStep) -> str:
+def step_words(step: UndoStep) -> str:
     """Return a step in words, on one line."""
     if step.kind == "action":
         return one_line(step.words, _WORDS)
@@ -64,45 +64,45 @@ def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
     ]
 
 
-def taken_text(taken: Taken, workspace: str, *, dry: bool, redo: bool) -> Iterator[str]:
+def revert_text(result: RevertResult, workspace: str, *, dry: bool, redo: bool) -> Iterator[str]:
     """Yield the report of an undo: each restored path, then each path that was left as it is."""
-    for step in taken.dead:
-        yield f"notice: the runner was killed during {step.id}: {deed(step)}"
-    nothing = bool(taken.items) and all(item.problem for item in taken.items)
+    for step in result.dead:
+        yield f"notice: the runner was killed during {step.id}: {step_words(step)}"
+    nothing = bool(result.items) and all(item.obstacle is not None for item in result.items)
     verb, done = ("redo", "redid") if redo else ("undo", "undid")
     said = f"would {verb}" if dry else f"could not {verb}" if nothing else done
-    for step in taken.steps:
-        yield f"{said} {step.words}" if redo else f"{said} {step.id}: {deed(step)}"
-    for item in taken.items:
-        if not item.problem:
-            yield f"  {item.deed:<11} {_path(item, workspace)}"
-    left = [item for item in taken.items if item.problem]
+    for step in result.steps:
+        yield f"{said} {step.words}" if redo else f"{said} {step.id}: {step_words(step)}"
+    for item in result.items:
+        if item.obstacle is None:
+            yield f"  {item.operation:<11} {_path(item, workspace)}"
+    left = [item for item in result.items if item.obstacle is not None]
     for item in left:
         yield f"  {'left':<11} {_path(item, workspace)}: {visible(item.problem, lines=False)}"
-    yield from (f"  set aside   {visible(line, lines=False)}" for line in taken.aside)
-    if not taken.items:
+    yield from (f"  set aside   {visible(line, lines=False)}" for line in result.aside)
+    if not result.items:
         yield "  nothing to do: every file already has its old content"
 
 
-def taken_json(taken: Taken, *, dry: bool) -> dict[str, object]:
+def revert_json(result: RevertResult, *, dry: bool) -> dict[str, object]:
     """Return the result of an undo as a JSON object. `dry` is True if nothing was executed."""
     return {
         "dry": dry,
-        "whole": taken.whole,
-        "step": taken.step,
-        "steps": [step.id for step in taken.steps],
+        "whole": result.whole,
+        "step": result.step,
+        "steps": [step.id for step in result.steps],
         "items": [
             {
                 "root": item.root,
                 "path": item.path,
-                "do": item.deed,
+                "do": item.operation,
                 "moved_from": item.moved or None,
-                "done": not item.problem and not dry,
+                "done": item.obstacle is None and not dry,
                 "problem": item.problem or None,
             }
-            for item in taken.items
+            for item in result.items
         ],
-        "set_aside": list(taken.aside),
+        "set_aside": list(result.aside),
     }
 
 
@@ -114,12 +114,13 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
     for item in items:
         if forward:
             item = replace(item, now=item.wanted, wanted=item.now)
-        if item.problem or FileKind.FOLDER in (item.now and item.now.kind, item.wanted and item.wanted.kind):
+        kinds = [entry.kind for entry in (item.now, item.wanted) if entry is not None]
+        if item.obstacle is not None or FileKind.FOLDER in kinds:
             continue
         path = _path(item, workspace)
         old, new = _text(store, item.now), _text(store, item.wanted)
         if old is None or new is None:
-            yield f"{item.deed}: {path} (not text, or too long to show)"
+            yield f"{item.operation}: {path} (not text, or too long to show)"
             continue
         if item.now is not None and item.wanted is not None and item.now.mode != item.wanted.mode:
             yield f"mode of {path}: {item.now.mode:o} to {item.wanted.mode:o}"
