@@ -5,13 +5,16 @@ from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
 from runner.audit.chain import Record
-from runner.audit.fields import beginning, items, mapping
+from runner.audit.fields import Body, beginning, items, mapping, text
 from runner.audit.log import AuditLog
 from runner.audit.query import Query, was_question
+from runner.audit.records import AnswerSource
 
 DECISIONS = ("decided", "refused", "applied", "planned")  # kinds of records with a verdict
 _TELLING = ("script", "argv", "pattern", "path", "root", "plan")  # the first one present describes the action
 SESSIONS = 256  # session records in memory at a time: a log may have as many sessions as decisions
+# The field `answer.by` of a remembered answer. Records of earlier versions have no field `answer.source`.
+_REMEMBERED = re.compile(r"(?:(grant)|remembered no) g[0-9a-f]+(?:, g[0-9a-f]+)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,20 @@ def bare_host(entry: str) -> str:
     if colon and (port.isdigit() or port == "*") and (":" not in name or name.endswith("]")):
         host = name
     return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+def answer_source(body: Body) -> AnswerSource | None:
+    """Return the origin of the answer to the question of a decision; None if there was no answer."""
+    answer = mapping(body.get("answer"))
+    if not answer:
+        return None
+    source = answer.get("source")
+    if source in list(AnswerSource):
+        return AnswerSource(str(source))
+    remembered = _REMEMBERED.fullmatch(text(answer.get("by")))
+    if remembered is None:
+        return AnswerSource.USER
+    return AnswerSource.GRANT if remembered[1] else AnswerSource.REFUSAL
 
 
 def deeds(log: AuditLog, query: Query | None = None, *, limit: int | None = None) -> Iterator[DecisionTrail]:

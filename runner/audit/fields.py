@@ -4,13 +4,9 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
-from runner.audit.records import AnswerSource
-
 CUT = "…"  # end of a text that was cut when it was recorded
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-# The field `answer.by` of a remembered answer. Records of earlier versions have no field `answer.source`.
-_REMEMBERED = re.compile(r"(?:(grant)|remembered no) g[0-9a-f]+(?:, g[0-9a-f]+)*")
 _LONGEST = 1 << 31  # characters of a script
 
 Body = Mapping[str, object]
@@ -62,20 +58,6 @@ def integer(value: object) -> int | None:
     """Return an integer that fits 64 bits; None for any other value."""
     whole = number(value)
     return whole if isinstance(whole, int) else None
-
-
-def answer_source(body: Body) -> AnswerSource | None:
-    """Return the origin of the answer to the question of a decision; None if there was no answer."""
-    answer = mapping(body.get("answer"))
-    if not answer:
-        return None
-    source = answer.get("source")
-    if source in list(AnswerSource):
-        return AnswerSource(str(source))
-    remembered = _REMEMBERED.fullmatch(text(answer.get("by")))
-    if remembered is None:
-        return AnswerSource.USER
-    return AnswerSource.GRANT if remembered[1] else AnswerSource.REFUSAL
 
 
 def utc_time(value: object) -> str:

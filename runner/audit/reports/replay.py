@@ -18,10 +18,10 @@ from policy.model.tier import MATRIX, Matrix, Mode, Ruling
 from policy.model.verdict import Verdict
 from policy.permission.flag_rights import FlagRights
 from policy.rules.rulebook import RuleBook
-from runner.audit.decisions import DecisionTrail
+from runner.audit.decisions import DecisionTrail, answer_source
 from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
-from runner.audit.fields import answer_source, items, number
+from runner.audit.fields import items, number
 from runner.audit.records import AnswerSource
 from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json

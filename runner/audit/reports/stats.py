@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import assert_never
 
-from runner.audit.decisions import DecisionTrail, bare_host
-from runner.audit.fields import Body, answer_source, items, mapping, number, text
+from runner.audit.decisions import DecisionTrail, answer_source, bare_host
+from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.list_view import action_line
 from runner.audit.query import command_of, was_question
 from runner.audit.records import AnswerSource
