@@ -2,5 +2,6 @@
 
 `tui/` is the terminal application, `plain/` the line-based one, `jsonl/` the JSON protocol, `exec/` the single commands
 without a model, `ci/` the job runner, `batch/` many tasks, `slash/` the commands typed into a conversation.
-May import `agent` and everything below it, never `cli`. Start reading at `launch.py`, which chooses the front end.
+May import `agent` and everything below it, never `cli`, whose modules `batch/` starts only as programs. Start reading
+at `launch.py`, which chooses the front end.
 """

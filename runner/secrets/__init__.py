@@ -1,4 +1,5 @@
 """Credentials: the `Secret` type, where secrets are found, and the redactor that masks them in every output.
 
-`broker/` adds credentials to requests outside the sandbox. May import `state` and `text`. Start reading at `secret.py`.
+`broker/` adds credentials to requests outside the sandbox. May import `state`, `text`, `problems` and `sandbox.egress`.
+Start reading at `secret.py`.
 """

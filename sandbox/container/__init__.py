@@ -1,4 +1,4 @@
 """The container backend: the same terms, enforced by a Docker-compatible daemon around an image of the user's choice.
 
-May import `linux` for what both share. Start reading at `backend.py`.
+May import `linux`, for what both share, and everything below it. Start reading at `backend.py`.
 """

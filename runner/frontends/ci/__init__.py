@@ -1,4 +1,4 @@
 """`agent ci`: an unattended run in a pipeline, on an untrusted prompt.
 
-May import the other front ends. Start reading at `run.py`.
+May import `launch` and everything below it, but not `batch/`. Start reading at `run.py`.
 """

@@ -1,4 +1,4 @@
 """Tools for people who write policies: expectations as tests, lint, tables, and imports from other products.
 
-May import the gate. Start reading at `expectations.py`.
+May import `gate` and everything below it. Start reading at `expectations.py`.
 """

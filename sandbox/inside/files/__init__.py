@@ -1,4 +1,4 @@
 """File operations of the file tools, run confined.
 
-Imports the standard library only. Start reading at `operations.py`.
+May import the rest of `inside`, and the standard library. Start reading at `operations.py`.
 """
