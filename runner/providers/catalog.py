@@ -94,7 +94,7 @@ def _profile(name: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Prices of a million tokens in the user's currency. None is an unknown price.
+    """Prices of a million tokens in the currency of the prices. None is an unknown price.
 
     Attributes:
         input: price of tokens sent.

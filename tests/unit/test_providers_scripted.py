@@ -242,7 +242,7 @@ def test_a_bad_file_is_a_problem(name: str, data: str | bytes, words: list[str],
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("missing.toml", "no such file"), ("", "is a directory"), ("a\0.toml", "name cannot be used")],
+    [("missing.toml", "no such file"), ("", "is a directory"), ("a\0.toml", "name is not valid")],
 )
 def test_a_file_that_cannot_be_opened_is_a_problem(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=words):
