@@ -30,7 +30,7 @@ from runner.config.validators import Fault
 REMOTE = ("anthropic", "openai", "gemini")  # providers with an address
 PROVIDERS = (*REMOTE, "scripted")
 
-Check = Callable[[Value], Fault | None]
+ValueCheck = Callable[[Value], Fault | None]
 
 
 class Widens(Enum):
@@ -70,7 +70,7 @@ class Key:
     default: Value | None = None
     variable: str = ""
     choices: tuple[str, ...] = ()
-    check: Check | None = None
+    check: ValueCheck | None = None
     adds: bool = False
     stricter: Callable[[Value, Value], bool] | None = None
     example: str = ""

@@ -92,13 +92,20 @@ def rejected_words(path: str, source: str, tree: ast.Module) -> Iterator[Finding
             yield Finding("word", path, f"{path}:{line}", hit[0])
 
 
+_ALIAS = re.compile(r"[A-Z][A-Za-z]*[a-z][A-Za-z]*")
+
+
 def repeated_classes() -> Iterator[Finding]:
-    """Yield every definition of a public class whose name is defined in several modules of the product."""
+    """Yield every definition of a public class or type alias whose name is defined in several modules of the product."""
     places: dict[str, list[str]] = {}
     for path, source in modules(*PRODUCT):
         for node in ast.parse(source).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(f"{path}:{node.lineno}")
+            elif isinstance(node, ast.Assign):
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+                for name in filter(_ALIAS.fullmatch, names):
+                    places.setdefault(name, []).append(f"{path}:{node.lineno}")
     for name, found in sorted(places.items()):
         if len(found) > 1:
             yield from (Finding("class", name, place, name) for place in found)
