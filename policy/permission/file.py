@@ -8,7 +8,7 @@ from policy.model.assessment import RuleKind, RuleRef
 from policy.model.profile import REST, Layer, PermissionRule, Source, Tool
 from policy.model.tier import Ruling, Tier
 from policy.toml.profile import patterns, texts
-from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read
+from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read, similar_name
 
 # fmt: off
 KEYS: Mapping[str, ValueType] = {
@@ -110,8 +110,6 @@ def _named(entry: TomlEntry, key: str, names: Mapping[str, _Named]) -> tuple[_Na
     unknown = next((text for text in texts if text not in names), None)
     if unknown is None:
         return tuple(names[text] for text in texts)
-    from difflib import get_close_matches  # imported here: only errors need it
-
-    near = get_close_matches(unknown, names, n=1)
-    fix = f"did you mean `{near[0]}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"
+    near = similar_name(unknown, names)
+    fix = f"did you mean `{near}`?" if near else f"the names are {', '.join(f'`{name}`' for name in names)}"
     raise entry.error_at(key, f"there is no {key} `{unknown}`", fix)

@@ -15,6 +15,7 @@ from policy.model.tier import Ruling, Tier
 from policy.permission.dead_rules import RuleFinding, Severity, faults, follow
 from policy.permission.paths import holds_reading, holds_writing
 from policy.rules.rulebook import RuleBook
+from policy.toml.schema import similar_name
 
 _ORDER = {severity: index for index, severity in enumerate(Severity)}
 _BETWEEN = frozenset("&|;<>")  # a word that contains only these and digits is an operator of bash
@@ -71,14 +72,12 @@ def _program(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     for program in rule.run[0] if rule.run else ():
         if "*" in program or "?" in program or "/" in program or rulebook.find(program) is not None:
             continue
-        from difflib import get_close_matches  # imported here: only findings need it
-
         names = rulebook.names()
-        near = get_close_matches(program, names, n=1, cutoff=0.8)
-        near = near or [name for name in names if sorted(name) == sorted(program)]  # two letters are swapped
+        swapped = (name for name in names if sorted(name) == sorted(program))  # two letters are swapped
+        near = similar_name(program, names, cutoff=0.8) or next(swapped, None)
         if near:
-            text = f"no command rule describes a program `{program}`, but one describes `{near[0]}`"
-            yield RuleFinding(Severity.WARNING, rule.ref, "typo", text, f"write `{near[0]}` if that program is meant")
+            text = f"no command rule describes a program `{program}`, but one describes `{near}`"
+            yield RuleFinding(Severity.WARNING, rule.ref, "typo", text, f"write `{near}` if that program is meant")
         elif rule.verdict is Ruling.ALLOW:
             text = f"no command rule describes `{program}`, so all it does in the project is allowed, without network"
             yield RuleFinding(Severity.WARNING, rule.ref, "no-facts", text, "allow only the words that are needed")

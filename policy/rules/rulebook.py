@@ -47,10 +47,10 @@ _SETS = ("sets",)
 
 
 def _nearest(word: str, known: Iterable[str]) -> str:
-    import difflib  # imported here: only error messages need it
+    from policy.toml.schema import similar_name  # imported here: only error messages need it
 
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.0)
-    return f"did you mean `{close[0]}`?" if close else ""
+    close = similar_name(word, known, cutoff=0.0)
+    return f"did you mean `{close}`?" if close else ""
 
 
 class _Table:

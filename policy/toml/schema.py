@@ -4,7 +4,7 @@ nearest key.
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field, replace
 from datetime import date, datetime
 from enum import Enum
@@ -238,10 +238,8 @@ def _entries(
 
 
 def _no_key(entry: TomlEntry, key: str, keys: Mapping[str, ValueType]) -> TomlError:
-    from difflib import get_close_matches  # only for complaints: most starts need none
-
-    near = get_close_matches(key, keys, n=1, cutoff=0.5)
-    fix = f"did you mean `{near[0]}`?" if near else f"the keys of a `[[{entry.name}]]` are {_or(list(keys))}"
+    near = similar_name(key, keys, cutoff=0.5)
+    fix = f"did you mean `{near}`?" if near else f"the keys of a `[[{entry.name}]]` are {_or(list(keys))}"
     line = entry.lines.get(key, entry.line)
     return TomlError(entry.source, line, f"`{dotted((entry.name, key))}`", "there is no such key", fix)
 
@@ -294,15 +292,13 @@ def value_type_of(path: KeyPath, shapes: Mapping[KeyPath, ValueType]) -> ValueTy
 def _unknown(
     path: KeyPath, document: TomlDocument, shapes: Mapping[KeyPath, ValueType], lists: Mapping[str, object]
 ) -> TomlError:
-    from difflib import get_close_matches  # only for complaints: most starts need none
-
     at, key = path[:-1], path[-1]
     here = sorted(_below(at, shapes) - {"*"})
-    near = get_close_matches(key, [*here, *lists], n=1, cutoff=0.5)
+    near = similar_name(key, [*here, *lists], cutoff=0.5)
     elsewhere = [known for known in shapes if known[-1] == key]
     why = "there is no such key"
     if near:
-        fix = f"did you mean `[[{near[0]}]]`?" if near[0] in lists else f"did you mean `{dotted((*at, near[0]))}`?"
+        fix = f"did you mean `[[{near}]]`?" if near in lists else f"did you mean `{dotted((*at, near))}`?"
     elif elsewhere:  # the right key in the wrong table is the other common slip
         why, fix = "there is no such key here", f"did you mean `{dotted(elsewhere[0])}`?"
     else:
@@ -385,6 +381,13 @@ def dotted(path: KeyPath) -> str:
     """Return `path` as written in a file, at most 200 characters, with `?` for each unprintable character."""
     words = (word if _BARE.fullmatch(word) or word == "*" else f'"{word}"' for word in path)
     return "".join(char if char.isprintable() else "?" for char in ".".join(words))[:200]
+
+
+def similar_name(text: str, names: Iterable[str], *, cutoff: float = 0.6) -> str | None:
+    """Return the name that is most similar to `text`, or None. `cutoff` is the least similarity, from 0 to 1."""
+    from difflib import get_close_matches  # only for error messages: most starts need none
+
+    return next(iter(get_close_matches(text, list(names), n=1, cutoff=cutoff)), None)
 
 
 def _or(words: list[str]) -> str:

@@ -85,11 +85,11 @@ def read_variable(name: str, text: str, elsewhere: Sequence[str]) -> LayerValues
     """
     key = VARIABLES.get(name)
     if key is None:
-        from difflib import get_close_matches
+        from runner.text.phrases import similar
 
         known = [*VARIABLES, *elsewhere]
         # The common prefix would make all names similar.
-        near = get_close_matches(name.removeprefix(_PREFIX), [each.removeprefix(_PREFIX) for each in known], n=1)
+        near = similar(name.removeprefix(_PREFIX), (each.removeprefix(_PREFIX) for each in known))
         fix = f"did you mean `{_PREFIX}{near[0]}`?" if near else f"unset it; the names are {', '.join(known)}"
         raise ConfigError(Problem(f"the variable `{name}` cannot be used", "there is no such setting", fix))
     value = value_of(text if key.shape is ValueType.TEXT else plain(text), key.shape)

@@ -1,7 +1,6 @@
 """Text and JSON of `agent config show`: the values in force, the places that set them, and what they override."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 
 from policy.model.frozen import dataclass
 from policy.toml.profile import shapes
@@ -11,6 +10,7 @@ from runner.config.schema import KEYS, LISTS, SHAPES, key_of
 from runner.config.settings import ConfigLayer, SettingOrigin, SettingOrigins, Settings
 from runner.config.toml_value import amount, entry_toml, toml
 from runner.problems import usage
+from runner.text.phrases import similar
 from runner.text.sanitize import visible
 
 _WIDE = 48  # characters of a value in a line with its place
@@ -128,7 +128,7 @@ def no_key(name: str) -> Exception:
     known = [key.name for key in KEYS]
     known += sorted({name[:index] for name in known for index, char in enumerate(name) if char == "."})
     known += [each.name for each in LISTS]
-    near = get_close_matches(name, known, n=1) or [key for key in known if key.rpartition(".")[2] == name][:1]
+    near = similar(name, known) or [key for key in known if key.rpartition(".")[2] == name][:1]
     fix = f"did you mean `{near[0]}`?" if near else "`agent config show` lists every key"
     return usage(f"there is no key `{name}`", "it is not a key of the configuration", fix)
 

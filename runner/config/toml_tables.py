@@ -66,11 +66,10 @@ def wrong(source: str, item: TableItem, key: str, why: str, fix: str) -> Stopped
 
 def unknown_key(source: str, item: TableItem, key: str, known: Iterable[str]) -> Stopped:
     """Return a usage error that names the nearest known key."""
-    from difflib import get_close_matches
+    from runner.text.phrases import nearest
 
     names = list(known)
-    near = get_close_matches(key, names, n=1, cutoff=0.5)
-    fix = f"did you mean `{near[0]}`?" if near else f"the keys are {', '.join(f'`{name}`' for name in names)}"
+    fix = nearest(key, names, cutoff=0.5) or f"the keys are {', '.join(f'`{name}`' for name in names)}"
     where = f"in [[{item.name}]]" if item.name else "at the top"
     return wrong(source, item, key, f"there is no such key {where}", fix)
 

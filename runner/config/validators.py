@@ -48,9 +48,9 @@ def choice(name: str, value: str, known: Sequence[str]) -> Fault:
 
 def near(value: str, known: Sequence[str]) -> str:
     """Return `; did you mean ...?` if the text resembles one of the names, else nothing."""
-    from difflib import get_close_matches
+    from runner.text.phrases import similar
 
-    matches = get_close_matches(value, known, n=1) or [each for each in known if value and each.startswith(value)]
+    matches = similar(value, known) or [each for each in known if value and each.startswith(value)]
     return f"; did you mean `{matches[0]}`?" if matches else ""
 
 

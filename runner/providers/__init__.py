@@ -87,11 +87,10 @@ def open_provider(
     """
     name, _, model = spec.strip().partition(":")
     if name not in PROVIDERS:
-        import difflib
+        from runner.text.phrases import nearest
 
-        near = difflib.get_close_matches(name, PROVIDERS, n=1)
         known = ", ".join(f"`{each}`" for each in PROVIDERS)
-        fix = f"did you mean `{near[0]}`?" if near else "write `provider:model`, such as `anthropic:claude-sonnet-5-5`"
+        fix = nearest(name, PROVIDERS) or "write `provider:model`, such as `anthropic:claude-sonnet-5-5`"
         raise SetupError(Problem(f"there is no provider `{name}`", f"the providers are {known}", fix))
     remote = PROVIDERS[name]
     if remote is None:

@@ -2,7 +2,6 @@
 that passes its own turns does not need.
 """
 
-import difflib
 import json
 import tomllib
 from pathlib import Path
@@ -14,7 +13,7 @@ from runner.messages import Stop, ToolCall, Usage
 from runner.providers.endpoint import SetupError
 from runner.providers.scripted import Turn
 from runner.text.model_text import parse_call
-from runner.text.phrases import os_reason
+from runner.text.phrases import nearest, os_reason
 
 SIZE_LIMIT = 16 << 20  # bytes
 
@@ -136,8 +135,7 @@ def _invalid(path: Path, loc: tuple[int | str, ...], kind: str) -> SetupError:
     start = f"{', '.join(words)}: " if words else ""
     key = str(loc[-1]) if loc else ""
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(key, KEYS, n=1)
-        fix = f"did you mean `{near[0]}`?" if near else f"the keys are {', '.join(f'`{name}`' for name in KEYS)}"
+        fix = nearest(key, KEYS) or f"the keys are {', '.join(f'`{name}`' for name in KEYS)}"
         return _unread(path, f"{start}unknown key `{key}`", fix)
     complaint = WORDS.get(kind, "has a value of the wrong type")
     return _unread(path, f"{start}`{key}` {complaint}" if key else f"it {complaint}", "correct the script")

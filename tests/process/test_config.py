@@ -199,6 +199,7 @@ BROKEN = [
         "a model of nobody",
     ),
     ('model = "gpt"', 1, ["`model`", "`provider:model`"], "a model without its provider"),
+    ('model = "OPENAI:x"', 1, ["did you mean `openai`?"], "a provider in capitals"),
     ('[provider.openai]\nbase_url = "ftp://a"', 2, ["https://host/v1"], "another protocol"),
     (
         '[provider.openai]\nbase_url = "https://u:secret@a"',

@@ -151,9 +151,9 @@ async def run_line(line: str, host: CommandHost) -> None:
     known = host.commands
     command = find(name, known)
     if command is None:
-        import difflib  # only for a message about a mistake
+        from runner.text.phrases import similar
 
-        near = difflib.get_close_matches(name[1:], [name for each in known for name in each.names], n=3)
+        near = similar(name[1:], (name for each in known for name in each.names), most=3)
         hint = f"did you mean {' or '.join(f'/{each}' for each in near)}?" if near else "/help lists them"
         say(host, f"there is no command `{name}`; {hint}")
         return
