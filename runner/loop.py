@@ -55,7 +55,7 @@ class Ending:
 
 
 async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None, typed: str = "") -> Ending:
-    """Let the model work on `prompt` until it is done, and return the end of the run. All child processes end before.
+    """Let the model work on `prompt`, and return the end of the run after all child processes have ended.
 
     `history` is extended in place and stays complete (every call has its result), so that a conversation can continue.
     `typed` is shown to users in place of the prompt if it is not empty. Raise an exception of the approver or of

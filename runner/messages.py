@@ -92,8 +92,8 @@ def has_thoughts(message: Message) -> bool:
 
 
 def without_thoughts(messages: list[Message]) -> None:
-    """Remove the reasoning from `messages`, in place. Called before the model changes, because a provider refuses the
-    signatures of another provider.
+    """Remove the reasoning from `messages`, in place. Called before a request to another model, because a provider
+    refuses the signatures of another provider.
     """
     messages[:] = map(thoughtless, messages)
 

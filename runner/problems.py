@@ -46,7 +46,7 @@ def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
     return resource_problem(error)
 
 
-# Errors of a process that reached a limit of the system: no defect of this program (errno(3)).
+# Errors of a process that reached a limit of the system, which are no defects of this program. SOURCE: errno(3)
 _STARVED = {
     errno.EMFILE: ("open files", "raise the limit of the shell that starts it (`ulimit -n 256`)"),
     errno.ENFILE: ("open files on this machine", "close other programs"),
@@ -77,13 +77,12 @@ def _is_process_limit(error: BaseException) -> bool:
 
 
 def ending_signals() -> tuple[int, ...]:
-    """Return every signal but SIGINT that ends a program by default and that the parent process has not set to be
-    ignored, as nohup(1) does with SIGHUP. The runner handles them, so that no terminal stays raw and no command keeps
-    running.
+    """Return the signals that the runner handles, so that no terminal stays raw and no command keeps running: those
+    that end a program by default and that no parent process has set to be ignored, as nohup(1) does with SIGHUP.
     """
-    # SOURCE: signal(7), "Standard signals". Not handled: signals that no program can handle, that end nothing, or that
-    # Python ignores (EPIPE and EFBIG are errors), and those by which the kernel reports a faulty instruction, which
-    # would be executed again, without end, after the handler returns.
+    # SOURCE: signal(7), "Standard signals". Left out are SIGINT, signals that no program can handle, signals that end
+    # nothing, and signals that Python ignores (EPIPE and EFBIG are errors). Signals for a faulty instruction are left
+    # out, too: after the handler returns, the instruction would be executed again, without end.
     others = frozenset(
         getattr(signal, name, None)
         for name in (

@@ -164,7 +164,7 @@ class Agent:
         """Continue another session of this workspace. `id` is its id or the first characters of its id.
 
         If that session cannot be opened, the current session stays open. Raise SessionError, Stopped if a run is in
-        progress, and what `open` raises.
+        progress or if `id` is the current session, and what `open` raises.
         """
         kept = self.conversation.ctx.journal.kept
         if kept is not None and len(id) >= 4 and kept.startswith(id):

@@ -42,8 +42,8 @@ class ContextSources:
 def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> ContextSources:
     """Return the context of a session, with notices. `inventory` is the trusted content of the repository, or None.
 
-    With `skilled`, the context contains the skills. Raise Stopped if a prompt file of the user cannot be used, because
-    the user relies on it.
+    With `skilled`, the context contains the skills. Raise Stopped if a prompt file of the user cannot be used, since
+    the user relies on its text.
     """
     folder = os.path.dirname(str(paths.config_file(environ)))
     base, added = (read_own_text(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))

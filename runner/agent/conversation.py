@@ -32,7 +32,7 @@ class Conversation:
         history: The messages of the conversation.
         marks: The prompts that the user can return to.
         usage: The tokens of all runs, as the provider counts them.
-        cost: The cost of all runs, or None if the price is unknown.
+        cost: The cost of the runs whose price is known, or None if there are none.
         turns: The number of turns of all runs.
     """
 

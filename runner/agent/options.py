@@ -32,8 +32,7 @@ class Option:
         name: the long form, with its dashes.
         metavar: the placeholder of the value in help pages; empty for a switch, which takes no value.
         commands: the commands that have the option. `terminal` is plain `agent` at a terminal, if its command line is
-        parsed
-            without typer.
+            parsed without typer.
         many: True if the option may be repeated and all values are used. Otherwise the last value is used.
         least: the lowest value of an option that takes a whole number; None if the value is a text.
         short: the short form with one dash, or empty.

@@ -112,8 +112,8 @@ def prepare_start(
     """Return the values for the first session. Files are read, but no session is opened.
 
     With `asks`, a question about trust may be put on this terminal or to `asker`. `model`, if not None, is used instead
-    of the configured model. Raise Stopped, ConfigError,
-    SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves.
+    of the configured model. Raise Stopped, ConfigError, SetupError, SecretError, SessionError, StateError or
+    PlaceError; KeyboardInterrupt if the user leaves.
     """
     options, settings = prepare_options(args, unattended, asks=asks, asker=asker)
     model = model or chosen_model(args, settings, options.cwd)

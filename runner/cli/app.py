@@ -1,4 +1,4 @@
-"""The typer application: help pages, completion, and every command except the fast path of `exec`."""
+"""The typer application: help pages, completion, and every command that `main` does not start without typer."""
 
 import typer
 
@@ -30,7 +30,7 @@ EPILOG = f"{CODES} `agent exec` passes the command's own status through."
 def _hide_types() -> None:
     """Let help pages show the placeholder of a value, such as MODE, without its Python type, such as `<str>`.
 
-    Typer has no setting for that. Versions of typer without this method print other names.
+    Typer has no setting for it. A version of typer without the method `display_type` shows its own names of types.
     """
     for kind in (typer.core.TyperArgument, typer.core.TyperOption):
         if hasattr(kind, "display_type"):

@@ -1,4 +1,4 @@
-"""The process of one task: `agent` itself, which ends when its parent process ends for any reason."""
+"""The process of one task: `agent` itself, which on Linux ends when its parent process ends for any reason."""
 
 import os
 import signal

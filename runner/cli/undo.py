@@ -84,7 +84,7 @@ def undo(
         try:
             with convert_failures(kept):
                 result = revert(store, ground, wish)
-        except UndoError as error:  # nothing is kept, or too little, or an action runs: no mistake in the command
+        except UndoError as error:  # not a usage error: too little is stored, or an action is running
             raise Stopped(error.problem, Exit.FAILED) from None
         if json:
             print(dumps(revert_json(result, dry=wish.dry)))

@@ -23,7 +23,7 @@ from sandbox.linux.interpreter_paths import bubblewrap
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
 _API = 3  # API level of libseccomp 2.4; seccomp_api_get(3) also depends on the kernel
-# For namespaces that the settings of the kernel allow but that cannot be created: a surrounding container blocks them.
+# The remedy if the kernel's settings allow namespaces but none can be created: a surrounding container blocks them.
 _OUTSIDE = "run `agent` outside of the container, or in a container that may make namespaces (`--privileged`)"
 
 
@@ -74,7 +74,7 @@ def examine(
     container: ContainerOptions = ContainerOptions(),  # noqa: B008  # frozen
     credentials: tuple[str, ...] = (),
 ) -> tuple[CheckResult, ...]:
-    """Run all checks and return their results. Each backend runs a canary; nothing is changed.
+    """Run all checks and return their results. Each backend runs a canary. Missing folders of this program are created.
 
     `container` are the settings of the container backend, `credentials` the names of injected credentials.
     """

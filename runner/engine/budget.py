@@ -28,7 +28,7 @@ class Limit(StrEnum):
 
 
 class BudgetExceeded(Exception):
-    """The run ends at once, because a limit was reached or the model declined to continue."""
+    """The error that ends a run at once, because a limit was reached or the model declined to continue."""
 
     def __init__(self, reason: str, limit: Limit | None = None, exit: Exit = Exit.LIMIT) -> None:
         super().__init__(reason)
@@ -68,7 +68,7 @@ class BudgetMeter:
     def max_answer_tokens(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
         """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.
 
-        Raise BudgetExceeded if the budget has no tokens left for an answer.
+        Raise BudgetExceeded if tokens or money are left for fewer than LEAST_ANSWERED tokens.
         """
         limits = self._limits
         most, limit = float(wanted), None
@@ -94,7 +94,7 @@ class BudgetMeter:
 
         The server's own count is used unless it is zero (then the tokens are estimated, too many rather than too few)
         or below the minimum for the size of the text (then it is raised to that): a budget must not trust the server
-        alone.
+        alone. At the price FREE the server's count is always used.
         """
         counted = self.aside(usage, messages, answer, self._limits.price)
         self._sent = counted.input + counted.cache_read + counted.cache_write
@@ -143,7 +143,9 @@ class BudgetMeter:
         self._sent = 0
 
     def check(self) -> None:
-        """Raise BudgetExceeded if the run used more than its limits. Calls of the last answer are then not executed."""
+        """Raise BudgetExceeded if the run used more tokens or money than its limits, or if its cost is unknown although
+        money is limited. Calls of the last answer are then not executed.
+        """
         limits = self._limits
         if limits.tokens is not None and self.tokens > limits.tokens:
             self._used_up(f"{self.tokens} tokens", Limit.TOKENS)
@@ -157,7 +159,7 @@ class BudgetMeter:
             self.money = None
 
     def printed(self, count: int) -> None:
-        """Count `count` bytes of output. Raise BudgetExceeded if the limit is reached."""
+        """Count `count` bytes of output. Raise BudgetExceeded if the limit is exceeded."""
         self.output += count
         if self._limits.output is not None and self.output > self._limits.output:
             self._used_up(f"{self.output} bytes of output", Limit.OUTPUT)
@@ -181,7 +183,7 @@ class BudgetMeter:
         return used.input + used.output + used.cache_read + used.cache_write
 
     def cut_off(self) -> Limit:
-        """Return the limit that cut an answer off."""
+        """Return the limit that probably cut an answer off: MONEY if over 90% of the money is spent, else TOKENS."""
         limits = self._limits
         near = limits.money is not None and self.money is not None and self.money > 0.9 * limits.money
         return Limit.MONEY if near else Limit.TOKENS

@@ -148,7 +148,7 @@ class Completion:
         return wanted if available is None else min(wanted, available)
 
     def _request(self, sent: Sequence[Message], most: int) -> Request:
-        """Return a request with `sent` for an answer of at most `most` tokens. The gauge learns its other parts."""
+        """Return a request with `sent` for an answer of at most `most` tokens, and tell the gauge its other parts."""
         ctx = self._ctx
         request = Request(
             model=self._access.model,
@@ -295,7 +295,8 @@ class Completion:
         """Use the fallback model from the next request on, and say so. A run falls back once: it ends if the second
         model is busy, too.
 
-        Return False if there is no fallback model, or if it cannot be opened or its price is unknown.
+        Return False if there is no fallback model, if the model cannot be opened, or if the user set a budget of money
+        and the price of the model is unknown.
         """
         ctx = self._ctx
         if not self._may_fall_back() or ctx.models is None:
@@ -345,5 +346,5 @@ class Completion:
 
 
 def _identity(access: ModelAccess) -> tuple[Provider, str]:
-    """Return what tells one model from another."""
+    """Return the provider and the model name, by which models are compared."""
     return access.provider, access.model

@@ -215,9 +215,10 @@ async def request_escalation(
 ) -> tuple[ExtraRight, Authorization] | None:
     """Ask the user for the right that `outcome` lacked, and return the right and the decision.
 
-    With an Allow the caller runs the action once more. `had` are the terms of the run, and `granted_rights` were
-    added for this call already. Return None if no right was
-    missing, or if no user may grant the right. Raise asyncio.CancelledError if the user stops the turn.
+    With an Allow the caller runs the action once more. `had` are the terms of the run, and `granted_rights` were added
+    for this call already. Return None if no question is asked: no right was missing, no user may grant it or can
+    answer, the user refused it before, or the call already has _MOST_RIGHTS. Raise asyncio.CancelledError if the user
+    stops the turn.
     """
     if len(granted_rights) >= _MOST_RIGHTS:
         return None

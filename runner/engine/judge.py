@@ -136,7 +136,8 @@ class CallRequester:
 async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str, EarlyAnswer]:
     """Put the questions of a whole turn as one list, and return the answers by the keys of the calls.
 
-    Return an empty mapping if there are fewer than two questions: a single question is asked when its call is due.
+    Return an empty mapping in an unattended session, and if there are fewer than two questions: a single question is
+    asked when its call is due. Raise asyncio.CancelledError if the user stops the turn.
     """
     if ctx.unattended or len(calls) < 2:
         return {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OpenModels:
-    """A pool that opens each model once and closes all models with the session."""
+    """A pool of models that opens each model once. `close` closes all of them."""
 
     def __init__(
         self, first: OpenModel, opener: Callable[[str], OpenModel] | None = None, settings: "Settings | None" = None
@@ -31,7 +31,7 @@ class OpenModels:
         self._all = [first]
 
     def get(self, spec: str) -> OpenModel:
-        """Return the model `spec` (`provider:model`). Raise SetupError or SecretError."""
+        """Return the model `spec` (`provider:model`). Raise SetupError, SecretError or Stopped."""
         if spec not in self._opened:
             if self._opener is None:
                 why = "the program that uses the agent gave the session one model only"
@@ -46,8 +46,8 @@ class OpenModels:
         return spec in self._opened and self._opened[spec].vendors
 
     def limits(self, limits: RunLimits, model: OpenModel) -> RunLimits:
-        """Return `limits` with the price of `model`. Raise Stopped if the run has a budget of money and the price is
-        unknown.
+        """Return `limits` with the price of `model`. Raise Stopped if the user set a budget of money and the price is
+        unknown. Without settings, return `limits` unchanged.
         """
         return limits if self._settings is None else priced(limits, model, self._settings)
 

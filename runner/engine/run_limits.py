@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """Limits of one run. A run that reaches one of them ends with exit code 5.
+    """Limits of one run. A run ends with exit code 5 at its limit of turns, time, denials, tokens, money or output.
 
     Attributes:
         turns: The largest number of turns, each with one answer of the model.
@@ -77,7 +77,10 @@ class BudgetFlags:
 
 
 def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:
-    """Return the limits of a run before its model is known: from flags, else from settings, else from `usual`."""
+    """Return the limits of a run before its model is known: from `settings`, which include the options, else `usual`.
+
+    Only `flags.turns` and `flags.denials` are read from `flags`.
+    """
     usual = usual or RunLimits()
 
     def number(name: str, otherwise: float | None) -> float | None:
@@ -103,7 +106,7 @@ def priced(limits: RunLimits, model: OpenModel, settings: Settings) -> RunLimits
     """Return `limits` with the price of the model.
 
     Raise a usage error if the user set a budget of money and the price of the model is unknown, because such a budget
-    would have no effect.
+    would have no effect. Otherwise an unknown price removes the limit of money.
     """
     name = model.named
     price = price_of(name, settings, vendor=model.vendors)

@@ -75,7 +75,7 @@ class Judgement:
 
     @property
     def only_reads(self) -> bool:
-        """Return True if the action is allowed and cannot change what another call sees. Such calls may run at once."""
+        """Return True if the action is allowed and only reads. Such calls may run concurrently."""
         evaluation = self.evaluation
         return isinstance(evaluation.verdict, Allow) and evaluation.assessment.tiers == (Tier.READ,)
 
@@ -129,7 +129,7 @@ def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> Cal
 def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -> CallResult:
     """Report the outcome of the action. A long output is stored whole, and the model gets what the tool shows of it.
 
-    Neither text contains a live secret: the outcome is masked before it is shortened, so no part of a secret remains.
+    The stored and the shown text contain no live secret: the outcome is masked before it is shortened.
     """
     outcome = ctx.redactor.mask(outcome)
     stored: list[str] = []

@@ -31,7 +31,7 @@ _MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each wit
 class TurnLoop:
     """The turns of one run over a conversation in which every call has a result, even if an exception ends the run.
 
-    Calls that only read are executed while the model still writes, in order, up to the first call that may do more.
+    Calls that only read are started in order while the model still writes, up to the first call that may do more.
     """
 
     def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
@@ -57,7 +57,7 @@ class TurnLoop:
         """Run turns until the model is done, and return the reason for the end.
 
         `until` is the end of the run on the clock of the event loop, or None. Raise BudgetExceeded if a limit is
-        reached or the last answer is not complete.
+        reached, the last answer was cut off, or the model declined to answer. Raise ProviderError if it fails.
         """
         completion = self._completion
         completion.until = until
@@ -106,7 +106,7 @@ class TurnLoop:
         return AssistantMessage(tuple(blocks))
 
     def over(self) -> None:
-        """End the run: the next one begins with the chosen model."""
+        """End the run: the next run begins with the model that the user chose, not with the fallback model."""
         self._completion.over()
 
     def _begin(self, call: ToolCall) -> None:

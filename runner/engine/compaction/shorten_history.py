@@ -115,7 +115,9 @@ _NO_IMAGE = TextBlock("[an image was here; it was left out to save room]")
 
 
 def lined(message: Message) -> Message:
-    """Shorten each result to one line, and remove the model's thoughts if the message contains anything else."""
+    """Shorten each result with an image or more than 160 characters to one line, and remove the model's thoughts if the
+    message contains anything else.
+    """
     match message:
         case AssistantMessage():
             return AssistantMessage(message.spoken) if message.spoken else message
@@ -126,7 +128,7 @@ def lined(message: Message) -> Message:
 
 
 def capped(message: Message, most: int) -> Message:
-    """Shorten every text of `message` to at most `most` characters, by any author, and remove all images."""
+    """Shorten every text of `message`, except thoughts, to about `most` characters, and remove all images."""
     if isinstance(message, AssistantMessage):
         return AssistantMessage(tuple(_shorten_block(block, most) for block in message.content))
     return with_blocks(

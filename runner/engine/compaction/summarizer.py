@@ -114,7 +114,8 @@ class Summarizer:
     def _small_model(self, access: "ModelAccess") -> "tuple[OpenModel, Price | None]":
         """Return the small model and its price.
 
-        Return the model of the conversation if there is no other, or if money is counted and the price is unknown.
+        Return the model of the conversation if no other can be opened, or if money is limited and the price of the
+        other one is unknown.
         """
         own, main, models = OpenModel(access.provider, access.model), access.limits.price, access.models
         spec = self.chosen

@@ -1,7 +1,7 @@
 """The part of a conversation that its model is sent; one view for a session, in `RunContext.view`.
 
-The history itself never changes. The part that is sent changes only when a level is reached. Between two levels every
-request begins with the same messages, so that the cache of the provider is used.
+Compaction never changes the history itself. The part that is sent changes only when a level is reached or a server
+refuses a request. Otherwise every request begins with the same messages, so that the provider's cache is used.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,14 +73,14 @@ class ConversationView:
                 self._proven[spec] = tokens + tokens // 4
 
     def left(self, messages: Sequence[Message], access: "ModelAccess") -> int | None:
-        """Return the tokens of the window left for the answer to `visible`, or None if the window is unknown."""
+        """Return the tokens of the window left for an answer, at least _LEAST, or None if the window is unknown."""
         window = self.window(access.named)
         if window is None:
             return None
         return max(window - self._size(messages, access) - window // 50, _LEAST)
 
     def _size(self, messages: Sequence[Message], access: "ModelAccess") -> int:
-        """Return the number of tokens of `visible`."""
+        """Return the number of tokens of the messages that `visible` returns."""
         return access.gauge.size(self.visible(messages)).tokens
 
     def visible(self, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -176,7 +176,8 @@ class ConversationView:
         """Shorten the view after the server refused it as too long, further with each `attempt` (from 1).
 
         The context window of the model is known to be smaller from then on. `said` is the window stated by the server,
-        or None. If the conversation fits into it, only the space for the answer was too large, and nothing is removed.
+        or None. If the conversation fits into `said`, only the space for the answer was too large: the first attempt
+        then shortens the view only as far as `fit` requires.
         """
         had = self._size(messages, access)
         spec = access.named
@@ -272,7 +273,11 @@ class ConversationView:
         access: "ModelAccess",
         spent: "BudgetMeter | None",
     ) -> str | None:
-        """Return notes about `old` and the notes before, or None if notes are required and cannot be written."""
+        """Return notes about `old` and the notes before.
+
+        If no model can write notes, return None for the level SUMMARY, and notes made without a model for other levels.
+        Raise ProviderError for the level ASKED only.
+        """
         why = "the budget is too small for a summary"
         try:
             notes = await self._summarizer.notes(old, self._fold.notes, focus, access, spent, self.window)
@@ -288,7 +293,9 @@ class ConversationView:
     def _truncated(
         self, fold: CompactionRecord, messages: Sequence[Message], access: "ModelAccess", room: float, kept: int
     ) -> CompactionRecord:
-        """Return a fold that fits into three fifths of `room`: first fewer old messages, then shorter texts."""
+        """Return a fold that fits into three fifths of `room` if possible: first fewer old messages, then shorter text,
+        then only the last group of messages.
+        """
         target = room * 0.6
         end = len(messages)
         if kept > fold.cut:
@@ -310,5 +317,5 @@ class ConversationView:
 
 
 def _fits(fold: CompactionRecord, last: Message, messages: Sequence[Message]) -> bool:
-    """Return True if `messages` begins as the history that `fold` was made for, apart from thoughts."""
+    """Return True if `last`, the last message before the end of `fold`, is still there, apart from its thoughts."""
     return fold.end <= len(messages) and thoughtless(messages[fold.end - 1]) == thoughtless(last)

@@ -1,7 +1,7 @@
-"""The texts that a model receives in addition to the conversation, as named parts in a fixed order, each with its
-source:
-texts of the program, of the user and of the repository, and the tool with which a model hands over its plan. Hints are
-added to the results of calls that are refused repeatedly.
+"""The texts that a model receives in addition to the conversation, as named parts in a fixed order with their sources.
+
+The texts come from the program, the user and the repository. The module also has the tool with which a model hands over
+its plan, and the hints that are added to the results of calls that are refused repeatedly.
 """
 
 import os
@@ -133,7 +133,7 @@ def surroundings(workspace: str) -> Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class SourcedText:
-    """A file that the user wrote for the model, or trusted. `source` is its path."""
+    """A text for the model. `source` is the path of the file, which the user wrote or trusted, or `ringfence`."""
 
     source: str
     text: str

@@ -46,11 +46,14 @@ class ContextMeter:
         self._known: dict[int, tuple[Message, float]] = {}  # the last estimates, by `id()` of the message
 
     def fixed(self, text: str, tools: Sequence[ToolSpec]) -> None:
-        """Set the parts of every request beside the messages. They matter until the provider has counted once."""
+        """Set the parts of every request beside the messages. They are estimated until the provider reports tokens."""
         self._fixed = weight(text) + weight_of_tools(tools)
 
     def answered(self, usage: Usage, sent: Sequence[Message], answer: Message) -> None:
-        """Learn from the usage of an answered request with `sent`. A usage of zero tokens is ignored."""
+        """Learn from the usage of an answered request with `sent`.
+
+        After a usage without input tokens, sizes are estimated until the provider reports tokens again.
+        """
         asked = usage.input + usage.cache_read + usage.cache_write
         if asked <= 0:
             self._counted = None
