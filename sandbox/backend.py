@@ -1,5 +1,6 @@
 """The interface of a sandbox backend (probe, run, close), the requests that it starts, and the results of a run."""
 
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import asdict, field, replace
@@ -206,8 +207,12 @@ def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailab
     number, _, step = answer.partition(" ")[2].partition(" ")
     why = os.strerror(int(number)) if number.isdigit() and number != "0" else "the helper ended without a reason"
     refused = f"the kernel refused to {step or 'start the helper'} ({why.lower()})"
-    fix = "run `agent doctor` for what this machine lacks and the command that adds it; nothing was run"
     what = f"the {tier} sandbox cannot be built here"
+    if number == str(errno.EAGAIN) and not message:  # of fork(2)
+        why = f"{refused}: a limit on processes is reached, `--limit pids` or `ulimit -u`"
+        fix = "raise it (in T3 it counts all processes of the user), or close other programs; nothing was run"
+        return SandboxUnavailable.of(what, why, fix)
+    fix = "run `agent doctor` for what this machine lacks and the command that adds it; nothing was run"
     return SandboxUnavailable.of(what, message or refused, fix, check="namespaces")
 
 

@@ -81,7 +81,9 @@ async def run_canary(helper: HelperHandle, tier: str, terms: Terms) -> dict[str,
             text += "outside 0\n"
     checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
     if text.startswith("!") or not checks:
-        raise helper_failed(tier, f"failed 0 run the canary: {text[:200]}")
+        number = (exchange.line or "").removeprefix("failed ").split(" ")[0]  # `exit STATUS ...` if the canary started
+        said = f": {text[:200]}" if text else ""
+        raise helper_failed(tier, f"failed {number if number.isdigit() else 0} run the canary{said}")
     return checks
 
 

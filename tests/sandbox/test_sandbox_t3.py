@@ -205,3 +205,21 @@ def test_what_fled_is_ended_without_a_control_group(bench: Bench, ending: str, t
     bench.run(script, counted="watchdog", **told)
     (bench.workspace / "fled").unlink()  # the command ran
     assert left(mark) == 0
+
+
+@pytest.mark.threat("T19")
+def test_a_limit_that_other_processes_of_the_user_reach_is_the_reason() -> None:
+    """RLIMIT_NPROC counts all processes of the user (setrlimit(2)), so that not even the canary can be started."""
+    user = "nobody" if os.geteuid() == 0 else USERS[0]
+    number = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}
+    for bench in make(user, tier="T3"):
+        others = [subprocess.Popen(["sleep", "600"], **number) for _ in range(12)]  # type: ignore[call-overload]  # by name
+        try:
+            answer = bench.run("echo ran > ran.txt", limits={"pids": 8})
+        finally:
+            for process in others:
+                process.kill()
+                process.wait()
+        assert "`--limit pids` or `ulimit -u`" in answer["unavailable"][1], answer
+        assert "processes of the user" in answer["unavailable"][2]
+        assert not (bench.workspace / "ran.txt").exists()
