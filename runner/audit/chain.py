@@ -45,7 +45,7 @@ class Record:
     """One record of the log.
 
     Attributes:
-        id: number in the store, from 1 without gaps
+        id: number in the store, counted from 1 without gaps; pruning removes the lowest numbers
         body: the JSON object, with names of earlier versions replaced by today's names; the hash covers the stored
             names
         log: name of the record's chain in a merged file; empty otherwise
@@ -157,7 +157,10 @@ class RecordRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Selection of at most `limit` records of these kinds (all if empty), with ids up to `first` and above `after`."""
+    """Selection of at most `limit` records of these kinds (all if empty), with ids up to `first` and above `after`.
+
+    None means no limit. `query` has further conditions on decisions.
+    """
 
     kinds: tuple[str, ...] = ()
     query: "Query | None" = None

@@ -23,7 +23,7 @@ class DecisionTrail:
 
     Attributes:
         record: the decision; its kind is one of DECISIONS
-        session: the session's record; None if it was pruned
+        session: the session's record; None if the log does not contain it
         finished: the outcome; None if nothing ran, if the action still runs, or if the program was killed
     """
 
@@ -96,7 +96,7 @@ class DecisionTrail:
 
     @property
     def hosts(self) -> list[str]:
-        """Return each host that the action named or tried to reach once, without ports."""
+        """Return the hosts that the action named or tried to reach, without ports and repetitions."""
         effects = map(mapping, items(self.body.get("effects")))
         named = [beginning(effect.get("target")) for effect in effects if effect.get("kind") == "connects"]
         tried = [beginning(mapping(made).get("host")) for made in items(self.outcome.get("connections"))]
@@ -104,8 +104,10 @@ class DecisionTrail:
 
 
 def bare_host(entry: str) -> str:
-    """Return the host of an entry of an allowlist, of which `--host` records all: without methods, port, path and
-    `private`, and an IPv6 address without its brackets.
+    """Return the host of an allowlist entry, without its methods, port, path and the word `private`. An IPv6 address
+    has no brackets.
+
+    The target of a connection can be a complete entry, as typed after `--host`.
     """
     host = entry.removesuffix(" private").rpartition(" ")[2].partition("/")[0]
     name, colon, port = host.rpartition(":")

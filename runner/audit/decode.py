@@ -94,7 +94,7 @@ def terms_of(body: Body) -> Terms | None:
         amount = number(mapping(recorded.get("limits")).get(item.name))
         if amount is not None and isinstance(amount, int | type(getattr(usual, item.name))):
             amounts[item.name] = amount
-    return replace(none, **values, limits=replace(usual, **amounts))  # type: ignore[arg-type]  # of the shapes they have
+    return replace(none, **values, limits=replace(usual, **amounts))  # type: ignore[arg-type]  # each has its field's type
 
 
 def explanation_of(body: Body, workspace: str) -> Explanation | None:

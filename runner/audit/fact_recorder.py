@@ -59,7 +59,7 @@ class FactRecorder:
             for words, answer in answers.items():
                 value = _ENCODERS[name](words, answer)
                 remaining -= len(words) + 8 + (len(json.dumps(value)) if value is not None else 0)
-                # Without a fact, the action cannot be judged again; the verdict never differs.
+                # An omitted fact makes a replay of the action impossible; it never changes the replayed verdict.
                 if remaining < 0:
                     cut += 1
                 else:

@@ -152,7 +152,7 @@ def _remotes(found: object) -> Remotes:
     if any(type(value) is not {tuple: list}.get(shapes[name], shapes[name]) for name, value in found.items()):
         raise ValueError("the recorded remotes are invalid")
     values = {name: _frozen(value) for name, value in found.items()}
-    return Remotes(**values)  # type: ignore[arg-type]  # its own fields, in the forms that JSON has of them
+    return Remotes(**values)  # type: ignore[arg-type]  # its fields were checked above
 
 
 def _registries(value: object) -> tuple[tuple[str, Scope], ...]:

@@ -38,7 +38,7 @@ def number(value: object) -> int | float | None:
     """Return a number that fits 64 bits, as other programs expect; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return value if -(2.0**63) < value < 2.0**63 else None  # nor is it NaN, which JSON does not have
+    return value if -(2.0**63) < value < 2.0**63 else None  # the comparison is False for NaN, which JSON does not have
 
 
 def beginning(value: object) -> str:

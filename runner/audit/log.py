@@ -1,7 +1,8 @@
 """The audit log: append-only, hash-chained records, durable before the action they describe may run.
 
-The chain proves that no record was changed. Every `EVERY` records, a checkpoint holds the root of a Merkle tree over
-all records before it, signed if there is a key. Without a key, or a head stored elsewhere, there is no proof that the
+The chain proves that no record was changed. At the end of a session, and after an outcome at least `EVERY` records
+after the last checkpoint, a checkpoint is added: the root of a Merkle tree over all records before it, signed if there
+is a key. Without a key, or a head stored elsewhere, there is no proof that the
 *end* was not cut off and later records written again. `chain` defines the interface of a store, and the parts that all
 stores share.
 """
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sandbox.backend import Outcome
 
 FILE = "audit.db"
-EVERY = 512  # records between two checkpoints
+EVERY = 512  # records after which an outcome causes a checkpoint
 
 Place = Path | str  # path of a file, or URL of a database
 
@@ -124,7 +125,8 @@ class AuditLog:
 
     def checkpoint(self) -> int | None:
         """Record the root of a Merkle tree over all records so far, signed if there is a key, and return the number of
-        the record. Return None if there is no new record since the last checkpoint.
+        the record. Return None if there is no new record since the last checkpoint, or if only the owner of the log
+        may add one.
         """
         from runner.audit.checkpoint import checkpoint  # imported here, because few sessions add a checkpoint
 

@@ -1,8 +1,8 @@
 """Merging of several logs into one file, to be read and verified together. The chains are not changed.
 
 The records are sorted by time, but the records of one chain keep their order. They get new ids and keep their numbers.
-No record is appended to a merged file. Of two copies of one log, only the longer copy is taken, if the shorter copy is
-its beginning.
+No record is appended to a merged file. Of two copies of one log, only the longer copy is taken; the
+shorter copy must be its beginning.
 """
 
 import contextlib
@@ -30,8 +30,11 @@ class Merged:
 
 
 def merge(sources: Sequence[LogStore], into: Path, progress: VerifyProgress | None = None) -> Merged:
-    """Write the file `into`, which must not exist; it appears complete or not at all. Raises AuditError for a log that
-    does not verify, and for two logs with the same beginning and different later records."""
+    """Write the file `into`, which appears complete or not at all.
+
+    Raises AuditError if `into` exists or cannot be written, for a log that does not verify, and for two copies of one
+    log of which neither is provably the beginning of the other.
+    """
     if os.path.lexists(into):
         raise _exists_error(into)
     if not into.parent.is_dir():

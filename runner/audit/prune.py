@@ -81,7 +81,7 @@ def prune(log: AuditLog, planned: PrunePlan, signer: "Callable[[], Signer | None
 
 
 def _ends(store: LogStore, planned: PrunePlan) -> list[str]:
-    """Return the hashes of the first and the last record to remove."""
+    """Return the hashes of the first and the last record to remove. Raises AuditError if one was removed already."""
     found = [*store.hashes(planned.first, planned.first), *store.hashes(planned.last, planned.last)]
     if len(found) != 2:
         why = "another process pruned it meanwhile"
@@ -90,7 +90,8 @@ def _ends(store: LogStore, planned: PrunePlan) -> list[str]:
 
 
 def _needed(store: LogStore, after: int) -> tuple[int, set[str]]:
-    """Return the last decision after record `after`, and the names of the facts that those decisions refer to."""
+    """Return the id of the last decision after record `after` (`after` if there is none), and the names of the facts
+    that the decisions after `after` refer to."""
     last, names = after, set[str]()
     for row in store.select(Wanted(("decided",), after=after)):
         last = max(last, row.id)

@@ -24,7 +24,7 @@ class SessionTotals:
         self.problem: Problem | None = None  # the reason if the end could not be recorded
 
     def watch(self, emit: Emit) -> Emit:
-        """Return a function that counts each event and passes it to `emit`."""
+        """Return a function that adds each RunEnded to the totals and passes every event to `emit`."""
 
         def watching(event: Event) -> None:
             if isinstance(event, RunEnded):

@@ -18,8 +18,8 @@ TailEvent = DecisionTrail | Record  # a decision, or the `finished` record of an
 
 
 class Follower:
-    """Reader of new records. It also continues after pruning, and starts from the beginning if another log replaces
-    the file.
+    """Reader of new records, which continues after pruning and starts from the beginning if another log replaces the
+    file.
     """
 
     def __init__(self, path: Place, query: Query) -> None:

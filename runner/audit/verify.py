@@ -23,7 +23,7 @@ class Chain:
     """A verified chain.
 
     Attributes:
-        count: number of its records
+        count: number of its records, including pruned ones
         hash: hash of the last record
         root: root of the Merkle tree over all records
         pruned: number of removed records, which a tombstone replaces
@@ -101,9 +101,10 @@ class ExpectedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Conditions besides the chain itself: the records `noted` are in the chain, and one of `keys` made each signature.
+    """Conditions besides the chain itself: the records `noted` are in the chain.
 
-    If there are `keys`, a checkpoint must be signed, unless `vouched` is set: the keys signed the expected records.
+    If there are `keys`, one of them must have made each signature, and a checkpoint must be signed. `vouched` permits a
+    chain without a signed checkpoint, because the keys signed the expected records.
     """
 
     noted: tuple[ExpectedRecord, ...] = ()

@@ -75,5 +75,5 @@ def is_loopback(host: str) -> bool:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    # An IPv4-mapped IPv6 address counts as loopback since Python 3.13; such addresses of servers are not used.
+    # An IPv4-mapped IPv6 address is never accepted: `is_loopback` is True for such an address only since Python 3.13.
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None

@@ -10,15 +10,16 @@ from runner.messages import ToolCall
 Json = dict[str, object]
 
 _MARKS = re.compile(r'["\\\\{}\[\]]')
-_MOST_TOKENS = 1 << 40  # of any answer: with more, nothing could be added up, and no session file could be read again
-# Lists, objects and items in one text. Each costs up to thirty times its length in memory, and packed a thousandth of
-# it on the wire. What is counted within strings does no harm: no model writes a million of them at once.
+_MOST_TOKENS = 1 << 40  # tokens of one answer; session files refuse sums of 2**53 and more
+# Lists, objects and items in one text. In memory, each takes up to thirty times its length in the text; compressed text
+# is up to a thousand times shorter. Brackets and commas within strings are counted as well, because no answer has a
+# million of them.
 _MOST_PARTS = 1 << 20
-DEPTH_LIMIT = 64  # real arguments nest a handful deep; deeper ones only test the parsers behind us
+DEPTH_LIMIT = 64  # levels of nested arguments; deeper ones could exceed the limits of other parsers
 
 
 def parse_object(text: str | bytes) -> dict[str, object] | None:
-    """Return the JSON object in `text`, or None if it is invalid or has more parts than any answer."""
+    """Return the JSON object in `text`, or None if it is invalid or has more than _MOST_PARTS parts."""
     return _object(text)
 
 
@@ -60,7 +61,7 @@ class Closing:
     def __init__(self) -> None:
         self._depth = 0
         self._quoted = False
-        self._escaped = False  # the next character, whatever it is
+        self._escaped = False  # True if the next character is escaped
         self.closed = False
 
     def feed(self, text: str) -> bool:

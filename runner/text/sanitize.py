@@ -9,33 +9,33 @@ from hashlib import sha256
 _HIDING = {
     *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0, 0xFFFC, 0x13441, 0x13442, 0x16FE4, 0x1D159),
     *range(0x180B, 0x1810),
-    *range(0xFE00, 0xFE0E),  # the two behind them make a sign an emoji, or none
+    *range(0xFE00, 0xFE0E),  # without EMOJI_SELECTORS
     *range(0xE0100, 0xE01F0),
 }
 _HIDING_CATEGORIES = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
 _MARKS = {"Mn", "Me", "Mc"}  # characters that are drawn onto the one before
 _STACKED = 2  # marks on one letter that a language needs; more of them cover the lines around
 _STACKED_IN_PROSE = 3
-# Parts of a Hangul syllable. Vowels and finals take no room of their own: they are drawn onto what stands before them.
+# Parts of a Hangul syllable. Vowels and finals are drawn onto the character before them.
 _LEADING = frozenset(map(chr, (*range(0x1100, 0x115F), *range(0xA960, 0xA97D))))
 _VOWELS = frozenset(map(chr, (*range(0x1161, 0x11A8), *range(0xD7B0, 0xD7C7))))
 _FINALS = frozenset(map(chr, (*range(0x11A8, 0x1200), *range(0xD7CB, 0xD7FC))))
-_KEYCAP, _KEYS = "\u20e3", frozenset("0123456789#*")  # the frame of a keycap emoji, and what stands in it
-EMOJI_SELECTORS = "\ufe0e\ufe0f"  # they make the sign before them a plain one or an emoji
+_KEYCAP, _KEYS = "\u20e3", frozenset("0123456789#*")  # the frame of a keycap emoji, and the characters in it
+EMOJI_SELECTORS = "\ufe0e\ufe0f"  # show the character before them as plain text or as an emoji
 
 
 def visible(text: str, *, lines: bool = True, prose: bool = False) -> str:
-    """Return `text` with every character spelled out that moves, hides, covers or passes for nothing.
+    """Return `text` with every character spelled out that is invisible or that moves, hides or covers other text.
 
-    Those are control, bidirectional, zero-width and invisible characters, blanks that are not the blank, variation
-    selectors, and combining marks where no language has them: a mark stays on a letter with which it makes one
+    These are control, bidirectional, zero-width and invisible characters, blanks other than the ASCII space, variation
+    selectors, and combining marks where no language uses them: a mark stays on a letter with which it makes one
     character (Unicode normalization form C) or on a letter of its own script. Vowels and finals of Hangul stay in a
     syllable.
 
-    With `lines`, newlines stay (CR LF becomes LF) and tabs become spaces; without, both are spelled out too, so that
-    the answer is one line. `prose` is for what nobody decides on (words of the model and of the user, output of
-    commands): up to three marks stay wherever they stand, and a variation selector stays behind a sign that has an
-    emoji. Printable ASCII comes back unchanged, and so does what this function returned.
+    With `lines`, newlines stay (CR LF becomes LF) and tabs become spaces; without `lines`, both are spelled out, so
+    that the result is one line. `prose` is for text that no decision depends on (words of the model and of the user,
+    output of commands): up to three marks on any character stay, and a variation selector stays after a character that
+    has an emoji. Printable ASCII and results of this function are returned unchanged.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -46,7 +46,7 @@ def visible(text: str, *, lines: bool = True, prose: bool = False) -> str:
 
 
 def spelled(text: str) -> list[str]:
-    """Return how each character of `text` is shown, one item a character; newlines stay."""
+    """Return the shown form of each character of `text`, one item per character; newlines stay."""
     if text.isascii():
         return [char if char.isprintable() or char == "\n" else _spell(char) for char in text]
     found: list[str] = []
@@ -55,7 +55,7 @@ def spelled(text: str) -> list[str]:
         if char >= "\u0300" and unicodedata.category(char) in _MARKS:
             stacked += 1
             if stacked > _STACKED or not _belongs(char, base):
-                char = base = f"<U+{ord(char):04X}>"  # what follows would be drawn onto its end
+                char = base = f"<U+{ord(char):04X}>"  # a further mark would be drawn onto the end of this item
             found.append(char)
             continue
         base, stacked = (char if char == "\n" else _spell(char, base)), 0
@@ -65,9 +65,9 @@ def spelled(text: str) -> list[str]:
 
 def _belongs(mark: str, base: str) -> bool:
     """Return True if a language has `mark` on the letter `base`."""
-    if len(base) != 1:  # none, or one that is spelled out
+    if len(base) != 1:  # there is no character before the mark, or it is spelled out
         return False
-    drawn_over = unicodedata.category(mark) == "Me" or unicodedata.combining(mark) == 1  # it strikes out, or encloses
+    drawn_over = unicodedata.category(mark) == "Me" or unicodedata.combining(mark) == 1  # strikes out or encloses
     if drawn_over or not base.isalpha() or _spell(mark) != mark:
         return False
     if len(unicodedata.normalize("NFC", base + mark)) == 1:
@@ -90,7 +90,7 @@ def _script(char: str) -> str:
 
 
 def _in_prose(text: str) -> Iterator[str]:
-    """Yield `text` in pieces as prose is shown; of marks that are piled on one letter, only how many."""
+    """Yield the shown form of prose in pieces. Marks on one character after the third are replaced by their number."""
     base, stacked = "", 0
     for place, char in enumerate(text):
         if char >= "\u0300" and unicodedata.category(char) in _MARKS:
@@ -138,7 +138,7 @@ def _spell(char: str, before: str = "") -> str:
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
-# Marks that pass for one of ASCII: hyphens, slashes, dots, bars, quotes, and a colon.
+# Characters that look like a hyphen, slash, dot, bar, quote or colon of ASCII.
 _PASSING = (
     "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2215\u2044\u29f8\u2024\ua78f\u2223\u01c0"
     "\u2018\u2019\u201c\u201d\u2236\ua789"
@@ -161,8 +161,8 @@ def look_alikes(text: str) -> tuple[str, ...]:
 
 
 def _poses(char: str, word: str) -> bool:
-    """Return True for a character that is not ASCII and looks like ASCII (full width, bold, ...) or is a letter of
-    another script.
+    """Return True for a character that is not ASCII and looks like ASCII (full width, bold, ...), or is a letter of
+    another script in a `word` with letters of ASCII.
     """
     if char.isascii():
         return False
@@ -173,15 +173,15 @@ def _poses(char: str, word: str) -> bool:
 
 
 def visible_prose(text: str) -> str:
-    """Return a text that nobody decides on with invisible and reversing characters spelled out. Tabs stay."""
+    """Return prose (see `visible`) with invisible and reversing characters spelled out. Tabs stay."""
     return "\t".join(visible(part, prose=True) for part in text.split("\t"))
 
 
 def marked(tag: str, text: str, /, *, mark: str = "", **attributes: str) -> str:
-    """Return `text` between two tags of that name; `attributes` are those of the first.
+    """Return `text` between two tags with the name `tag`; `attributes` are those of the opening tag.
 
-    THREAT T73: the text cannot contain the closing tag, which contains the hash of the text, or `mark`, the hash of a
-    text that contains this one.
+    THREAT T73: the text cannot contain the closing tag, because that tag contains `mark`: the hash of the text
+    (default), or of a text that contains it.
     """
     mark = mark or sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     values = {key: one_line(value, 4096).replace('"', "'") for key, value in attributes.items()}

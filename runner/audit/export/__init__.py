@@ -1,4 +1,4 @@
-"""Export formats of the audit log: JSON lines, CSV, SARIF, HTML and OTLP, one module for each.
+"""Export formats of the audit log: JSON lines, CSV, SARIF, HTML and OTLP.
 
 May import the rest of `audit`, but not its stores, and everything below it. Start reading at `table.py`, the
 shortest format.

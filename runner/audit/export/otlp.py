@@ -48,9 +48,7 @@ class Sent:
 
 
 class Unsent(Stopped):
-    """Failure of a request. `sent` is the progress before it; `first` is the time of the first record that was not
-    accepted.
-    """
+    """Failure of a request. `sent` is the progress before the request; `first` is the time of its first record."""
 
     def __init__(self, problem: Problem, sent: Sent, first: str) -> None:
         super().__init__(problem, Exit.FAILED)
@@ -89,7 +87,8 @@ def in_clear(address: str) -> bool:
 def send(deeds: Iterable[DecisionTrail], address: str) -> Sent:
     """Send the decisions in their order, and return the progress.
 
-    Raises Unsent if a request fails after the retries of the SDK; Stopped if the SDK is not installed.
+    Raises Unsent if a request fails after the retries of the SDK, or if the collector rejects a record; Stopped if the
+    SDK is not installed or OTEL_EXPORTER_OTLP_* is invalid.
     """
     done = Sent(0, 0)
     with contextlib.closing(Collector(address)) as collector:
@@ -99,7 +98,10 @@ def send(deeds: Iterable[DecisionTrail], address: str) -> Sent:
 
 
 class Collector:
-    """Connection to one collector. The constructor raises Stopped if the SDK is not installed."""
+    """Connection to one collector.
+
+    The constructor raises Stopped if the SDK is not installed or OTEL_EXPORTER_OTLP_* is invalid.
+    """
 
     def __init__(self, address: str) -> None:
         try:

@@ -99,7 +99,7 @@ def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list
 def resource(deed: DecisionTrail, name: str) -> "Resource":
     """Return the resource of the session `name`: its process.
 
-    OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME add fields and take precedence.
+    OTEL_SERVICE_NAME takes precedence over the recorded program; OTEL_RESOURCE_ATTRIBUTES only adds fields.
     """
     from opentelemetry.sdk.resources import Resource
 

@@ -19,7 +19,7 @@ _EVERY = 0.25  # seconds between two updates of the progress
 
 
 def write(lines: Iterable[str], path: Path | None) -> None:
-    """Write each line with a line end, in UTF-8, as soon as it is available.
+    """Write each line with a line end, without holding all lines in memory. A file is in UTF-8.
 
     `path` is None for standard output. Raises Stopped if the file cannot be written, and BrokenPipeError if the reader
     of standard output is gone.
@@ -36,9 +36,9 @@ def write(lines: Iterable[str], path: Path | None) -> None:
 
 @contextlib.contextmanager
 def whole(path: Path) -> Iterator[TextIO]:
-    """Open a file with mode 0600 that replaces `path` when the block succeeds; a failed block leaves no file.
+    """Open a file with mode 0600 that replaces `path` when the block succeeds; a failed block changes nothing.
 
-    Raises Stopped if the file cannot be written, and a usage error if `path` is not a regular file.
+    Raises Stopped if the file cannot be written, and a usage error if `path` exists and is not a regular file.
     """
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:

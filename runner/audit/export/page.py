@@ -24,8 +24,8 @@ FIELDS = (
     "span", "reasons", "effects", "hosts", "terms", "backend", "answer", "typed", "grants", "problem", "outcome",
     "hash", "more",
 )  # fmt: skip
-# Pairs of the longest text (characters) and the longest list. The first pair that keeps the page within its budget is
-# used.
+# Pairs of the longest text (characters) and the longest list. The first pair that keeps the data of the page within the
+# budget is used, else the last pair.
 _SHAPES = ((4_000, 24), (1_200, 12), (500, 8), (240, 5), (120, 3), (60, 2))
 _LEAST, _EACH = 2_000_000, 440  # the budget is the larger of _LEAST bytes and _EACH bytes for each decision
 

@@ -228,8 +228,8 @@ def _plain(value: object) -> str:
 
 
 def _uri(path: str) -> str:
-    """Return a relative reference (RFC 3986). All characters except `/` are escaped: a colon in the first segment would
-    make that segment a scheme.
+    """Return a relative reference (RFC 3986). Reserved characters except `/` are escaped: a colon in the first segment
+    would make that segment a scheme.
     """
     try:
         encoded = path.encode("utf-8", "surrogateescape")

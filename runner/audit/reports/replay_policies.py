@@ -59,11 +59,15 @@ class Policies:
         self._mode = mode
         self._matrix = matrix
         self._known: dict[_Origin, tuple[Settings, Policy]] = {}
-        self._other: set[_Origin] = set()  # those whose trusted configuration (`pinned`) no longer exists
+        self._other: set[_Origin] = set()  # those whose trusted configuration (`pinned`) was changed or removed
         self._usual = frozenset([str(SYSTEM_FILE), str(config_file(environ))])
 
     def of(self, deed: DecisionTrail) -> Policy | NotRecorded:
-        """Return the policy for this decision, or NotRecorded if its workspace or a configuration no longer exists."""
+        """Return the policy for this decision.
+
+        Return NotRecorded if its workspace or a configuration no longer exists, or if a configuration that was trusted
+        by its hash has changed.
+        """
         session = deed.start
         origin = self._origin(session)
         try:

@@ -94,7 +94,10 @@ class Replayed:
 
     @property
     def groups(self) -> list[list[Difference]]:
-        """Return the differences grouped by kind and rules, the most frequent first, then the newest."""
+        """Return the differences grouped by kind and rules.
+
+        Groups are in the order of VerdictChange, then by size, the largest first, then the newest first.
+        """
         groups_by_key: dict[tuple[object, ...], list[Difference]] = {}
         for each in self.differences:
             key = (each.change, each.then.ruling, each.then.tier, each.then.rule, each.now.words, each.now.tiers)

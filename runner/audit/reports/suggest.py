@@ -72,7 +72,7 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Records without a suggestion, and the reason. `about` is the tier, or the kind of a NotRecorded."""
+    """Records without a suggestion, and the reason. `about` is the tier, the kind of a NotRecorded, or empty."""
 
     why: str
     about: str
@@ -196,7 +196,7 @@ class Search:
         return _Case(deed, policy, answer, line, rules)
 
     def _agreed(self, cases: Sequence[_Case]) -> Iterator[_Case]:
-        """Return the cases without those that were once approved and once declined."""
+        """Yield the cases, except those with a rule that both a refused case and a case with another answer suggest."""
         denied = {
             replace(rule, verdict="allow", why="") for case in cases for rule in case.rules if case.answer == "no"
         }
@@ -292,7 +292,7 @@ class Search:
         self, deed: DecisionTrail, policy: Policy, rules: tuple[SuggestedRule, ...] = ()
     ) -> NewVerdict | NotRecorded:
         """Judge an action again with further rules."""
-        key = id(policy), rules  # of a policy that `_replay` has judged by, and stores
+        key = id(policy), rules  # `_replay` stores each policy, so that no other policy gets its id
         if rules and key not in self._tried:
             more = tuple(each for rule in rules for each in read_rules(rule.text()))
             profile = replace(policy.profile, permissions=(*policy.profile.permissions, *more))

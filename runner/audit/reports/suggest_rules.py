@@ -60,8 +60,8 @@ def parse_rules(text: str, verdict: Literal["allow", "deny"]) -> tuple[Suggested
 def combine(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule]:
     """Return for each rule the combined rule that contains it.
 
-    The combined rules match exactly the same actions as `rules`. Rules for commands that differ in one word are
-    combined, and rules with only paths, or only hosts.
+    The combined rules match exactly the same actions as `rules`. Rules for commands that differ in one
+    word after the first are combined, and rules with only paths, or only hosts.
     """
     given = list(dict.fromkeys(rules))
     into: dict[SuggestedRule, SuggestedRule] = {}
@@ -113,7 +113,8 @@ def command_lines(rule: SuggestedRule) -> Iterator[str]:
 
 
 def probes(rule: SuggestedRule) -> Iterator[str]:
-    """Yield scripts similar to those that the rule matches: with another flag, another word, or a second command."""
+    """Yield scripts similar to those that the rule matches: with another flag, word, file or address, or with a second
+    command."""
     words = [word[0] if word != ("*",) else "other" for word in rule.run]
     if not words:
         for path in rule.write[:1]:

@@ -145,7 +145,7 @@ def check_schema(connection: sa.Connection) -> None:
 
 @contextlib.contextmanager
 def locking() -> Iterator[None]:
-    """Convert an error of the server while the head is locked, which another role can prevent, to LogFaultError."""
+    """Convert the exception of `ringfence_head()` that another role holds the head to LogFaultError."""
     try:
         yield
     except SQLAlchemyError as error:

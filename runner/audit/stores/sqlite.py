@@ -162,8 +162,8 @@ class SqliteStore:
                 yield found
 
     def older(self, before: str) -> tuple[int, int]:
-        """Return the first record, and the last record before the first one that is not older than the time; 0 if there
-        is none."""
+        """Return the number of the first record, and the number before the first record that is not older than the
+        time. The second number is less than the first one if there is no older record."""
         border = "(SELECT min(id) - 1 FROM cards WHERE time >= ?)"
         query = f"SELECT coalesce(min(id), 1), coalesce({border}, max(id), 0) FROM cards"  # noqa: S608  # constants only
         with convert_errors(self.path, "the audit log cannot be read"):

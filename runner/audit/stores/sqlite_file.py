@@ -28,7 +28,7 @@ SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0  # time to wait for a lock
 _LOOK = 5  # milliseconds in which SQLite itself tries three times to take the lock
 _INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
-_REASONS = 8  # reasons of a record whose rules are in the column `rules`
+_REASONS = 8  # reasons up to which the column `rules` has the rules of all reasons of a record
 
 # The index columns of a body. Times, names and tiers are copied as they are; `tiers` and `rules` are JSON lists.
 # fmt: off
