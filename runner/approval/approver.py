@@ -60,7 +60,7 @@ class Question:
         card: The description that the user sees.
         before: The text of the file that would be written, or None.
         again: The reason why the same call is asked about once more, or an empty string.
-        id: The unique name of the question in this process.
+        id: The unique name of the question in this process, or an empty string for a question outside of a turn.
     """
 
     call: str
@@ -152,8 +152,10 @@ ReadLine = Callable[[str], Awaitable[str]]
 
 
 async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tuple[Answer, ...]:
-    """Return the answer to each question, in order. An invalid or missing answer becomes a No. After a Halt no further
-    question is asked, and each remaining answer is a Halt.
+    """Return the answer to each question, in order.
+
+    An invalid answer becomes a No. If `ask_all` returns a wrong number of answers, every answer becomes a No. An
+    approver without `ask_all` is asked nothing after a Halt, and each remaining answer is a Halt.
     """
     ask_all = getattr(approver, "ask_all", None)
     if ask_all is not None:
@@ -213,8 +215,9 @@ _MANY = 40  # lines of a diff shown before the question; the answer `x` shows th
 class Terminal:
     """The approver that asks on a terminal, line by line.
 
-    Only `y`, `yes`, `all` and the letter of a choice approve. Enter, end of input and any other text refuse. After a
-    number, which is not an answer, the question is put again.
+    Only `y`, `yes`, `all` and the letter of an approval approve. `e`, `x` and `explain` show the reasons, `edit`
+    replaces the command, and Ctrl-C stops the turn. Enter, end of input and any other text refuse. After a number,
+    which is not an answer, the question is put again.
     """
 
     name = "terminal"

@@ -41,7 +41,7 @@ _FOREVER = {
     GrantScope.PROJECT: "in this project",
     GrantScope.USER: "in any of your projects",
 }
-# The same words for a narrow screen.
+# The words of _WHERE and _FOREVER for a narrow screen.
 _SHORT_WHERE = {
     GrantScope.SESSION: "session",
     GrantScope.PROJECT: f"project {_DAYS}",
@@ -55,8 +55,9 @@ _SHORT_FOREVER = {
 
 
 def where_words(span: GrantScope, *, yes: bool, short: bool = False) -> str:
-    """Return the scope of a remembered answer in words, followed by the lifetime if `yes`, that is for an approval.
+    """Return the scope of a remembered answer in words.
 
+    For an approval (`yes`), the lifetime follows, unless the scope is the session.
     With `short`, return fewer words, for a narrow screen.
     """
     if short:
@@ -80,7 +81,7 @@ class Offer:
 
     @property
     def lettered(self) -> tuple[tuple[str, GrantChoice, GrantScope], ...]:
-        """Return each choice in each scope, with its letter."""
+        """Return each of the first three choices in each scope, with its letter."""
         return tuple(
             (_LETTERS[span][place], choice, span)
             for place, choice in enumerate(self.choices[: len(_LETTERS[GrantScope.SESSION])])
@@ -132,8 +133,9 @@ NOTHING = Offer((), None, ())
 
 
 def _with_options(keep: RememberedAnswer, words: list[str]) -> RememberedAnswer | None:
-    """Return `keep` with the options typed after its letter, or None if the words are not options, such as a sentence
-    that begins with one letter.
+    """Return `keep` with the options typed after its letter.
+
+    Return None if the words are not valid options of this answer, for example if they are the rest of a sentence.
     """
     seen: set[str] = set()  # two lifetimes, numbers of uses or scopes contradict each other
     for place, word in enumerate(words):
@@ -229,8 +231,8 @@ def keep(
 ) -> tuple[tuple[str, ...], str]:
     """Store an answer. Return the names of the grants and a notice for the user.
 
-    A stored approval is tested on `question` and revoked if it would not answer it. An answer that cannot be stored
-    counts once, and the notice says so.
+    A stored approval is tested on `question`, and revoked if the approval would not answer `question`. An answer that
+    cannot be stored counts once, and the notice says so.
     """
     script = action_words(question.assessment.action, question.terms.workspace)
     try:

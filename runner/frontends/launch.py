@@ -64,7 +64,10 @@ async def play(
 
 
 def start_conversation(args: RunArgs) -> int:
-    """Run a conversation at the terminal until the user leaves, and return the exit code. Raise Stopped without one."""
+    """Run a conversation at the terminal until the user leaves, and return the exit code.
+
+    Raise Stopped if there is no terminal, or the settings cannot be used.
+    """
     import asyncio
 
     args.key.check(prompt_from_stdin=False)
@@ -105,7 +108,8 @@ def start_conversation(args: RunArgs) -> int:
 def on_stdout(show: "Emit | None" = None) -> "Emit":
     """Return a function that shows every event with `show`, which is by default a transcript on standard output.
 
-    If the output cannot be written, the function raises BrokenPipeError or Stopped, which ends the session.
+    If the output cannot be written, the function raises BrokenPipeError or Stopped, which ends the session. For a piece
+    of command output, it raises the error with the next event of another kind.
     """
     show = show or transcript()
     broken: list[Exception] = []
@@ -155,7 +159,8 @@ def _approver(unattended: bool, emit: "Emit") -> "Approver":
 def prompt_text(prompt: str | None, file: Path | None) -> str:
     """Return the text of the prompt: the argument, else the file, else standard input.
 
-    Raise Stopped if there are two prompts or none, or the text is empty, too long or not UTF-8.
+    Raise Stopped if there are two prompts or none, if the text is empty, or if the file or standard input cannot be
+    read, is longer than 1 MiB or is not UTF-8.
     """
     if prompt is not None and file is not None:
         raise usage("there are two prompts", "one is on the command line and one in --prompt-file", "give only one")

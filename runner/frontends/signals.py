@@ -8,7 +8,7 @@ from runner.problems import ending_signals
 
 def end_by_signals() -> Callable[[], None]:
     """Register handlers that cancel the current task at each signal that ends a program, and return the cancelling
-    function. It cancels only once, because a second cancel would interrupt the killing of the child.
+    function. That function cancels only once, because a second cancel would interrupt the killing of the child.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 

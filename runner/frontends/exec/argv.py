@@ -90,7 +90,10 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
 
 
 def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> str | None:
-    """Return the name of a file tool, or None for None. Raise a usage error for another name."""
+    """Return the name of a file tool, or None for None.
+
+    Raise a usage error for another name, for a tool together with a program, and for a path without a tool.
+    """
     if name is None:
         if path is None:
             return None

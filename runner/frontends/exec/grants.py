@@ -29,7 +29,7 @@ from runner.text.sanitize import visible
 
 _Result = TypeVar("_Result")
 
-_SPANS = (GrantScope.PROJECT,)  # not SESSION: there is none after the command
+_SPANS = (GrantScope.PROJECT,)  # not SESSION: no session continues after the command
 
 
 def recall(

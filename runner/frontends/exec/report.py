@@ -47,7 +47,7 @@ class ExecCase:
         gate: The settings and facts that the verdict is based on.
         assessment: The effects, tiers and reasons of the action.
         verdict: The decision.
-        answer: The answer of a user, or None if no question was asked.
+        answer: The answer of the user or of a grant, or None if there was no question.
         attended: True if a user could answer a question.
         noted: The facts about the machine that the verdict depends on.
         grants: The names of the grants that answered, or that the answer created.
@@ -233,7 +233,10 @@ def _masking(*, shapes: bool) -> "dict[int, RedactingStream]":
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """Write every byte, and wait for a slow reader. Raise BrokenPipeError if the reader closed its end."""
+    """Write every byte, and wait for a slow reader.
+
+    Raise BrokenPipeError if the reader closed its end, and Stopped for any other error.
+    """
     view = memoryview(data)
     while view:
         try:

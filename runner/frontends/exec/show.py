@@ -31,7 +31,7 @@ class RightsReport:
         title: The kind of command that gets the rights.
         terms: The rights.
         mounts: The mounts of the full sandbox.
-        refused: The reason why the full sandbox cannot build the mounts, or None.
+        refused: The reason why the full sandbox cannot build the mounts, or an empty string.
     """
 
     title: str
@@ -89,7 +89,7 @@ def _standard(gate: Gate, rights: Rights) -> Terms:
 
 
 def _rights_report(title: str, terms: Terms) -> RightsReport:
-    """Return the rights with the mounts of the full sandbox. The session's /tmp does not exist for this purpose."""
+    """Return the rights with the mounts of the full sandbox, except that of a session's /tmp: no session is open."""
     from sandbox.linux.launch import survey
     from sandbox.linux.plan_builder import compile_plan
 

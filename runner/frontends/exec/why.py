@@ -53,7 +53,10 @@ def run_why(args: GateArgs) -> int:
 
 
 def _tried(gate: "Gate", assessment: "Assessment", verdict: "Verdict") -> str | None:
-    """Return a rule that would allow the action even if no user can answer, or None if there is no such rule."""
+    """Return a rule that would allow the action even if no user can answer.
+
+    Return None if the action is allowed already, or if no such rule is known.
+    """
     from policy.decide import open_reasons
     from policy.model.verdict import Allow
     from runner.gate.suggest import read_rules, suggested

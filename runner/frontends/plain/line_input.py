@@ -16,11 +16,11 @@ from runner.frontends.terminal.probe import at_terminal
 
 
 def line_reader(*, forget: bool = False) -> ReadLine:
-    """Return a reader of lines on the controlling terminal, with line editing and a history.
+    """Return a reader of lines from standard input, with line editing and, unless `forget` is set, a history.
 
     With `forget`, text that was typed ahead is discarded and the answer joins no history: for questions, where a stray
-    key must never approve. Lines that arrive at once, as a paste does, are one line that contains newlines; a further
-    key ends it.
+    key must never approve. Lines that arrive at once, as a paste does, are one line that contains newlines; Enter ends
+    that line.
     """
     keys = KeyBindings()
 

@@ -66,8 +66,9 @@ class PlainHost(CommandHost):
 
 
 async def converse(agent: "Agent", read_line: ReadLine) -> int:
-    """Run the conversation until the user leaves, and return the exit code. Denials do not change it: the user saw
-    them.
+    """Run the conversation until the user leaves, and return the exit code.
+
+    Denials do not change the exit code, because the user saw the denials.
     """
     known_commands = known(agent.environ, agent.conversation.ctx.context)
     for notice in known_commands.notices:

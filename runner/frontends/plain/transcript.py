@@ -88,7 +88,7 @@ class Transcript:
             case events.QuestionAsked():
                 pass  # the approver shows the question
             case events.QuestionAnswered(call) if call not in self._actions:
-                pass  # to a plan: the typed line is visible already
+                pass  # the answer to a plan: the typed line is visible already
             case events.QuestionAnswered(call, _, _, str()):
                 self._header(call)
                 self._row(self._styled("you edited the command", "yellow"))
@@ -139,7 +139,10 @@ class Transcript:
             self._print(Text().append(f"{label:<10} ", "dim").append_text(self._styled(words)))
 
     def _header(self, call: str) -> None:
-        """Print the badge and the command of a call, then the verdict and its reason; only once per call."""
+        """Print the badge and the command of a call, then, unless the call is denied, the verdict and its reason.
+
+        Print them only once per call.
+        """
         if call in self._drawn or call not in self._verdicts:
             return
         self._drawn.add(call)
