@@ -74,7 +74,7 @@ class Questions:
         return No(_NO_USER)
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Return the answers as soon as each question has one. If one of the answers is a Halt, all of them are."""
+        """Return the answers as soon as each question has one, or only Halts as soon as one answer is a Halt."""
         answers = await self._answers({each.id: _Pending(partial(_read, each), No(_NO_USER)) for each in questions})
         return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in answers)
 
@@ -87,7 +87,7 @@ class Questions:
         return answer if isinstance(answer, Leave | Stay) else Stay()
 
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
-        """Return the value that the program picked, or None if it answered no."""
+        """Return the value that the program picked, or None if it answered no or the list was withdrawn."""
         answer = await self._listed(title, rows, _Pending(lambda line: _picked(line, rows), None, loose=True))
         return answer if isinstance(answer, str) else None
 

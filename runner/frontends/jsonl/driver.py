@@ -137,7 +137,7 @@ class JsonMode(CommandHost):
             self._start(self._run(UserInput(text, typed)))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
-        """Start the work that uses the conversation itself; only one such task runs at a time."""
+        """Start work that uses the conversation itself. Raise Misread if other work uses the conversation already."""
         if self._taken:
             work.close()
             raise protocol.Misread(BUSY)

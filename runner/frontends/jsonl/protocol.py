@@ -45,7 +45,8 @@ class TakeBack:
 class AnswerLine:
     """An answer to the question or the list with that `id`.
 
-    `answer` is yes, no, stop, edit (with `command`) or a key of the question's card; for a list, one of its values.
+    `answer` is yes, no, stop, edit (with `command`) or a key of the question's card. For a list, `answer` is the value
+    of a row, or no.
     """
 
     id: str
@@ -107,7 +108,7 @@ Input = (
 
 
 class Misread(ProblemError):
-    """The error for a line that is not understood, and had no effect."""
+    """The error for a line that is not valid, or not possible during the current work, and had no effect."""
 
 
 def _misread(why: str, fix: str = 'write for example {"type": "prompt", "text": "what to do"}') -> Misread:

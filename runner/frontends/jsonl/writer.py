@@ -39,8 +39,8 @@ _UNREAD = Problem(
 class JsonLines:
     """An Emit and a context manager. An exception with a Problem that ends the block is written as an event `error`.
 
-    If the output cannot be written, the function registered with `when_lost` is called. The next event and the end of
-    the block then raise BrokenPipeError or Stopped.
+    If the output cannot be written, the function registered with `when_lost` is called. The next event that is not
+    command output then raises BrokenPipeError or Stopped, and so does the end of the block unless an Exception ends it.
     """
 
     def __init__(self, number: int = 1, *, most: int = MOST, patience: float = PATIENCE) -> None:
@@ -63,7 +63,7 @@ class JsonLines:
         return self
 
     def when_lost(self, end: Callable[[], None]) -> None:
-        """Register `end`, which is called in the current event loop when the reader is gone."""
+        """Register `end`, which is called in the current event loop when the output cannot be written any more."""
         self._told = partial(asyncio.get_running_loop().call_soon_threadsafe, end)
 
     def __call__(self, event: "Event") -> None:

@@ -26,8 +26,9 @@ class Row:
 
 
 class CommandHost(Protocol):
-    """The interface that a command uses. Texts for the user go through `say`, which masks secrets and reaches JSON
-    too.
+    """The interface that a command uses.
+
+    Texts for the user go through `say`, which masks secrets and, in JSON mode, sends the text as an event.
     """
 
     commands: "Sequence[SlashCommand]"  # all commands; of two with the same name, the first one is used
@@ -164,7 +165,7 @@ async def run_line(line: str, host: CommandHost) -> None:
         await command.run(rest.strip(), host)
     except Mistake as error:
         say(host, str(error))
-    except Exception as error:  # SEAM of a conversation: a Problem is shown, and it continues
+    except Exception as error:  # SEAM of a conversation, which continues after a Problem
         if (known_one := known_problem(error)) is None:
             raise
         problem = known_one[0]

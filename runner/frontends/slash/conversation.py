@@ -1,4 +1,4 @@
-"""The commands about the conversation itself: /resume, /fork, /clear, /compact, /context, /cost, /trust, /help,
+"""The commands about the conversation itself: /help, /resume, /fork, /clear, /compact, /context, /copy, /cost, /trust,
 /quit.
 """
 

@@ -19,7 +19,7 @@ _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 
 async def _audit(words: str, host: CommandHost) -> None:
-    """Show the decisions of this session, or one of them in full if a number is given."""
+    """Show the decisions of this session, or one record of the whole log in full for a number or `last`."""
     from runner.audit.decisions import record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import lines
@@ -46,7 +46,7 @@ async def _audit(words: str, host: CommandHost) -> None:
 
 
 async def _why(words: str, host: CommandHost) -> None:
-    """Explain the verdict on a command in this session's mode; without a command, explain the last verdict."""
+    """Explain the verdict on a command in this session's mode; without a command, show the last decision in the log."""
     if not words:
         await _audit("last", host)
         return
