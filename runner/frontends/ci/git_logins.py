@@ -1,5 +1,7 @@
 """Logins that a checkout left in Git's files: settings, files that settings name, remote addresses, reflogs.
 
+The settings of other version control systems are searched too.
+
 SOURCE: git-config(1), gitcredentials(7), git-credential-store(1), gitrepository-layout(5), gitmodules(5);
 github.com/actions/checkout (a token in `http.*.extraheader` of `.git/config`, unless `persist-credentials: false`).
 """
@@ -72,7 +74,10 @@ Logins = tuple[tuple[str, str], ...]  # the name of the setting (or a descriptio
 
 
 def credentials(workspace: str) -> tuple[StoredLogin, ...]:
-    """Return the logins in Git's files that a command in the workspace could read. From then on they are masked."""
+    """Return the logins in version control files that a command in the workspace could read.
+
+    Register these logins and their words with the redactor, except short ones and names of files.
+    """
     found = []
     gits = _git_folders(workspace)
     for path, _, logins in _unclean(workspace, gits):
@@ -89,7 +94,7 @@ def credentials(workspace: str) -> tuple[StoredLogin, ...]:
 
 
 def refuse(kept: tuple[StoredLogin, ...], *, review: bool = False) -> None:
-    """Raise a usage error if `kept` has a login. With `review`, only those count that cannot be removed from a copy."""
+    """Raise a usage error if `kept` has a login. With `review`, ignore logins that can be removed from a copy."""
     kept = tuple(each for each in kept if each.working or not review)
     if not kept:
         return
@@ -104,7 +109,7 @@ def refuse(kept: tuple[StoredLogin, ...], *, review: bool = False) -> None:
 
 
 def strip(copy: str) -> None:
-    """Remove the logins from Git's files in a copy of a workspace. Raise OSError if a file cannot be written."""
+    """Remove the logins that `credentials` finds from a copy of a workspace. Raise OSError if a write fails."""
     for path, cleaned, _ in _unclean(copy, _git_folders(copy)):
         if not inside(path, copy):
             continue
@@ -122,7 +127,8 @@ def strip(copy: str) -> None:
 def without(content: bytes) -> tuple[bytes, Logins]:
     """Return settings of Git without logins, and the removed logins with the names of their settings.
 
-    If the settings cannot be read with certainty, the returned settings are empty.
+    The returned settings are empty if the settings cannot be read with certainty, have more than `_MOST_LOGINS` logins,
+    or would still contain a login.
     """
     try:
         settings = read_settings(content)
@@ -147,7 +153,7 @@ def without(content: bytes) -> tuple[bytes, Logins]:
 
 
 def _logins_of(setting: Setting) -> Logins:
-    """Return the logins in one setting with its name, which may contain them itself."""
+    """Return the logins in one setting, each with the name of the setting, from which the logins are removed."""
     words = tuple(dict.fromkeys(_words_of(setting)))
     name = login_words.without_addresses(setting.name)
     for word in words:
@@ -173,9 +179,7 @@ def _words_of(setting: Setting) -> Iterator[str]:
 
 
 def _anywhere(text: str) -> Iterator[str]:
-    """Return the logins in a settings text outside of the values: in comments and headers, also with backslash
-    escapes.
-    """
+    """Yield the logins anywhere in a settings text, including comments and headers, also with backslash escapes."""
     yield from login_words.logins(text, TextKind.SETTINGS)
     yield from login_words.addresses(_HIDING.sub("", text))
 
@@ -304,7 +308,8 @@ def _files(workspace: str, gits: tuple[str, ...]) -> tuple[list[str], list[str]]
 def _git_folders(workspace: str) -> tuple[str, ...]:
     """Return the Git folders that a command in the workspace could read, without those inside another one.
 
-    They are the folders of all repositories below the workspace, and of the workspace itself, even if it is outside.
+    They are the folders of all repositories below the workspace, and that of the workspace itself, even if that folder
+    is outside of the workspace.
     """
     found: list[str] = []
     for folder, folders, files in os.walk(workspace, followlinks=False):

@@ -51,7 +51,11 @@ def command_environment(environ: Mapping[str, str], *, keep: Collection[str] = (
 
 
 def deny_job_files(profile: Profile, environ: Mapping[str, str], workspace: str) -> Profile:
-    """Return `profile` with the job's files and credential files as secrets, which no mode may read or write."""
+    """Return `profile` with additional secret paths and names, which no mode may read or write.
+
+    They are those of the job's files and temporary folder, of Docker's socket, and of the files and folders that
+    variables of credentials name.
+    """
     found: set[str] = set()
     for name in _FILES:
         path = environ.get(name, "")

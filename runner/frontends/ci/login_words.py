@@ -17,8 +17,9 @@ _SCHEMES = frozenset(("basic", "bearer", "digest", "negotiate", "ntlm", "token",
 # Keys of the output of a credential helper that are not secret. SOURCE: git-credential(1)
 _HARMLESS = ("username", "protocol", "host", "path", "quit")
 
-# Each pattern has a group `word`, the login, and `kept`, the text before it that is not removed. Every repetition has a
-# bound or a first character of its own, so that the time never grows with the square of the text's length.
+# Each pattern for `_words` and `_without` has a group `word`, the login, and a group `kept`, the text before the login
+# that is not removed. Every repetition has a bound or a first character of its own, so that the time never grows with
+# the square of the text's length.
 _LOGIN = re.compile(r"(?P<kept>://)(?P<word>[^/\s\"'<>]+)@")
 _PARAMETER = re.compile(r"(?P<kept>[?&#;](?P<name>[\w.-]+)=)(?P<word>[^&#;\s\"'<>]+)")
 # `user:word@host:path`, as ssh and proxies write it: only in the position of an address, not within a sentence.
@@ -163,7 +164,10 @@ def _words(text: str, pattern: re.Pattern[str], accepts: _Accepts) -> Iterator[s
 
 
 def _password(found: re.Match[str]) -> str:
-    """Return the secret part of the login of an address; empty if the login is only a user name."""
+    """Return the secret part of the login of an address; empty if the login is only a user name.
+
+    In a web address, a user name of at least SHORTEST characters without a password counts as a token.
+    """
     name, _, word = found["word"].partition(":")
     web = found.string[max(0, found.start() - 5) : found.start()].lower().endswith(("http", "https"))
     if not word or word in _NO_WORDS:
@@ -190,7 +194,7 @@ def _is_key(found: re.Match[str]) -> bool:
 
 
 def _is_likely(found: re.Match[str]) -> bool:
-    """Return True if the word looks like a password: at least six characters, with a digit and a non-digit."""
+    """Return True if the word looks like a password: six characters or more, not only digits and dots, with a digit."""
     word: str = found["word"]
     return len(word) >= 6 and any(map(str.isdigit, word)) and not word.replace(".", "").isdigit()
 

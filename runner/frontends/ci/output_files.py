@@ -1,5 +1,7 @@
 """The output files of a run in a pipeline: opened before the run, and written after it, completely or not at all.
 
+Only `--events` is written during the run. Pipes and devices are written in place.
+
 THREAT: commands of the model must not redirect the writes of this process. A file is named by an open folder and one
 name in it. No link in the workspace is followed, and no output file is in the workspace without an option that allows
 it.
@@ -25,8 +27,9 @@ _EARLIER = 1 << 20  # bytes of an existing job summary that are kept; SOURCE: Gi
 
 
 class Outlet:
-    """One output file that does not exist under its name yet. `option` is its command-line option, `path` its final
-    path.
+    """One open output file, of the command-line option `option`, with the final path `path`.
+
+    Unless the file is written in place, its content is in a temporary file until `write` has written it completely.
     """
 
     def __init__(
@@ -41,7 +44,10 @@ class Outlet:
         self._keep = keep
 
     def write(self, data: bytes) -> None:
-        """Write the whole content to the file, durably before return. Raise Stopped if it cannot be written."""
+        """Write the whole content to the file. Raise Stopped if the content cannot be written.
+
+        Unless the file is written in place, the content is on the disk before this method returns.
+        """
         try:
             if self._temporary:  # with --files-in-workspace, a command may have written to it
                 os.ftruncate(self._handle, 0)
@@ -64,7 +70,7 @@ class Outlet:
             view = view[os.write(self._handle, view) :]
 
     def close(self) -> None:
-        """Close the file. A file that was not written does not exist afterwards."""
+        """Close the file. If nothing was written, remove the temporary file; an older file of that name stays."""
         if self._temporary:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary, dir_fd=self._folder)
@@ -82,7 +88,9 @@ class Outlets:
     def opened(
         cls, asked: Mapping[str, str | None], workspace: str, environ: Mapping[str, str], *, inside_too: bool
     ) -> "Outlets":
-        """Open the files of `asked`, which maps options to paths. Raise a usage error if one cannot be opened.
+        """Open the files of `asked`, which maps options to paths.
+
+        Raise a usage error if a file cannot be opened, or if two options name the same file.
 
         `inside_too` is True if the files may be in the workspace. `--events` is written in place as events arrive, so
         that a killed run leaves the events so far.
@@ -157,7 +165,7 @@ def _handle(folder: int, name: str, path: str, environ: Mapping[str, str], grows
         return os.open(name, flags, dir_fd=folder), "", b""  # a pipe, /dev/null
     mode = 0o666 if there is None else stat.S_IMODE(there.st_mode)
     if grows:
-        if there is not None:  # not written in place: the file may have another hard link
+        if there is not None:  # a new file replaces it, since it may have another hard link
             os.unlink(name, dir_fd=folder)
         return os.open(name, flags | os.O_CREAT | os.O_EXCL, mode, dir_fd=folder), "", b""
     keep = b""

@@ -177,7 +177,8 @@ class Run:
     def _looking(self) -> Deadline:
         """Set and return the deadline of the search for changes: the end of the run's time.
 
-        SIGINT and SIGTERM also end the search. The output files then contain the changes that were found.
+        SIGINT and the signals that end a program also end the search. The output files then contain the changes that
+        were found.
         """
         self._deadline = deadline = Deadline.of_run(self._began, self._content.bounds.seconds)
         for number in (signal.SIGINT, *ending_signals()):

@@ -1,7 +1,8 @@
 """The summary page of a run for a job, as Markdown: actions, denials, changed files, limits and cost.
 
-THREAT: nearly every word of the page was written by a model or a repository. Such text is inside `<code>` or `<pre>`,
-and characters with a meaning in Markdown or HTML become entities: no link, image, mention, heading, cell or tag.
+THREAT: nearly every word of the page was written by a model or a repository. Such text is inside `<code>`, where every
+character with a meaning in Markdown or HTML becomes an entity, or inside `<pre>`, where Markdown has no meaning and the
+characters of HTML become entities. So no text is a link, an image, a mention, a heading, a cell or a tag.
 """
 
 import html
