@@ -100,9 +100,10 @@ def unpack(data: bytes, digest: str, folder: str) -> str:
 
 
 def _check(item: tarfile.TarInfo, links: set[str]) -> None:
-    """Raise ValueError for an archive member that would be written outside of the folder.
+    """Raise ValueError for an archive member of an unexpected kind, or one that would be written outside of the folder.
 
-    SAFETY: this holds for its name and for links on its path. A link may point anywhere, as in the original.
+    SAFETY: a member is refused for its name, and for a link on its path. A link may point anywhere, as in the original.
+    The set-user-ID, set-group-ID and sticky bits are removed.
     """
     parts = item.name.split("/")
     through = any("/".join(parts[:end]) in links for end in range(1, len(parts)))

@@ -115,8 +115,8 @@ async def run(
     """Run `agent` with `words`, its prompt on stdin, and its events written to the file `events`.
 
     After cancellation, the process receives SIGTERM, and SIGKILL after `_GRACE` seconds, or at once if `hurry` is set.
-    The process has ended when this function returns or raises. It inherits the descriptors `keep`. Raise Stopped if
-    the events cannot be written.
+    The process has ended when this function returns or raises. The process inherits the descriptors `keep`. Raise
+    Stopped if the events cannot be written.
     """
     argv = (sys.executable, "-I", "-c", _START, str(os.getpid()), *words)
     try:

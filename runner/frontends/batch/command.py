@@ -72,7 +72,10 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
 
 
 def start(args: BatchArgs) -> int:
-    """Run a batch, or continue it, and return the exit code. Raise Stopped if the batch ended before its tasks did."""
+    """Run or continue a batch, or only check its list with `args.check`, and return the exit code.
+
+    Raise Stopped if the batch ended before its tasks did, unless an interrupt ended it.
+    """
     tasks = listed(args)
     out = _out(args)
     if args.check:

@@ -34,7 +34,8 @@ class BatchLimits:
     Attributes:
         jobs: The number of parallel tasks.
         fail_fast: True if no task is started after one has failed.
-        cost: The largest cost of all results, earlier ones too, in the currency of the prices; None for no limit.
+        cost: The largest total cost of all results, including earlier calls, in the currency of the prices; None for
+            no limit.
         seconds: Wall time of this call; None for no limit.
     """
 

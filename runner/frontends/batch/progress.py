@@ -43,7 +43,7 @@ class Lines:
 
 
 class Bar:
-    """A progress bar on stderr. Tasks that failed stay above it, one line each."""
+    """A progress bar on stderr. Each task that ended with another status than `done` has a line above the bar."""
 
     def __init__(self, total: int) -> None:
         self._total = total

@@ -171,7 +171,10 @@ def _session_lost(error: ConnectionError) -> bool:
 
 
 def _check(ray: Any) -> None:
-    """Raise Stopped, with the names of the machines, if the sandbox does not work on every machine of the cluster."""
+    """Raise Stopped, with the names of the machines, unless every machine of the cluster can run tasks.
+
+    A machine can run tasks if it has this version of ringfence and a sandbox with full enforcement.
+    """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     probe = ray.remote(num_cpus=0, max_retries=_RETRIES)(remote_worker.probe)

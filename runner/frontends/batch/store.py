@@ -1,12 +1,12 @@
 """The folder of one batch: its attempts, their results, and the lock that lets one batch at a time use the folder.
 
     results.jsonl   one line for each completed attempt, in the order of completion; append-only
-    journal.jsonl   one line for each attempt, written before the attempt starts
+    journal.jsonl   the version of the format, then one line for each attempt, written before the attempt starts
     patches/        NAME.patch: the changes of the task
     events/         NAME.jsonl: the events of the latest attempt, as `agent run --json` prints them
 
-An attempt without a result was interrupted: by a power failure, SIGKILL or a full disk. Every line is written by one
-write(2) and is on the disk before the next step; an incomplete line does not count.
+An attempt without a result was interrupted: by a signal, a limit of the batch, a power failure or a full disk. Every
+line is written by one write(2) and is on the disk before the next step; an incomplete line does not count.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ class Past:
 
     attempts: int = 0
     result: TaskResult | None = None
-    fingerprint: str = ""  # of the task at its latest attempt
+    fingerprint: str = ""
     cost: float = 0.0
 
     @property

@@ -61,7 +61,7 @@ def within(task: Task, left: float | None) -> Task:
 
 
 def file_name(id: str) -> str:
-    """Return `id` itself if it matches `_PLAIN`, else its permitted characters and a hash.
+    """Return `id` itself if it matches `_PLAIN` and does not end like a hash, else its permitted characters and a hash.
 
     THREAT: the author of the list chooses an id. The name never contains a `/`, is never `.` or `..`, starts with no
     dot or dash, and differs from the name of every other id on a file system that folds case.
