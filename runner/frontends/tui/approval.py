@@ -1,8 +1,8 @@
 """The questions of a turn on the screen, in place of the input: one card at a time, and the keys that answer it.
 
 THREAT: a key that was meant for another input must not approve. Answers are ignored until the card has been on the
-screen for a moment without a key press, and approvals until the end of the command was on the screen. Enter never
-approves, and a key that is held down answers at most one card.
+screen for a moment without a key press, and approvals until the end of each part of the card was on the screen. Enter
+never approves, and a key that is held down answers at most one card. Ctrl+C, which approves nothing, is never ignored.
 """
 
 import time
@@ -167,7 +167,10 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
     # ---- keys
 
     def key(self, key: str) -> PanelStep[tuple[Answer, ...]]:
-        """Handle a key. An answer counts only if the card was visible for a moment in which no key was pressed."""
+        """Handle a key. Ctrl+C stops the turn at once.
+
+        Any other answer counts only if the card was visible for a moment in which no key was pressed.
+        """
         if key == "c-c":
             return Done(tuple(Halt() for _ in self._questions))
         if self._scrolled(key):
@@ -268,8 +271,9 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return [place for place in listed if alike(own, self._questions[place].card) and self._is_complete(place)]
 
     def _is_complete(self, place: int) -> bool:
-        """Return True if a row shows a question completely: its command is whole, and its rights are those of the
-        current card.
+        """Return True if a row shows a question completely.
+
+        The row shows the whole command, the rights are those of the current card, and the card has no further content.
         """
         other, row = self._questions[place], self._row(place)
         card = other.card
@@ -300,7 +304,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         self._guard.hidden()
 
     def edited(self, text: str | None) -> PanelStep[tuple[Answer, ...]]:
-        """Use the text that the user wrote: the reason of a refusal, or another command. None if it was cancelled."""
+        """Use the text that the user wrote: the reason of a refusal, or another command; None if the user cancelled."""
         kind, self._editing = self._editing, ""
         self._guard.hidden()
         if text is None:

@@ -18,7 +18,7 @@ class Content:
     """The scrolling rows of a card.
 
     `ends` are the names and indices of the rows that must have been on the screen before an approval counts: the ends
-    of the line, the command, the change, the paths and the rights. Their names are the same at any width.
+    of the summary line, the command, the change, the paths and the rights. An end has the same name at any width.
     """
 
     rows: tuple[Fragments, ...]
@@ -26,8 +26,9 @@ class Content:
 
 
 def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
-    """Return the card without badge and answers, in `width` columns. With `first`, begin with its consequence; `again`
-    is a text above the card, or empty.
+    """Return the card without badge and answers, in `width` columns.
+
+    With `first`, begin with the card's summary line. `again` is a text above the card, or empty.
     """
     rows: list[Fragments] = []
     ends: dict[str, int] = {}

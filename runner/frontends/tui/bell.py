@@ -34,14 +34,17 @@ class Bell:
         self.answered()
 
     def asked(self) -> None:
-        """Notify the user of a question: now if the user is absent, else after `AWAY` seconds without an answer."""
+        """Notify the user of a question: now if the user is absent, else in `AWAY` seconds.
+
+        A key press or an answer in this time cancels the notification.
+        """
         if self._away:
             self._ring("a question waits")
         elif self._waits is None:
             self._waits = asyncio.get_running_loop().call_later(AWAY, self._ring, "a question waits")
 
     def answered(self) -> None:
-        """Cancel a planned notification, because the question was answered."""
+        """Cancel a planned notification, because the question was answered or a key was pressed."""
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None

@@ -146,7 +146,7 @@ class Blocks:
             self._close(done, goes_on=True)
 
     def _code(self, done: list[RenderedBlock], *, all_of_it: bool) -> None:
-        """Return lines of the open code fence: all of them, or all except a few that stay live."""
+        """Append lines of the open code fence to `done`: all of them, or all except a few that stay live."""
         count = len(self._lines) if all_of_it else max(len(self._lines) - 3, 1)
         lines, self._lines = tuple(self._lines[:count]), self._lines[count:]
         self._size = sum(map(len, self._lines))
@@ -156,7 +156,7 @@ class Blocks:
             self._before = lines[-CODE_LINES:]
 
     def _close(self, done: list[RenderedBlock], *, goes_on: bool = False) -> None:
-        """Close the open block, or return its beginning while it `goes_on` because it is too long."""
+        """Append the open block to `done`, or its beginning if it `goes_on` because it is too long."""
         text = "\n".join(self._lines)
         if text.strip():
             done.append(Prose(text.rstrip(), self._tight))

@@ -44,7 +44,7 @@ class OwnEditor:
     def end(self) -> None:
         """Send SIGTERM to the editor, and SIGKILL after `_PATIENCE` seconds. Call it in the event loop's thread."""
         self._over = True
-        self._send(signal.SIGTERM, signal.SIGCONT)  # it may be stopped
+        self._send(signal.SIGTERM, signal.SIGCONT)  # SIGCONT, because the editor may be stopped
         asyncio.get_running_loop().call_later(_PATIENCE, self._send, signal.SIGKILL)
 
     def _run(self, path: str) -> int:

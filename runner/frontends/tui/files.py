@@ -56,7 +56,8 @@ class FileProposals:
 def listed(root: str, secret: Callable[[str], bool]) -> list[str]:
     """Return files and folders (with a final `/`) below `root`, the nearest first.
 
-    Hidden files, secrets, links, files that Git ignores and names that cannot be typed are left out.
+    Hidden files, secrets, links, files that Git ignores, folders of generated files (`_HEAVY`) and names that cannot be
+    typed are left out.
     """
     names: list[str] = []
     level = [""]

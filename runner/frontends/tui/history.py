@@ -51,7 +51,7 @@ class Remembered(History):
                 file.write(line)
 
     def shorten(self) -> None:
-        """Keep only the latest entries. Called when a conversation ends."""
+        """Keep only the latest `_KEPT` entries of a file with twice as many. Called when a conversation ends."""
         if self.path is None or len(rows := self._read(_KEPT * 4)) < _KEPT * 2:
             return
         new = self.path.with_name(f"{self.path.name}.{os.getpid()}")

@@ -1,8 +1,8 @@
 """The rendering of one block of Markdown as rows.
 
 THREAT T105: the model chooses every byte. Markup is read, HTML is not. A link shows its target and is never a link of
-the terminal. An image is shown as its description. The depth and cost of one block are limited. Every text passes
-`visible` after the markup was read, so control characters from entities are made visible too.
+the terminal. An image is shown as its description and its address. The depth and cost of one block are limited. Every
+text passes `visible` after the markup was read, so control characters from entities are made visible too.
 """
 
 import contextlib

@@ -19,7 +19,8 @@ class MenuEntry:
 
     Attributes:
         text: The text that replaces the typed word.
-        ready: True if the input is complete with it, so that Enter may send it.
+        note: A description, shown beside the text, or empty.
+        ready: True if the input is complete with this text, so that Enter may send the input.
         more: True if an argument may follow.
     """
 

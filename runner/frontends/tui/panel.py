@@ -11,7 +11,7 @@ from runner.frontends.tui.rows import Fragments
 
 T_co = TypeVar("T_co", covariant=True)
 
-GUARD, CAREFUL = 0.5, 1.0  # seconds without a key before a key answers; CAREFUL if an approval cannot be undone
+GUARD, CAREFUL = 0.5, 1.0  # seconds without a key before a key answers; CAREFUL for a dangerous or unknown tier
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,10 @@ _PLAN_WORDS = {
 
 
 class Panels:
-    """The Approver that asks at an App. A question that disappears without an answer is refused."""
+    """The Approver that asks at an App.
+
+    A question that disappears without an answer raises asyncio.CancelledError, so nothing is approved.
+    """
 
     name = "terminal"
 
@@ -67,9 +70,10 @@ def asker(app: App, loop: asyncio.AbstractEventLoop, brought: TrustReview) -> Tr
 
 
 class ChoicePanel(Panel[TrustReply | None]):
-    """A Panel whose answer is the value of one of `answers` (key: words and value), or `escaped` for Escape.
+    """A Panel whose answer is the value of one of `answers` (key: words and value).
 
-    Enter answers nothing. Keys are ignored until the question has been shown for a moment (`Guard`).
+    The answer is `escaped` for Escape and Ctrl+D. Enter answers nothing. Keys are ignored until the question has been
+    shown for a moment (`Guard`).
     """
 
     def __init__(

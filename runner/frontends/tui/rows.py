@@ -28,7 +28,8 @@ _COLOURS = {
 
 
 def measure(columns: int) -> int:
-    """Return the number of cells that a row may take on a terminal of `columns`: all except the last.
+    """Return the number of cells that a row may take on a terminal of `columns`: all except the last, and at most
+    WIDEST. The number is never less than NARROWEST.
 
     Terminals disagree about the cursor after a full row, and a full row becomes two when the window gets narrower.
     """
@@ -41,7 +42,7 @@ def _cell(char: str) -> int:
 
 
 def cells(text: str) -> int:
-    """Return the number of columns that `text` takes. It is one line of text that passed `visible`."""
+    """Return the number of columns that `text` takes. `text` is one line that passed `visible`."""
     return len(text) if text.isascii() else sum(map(_cell, text))
 
 
@@ -70,7 +71,7 @@ def safe(text: str, style: str = "", *, prose: bool = False) -> Fragments:
 def wrap(row: Iterable[Fragment], width: int) -> list[Fragments]:
     """Wrap `row` into lines of at most `width` cells, at blanks and newlines, and inside longer words.
 
-    Blanks at the beginning of a line stay; blanks at a break are removed. Linear in the length.
+    Blanks at the beginning of a line stay; blanks at a break are removed. The time is linear in the length.
     """
     out: list[Fragments] = [[]]
     used = 0

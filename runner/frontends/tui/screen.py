@@ -49,7 +49,7 @@ class Screen:
         self._cards: dict[str, CallCard] = {}
         self._writing = Writing(self._put, lambda: self.theme, thinking=thinking)
         self._noted = False  # True if the last finished rows were a note
-        self._brief = False  # True if they were the one row of a read
+        self._brief = False  # True if the last finished rows were the one row of a read
         self._folded: Draw | None = None
 
     def take(self, event: events.Event) -> None:
@@ -130,8 +130,9 @@ class Screen:
         return ansi(clip_rows(encode_rows(rows, self._encoding), width))
 
     def live(self, width: int, rows: int) -> list[Fragments]:
-        """Return the unfinished rows, each at most `width` cells wide: at most a third of the `rows` rows of the
-        terminal.
+        """Return the unfinished rows, each at most `width` cells wide.
+
+        They are at most a third of the `rows` rows of the terminal, or three rows if that is more.
         """
         width, room = min(width, WIDEST), max(rows // 3, 3)
         now = self._now()
@@ -203,7 +204,7 @@ class Screen:
 
 
 _PROMPT_FOLD = (8, 3)  # first and last lines of a long prompt that are shown
-_LINE = 4000  # characters of one such line
+_LINE = 4000  # characters of one shown line of a prompt
 _LEAD = 11  # cells of a label
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
     """Run the conversation until the user leaves, and return the exit code.
 
-    The options are read after the first keys. `early` is the text that was typed before.
+    `args` parses the options, and is called once keys are accepted. `early` is the text that was typed before.
     """
 
     async def run() -> int:

@@ -60,8 +60,8 @@ PLAIN = Theme(
 def theme_for(environ: Mapping[str, str], wanted: object = "auto", *, light: bool | None = None) -> Theme:
     """Return the theme for `wanted`: auto, dark, light or none.
 
-    With auto: no colours with NO_COLOR (no-color.org), else by the terminal's own background (`light`), else by
-    COLORFGBG (rxvt(1); Konsole and others set it too), else dark.
+    With NO_COLOR (no-color.org), the theme has no colours, whatever is wanted. With auto, the theme depends on the
+    terminal's own background (`light`), else on COLORFGBG (rxvt(1); Konsole and others set it too), else it is dark.
     """
     named = {"dark": DARK, "light": LIGHT, "none": PLAIN}
     if environ.get("NO_COLOR"):
