@@ -24,7 +24,7 @@ from runner.messages import (
 )
 from runner.text.model_text import shallow
 
-VERSION = 1  # of the format; a file with a higher one is refused
+VERSION = 1  # version of the format; a file with another version is refused
 LONGEST = 32 << 20  # bytes of one line; images make the longest
 EntryBody = dict[str, object]
 
@@ -105,7 +105,7 @@ def _arguments(value: object) -> bool:
 
 
 def _name(value: object) -> bool:
-    """Return True if `value` is the name of a session, which cannot be another path on the disk."""
+    """Return True if `value` has the form of a session's name, so that it cannot be another path on the disk."""
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
 
@@ -297,7 +297,7 @@ def _block(value: object, may: tuple[str, ...]) -> Block:
         and value.get("type") == "text"
         and isinstance(value.get("text"), str)
     ):
-        return TextBlock(value["text"])  # nearly all of them
+        return TextBlock(value["text"])  # most blocks are texts, so they are checked first
     kind = value.get("type") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(kind, str) or kind not in may:
         raise Unsound(f"it has a part of an unknown kind: `{str(kind)[:40]}`")

@@ -222,7 +222,10 @@ def as_text(session: Session) -> Iterator[str]:
 
 
 def as_lines(session: Session) -> Iterator[str]:
-    """Yield every valid line of the file unchanged, including those of other branches."""
+    """Yield every valid line of the file, including those of other branches, in the form of `entries.line`.
+
+    Raise Unsound at a line with invalid content.
+    """
     for _, entry in session.tree.entries(range(len(session.tree))):
         yield line(entry).decode().rstrip("\n")
 
@@ -350,7 +353,7 @@ def write_new(path: Path, lines: Iterable[str]) -> int:
                 count += 1
     except FileExistsError:
         raise usage(f"`{path}` exists", "files are not overwritten", "name a new file") from None
-    except ValueError:  # NUL, or half a character
+    except ValueError:  # a NUL, or a character that cannot be encoded
         raise usage("the file name cannot be used", "it has an invalid character", "name another file") from None
     except OSError as error:
         problem = Problem(f"`{path}` could not be written", os_reason(error), "name another file")

@@ -324,7 +324,7 @@ def earlier_of(tree: Tree, steps: Sequence[tuple[int, int]], name: str) -> Sessi
         try:
             run = str(parse(raw).body["audit"])
         except Unsound:
-            continue  # the line is not on a valid branch, or was counted there
+            continue  # an invalid line; on the current branch, `history_of` reported it
         if run == name or runs:
             runs.add(run)
             first = min(first, at)

@@ -98,8 +98,8 @@ class Journal:
     def back_to(self, leaf: str | None) -> None:
         """Continue after the entry `leaf`. Later entries stay in the file as an abandoned branch.
 
-        This is written at once, together with the current process, because the entry about that process may be on the
-        abandoned branch.
+        The entry about the current process is written again at once, because the earlier one may be on the abandoned
+        branch.
         """
         self.leaf = leaf
         self._begun = self._lines is not None

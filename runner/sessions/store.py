@@ -121,7 +121,7 @@ class SessionStore:
                 yield file
 
     def create(self, id: str) -> "SessionFile":
-        """Create a new, empty session, locked. Raise JournalError."""
+        """Create a new, empty session, locked. Raise JournalError, or SessionError for a folder that cannot be used."""
         path = self.path(id)
         new = os.O_CREAT | os.O_EXCL
         with _problems(path, JournalError), self._opened(make=True) as folder, _opening(id, new, folder) as handle:
@@ -135,12 +135,12 @@ class SessionStore:
             self.unlink(id)
 
     def unlink(self, id: str) -> None:
-        """Delete the file of a session without lines. Raise OSError."""
+        """Delete the file of a session, even if a process uses it. Raise OSError or SessionError."""
         with self._opened() as folder:
             os.unlink(f"{id}.jsonl", dir_fd=folder)
 
     def note_latest(self, id: str) -> None:
-        """Make this session the one that `--continue` takes. Raise OSError."""
+        """Make this session the one that `--continue` takes. Raise OSError or SessionError."""
         with self._opened() as folder:
             if self._latest() == id:
                 return
@@ -167,8 +167,8 @@ class SessionStore:
 
     @contextlib.contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[int]:
-        """Open the folder of the sessions. No folder above it may be a link or writable by others. Raise OSError or
-        SessionError.
+        """Open the folder of the sessions. Raise OSError, also for a link, or SessionError if others may write to the
+        folder or to `sessions`.
         """
         handle = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         path = self._state

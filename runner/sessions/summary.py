@@ -23,7 +23,7 @@ _TURNS = b'"type":"message","role":"assistant"'
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
     """A row of the list of sessions. `written` is in seconds since 1970. `prompts` and `turns` count all branches.
-    `broken` is the reason why the file is not a session, or None.
+    `broken` is the reason why the session cannot be read, or None.
     """
 
     id: str
@@ -75,8 +75,8 @@ def summarize_session(store: SessionStore, id: str, stored: StoredSession | None
 
 
 def summarize_sessions(store: SessionStore) -> list[SessionSummary]:
-    """Return the summaries of a workspace's sessions in the order of `Store.list`. A file that cannot be opened gets a
-    row that says so.
+    """Return the summaries of a workspace's sessions in the order of `SessionStore.list`. A file that cannot be opened
+    gets a row that says so.
     """
     seen = []
     for stored in store.list():
@@ -125,7 +125,7 @@ def _typed(raw: bytes, prompt: str) -> str:
 
 def _counted(file: BinaryIO) -> tuple[int, int]:
     """Return the numbers of prompts and turns, counted by the beginnings of lines. Quotes in texts are escaped, so no
-    text looks like one.
+    text looks like such a beginning.
     """
     file.seek(0)
     prompts = turns = 0

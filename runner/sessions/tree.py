@@ -132,7 +132,7 @@ class Tree:
             self.damages.append(Damage(line, why))
 
     def path(self) -> list[int]:
-        """Return the valid lines from the first to the last, each the parent of the next."""
+        """Return the lines of the branch from the first line to the last valid one, each the parent of the next."""
         path, at = [], len(self._offsets) - 1
         while at >= 0:
             path.append(at)

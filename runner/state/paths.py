@@ -1,4 +1,4 @@
-"""Paths of the state, configuration and cache folders, which are private and refused if others could write to them."""
+"""Paths of the state, configuration and cache folders, which are private and refused if everybody may write to them."""
 
 import os
 import stat
@@ -90,7 +90,7 @@ def login_name(otherwise: str) -> str:
 
 
 def only_owners_write(folder: str) -> bool:
-    """Return True if `folder` is an existing folder that other users cannot write to."""
+    """Return True if `folder` is an existing folder that not everybody may write to. Its group may have the right."""
     try:
         mode = os.stat(folder).st_mode
     except (OSError, ValueError):

@@ -44,8 +44,8 @@ def apply(
     """Apply all of `plan`, which must have no problem.
 
     `warned` are the auto-run files that the user was warned about; None to apply without this check. Raise
-    PatchError after a failure: then every file is unchanged, or the error names the others. Raise UndoError if an
-    action runs, and OSError or sqlite3.Error.
+    PatchError after a failure: then every file is unchanged, or the error names changed files (at most five). Raise
+    UndoError if an action runs, and OSError or sqlite3.Error.
     """
     root = scope.workspace
     with store.turns.locked():

@@ -16,11 +16,17 @@ from runner.state import reflink
 from runner.text.phrases import os_reason
 
 _CHUNK = 1 << 20
-_TRIES = 3  # of a file that changes while it is read
+_TRIES = 3  # attempts to copy a file that changes meanwhile
 
 
 class Copying:
-    """The state of a copy in progress. `secret(path)` returns True for a path below the original that is left out."""
+    """The state of a copy in progress. `secret(path)` returns True for a path below the original that is left out.
+
+    Attributes:
+        files: The number of copied files.
+        bytes: The number of copied bytes.
+        left_out: As in `workspace_copy.Copy`, like `torn` and `stamps`.
+    """
 
     def __init__(self, secret: Callable[[str], bool] | None) -> None:
         self._secret = secret
@@ -89,7 +95,7 @@ class Copying:
                 else:
                     self.left_out.append((inner, _kind_reason(status.st_mode)))
             except _Unread as error:
-                if not isinstance(error.error, FileNotFoundError):  # it went meanwhile
+                if not isinstance(error.error, FileNotFoundError):  # the file was removed meanwhile
                     self.left_out.append((inner, os_reason(error.error)))
         return folders
 

@@ -276,7 +276,8 @@ class Ignored:
     """A function that returns True for ignored paths of a tree.
 
     Attributes:
-        unread: Lists beyond a limit, with the reason. Nothing below the folder of such a list is ignored.
+        unread: Lists beyond a limit, with the reason. Below the folder of such a list, only lists in deeper folders
+            apply, unless the folder itself is ignored.
         gave_up: The reason why nothing was ignored from some path on, or an empty string.
     """
 

@@ -77,7 +77,9 @@ def node_of(side: Side | None) -> TreeNode | None:
 
 
 def quoted(name: bytes) -> bytes:
-    """Return a name as git-diff(1) writes it: in C's quotes if it contains anything but plain ASCII."""
+    """Return a name as git-diff(1) writes it: in C's quotes if it contains a quote, a backslash, or anything but
+    printable ASCII.
+    """
     if all(0x20 <= byte < 0x7F and byte not in b'"\\' for byte in name):
         return name
     signs = (_ESCAPES.get(byte) or (bytes([byte]) if 0x20 <= byte < 0x7F else b"\\%03o" % byte) for byte in name)

@@ -42,7 +42,7 @@ class Danger:
 def dangers(
     items: tuple[PlannedChange, ...], secret: Callable[[str], bool], judge: Callable[[Changes], Mapping[str, Finding]]
 ) -> tuple[Danger, ...]:
-    """Return the warnings, in the order of the patch.
+    """Return the warnings, in the order of `items`.
 
     `secret(path)` returns True for a path that must not be read; `judge(changes)` returns the changes that other
     programs run or obey by themselves.
@@ -83,7 +83,7 @@ def _dangers(item: PlannedChange, secret: Callable[[str], bool], obeyed: Mapping
 
 
 def _leads_out(path: str, target: str) -> str:
-    """Return the target of a link that leaves the workspace, in words, or an empty string if it stays inside.
+    """Return, in words, the target of a link out of the workspace or into Git's own folder, else an empty string.
 
     Only the text of the link counts, because its target may be another link.
     """
@@ -96,7 +96,7 @@ def _leads_out(path: str, target: str) -> str:
 
 
 def _hidden(old: bytes, new: bytes) -> str:
-    """Return the bidirectional and invisible characters in added lines (CVE-2021-42574), spelled out."""
+    """Return up to five bidirectional or invisible characters in added lines (CVE-2021-42574), spelled out."""
     if new.isascii():
         return ""
     found: dict[str, None] = {}

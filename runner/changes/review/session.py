@@ -31,7 +31,7 @@ class Review:
         original: The workspace, which is not changed.
         copy: The copy.
         settings: The settings of the original, converted for the copy.
-        notes: The files that the copy lacks, in words for the user.
+        notes: The differences between the copy and the original, in words for the user.
     """
 
     cwd: Path

@@ -1,4 +1,4 @@
-"""A copy of a workspace that shares no data with it: a write to one is never seen in the other.
+"""A copy of a workspace that is independent of it: a write to one is never seen in the other.
 
 Contents are shared by reflink if the file system supports that, and copied otherwise; a hard link would let an in-place
 write reach the original. No program runs: Git's hooks and filters are ordinary files here. A copy lies in a folder

@@ -1,7 +1,7 @@
 """Execution of an undo plan. Whenever the process is stopped, every path is either restored or unchanged.
 
 THREAT T18: a file is written under a temporary name and renamed into place below a descriptor of its folder. Nothing is
-written through a link, into a file with other hard links (the path gets a file of its own), or outside the workspace.
+written through a link, into a file with other hard links (the path gets a file of its own), or outside the root.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from runner.text.phrases import os_reason
 
 
 class _Blocked(Exception):
-    """The state of the folder that prevents the operation on one path."""
+    """An error for an operation that the current state of its path or folder prevents."""
 
     def __init__(self, obstacle: Obstacle) -> None:
         super().__init__(obstacle.value)
@@ -43,7 +43,7 @@ def restore(store: Store, items: Sequence[Item], step: int) -> tuple[Item, ...]:
         try:
             for item, work in _ordered(mine):
                 if done[root, item.path].obstacle is not None:
-                    continue  # an earlier part of it failed
+                    continue  # an earlier operation on this item failed
                 try:
                     work(_Hand(top, store, step), item)
                 except _Blocked as blocked:
@@ -128,7 +128,7 @@ class _Hand:
 
     def set_mode(self, item: Item) -> None:
         wanted = item.wanted
-        assert wanted is not None  # as above
+        assert wanted is not None  # `_ordered` passes only folders with a target state
         above, name = safe_open.split(item.path)
         with safe_open.folder(self._top, above) as folder:
             try:

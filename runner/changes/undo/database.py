@@ -38,7 +38,7 @@ COMMIT;
 
 
 class Database(sqlite3.Connection):
-    """A connection to the tables and named values. The lock of a scan ensures that one thread at a time uses it."""
+    """A connection to the tables and named values. The caller ensures that one thread at a time uses the connection."""
 
     def value(self, name: str, default: str | int) -> str | int:
         row = self.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()

@@ -96,7 +96,7 @@ def entry_of(status: os.stat_result, settled: bool, content: bytes = b"", unkept
 
 
 def clock_margin(ctime: int) -> int:
-    """Return the granularity of a file system's clock in nanoseconds.
+    """Return the nanoseconds after `ctime` from which on a further change is certain to have another time.
 
     A time with a fraction of a second comes from a clock of a few milliseconds. The coarsest clock of a local file
     system ticks every two seconds (sandbox/workspace/folder_cache.py).

@@ -129,7 +129,10 @@ class SnapshotRecorder:
 
     @_alone
     def after(self, running: OpenAction | None) -> int | None:
-        """Store the changes of the action. Return the number of the step, or None if no stored file changed."""
+        """Store the changes of the action. Return the number of the step, or None if no stored file changed.
+
+        Return None as well if the changes could not be recorded, which is reported.
+        """
         self.changed = None
         if running is None or self._store is None:
             return None
@@ -189,7 +192,7 @@ class SnapshotRecorder:
 
     @_alone
     def revert(self, count: int) -> RevertResult:
-        """Undo the last `count` actions of this session. Raise UndoError or OSError."""
+        """Undo the last `count` actions of this session. Raise UndoError, OSError or sqlite3.Error."""
         self._store = self._store or Store(self._folder)
         return revert(self._store, self._scope, RevertRequest(count, session=self._session, lineage=self._lineage))
 
@@ -206,7 +209,10 @@ class SnapshotRecorder:
 
     @_alone
     def latest(self) -> int:
-        """Return the newest step of this session, or 0 if there is none. Do not wait for another process."""
+        """Return the newest step of this session and of the runs that it continues, or 0 if there is none.
+
+        Return a number larger than every step if the list cannot be read. Do not wait for another process.
+        """
         try:
             steps = self._store.steps() if self._store is not None else []  # else nothing was written by this process
         except sqlite3.Error:

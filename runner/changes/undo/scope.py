@@ -98,7 +98,7 @@ class SnapshotScope:
         return Rules(secret_names(names, terms.shown), masked, self.choice.more, self.choice.most)
 
     def digest(self, terms: Terms) -> str:
-        """Return a digest of the rules about secrets. If it changes, files are scanned again."""
+        """Return a digest of the rules about secrets and left-out folders. If it changes, files are scanned again."""
         seed = repr((terms.hidden, terms.shown, sorted(self.choice.more)))
         return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -166,7 +166,7 @@ class Snapshotter:
         return entry_of(after, False, b"", file_state.MOVING)
 
     def _content(self, handle: int, size: int, places: dict[bytes, BlobPlace]) -> bytes | None:
-        """Store the content and return its hash, or None if its size is no longer `size`. Raise _HoldsSecret."""
+        """Store the content and return its hash, or None if it changed or is too large. Raise _HoldsSecret."""
         if size > self._bounds.file:
             return None
         store = self._store
@@ -196,7 +196,7 @@ class Snapshotter:
         sizes = [(index[folder][name].size, folder, name) for folder, names in fresh.items() for name in names]
         unkept = {(folder, name): file_state.TOO_BIG for size, folder, name in sizes if size > self._bounds.file}
         left = sorted((each for each in sizes if each[0] <= self._bounds.file), reverse=True)
-        # Most recently changed files are read again only to check that they did not change, and need no room.
+        # A file that has the size of its stored content is usually unchanged, and then needs no room.
         new = [each for each in left if not _kept_already(known, *each)]
         need = sum(size for size, *_ in new)
         store = self._store

@@ -233,7 +233,7 @@ class Store:
         return int(self._db.execute("SELECT coalesce(sum(size), 0) FROM content").fetchone()[0])
 
     def drop_oldest(self, keep: int) -> int:
-        """Delete all ended steps but the newest `keep`, and return their number."""
+        """Delete the ended steps that are not among the newest `keep` steps, and return their number."""
         ids = [step.id for step in self.steps()[keep:] if step.ended is not None]
         self._db.executemany("DELETE FROM change WHERE step = ?", ((each,) for each in ids))
         self._db.executemany("DELETE FROM step WHERE id = ?", ((each,) for each in ids))
@@ -354,8 +354,8 @@ def clear(folder: Path) -> int:
 
 
 def sign(folder: Path, workspace: str) -> None:
-    """Write the path of the workspace into a new `folder`, and remove the folders of workspaces that no longer
-    exist.
+    """Write the path of the workspace into a new `folder`, and remove the folders of workspaces that no longer exist
+    and were not used for 30 days.
     """
     name = folder / _NAME
     if name.exists():
