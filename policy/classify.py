@@ -41,7 +41,7 @@ def classify(
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"the analysis failed with an internal error ({type(error).__name__})"
         reason = Reason(Tier.UNKNOWN, why, Check.GATE_FAILURE)
-        # What the users' rules deny may be among what was not understood, so their question is due in every mode.
+        # The action may contain something that a user's rule denies, so a question is required in every mode.
         asked = (reason,) if profile.permissions or profile.denied else ()
         return Assessment(action, (Effect(EffectKind.UNKNOWN, why),), (reason,), asked=asked)
 
@@ -107,8 +107,8 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
 
 
 def _script(action: RunScript, interpreter: Interpreter) -> str:
-    """Read a script, compare it with the second reader, interpret it, and return its printed tree."""
-    # Imported when there is a script: the exact words of `agent exec -- ...` need none of it, and start sooner.
+    """Parse a script, compare the tree with a second parser, interpret the tree, and return it as printed text."""
+    # Imported only for a script: the exact words of `agent exec -- ...` need no parser, and start sooner.
     from policy.bash.ast import Opaque
     from policy.bash.crosscheck import find_disagreement
     from policy.bash.parser import read

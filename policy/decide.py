@@ -12,7 +12,7 @@ from policy.model.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, 
 from policy.terms import Floor, terms_for
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
-_LONGEST = 1000  # characters of a reason, which may hold what a rule's author wrote
+_LONGEST = 1000  # characters of a reason, which may contain the text of a rule's author
 _YOURSELF = "run it in your own shell if it is intended; the agent cannot get an approval for it"
 
 
@@ -30,7 +30,7 @@ def decide(
     """Return the verdict: the strictest cell over all tiers, adjusted by the users' rules.
 
     The terms that an Allow grants and those that an Ask offers are the same. The verdict is never Ask if `unattended`.
-    A secret or denied tier, and terms that would show or change a secret path, are Deny in every mode.
+    A secret or denied tier, and an action that no terms can grant (`Floor`), are Deny in every mode.
 
     `limits` replaces the limits of the profile. The cell of a verdict is the ruling of the matrix, so an unattended
     Deny may have an `ask` cell, and so may an Allow by a rule, whose `reason` names the rule. `matrix` differs from the
@@ -80,10 +80,10 @@ def open_reasons(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) ->
 
 
 def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix) -> tuple[Ruling, Reason]:
-    """Return the ruling of a cell after the users' rules, which first allow what the cell asks about, then ask about
-    what it allows.
+    """Return the ruling of a cell after the users' rules, which first allow what the cell asks about or denies, then
+    ask about what is allowed.
 
-    INVARIANT: no rule allows what `plan` does not allow; only reasons that a rule covers are skipped.
+    INVARIANT: in mode `plan`, no rule allows an action; in other modes, only reasons that a rule covers are skipped.
     """
     ruling = cell.ruling
     if ruling is not Ruling.ALLOW and cell.mode is not Mode.PLAN and assessment.reasons:

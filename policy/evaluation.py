@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from policy.permission.flag_rights import FlagRights
 
 _YOURSELF = "run it yourself outside the agent, and let the agent use the files that it leaves in the workspace"
-_OPEN = frozenset(["seatbelt"])  # its proxy listens where every program of the machine can ask it
-_CLOSED = frozenset(["T3"])  # without a network of its own there is nothing to open one host of
+_OPEN = frozenset(["seatbelt"])  # every program of the machine can connect to the proxy of this backend
+_CLOSED = frozenset(["T3"])  # this backend has no separate network, so it cannot allow single hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
     return Deny(Problem(what, why, fix), verdict.cell, verdict.reason)
 
 
-# Where a rule stands, whose file that is, and where this machine keeps one, is no part of what is allowed. `personal`
-# is a fact about the disk: what settings of other programs say there.
+# Fields that are no part of what is allowed: the place of a rule, the owner of its file, and the path of the
+# certificates. `personal` is a fact about the disk, derived from the settings of other programs.
 _PLACES = frozenset(["ref", "layer", "bundle", "personal"])
 
 

@@ -19,7 +19,7 @@ from policy.model.verdict import READ_ONLY_TMP, UNNAMED, Limits, Rights, Terms
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
 _USUAL_WALL = Limits().wall
 
-# The sandbox provides its own; those of the machine are never passed in.
+# The sandbox provides its own /proc and /dev; those of the machine are never passed in.
 _OWN = ("/proc", "/dev")
 _YOURSELF = "run it in your own shell if it is intended; the agent cannot get access to that path"
 _KERNEL = ("/proc", "/dev", "/sys")
@@ -45,8 +45,8 @@ class Floor:
 def terms_for(
     assessment: Assessment, facts: Facts, profile: Profile, environment: Environment, limits: Limits
 ) -> Terms | Floor:
-    """Return the smallest rights that cover the effects. An approval grants these rights, so a question can be asked
-    about them.
+    """Return the smallest rights that cover the effects, or the Floor that forbids the action. A question names these
+    rights, and an approval grants them.
 
     INVARIANT: an assessment with tier read alone gets no writable path, no host and no path outside the workspace; one
     below read-outside gets no path outside and no host, whatever its effects state. Only rights that a person typed are
@@ -115,7 +115,7 @@ def _with_registries(
     connections = (effect for effect in assessment.effects if effect.kind is EffectKind.CONNECTS)
     if not hosts or not any(effect.scope is Scope.OUTSIDE for effect in connections):
         return environment
-    return _merged(facts.telling(hosts), environment)  # what is there already counts
+    return _merged(facts.telling(hosts), environment)  # variables that are already set take precedence
 
 
 def _with_credentials(
@@ -137,11 +137,11 @@ def _with_credentials(
 
 
 def _looking_environment(assessment: Assessment, facts: Facts, hosts: tuple[str, ...]) -> Environment:
-    # What fetches needs the settings that it fetches by; it was asked about.
+    # A command that fetches needs Git's settings for fetching, which `reading` overrides.
     over = () if hosts and Tier.NETWORK in assessment.tiers else facts.reading
     action = assessment.action
     words = (action.script,) if isinstance(action, RunScript) else getattr(action, "argv", ())
-    # A script that names the variable means the session's /tmp, which its programs may have written before.
+    # A script that names TMPDIR means the session's /tmp, to which earlier commands may have written.
     return over if any("TMPDIR" in word for word in words) else (*over, ("TMPDIR", READ_ONLY_TMP))
 
 
@@ -153,7 +153,7 @@ def _merged(environment: Environment, over: Environment) -> Environment:
 def _rights(assessment: Assessment, worst: Tier) -> Rights:
     if worst is Tier.READ:
         return Rights.READ_ONLY if all(map(_needs_no_workspace, assessment.typed)) else Rights.WORKSPACE_WRITE
-    # Without effects that explain the tier there is nothing to narrow by.
+    # Without effects, nothing shows that fewer rights are sufficient.
     looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_needs_no_workspace, assessment.effects))
     return Rights.READ_ONLY if looks else Rights.WORKSPACE_WRITE
 
@@ -166,15 +166,17 @@ def _needs_no_workspace(effect: Effect) -> bool:
 
 
 def _outside(effect: Effect, facts: Facts, secrets: Secrets) -> tuple[str, ...] | Floor:
-    """Return the paths outside the workspace and the system that `effect` needs, or the Floor that forbids them."""
+    """Return the paths that `effect` needs beyond the workspace and the readable system, among them locked paths of the
+    workspace; or the Floor that forbids them.
+    """
     changes = effect.kind in _CHANGES
     if not changes and (effect.kind is not EffectKind.READS or effect.scope in (Scope.WORKSPACE, Scope.SYSTEM)):
         return ()
     if effect.scope in (Scope.NONE, Scope.SCRATCH) or not effect.target.startswith("/"):
         return ()
     if effect.scope is Scope.WORKSPACE:
-        # Reached only with a tier that a user has approved: a locked path is opened by its exact name.
-        # One that does not exist yet needs no opening: what holds it is writable.
+        # Reached only for tier `read-outside` or worse, or for typed rights: a locked path is opened by its exact name.
+        # A locked path that does not exist yet needs no opening, because its folder is writable.
         opened = _existing(effect, facts) if effect.exact else ()
         return tuple(path for path in opened if secrets.locked_in(path, facts.workspace))
     if any(inside(effect.target, root) for root in (_KERNEL if changes else _OWN)):
@@ -231,7 +233,8 @@ def _hosts(assessment: Assessment, effects: Iterable[Effect]) -> tuple[str, ...]
     """Return the hosts that are known or that a rule names, without those that are contacted by packets no proxy
     forwards.
 
-    If no host is known before the action runs, none is open, and the proxy reports which host was requested.
+    If no host is known before the action runs, the result is UNNAMED: no host is open, and the proxy reports which host
+    was requested.
     """
     found = [effect for effect in effects if effect.kind is EffectKind.CONNECTS and effect.exact]
     named = (assessment.opened.get(effect) or (effect.target,) for effect in found)

@@ -31,7 +31,8 @@ def named(action: Action, around: Around) -> str:
 def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
     """Return all rights of these terms beyond reading the workspace and the system.
 
-    What a file tool does with them is stated first, because a file tool runs no code but this program's own.
+    For a file tool, the text names the one file that the tool changes, because a file tool runs only code of this
+    program.
     """
     rights = []
     if terms.rights is Rights.WORKSPACE_WRITE and isinstance(action, WriteFile | EditFile):
@@ -114,7 +115,7 @@ _MANAGERS = (
     r"keyrings|kwalletd|Keychains|\.password-store|gopass|1Password[^/]*|Bitwarden[^/]*|KeePass[^/]*|keepassxc"
     r"|rbw|lpass"
 )
-# In this order: the first that fits the end of a path, or a name on it, says what it is.
+# The first pattern that is found in a path names the kind of the secret.
 _KINDS = (
     (r"/(?:\.env(?:\..*)?|[^/]*\.env)\Z", "an environment file that may hold passwords"),
     (r"/(?:id_[^/]+|ssh_host_[^/]+_key|[^/]+\.(?:pem|key|p8|ppk|agekey))\Z", "a private key"),

@@ -32,7 +32,8 @@ _DANGERS: dict[Consequence | None, str] = {
     Consequence.IRREVERSIBLE: "does something that cannot be undone, or goes around a protection",
 }
 
-# Programs whose code stands in the command itself, or anywhere; with all others it is what the repository says.
+# Programs that run code from their arguments or from any file. Every other program with RUNS_CODE runs code of the
+# repository.
 _INTERPRETER = re.compile(
     r"(?:python|pypy|node|nodejs|deno|bun|perl|ruby|php|lua|bash|sh|dash|zsh|ksh|fish|[gmn]?awk|sed|R|Rscript|julia"
     r"|groovy|java|ghci|irb|tclsh|osascript|pwsh|sqlite3)[0-9.]*\Z"
@@ -90,7 +91,7 @@ class _Summary:
         self.script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
         self.covered: set[str] = set()  # commands with a more specific phrase
         self.moved: set[Effect] = set()
-        # Facts about commands, and whether a path of the command is named too.
+        # Facts about commands, each with True if another reason of the same rule names a path.
         self.facts = [(reason, reason.rule in explained) for reason in self.reasons if reason.command]
 
     def parts(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A remembered answer as structure: its subject, its holder and its duration. Never the text of a command."""
+"""A remembered answer as structure: its subject, its holder and its duration. The text of a command decides nothing."""
 
 import shlex
 from enum import StrEnum
@@ -57,7 +57,7 @@ class GrantSubject:
 
     @property
     def words(self) -> str:
-        """Return the subject as one line for the user: `npm test` with any flags, for files in docs/."""
+        """Return the subject as one line for the user: `npm test` with any flags, changing files in docs/."""
         shape = self.shape
         if shape.words:
             open_ended = shape.flags or HOLE in shape.words
@@ -85,7 +85,7 @@ class Grant:
         agent: the agent that the grant was given to.
         session: the session in which the grant applies; empty for the other scopes.
         created: seconds since 1970, by the clock of this machine.
-        expires: seconds since 1970, by the clock of this machine.
+        expires: seconds since 1970, by the clock of this machine; None for no end.
         uses: the number of remaining uses; None for any number.
         who: the author of the answer.
         script: the action that led to the grant, for display, with every secret removed.
@@ -135,7 +135,7 @@ class Grant:
         return self.over or self.uses == 0 or (self.expires is not None and now >= self.expires)
 
     def early(self, now: float) -> bool:
-        """Return True if the grant was created in the future: the clock was set back by an unknown amount."""
+        """Return True if the grant was created more than CLOCKS_DIFFER seconds after `now`: the clock was set back."""
         return self.created > now + CLOCKS_DIFFER
 
 

@@ -22,7 +22,7 @@ _Words = tuple[str, ...]
 def misses(
     context: EvaluationContext, action: Action, grants: Sequence[Grant], samples: Sequence[tuple[str, ...]]
 ) -> tuple[str, ...]:
-    """Return two actions like `action`, as text, that `grants` do not allow: a question remains, or a refusal.
+    """Return at most two actions like `action`, as text, that `grants` do not allow: a question remains, or a refusal.
 
     `samples` has, for each grant, the words of the command that led to it.
     """

@@ -40,8 +40,8 @@ _WRITERS = (Tool.WRITE, Tool.EDIT)
 
 @dataclass(frozen=True, slots=True)
 class GrantChoice:
-    """One answer that can be remembered: every `what` becomes a grant. `not_covered` are two actions, as text, that
-    were evaluated with it and are not allowed.
+    """One answer that can be remembered: every `what` becomes a grant. `not_covered` are at most two actions, as
+    text, that were evaluated with the grants and are not allowed; empty for a refusal.
     """
 
     whats: tuple[GrantSubject, ...]
@@ -134,7 +134,7 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
     writes = _bounds(reasons, step, (Tier.WRITE, Tier.WRITE_OUTSIDE), _CHANGES, facts)
     reads = _bounds(reasons, step, (Tier.READ_OUTSIDE,), (EffectKind.READS,), facts)
     if writes is None and (Tier.WRITE_OUTSIDE in tiers or not step.words):
-        return None  # only files that a command changes by its nature, in the workspace, need no name
+        return None  # a command may change unnamed files of the workspace; every other change needs exact paths
     if reads is None or (Tier.READ_OUTSIDE in tiers and not reads):
         return None
     hosts = tuple(dict.fromkeys(each.target for each in step.effects if each.kind is EffectKind.CONNECTS))

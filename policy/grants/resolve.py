@@ -22,7 +22,7 @@ class GrantResolution:
     """The verdict on an action after remembered answers were applied.
 
     Attributes:
-        context: The context of the evaluation, with every remembered refusal among the rules.
+        context: The context of the evaluation, with the refusals that were applied among the rules.
         by: The grants that determined the verdict.
     """
 
@@ -65,7 +65,7 @@ def resolve(
     """Return the verdict after the remembered answers `grants`, which all apply here and now: a refusal forbids, an
     approval answers a question.
 
-    Deterministic: the order of the grants does not matter, and grants without a limit of uses are consumed first.
+    The order of the grants does not change the ruling. Approvals without a limit of uses are applied first.
     INVARIANT: an approval grants the terms of the question and no others. It never answers a Deny, nor a question that
     a user's own rule requires.
     """

@@ -1,5 +1,5 @@
 """The vocabulary of the policy engine: actions, effects, tiers, modes, verdicts, facts, profiles.
 
-Values without behaviour beyond their own consistency. Imports nothing else from `policy`. Start reading at `action.py`,
-then `assessment.py` and `verdict.py`.
+The values come with functions that match words, hosts and paths. Imports nothing else from `policy`. Start reading at
+`action.py`, then `assessment.py` and `verdict.py`.
 """

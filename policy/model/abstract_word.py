@@ -29,10 +29,10 @@ class AbstractWord:
         texts: all texts that the word may be; empty if they are not known.
         head: the certain beginning of a word whose texts are not known.
         tail: the certain end of a word whose texts are not known.
-        globbed: the unknown middle consists of names of existing files.
+        globbed: the unknown part stays below the folder of `head`: names of existing files, or a number.
         may_split: the word may become several words or none.
         never_an_option: no word that it becomes starts with `-`.
-        subset: the word represents some of the files that a pattern finds, not for all of them.
+        subset: the word represents some of the files that a pattern finds, not all of them.
         likely_texts: texts that an unknown word is likely to be (`${x:-/etc/shadow}`). Their effects are judged, too.
         unsplittable: the word contains no blank and no glob, so bash never splits it: it is one word, or none.
         hints: texts that known data would give an unknown word (`$(echo x)`, lines of a here-string). They only serve
@@ -78,7 +78,7 @@ class AbstractWord:
 
     @property
     def plain(self) -> bool:
-        """Return True if this is certainly one word that is not a flag, so it can only be an operand."""
+        """Return True if no word that this word becomes is a flag, so that each can only be an operand."""
         if self.texts:
             return all(text[:1] != "-" or text == "-" for text in self.texts)
         return self.never_an_option or (self.head[:1] not in ("", "-") and not self.may_split)
@@ -126,7 +126,7 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
     tail = parts[last].tail + "".join(part.text or "" for part in parts[last + 1 :])
     # Without a certain start, any part may be the start: the parts before it may be empty.
     tame_start = bool(head) or all(_starts_calm(part) for part in parts)
-    # Where a part splits, the next one may become the start of a word.
+    # After a part that splits, the next part may become the start of a word.
     calm = all(
         part.never_an_option and all(map(_starts_calm, parts[index + 1 :]))
         for index, part in enumerate(parts)
@@ -145,7 +145,7 @@ def concatenate(parts: Sequence[AbstractWord], span: SourceSpan | None) -> Abstr
         never_an_option=head[:1] != "-" and tame_start and calm,
         unsplittable=all(map(_solid, parts)),
         depends_on_substitution=any(part.depends_on_substitution for part in parts),
-        # The texts of the whole if each unknown part has a likely text, and if known data gives one to each.
+        # The texts of the whole word if every unknown part has a likely text, or a text from known data (`hints`).
         likely_texts=_combined((part.texts or part.likely_texts for part in parts), MOST_MAYBE),
         hints=_combined(hinted, MOST_HINTS) if any(part.hints for part in parts) else (),
         heads=_heads(parts, head),
@@ -184,7 +184,7 @@ def _solid(part: AbstractWord) -> bool:
 
 
 def _starts_calm(part: AbstractWord) -> bool:
-    """Return True if no word that begins with this part begins with `-`."""
+    """Return True if the part itself does not begin with `-`. An empty part decides nothing about the next part."""
     return all(text[:1] != "-" for text in part.texts) if part.texts else part.plain
 
 
@@ -264,7 +264,7 @@ _GLOB = re.compile(r"[*?\[\]]")
 
 
 def _fields(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the words that the texts are split into, without words with globs, which become unknown file names."""
+    """Return the words of the texts without globs, at most MOST_MAYBE. A glob would become unknown file names."""
     words = (word for text in texts if not _GLOBS.intersection(text) for word in fields(text))
     return tuple(dict.fromkeys(words))[:MOST_MAYBE]
 

@@ -12,14 +12,15 @@ from policy.model.tier import Tier
 
 
 class Consequence(StrEnum):
-    """One kind of harm or change. The summary is chosen by consequences, never by the text of a reason.
+    """One kind of harm or change. The summary is chosen by tiers, effects and consequences, never by the text of a
+    reason.
 
-    A rule sets one with `does = "moves"`; code that reports a reason passes one with it. A reason without a consequence
-    is summarized by its own text.
+    A rule sets a consequence with `does = "moves"`; code passes a consequence with a reason. The summary may quote the
+    text of a reason without a consequence.
     """
 
     # fmt: off
-    MOVES                 = "moves"                   # renames files: what it deletes is found elsewhere
+    MOVES                 = "moves"                   # renames files: deleted paths exist under new names
     CHANGES_FILES         = "changes-files"           # changes files without naming them
     RUNS_CODE             = "runs-code"               # runs or builds code from a file or a text
     RUNS_DOWNLOADED       = "runs-downloaded"         # fetches code, or rules that are code, and runs them
@@ -38,7 +39,7 @@ class Consequence(StrEnum):
     OVERWRITES_COMMITS    = "overwrites-commits"      # overwrites commits on the server
     DELETES_REMOTE        = "deletes-remote"          # deletes branches on the server
     MIRRORS               = "mirrors"                 # makes the server a copy of this repository
-    # Set by code alone: about the path that the reason names.
+    # Set only by code, for reasons about a path.
     WRITES_PATH           = "writes-path"             # writes or changes the path
     DELETES_PATH          = "deletes-path"            # deletes the path
     WRITES_FILES          = "writes-files"            # writes files anywhere in the workspace
@@ -111,7 +112,7 @@ class Effect:
     """One effect that an action would have.
 
     Attributes:
-        target: a resolved path, a host, a program, or a reason.
+        target: a resolved path, a host, a program, or a reason; empty for a host that is unknown.
         scope: the area that contains the path. For a host, the place that names the host: `workspace` is settings of
             the repository, `outside` is the user's own settings, `none` is the command itself.
         exact: False if `target` only bounds the effect: a folder below which a glob may match, or a host that is
@@ -167,7 +168,7 @@ class RuleRef:
 
     @classmethod
     def parse(cls, text: str) -> "RuleRef":
-        """Return the reference whose text form is `text`. Never raises: any other text is the name of a file."""
+        """Return the reference whose text form is `text`. Never raises: a text without a known form names a file."""
         match = re.fullmatch(r"(.*):([1-9][0-9]{0,8})", text, re.DOTALL)
         name, line = (match[1], int(match[2])) if match else (text, 0)
         for kind in _PREFIXED:
@@ -207,16 +208,15 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A simple command, including one inside a wrapper, a substitution or a script given as text. The innermost command
-    counts.
+    """A simple command, including one inside a wrapper, a substitution or a script given as text.
 
     Attributes:
         words: the expanded words, the program first; empty for effects of the shell itself between the commands.
         named: the words as the interpreter understands them, without options before a subcommand.
         name: the number of words at the start of `named` that are the program and its subcommands.
         also: another spelling of these words (`npm install` for `npm i`).
-        text: a script that could not be read.
-        cwds: the folders that may be the current folder, or None.
+        text: a script that could not be read; empty for a command.
+        cwds: the folders that may be the current folder; None if they are unknown.
         set_up: True if variables were set that the command may obey.
         stranger: True if nothing is known about the program.
         interprets: True if the program may run its standard input.
@@ -236,7 +236,7 @@ class Step:
 
     @property
     def literal(self) -> tuple[str, ...] | None:
-        """Return the words if every one of them is certain, else None."""
+        """Return the words if there are any and every one of them is certain, else None."""
         texts = [word.text for word in self.words]
         return tuple(text for text in texts if text is not None) if texts and None not in texts else None
 
@@ -248,7 +248,7 @@ class Assessment:
     Attributes:
         plain_edit: True if `accept-edits` may allow the action.
         steps: the reasons and effects, grouped by the command that causes them.
-        asked: the users' rules that require a question in every tier.
+        asked: the reasons that require a question whatever the tiers are: the users' rules, or a failed analysis.
         covered: the reasons that the users' rules allow, each with the reason that names the rule.
         opened: the hosts that those rules allow, by effect; such a host is more exact than the target of the effect.
         typed: the effects that flags of the user add to this one action.

@@ -13,7 +13,7 @@ from policy.model.facts import Facts
 from policy.model.frozen import dataclass
 from policy.model.glob import glob
 
-HOLE = "*"  # as a word: any one word that is no flag
+HOLE = "*"  # as a word: any one word that is not empty and does not start with `-` or `+`
 # THREAT T76: the value attached to a flag may be code (`--eval=..`, `-e..`), another program or another folder (`-C/`).
 _SWITCH = re.compile(r"[-+]{1,2}[A-Za-z0-9][A-Za-z0-9_-]*(?:=[0-9]+)?|--", re.ASCII)
 
@@ -36,8 +36,10 @@ class CommandPattern:
     program: str = ""
 
     def fits(self, step: Step, facts: Facts) -> bool:
-        """Return True if `step` is that command: every word certain, no variables set for it, and the same current
-        folder.
+        """Return True if the pattern matches `step`: every word is certain, no variables are set for the command, and
+        its only current folder and its program are those of the pattern.
+
+        A pattern without words matches every step without words.
         """
         if step.text or step.set_up:
             return False
@@ -66,13 +68,13 @@ def program_of(name: str, folder: str, facts: Facts) -> str:
 Pattern = tuple[tuple[str, ...], ...]  # one entry for each word, each with its alternatives
 
 _LONGEST_CLUSTER = 4
-_MOST_STARTS = 20  # positions at which a program may start; a limit for words that are known only at run time
+_MOST_STARTS = 20  # occurrences of a program among the words of another command that are examined
 _COMMANDS = re.compile(r"[\n;|&]+")
 _BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
 
 
 def exact(words: Sequence[str], pattern: Pattern, *, more: bool) -> bool:
-    """Return True if the pattern matches the whole command, word by word and in order."""
+    """Return True if the pattern matches the command word by word; with `more`, further words may follow."""
     fits = len(words) >= len(pattern) if more else len(words) == len(pattern)
     return fits and all(_among(word, wanted) for word, wanted in zip(words, pattern, strict=False))
 
@@ -109,8 +111,8 @@ def broad(words: Sequence[AbstractWord], pattern: Pattern, name: int = 1) -> boo
 
 
 def mentions(text: str, pattern: Pattern) -> bool:
-    """Return True if one line of a text that could not be parsed contains the words of the pattern, in the way a
-    command would.
+    """Return True if a part of `text`, which is split at newlines, `;`, `|` and `&` but not parsed, contains a command
+    that the pattern matches as `broad` does.
     """
     if not any("*" in program or "?" in program or program in text for program in pattern[0]):
         return False

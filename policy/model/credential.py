@@ -1,7 +1,7 @@
 """One `[[credential]]`: the requests to which the proxy adds a header that the command never sees, and the settings
 that make programs send such requests.
 
-Contains no secret, only the source from which the runner gets it.
+A Credential contains no secret, only the source from which the runner gets the secret.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,8 @@ class Credential:
         header: the name of the header.
         value: the value of the header with `{secret}` in it; empty for Basic authentication with the user name `user`.
         source: `env NAME`, `keyring NAME` or `helper ARGV..`.
-        use: pairs of a program or a variable, and the address that it would use without the credential.
+        use: pairs of a program or a variable, and the address that it would use without the credential; empty for all
+            addresses of the rules (`git` only), `placeholder` for a variable that gets PLACEHOLDER.
         intercept: True if the proxy decrypts the TLS of the hosts.
         plain: True if the hosts are contacted without TLS.
     """
@@ -85,7 +86,7 @@ def asked_openly(address: str) -> str:
     """Return the address by which a program requests `https://HOST[:PORT]/PATH` in plain HTTP, so that the proxy adds
     TLS.
 
-    The address has `http` and the port of TLS. An address that starts with `http://` is returned unchanged.
+    The address has `http` and the port of TLS. An `http://` address keeps its port. A missing path becomes `/`.
     """
     scheme, _, rest = address.partition("://")
     host, slash, path = rest.partition("/")
@@ -103,10 +104,10 @@ def select_credentials(credentials: tuple[Credential, ...], hosts: tuple[str, ..
 def add_credential_settings(
     credentials: tuple[Credential, ...], environment: dict[str, str], bundle: str = ""
 ) -> dict[str, str]:
-    """Return `environment` with the settings that make programs send requests to which the proxy can add credentials,
-    and without the secrets.
+    """Return `environment` with the settings that make programs send requests to which the proxy can add credentials.
 
-    `bundle` is the file of certificates that makes programs accept TLS decrypted by the proxy.
+    The settings contain no secret. `bundle` is the file of certificates that makes programs accept TLS decrypted by the
+    proxy; empty for none.
     """
     found = dict(environment)
     count = int(found.get("GIT_CONFIG_COUNT", "0"))
@@ -126,8 +127,8 @@ def add_credential_settings(
     return found
 
 
-# Where programs are told which certificates to believe: OpenSSL, requests, curl, pip, Node, Git, Cargo, AWS, Deno, Nix,
-# and npm, whose own list comes before Node's.
+# Variables that name a file of trusted certificates: for OpenSSL, requests, curl, pip, Node, Git, Cargo, AWS, Deno, Nix
+# and npm. The variable of npm takes precedence over that of Node.
 TRUSTING = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
@@ -135,17 +136,17 @@ TRUSTING = (
 
 
 def _variables_for(name: str, address: str, credential: Credential) -> dict[str, str]:
-    """Return the variables for one program, or for one variable."""
+    """Return the variables for the entry of `use` with this `name` (a program or a variable) and `address`."""
     if address == "placeholder":
         return {name: PLACEHOLDER}
     asked = address if credential.intercept else asked_openly(address)
     at = asked.split("/")[2]
     match name:
         case "pip":
-            # It asks no index in the open, unless that is trusted. What it leads to over TLS is still verified.
+            # pip uses an index over plain HTTP only if its host is trusted. TLS links of the index are still verified.
             return {"PIP_INDEX_URL": asked} | ({} if credential.intercept else {"PIP_TRUSTED_HOST": at})
         case "npm":
-            # An index names its files by whole addresses.
+            # A registry names packages by absolute addresses; the second setting replaces their host.
             return {"npm_config_registry": asked, "npm_config_replace_registry_host": "always"}
         case "gh":
             if at in ("github.com", "api.github.com"):

@@ -36,8 +36,8 @@ class Remotes:
     instead_push: tuple[tuple[str, str], ...] = ()
 
     def addresses(self, names: Iterable[str], *, push: bool = False) -> tuple[str, ...]:
-        """Return the addresses of `names` as Git would use them; no address for a name that is not a remote of the
-        repository.
+        """Return the addresses of `names` (remotes, or groups of remotes) as Git would use them; no address for any
+        other name.
         """
         found: dict[str, None] = {}
         for name in names:

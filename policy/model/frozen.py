@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(*, frozen=False, slots=False, eq=True):
-        """Decorates a class as `dataclasses.dataclass` does."""
+        """Return the decorator of a class that `dataclasses.dataclass` would return for these arguments."""
         if frozen and slots and eq:
             return _record
         return _usual(frozen=frozen, slots=slots, eq=eq)
@@ -64,7 +64,7 @@ def _slotted(plain: type, names: list[str]) -> type:
 
 
 def _init(cls: type) -> Callable[..., None]:
-    """Compile the function that sets the fields. The setter of a slot does not call `__setattr__`, which refuses."""
+    """Compile the function that sets the fields. The setter of a slot does not call `__setattr__`, which raises."""
     given: list[str] = []
     known: dict[str, object] = {"missing": MISSING}
     body = []

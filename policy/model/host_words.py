@@ -29,7 +29,7 @@ def endpoint(text: str, port: str = "") -> str | None:
     implies.
 
     No port is added for http, https, ws and wss: a host without a port means 80 and 443. None for a local path; empty
-    if programs disagree about the name. `port` is the port for a bare name: digits, `*` for any, or nothing for 80 and
+    if the host is not certain. `port` is the port for a bare name: digits, `*` for any, or nothing for 80 and
     443.
     """
     scheme, found, rest = text.partition("://")

@@ -64,6 +64,7 @@ class PermissionRule:
         write: path patterns as written.
         host: host patterns in lower case. One of `read`, `write` and `host` must match; all other keys must match
             together.
+        tier: tiers. A rule that allows a command and names no tier covers only `write` and `execute`.
         until: the last day on which the rule applies.
         shape: the one command that a grant is about, more exact than `run` can be.
     """
@@ -140,7 +141,6 @@ class Profile:
 def narrow(base: Profile, by: Profile) -> Profile:
     """Return `base` with every stricter setting of `by`. INVARIANT: the result allows nothing that `base` does not
     allow.
-
 
     Secret, locked and denied lists grow; public, readable and passed-through lists shrink; every limit is the lower
     of the two. The rules of `by` that ask and deny are added.

@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 
 MOST_DEEP = 3  # steps from a copy to its original: a copy of a copy of a copy
-LONGEST = 255  # bytes of a name: NAME_MAX
+LONGEST = 255  # characters of a name; NAME_MAX limits names to as many bytes
 
 _WORDS = (
     r"bac?k(?:up)?|bkp|bck|old|orig(?:inal)?|save[ds]?|sav|copy|te?mp|prev(?:ious)?|rej|mine|theirs|r[0-9]+"
@@ -114,12 +114,15 @@ _LOGINS = {
 
 
 def sometimes(name: str) -> bool:
-    """Return True if a file called `name`, or one that it is a copy of, is secret if it contains a login."""
+    """Return True if a file called `name` is secret if it contains a login: `.npmrc`, or a copy such as `.npmrc~`."""
     return any(each.lower() in _LOGINS for each in (name, *originals(name)))
 
 
 def holds_login(name: str, content: bytes) -> bool:
-    """Return True if a file called `name` contains a login. `content` is cut off after MOST + 1 bytes."""
+    """Return True if `sometimes` holds for `name`, and `content` contains a login or has more than MOST bytes.
+
+    The caller may cut `content` off after MOST + 1 bytes.
+    """
     names = {each.lower() for each in (name, *originals(name))} & _LOGINS.keys()
     found = any(re.search(_LOGINS[each], content, re.IGNORECASE | re.MULTILINE) for each in names)
     return found or (bool(names) and len(content) > MOST)

@@ -19,7 +19,7 @@ from policy.model.secret_names import originals
 class Secrets:
     """The secret paths, which no mode allows. Paths passed to the methods are absolute and real.
 
-    `home` is the real home folder, `private` this program's own state and configuration. In the patterns of the
+    `home` is the real home folder, `private` is this program's own state and configuration. In the patterns of the
     profile, `*` and `?` match within one name; all other characters are literal. Matching ignores case on every system,
     because some file systems do, and the cost of a false match is small.
     """
@@ -44,8 +44,8 @@ class Secrets:
         return self.holds_folder(path) or self.named(path)
 
     def holds_folder(self, path: str) -> bool:
-        """Return True if `path` is one of the secret folders, or is inside one. The last name of `path` is not
-        examined.
+        """Return True if `path` is one of the listed secret paths, or is inside one. The patterns of file names
+        (`secret_names`) are not examined.
         """
         words, index = _words(path), self._index
         if words and words[0] in index.tops:
@@ -67,8 +67,8 @@ class Secrets:
         return held and not any(map(self._index.public.hold, every))
 
     def exposed_by(self, path: str) -> bool:
-        """Return True if access to all of `path` would show a secret path: `path` is `/`, the home folder, or a folder
-        above one of them.
+        """Return True if access to all of `path` would show a secret path: `path` is `/`, the home folder or a folder
+        above the home folder, or `path` is or contains a listed secret path.
         """
         words, index = _words(path), self._index
         if not words or inside(folded(self.home), folded(path)) or "/".join(words) in index.above:
@@ -76,8 +76,8 @@ class Secrets:
         return any(_match(part, place[: len(part)]) for part, place in self._patterns(path, words))
 
     def locked_in(self, path: str, workspace: str) -> bool:
-        """Return True if `path` in `workspace`, or in a nested repository, is or is inside a path that other programs
-        run without being asked.
+        """Return True if `path` is or is inside a locked path of `workspace` or of any folder in it, which may be a
+        nested repository. Other programs run the files at locked paths without being asked.
         """
         if not inside(path, workspace):
             return False
@@ -130,7 +130,8 @@ def normal(path: str) -> str:
 def folded(text: str) -> str:
     """Return one spelling for all names that a case-insensitive file system treats as the same name.
 
-    THREAT: `.git` with an invisible character in it, or with a Kelvin sign for a k, is the same name there.
+    THREAT: `.git` with an invisible character in it, or with a Kelvin sign for a k, is the same name on such a
+    file system.
     """
     if text.isascii():
         return text.lower()

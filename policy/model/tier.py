@@ -40,8 +40,8 @@ class Mode(StrEnum):
 
 
 class Ruling(IntEnum):
-    """The content of one cell of the matrix. Larger is stricter; a verdict is the strictest ruling of all tiers of an
-    action.
+    """The content of one cell of the matrix. Larger is stricter; the strictest ruling over all tiers of an action is
+    the verdict before the users' rules apply.
     """
 
     ALLOW = 0

@@ -44,9 +44,13 @@ class Limits:
     """The resources that one command and its child processes may use together.
 
     Attributes:
+        wall: elapsed time in seconds.
+        cpu: processor time in seconds.
         pids: count of processes and threads.
+        memory: bytes.
         file: size of the largest single file, in bytes.
         open_files: count for each process.
+        output: bytes.
         disk: bytes added to all disks.
     """
 
@@ -78,7 +82,7 @@ UNNAMED = "unnamed.invalid"
 class Rights(StrEnum):
     """The standard sets of rights, to which effects are rounded up."""
 
-    READ_ONLY = "read-only"  # workspace and system; no network, no sockets
+    READ_ONLY = "read-only"  # reads the workspace and the system; connects only to the hosts of the terms
     WORKSPACE_WRITE = "workspace-write"  # workspace writable; a private loopback interface
 
 
@@ -93,7 +97,7 @@ class Terms:
         home: The home folder of the user.
         system: Readable roots.
         read: Readable paths outside the workspace that were named.
-        write: Writable paths outside the workspace that were named.
+        write: Writable paths outside the workspace that were named, and locked paths in it that are opened by name.
         hidden: Name patterns of secret files, which are masked in every folder.
         shown: Name patterns and paths that are exempt from `hidden`.
         locked: Workspace-relative patterns that stay read-only even with `Rights.WORKSPACE_WRITE`.
@@ -130,8 +134,8 @@ class Terms:
 
     @property
     def digest(self) -> str:
-        """Return the SHA-256 (hex) of the canonical JSON form: the key of a confined helper, and the name in the audit
-        log.
+        """Return the SHA-256 (hex) of the canonical JSON form: the key of a confined helper, and the name of the
+        terms in the audit log.
         """
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -127,7 +127,9 @@ def _speaks_of_unknown(rule: PermissionRule) -> bool:
 
 
 def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
-    """Return True if the rule is about exactly this command, started as directly as in the rule."""
+    """Return True if the rule is about exactly this command: its words are certain, no variable is set for it, and it
+    runs in the workspace.
+    """
     if rule.shape is not None:
         return rule.shape.fits(step, facts)
     words = step.literal
@@ -173,8 +175,8 @@ def _allowing(
 
 
 def _linked(steps: Sequence[Step]) -> dict[str, set[int]]:
-    """Return the paths at which an earlier command of the action may have created a link, each with the ids of those
-    steps.
+    """Return the paths at which a command of the action may create a link, each with the ids of the steps with such
+    commands.
 
     THREAT T49: `ln -s ../src docs/z; echo x > docs/z/y` writes below src.
     """

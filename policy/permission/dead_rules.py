@@ -57,7 +57,7 @@ _WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
 
 
 def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = None) -> Iterator[RuleFinding]:
-    """Yield every reason why `rule`, or a part of it, can match nothing."""
+    """Yield every reason why `rule`, or a part of it, can never take effect."""
     fault = partial(RuleFinding, Severity.ERROR, rule.ref)
     for pattern in (*rule.read, *rule.write):
         if why := _path_fault(pattern):

@@ -22,6 +22,7 @@ class FlagRights:
         read: absolute paths that exist.
         write: absolute paths that exist.
         hosts: entries of an allowlist in canonical spelling.
+        env: pairs of the name and the value of a variable.
     """
 
     read: tuple[str, ...] = ()

@@ -9,10 +9,10 @@ from policy.model.host_rule import HostRule, host_rule
 
 
 def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
-    """Return the part of the host `wanted` (in the form of Terms) that the allowing `patterns` open: the
-    intersection of both.
+    """Return the part of the host `wanted` (in the form of Terms) that the allowing `patterns` open: `wanted`
+    with the ports, methods and path of the pattern.
 
-    Empty if no pattern is about that host, or about one of its ports.
+    Empty if no pattern covers the whole host and one of its ports.
     """
     target = _rule(wanted)
     found = (_common(rule, target) for text in patterns if (rule := _rule(text)) is not None) if target else ()

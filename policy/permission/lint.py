@@ -185,7 +185,7 @@ def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
 
 
 def _allowed(rule: PermissionRule) -> tuple[Tier, ...]:
-    """Return the tiers that an allowing rule covers if it names none."""
+    """Return the tiers that limit an allowing rule: those named, else the defaults of a command; empty for no limit."""
     return rule.tier or ((Tier.WRITE, Tier.EXECUTE) if rule.run else ())
 
 

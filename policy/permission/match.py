@@ -183,8 +183,8 @@ def _program_is(rule: PermissionRule, first: AbstractWord) -> bool:
 
 
 def _readings(step: Step) -> Iterator[tuple[tuple[AbstractWord, ...], int]]:
-    """Yield the words as given, or, if the interpreter knows the subcommand, as it understands them, in
-    every spelling.
+    """Yield the words as given, unless the interpreter knows a subcommand in them, and the words as the interpreter
+    understands them, in every spelling. Each comes with the number of words that name the program.
     """
     if step.name == 1:
         yield step.words, 1
@@ -194,9 +194,7 @@ def _readings(step: Step) -> Iterator[tuple[tuple[AbstractWord, ...], int]]:
 
 
 def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, opened: Opened) -> Iterator[_Meeting]:
-    """Yield the matches of every effect once, whichever commands cause it; `loose` are the patterns that the sandbox
-    does not enforce.
-    """
+    """Yield the match of every effect of the action once, whichever commands cause the effect."""
     reading = tuple(path for path in rule.read if not holds_reading(rule, path, facts))
     writing = tuple(path for path in rule.write if not holds_writing(rule, path, facts))
     if (reading or writing or rule.host) and any(step.text for step in assessment.steps):
@@ -222,6 +220,7 @@ def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment, open
 def _path_met(
     patterns: tuple[str, ...], loose: tuple[str, ...], effect: Effect, assessment: Assessment, facts: Facts
 ) -> _Meeting:
+    """Return the match of one effect on a path. `loose` are those of `patterns` that the sandbox does not enforce."""
     reads = effect.kind is EffectKind.READS
     if not effect.target.startswith("/") or effect.scope is Scope.NONE:
         return _Meeting(_Met.MAYBE, None, "the path is known only at run time") if loose else _NOT

@@ -21,7 +21,7 @@ GRAMMARS = frozenset((
 class Role(StrEnum):
     """The use that a program makes of one of its words."""
 
-    DATA = "data"  # plain data: nothing
+    DATA = "data"  # plain data: without an effect
     READ = "read"  # a path whose content it reads
     NAMES = "names"  # a path of which it reads names, sizes and dates, not content
     TREE = "tree"  # like NAMES, for the whole tree below the path
@@ -88,7 +88,7 @@ class Operands:
     tail: tuple[Role, ...] = ()
 
     def roles(self, count: int) -> tuple[Role, ...] | None:
-        """Return the role of each of `count` operands, or None if the program does not accept this number."""
+        """Return the role of each of `count` operands, or None if the program accepts fewer operands."""
         tail = self.tail[-count:] if count else ()
         left = count - len(tail)
         head = self.head[:left]
@@ -98,7 +98,7 @@ class Operands:
         return head + ((self.rest,) * more if self.rest is not None else ()) + tail
 
     def inner(self, count: int) -> tuple[Role, ...]:
-        """Return the roles if an operand starts another command, to which all later operands belong."""
+        """Return the roles for `runs`: all operands from the one that starts another command belong to that command."""
         first = next(role for role in (*self.head, self.rest) if role in _BEGINS)
         return (self.head + (first,) * count)[:count]
 
