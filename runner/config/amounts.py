@@ -30,7 +30,7 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def parse_bytes(text: str, option: str) -> int:
-    """Return an amount of memory in bytes, at least 1. Raise a usage error that names `option`."""
+    """Return an amount of data in bytes, at least 1. Raise a usage error that names `option`."""
     return int(_amount(text, "output", option))
 
 

@@ -67,7 +67,7 @@ def thresholds(said: Mapping[str, int]) -> Thresholds | Disorder:
     return Thresholds(**found)
 
 
-# Fraction of the window, at the end of the conversation, that a level keeps unchanged.
+# Fraction of the window, minus the space for one answer, that a level keeps unchanged at the end of the conversation.
 KEEPS = {
     CompactionLevel.TRIM: 0.25,
     CompactionLevel.ONE_LINE: 0.20,
@@ -76,7 +76,7 @@ KEEPS = {
     CompactionLevel.TRUNCATE: 0.08,
     CompactionLevel.ASKED: 0.05,
 }
-# Fraction of the window that a level must save: otherwise it does not pay to invalidate the cache of the provider.
+# Fraction of the same space that a level must save: otherwise it does not pay to invalidate the provider's cache.
 # TRIM is possible most often, so it must save more; otherwise it would run again soon.
 GAINS = {
     CompactionLevel.TRIM: 0.15,

@@ -29,7 +29,7 @@ hosts  = ["GET,POST git.example.com/team/"]
 header = "Authorization: Bearer {secret}"
 env    = "FORGE_TOKEN"'''
 # fmt: on
-MOST_CREDENTIALS = 100  # of one file
+MOST_CREDENTIALS = 100  # of one file, and of all files together
 
 # fmt: off
 CREDENTIAL_HELP: Mapping[str, str] = {
@@ -154,7 +154,10 @@ def _source(entry: TomlEntry) -> tuple[str, ...]:
 
 
 def _use(entry: TomlEntry, made: Credential, text: str) -> tuple[str, str]:
-    """Return the program or the variable, and the address for which the credential is used; empty for `git` alone."""
+    """Return the program or the variable, and the address for which the credential is used.
+
+    The address is empty for `git` alone, and may be `placeholder` for a variable.
+    """
     name, equals, address = text.partition("=")
     if name == "gh":
         if not made.intercept:

@@ -58,7 +58,7 @@ def make_schema() -> dict[str, Any]:
     table = _table(tree, ())
     table["properties"] |= {each.name: _list(each) for each in LISTS}
     head = {
-        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest version that all of those editors know
+        "$schema": "http://json-schema.org/draft-07/schema#",  # the newest version that Taplo and Even Better TOML know
         "title": "The configuration of ringfence",
     }
     return head | table

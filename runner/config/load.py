@@ -1,6 +1,7 @@
 """The loader of all layers: packaged < system < user < project < local < `--config` < environment (< flags).
 
-Files must not be pipes or files that another user can write, and those of a repository must not be symbolic links.
+No file may be a pipe. Files of the system and the user must not be writable by every user, and files of a repository
+must not be symbolic links.
 
 Values are checked without a schema library, whose import would take longer than the whole of `agent exec`.
 """
@@ -61,7 +62,8 @@ def load(
     the system and the user.
 
     `trusted` maps files of the folder, by their path in the folder, to the SHA-256 in hex of the content that the user
-    trusts. A file with exactly that content may set anything; any other file may only tighten.
+    trusts. A file with exactly that content may set every key that a repository may set; any other file of the
+    repository may only tighten.
 
     A repository's file that cannot be read is an error if a user is present to correct the file. If `unattended`, the
     error becomes a notice: the file could only have tightened, and a repository must not be able to prevent its check.
@@ -146,8 +148,8 @@ def _with_file(
 def settings_bytes(path: Path, whose: Whose) -> bytes | None:
     """Return the content of a configuration file; None if the file does not exist. Raises ConfigError.
 
-    Files of the system and the user may be links, but no other user may be able to write or replace them. A file named
-    on the command line may have any owner. A repository's file must not be a link or be reached through a link, which
+    Files of the system and the user may be links, but must pass `_require_owner`. A file named on the command line may
+    have any owner. A repository's file must not be a link or be reached through a link, which
     could make the program read, or wait for, another file. The `path` of a repository's file is `REAL
     FOLDER/.ringfence/NAME`.
     """
@@ -189,7 +191,9 @@ def _open_below(path: Path) -> tuple[int, os.stat_result]:
 
 
 def _require_owner(path: Path, found: os.stat_result, whose: Whose) -> None:
-    """Check the owner of a file, and that no other user can change or replace the file. Raises ConfigError."""
+    """Raise ConfigError for a file of another owner, or one that every user may change or replace. The system's file
+    must also not be writable by a group other than root's.
+    """
     if found.st_mode & stat.S_IWOTH:
         raise ConfigError.about(path, "every user may write to it", f"check its content, then run `chmod o-w {path}`")
     if found.st_uid not in ((0,) if whose == "system" else (0, os.geteuid())):

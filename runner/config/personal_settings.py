@@ -191,8 +191,8 @@ def _ssh(left: list[str], home: str) -> Iterator[tuple[SettingKind, str]]:
 
 
 def _in_scripts(left: list[str], includes: str, workspace: str, home: str) -> Iterator[tuple[SettingKind, str]]:
-    """Yield the files that the scripts `left`, and the scripts that they include, read and run. Of shells also yield
-    the values of variables, and programs by a relative path, which hooks of a prompt may run.
+    """Yield the files that the scripts `left`, and the scripts that they include, read and run. For scripts of a
+    shell, also yield the values of variables, and programs by a relative path, which hooks of a prompt may run.
     """
     for path in islice(left, len(left) + _MOST_FILES):
         shell = includes == _SCRIPTS[0][0]

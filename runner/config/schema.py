@@ -119,7 +119,7 @@ class TableList:
     widens: Widens
     help: str
     keys: Mapping[str, ValueType]
-    check: Callable[[TomlEntry], object] | None = None  # raises TomlError
+    check: Callable[[TomlEntry], object] | None = None
     tightens: Callable[[TomlEntry], bool] | None = None
     example: str = ""
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

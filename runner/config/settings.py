@@ -108,7 +108,7 @@ class SettingOrigin:
         source: the file, variable or option.
         line: the line from 1; 0 for a variable, an option and a default of the code.
         value: the value.
-        ignored: True if the layer may only tighten and the value would have widened.
+        ignored: True if the layer may not set this value.
     """
 
     layer: ConfigLayer

@@ -55,7 +55,7 @@ def _table(path: KeyPath, keys: list[Key], packaged: Mapping[KeyPath, Value], to
 
 
 def example_of(key: Key, packaged: Mapping[KeyPath, Value]) -> str:
-    """Return the value in force for a key, or an example if there is none, as TOML."""
+    """Return the packaged or default value of a key as TOML, or the example of a key without one or of a list."""
     value = packaged.get(key.path, key.default)
     if key.adds or value is None:
         return key.example

@@ -38,8 +38,8 @@ def entry_toml(entry: TomlEntry) -> list[str]:
 def quoted(text: str) -> str:
     """Return `text` as a basic string of TOML.
 
-    JSON and TOML have the same escape sequences, except for DEL and for characters beyond 16 bits, which stay
-    unescaped.
+    The escape sequences of JSON are valid in TOML. DEL and other unprintable characters, which JSON leaves as they are,
+    are escaped, too.
     """
     plain = json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
     return "".join(char if char.isprintable() else _escaped(char) for char in plain)

@@ -114,7 +114,7 @@ def collector(value: Value) -> Fault | None:
 
 
 def helper(value: Value) -> Fault | None:
-    """Check the words of a helper command: a plain name on PATH, or a whole path."""
+    """Check the words of a helper command. The first is a plain name, an absolute path, or a path below `~`."""
     words = [str(word) for word in value] if isinstance(value, tuple) else []
     first = words[0] if words else ""
     if not first or any("\0" in word for word in words):
@@ -144,7 +144,7 @@ def version_up_to(newest: int) -> Callable[[Value], Fault | None]:
 
 
 def rule(entry: TomlEntry) -> None:
-    """Check a rule. Raises TomlError. Whether the rule can take effect depends on all other settings."""
+    """Check a rule. Raises TomlError. A rule that other settings make ineffective is not found here."""
     permissions(TomlDocument(entry.source, "", {}, (entry,)), Layer.NAMED)
 
 

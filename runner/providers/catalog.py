@@ -1,7 +1,8 @@
 """Facts about models: context window, longest answer, how thinking is requested, and prices of tokens.
 
-`profiles/models.toml` contains the facts as the vendors published them; nothing is inferred from a name. Another server
-than the vendor's may have a smaller window; its error is then handled as `Failure.CONTEXT`.
+`profiles/models.toml` contains the facts as the vendors published them. A model without an entry has the facts of its
+vendor's newest model. Another server than the vendor's may have a smaller window; its error is then handled as
+`Failure.CONTEXT`.
 """
 
 import re

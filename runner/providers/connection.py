@@ -45,7 +45,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventTooLarge(Exception):
-    """One event exceeds the limit: the sender is broken or hostile."""
+    """The error for an event that exceeds the limit: the sender is broken or hostile."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,14 @@ from runner.text.http_address import is_loopback
 
 
 class SetupError(ProviderError):
-    """A provider cannot be opened as asked: its name, model, base URL or script is wrong. Nothing was sent."""
+    """The error for a provider with a wrong name, model, base URL or script. Nothing was sent."""
 
     exit_code: ClassVar[int] = Exit.USAGE
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `read` is the longest silence inside an answer, `total` the longest whole answer."""
+    """Time limits in seconds. `read` limits the silence inside an answer, `total` the whole answer."""
 
     connect: float = 10.0
     read: float = 300.0

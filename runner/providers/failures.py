@@ -145,7 +145,7 @@ def about_thoughts(reason: ErrorReason) -> bool:
 
 
 def about_images(status: int, failure: Failure, reason: ErrorReason) -> bool:
-    """Return True if a server may have refused a request for an image in it: its error says so, or names no reason."""
+    """Return True if a server may have refused a request for an image in it, by its status or by words in its error."""
     if status == 413 or (failure is Failure.FATAL and status in (400, 415, 422)):
         return True
     may = failure in (Failure.FATAL, Failure.CONTEXT, Failure.RETRYABLE)
@@ -193,7 +193,7 @@ QUOTE_LIMIT = 300  # characters of a server's message
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """Explains the failures of one provider at one endpoint."""
+    """The failures of one provider at one endpoint, as errors for the user."""
 
     name: str
     endpoint: Endpoint

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyFlags:
-    """The options of `agent run` and plain `agent`."""
+    """The values of `--account` and `--api-key-stdin`."""
 
     account: str | None = None
     from_stdin: bool = False
@@ -52,7 +52,9 @@ class KeyFlags:
 def key_request(
     settings: "Settings", provider: str, environ: Mapping[str, str], cwd: Path, flags: KeyFlags | None = None
 ) -> "KeyRequest":
-    """Return the request for the key of `provider`, from `flags` and the configuration. Raise a usage error."""
+    """Return the request for the key of `provider`, from `flags` and the configuration. The key is read from standard
+    input if `flags` ask for that. Raise a usage error.
+    """
     from runner.secrets.helper_command import PATIENCE, Helper
     from runner.secrets.resolve import KeyRequest
     from runner.state.workspace import workspace_at

@@ -3,7 +3,7 @@
 Messages become JSON requests, and the event stream becomes a Reply. Usage counts are disjoint: `input` excludes what
 was read from or written to the cache.
 
-What the protocol lacks, and what is done instead:
+The protocol lacks three features, which are replaced:
 - a tool result has no error flag: its text starts with `TOOL_FAILED`;
 - a tool result holds text only: its images follow, numbered, in a user message right after the turn's results;
 - there is no field for thinking: servers stream it as `reasoning_content` or `reasoning`. Some of them demand it back

@@ -68,7 +68,9 @@ SCRIPT_ENDED = Turn("The script has no more turns.")
 
 
 class ScriptedProvider:
-    """Plays `turns` in order, one per request. A request that is cancelled midway leaves its turn for the next one."""
+    """A provider that plays `turns` in order, one per request. A request that is cancelled midway leaves its turn to
+    the next request.
+    """
 
     name = "scripted"
 

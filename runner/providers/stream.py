@@ -94,7 +94,7 @@ class HttpProvider(ABC):
         """Return `request` in the wire format."""
 
     async def stream(self, request: Request) -> AsyncGenerator[StreamEvent, None]:
-        """Yield text and thinking as they arrive, then the Reply. Closing the generator closes the connection.
+        """Yield text, thinking and calls as they arrive, then the Reply. Closing the generator closes the connection.
 
         Raise ProviderError without the stack frames that it passed: their variables hold text of the server, which may
         contain the key that was sent, and some tools print the variables of every frame.

@@ -19,7 +19,7 @@ _PROVIDER = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def is_account(name: str) -> bool:
-    """Return True if `name` is a valid account name: letters, digits and `._@+-`, 64 at most."""
+    """Return True if `name` is a valid account name: a letter or digit, then up to 63 letters, digits or `._@+-`."""
     return _NAME.fullmatch(name) is not None
 
 

@@ -55,8 +55,8 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
     """Return the key that the program prints. Raise HelperFailed, or SystemExit if a signal ends this process in the
     meantime.
 
-    With a `workspace` (a real path), a program or file in it is refused: commands of the agent can write there and
-    would run outside the sandbox the next time.
+    With a `workspace` (a real path), a program or file in the workspace is refused: commands of the agent can change
+    the file, and the changed file would run outside the sandbox.
     """
     # The folders of PATH that neither the project nor other users can write programs to.
     entries = (entry for entry in environ.get("PATH", "").split(":") if entry.startswith("/"))
@@ -76,7 +76,7 @@ def ask_helper(helper: Helper, environ: Mapping[str, str], workspace: str = "") 
 def _listening() -> Iterator[list[int]]:
     """Collect the signals that would have ended this process. The helper is in a session of its own and would continue.
 
-    Signals that are handled or ignored are left alone, and so are those of other threads.
+    Signals that are handled or ignored are left alone. Outside the main thread no signal is collected.
     """
     ended: list[int] = []
     main = threading.current_thread() is threading.main_thread()
@@ -93,8 +93,8 @@ def _listening() -> Iterator[list[int]]:
 def _run(
     argv: list[str], path: list[str], environ: Mapping[str, str], helper: Helper, ended: list[int]
 ) -> Secret | HelperFailed:
-    """Run the program and return its key or the failure. All its processes are killed afterwards. `ended` is checked
-    while the program runs.
+    """Run the program and return its key or the failure. Its process group is killed afterwards. `ended` is checked
+    while the program runs. Raise HelperFailed if the program cannot be started.
     """
     try:
         process = subprocess.Popen(

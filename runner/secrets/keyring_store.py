@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 class KeyringFailed(Exception):
     """An error of the keyring. `why` and `fix` contain no message of a back end. `missing` is True if the machine has
-    no keyring.
+    no keyring that may be used.
     """
 
     def __init__(self, why: str, fix: str = "", *, missing: bool = False) -> None:
@@ -126,10 +126,7 @@ class KeyringStore:
         return self._call_in_time(lambda: _KNOWN[type(self._backend()).__module__])
 
     def _backend(self) -> "KeyringBackend":
-        """Return the back end. Call only inside `_call_in_time`: the search for back ends uses the message bus, which
-        may
-        hang.
-        """
+        """Return the back end. Call only inside `_call_in_time`, because the search for back ends may hang."""
         if self._opened is None:
             self._opened = _open()
         return self._opened

@@ -22,7 +22,7 @@ _WIDEST = 12  # characters of text that one character of a secret may take: an e
 
 
 class Redactor:
-    """A redactor of secrets. Without any secret, all text is returned unchanged.
+    """A redactor of secrets. Without any secret and without `shapes`, all text is returned unchanged.
 
     `secrets` are always masked. With `live`, all registered secrets of this process are masked, including later ones.
     With `shapes`, strings that have the form of a key are masked, too.
@@ -60,7 +60,8 @@ class Redactor:
         """Return two parts: masked text that may be shown, and an unmasked rest that more text could complete to a
         secret.
 
-        `before` is the character that was shown last. The continuation of a word does not have the form of a key.
+        `before` is the character that was shown last, or empty. Directly after a letter or digit, no key is
+        recognized by its form.
         """
         return self._split(text, before, whole=False) if self._works else (text, "")
 
@@ -260,8 +261,8 @@ SHAPES = {
     "sk_live_":     r"[A-Za-z0-9]{20,}",                                        # Stripe
     "rk_live_":     r"[A-Za-z0-9]{20,}",
     "eyJ":          rf"{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{16,}}",  # RFC 7519, a signed web token
-    # RFC 7468; RFC 1421 on the two lines of one that is encrypted. DER begins with M, OpenSSH's own form with b3Bl. As
-    # far as lines follow that can be a key's, of 24 characters at least but for the last.
+    # RFC 7468; RFC 1421 for the two lines of an encrypted key. DER begins with M, OpenSSH's own form with b3Bl. The
+    # match includes the following lines that can belong to a key: at least 24 characters each, except the last line.
     "-----BEGIN ":  rf"(?:[A-Z0-9]+ ){{0,3}}PRIVATE KEY-----(?:{_BETWEEN}"
                     rf"(?:Proc-Type: 4,ENCRYPTED{_BETWEEN}DEK-Info: [A-Z0-9-]+,[0-9A-Fa-f]+{_BETWEEN}{_CODED}{{24,}}"
                     rf"|\+?(?:M|b3Bl){_CODED}{{20,}})(?:{_BETWEEN}{_CODED}{{24,}})*"
@@ -326,7 +327,7 @@ def unfinished(text: str, least: int = 0) -> int:
 
 
 def _may_continue(begin: str, text: str, at: int) -> bool:
-    """Return True if the string at `at` reaches the end of `text`, so that it may continue."""
+    """Return True if the string at `at`, which may be a key, is not complete at the end of `text`."""
     if begin.startswith("-"):
         return re.search(_END, text[at:]) is None
     return (

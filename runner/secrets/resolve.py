@@ -59,7 +59,7 @@ class KeyRequest:
         stdin_key: The key from standard input, or None.
         helper: The configured helper command, or None.
         workspace: The folder that no helper may be in.
-        local: True for a server on this machine, which often needs no key: the helper and the keyring are skipped
+        local: True for a server on this machine, which often needs no key: the helper is skipped, and the keyring too
             unless an account was named.
     """
 
@@ -127,9 +127,9 @@ def ways(provider: str, *, keyring: bool) -> str:
 
 
 def find(request: KeyRequest) -> FoundKey | None:
-    """Return the credential, or None for a server on this machine if nothing is configured and no source failed.
+    """Return the credential. If no source has a key, raise SecretError, which names every source that was tried.
 
-    Raise SecretError, which names every source that was tried.
+    For a server on this machine, return None instead, unless an account was named or a source failed.
     """
     search = look(request)
     if search.found is None and (not request.local or request.account or search.broken()):
@@ -138,7 +138,7 @@ def find(request: KeyRequest) -> FoundKey | None:
 
 
 def look(request: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
-    """Ask one source after the other, and return the results. No exception is raised."""
+    """Ask one source after the other, and return the results. A failure is a result, not an exception."""
     tried: list[Tried] = []
     key: FoundKey | None = None
     for source in KeySource:

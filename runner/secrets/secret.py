@@ -1,7 +1,8 @@
 """The value type that carries a credential to a provider's header, and the list of all values of this process.
 
-Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py`. Beside the providers, only the
-keyring, when a key is stored, and `runner/secrets/redactor.py`, to mask it, read a value.
+Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py`. Beside the providers, these
+parts read a value: the keyring to store a key, the broker to add a credential to a request, the redactor to mask a
+secret, `runner/audit/signing.py` to sign, and this module to compare secrets and to find them in bytes.
 
 A `Secret` registers itself when it is created and stays registered as long as the process runs: text that contains the
 secret may be written later than the last use of the key.
@@ -38,7 +39,7 @@ class Secret:
             _registered.append(self)
 
     def reveal(self) -> str:
-        """Return the value. Every call outside the providers, the keyring and the redactor is a defect."""
+        """Return the value. A call by a module that the docstring of this module does not name is a defect."""
         value: str = self._door()  # type: ignore[attr-defined]  # the slot is filled through object.__setattr__
         return value
 
@@ -83,8 +84,8 @@ def _bytes(secret: Secret) -> bytes:
 def usable(value: str) -> Secret | None:
     """Strip surrounding white space and wrap the value in a `Secret`.
 
-    Return None if the value is empty, longer than 8,192 characters, or contains a character that is not allowed in an
-    HTTP header. An HTTP library would quote such a value in its exception.
+    Return None if the value is empty, longer than 8,192 characters, or contains anything but visible ASCII characters.
+    An HTTP library would quote such a value in its exception.
     """
     value = value.strip()
     fit = 0 < len(value) <= LONGEST and all("!" <= char <= "~" for char in value)
@@ -124,7 +125,7 @@ _ENDS = ("TOKEN", "SECRET", "PASSWORD", "KEY")  # of a part: `GHTOKEN`, `PGPASSW
 
 
 def register_environment(environ: Mapping[str, str]) -> None:
-    """Register every value that has the name of a secret, and every password in an address."""
+    """Register the values of variables named like secrets, and passwords in addresses, from SHORTEST characters on."""
     for name, value in environ.items():
         if len(value) < SHORTEST:
             continue

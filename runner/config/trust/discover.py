@@ -49,8 +49,8 @@ class _ScanLimit(Exception):
 def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
     """Return the inventory of `workspace` for a session in `cwd`.
 
-    The inventory includes the instruction files between the two folders, and those above in `home`. All three are real
-    paths. Raises Stopped if the workspace cannot be read.
+    The inventory includes the instruction files between `workspace` and `cwd`, and those in the folders above
+    `workspace` up to `home`. All three are real paths. Raises Stopped if the workspace cannot be read.
     """
     found = _Found({}, {})
     try:

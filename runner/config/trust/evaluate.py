@@ -68,7 +68,9 @@ class TrustReview:
 
     @property
     def since(self) -> tuple[TrustAnswer, tuple[tuple[str, str], ...]] | None:
-        """Return the latest approval of another content, and the changes since; None if there was no approval."""
+        """Return the latest approval and the changes since; None if there was no approval, or if the latest one is for
+        this content.
+        """
         before = next((each for each in self.answers if each.yes), None)
         if before is None or before is self.answer:
             return None

@@ -39,7 +39,7 @@ class TrustAnswer:
 
 
 class TrustStore:
-    """The answers of this user. They are stored in a folder that `places.state_dir` has checked. Methods raise
+    """The answers of this user. They are stored in a folder that `paths.state_dir` has checked. Methods raise
     StateError.
     """
 

@@ -14,7 +14,7 @@ class Widening:
         path: the file.
         line: the line.
         key: the key or the list.
-        old: value in force, as TOML.
+        old: value in force, as TOML, or `not set`; empty for an entry of a list.
         new: requested value, as TOML.
     """
 

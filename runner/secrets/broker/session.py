@@ -26,8 +26,8 @@ def with_bundle(profile: Profile) -> Profile:
 
 @contextlib.contextmanager
 def injector_for(profile: Profile, environ: Mapping[str, str], workspace: str) -> "Iterator[InjectorFactory | None]":
-    """Yield the function that creates brokers, or None without credentials. The file `profile.bundle` exists in the
-    context.
+    """Yield the function that creates brokers, or None without credentials. If TLS is intercepted, the file
+    `profile.bundle` exists inside the context and is removed at its end.
     """
     if not profile.credentials:
         yield None
