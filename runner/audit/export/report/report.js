@@ -1,6 +1,6 @@
 "use strict";
-// Everything in the data was written by a model or by what it ran. It becomes text nodes, never markup: the policy of
-// the page has no way to make markup of a text (`require-trusted-types-for`), and this file uses none.
+// A model, or a command that it ran, wrote most texts in the data. They become text nodes, never markup: the content
+// security policy of the page forbids parsing text as markup (`require-trusted-types-for`), and this file never does so.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 100, PRINTED = 1000, SVG = "http://www.w3.org/2000/svg";
@@ -8,7 +8,7 @@
   const MARKS = ["\u2715", "?", "\u2713"];
   const texts = data.texts;
 
-  // Texts: a number, or [number, length of the whole] where it was cut.
+  // A text is stored as its index in `texts`, or as [index, length of the whole text] if it was cut.
   const text = (one) => texts[Array.isArray(one) ? one[0] : one];
   const whole = (one) => (Array.isArray(one) ? one[1] : 0);
 
@@ -21,7 +21,7 @@
   const days = new Set(rows.map((row) => Math.floor(row.time / 86400000))).size;
   const byId = new Map(rows.map((row) => [row.id, row]));
 
-  // What cannot be seen, or runs backwards, is spelled out: the same characters as in the terminal.
+  // Invisible and reversing characters are spelled out, as on the terminal (`runner/text/sanitize.py`).
   const ODD = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}\p{Zs}\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u180b-\u180f\u{e0100}-\u{e01ef}]/u;
   const PLAIN = /^[\x20-\x7e]*$/;
   const NAMED = { "\0": "\\0", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
@@ -50,7 +50,7 @@
     return made;
   }
 
-  // Nodes that show a text whatever is in it.
+  // Returns nodes that show a text, with its invisible and reversing characters spelled out.
   function safe(said, lines = false) {
     if (PLAIN.test(said)) return [said];
     const found = [];
@@ -85,7 +85,7 @@
   };
   const $ = (id) => document.getElementById(id);
 
-  // Filters: one predicate for each field; a plot shows what all fields but its own let through.
+  // Filters: one predicate for each field. A plot shows the rows that match the filters of all other fields.
 
   const state = { text: "", verdict: new Set(), tier: "", rule: "", tool: "", host: "", session: "", from: 0, until: 0, order: "denials", page: 0, id: 0 };
   const DIMENSIONS = ["verdict", "tier", "host", "time", "rest"];
@@ -209,11 +209,11 @@
       bars.append(group);
     }
     svg.append(bars);
-    // Below the bars, each denial has a stroke of its own: one among ten thousand is still seen.
+    // Each denial has its own stroke below the bars, so that one denial among ten thousand decisions is visible.
     svg.append(draw("text", { class: "axis", x: left - 8, y: rug + 6, "text-anchor": "end" }, "denials"));
     const strokes = new Set(found.filter((row) => row.verdict === 0 && row.time).map((row) => Math.round(x(row.time) * 2) / 2));
     svg.append(draw("path", { class: "rug", d: [...strokes].map((at) => `M${at} ${rug - 4}v10`).join("") }));
-    // Times stand below the beginnings of bars, as many as have room.
+    // Labels with times are below the beginnings of bars, as many as there is room for.
     const long = plot.end - plot.begin > 2 * 86400000, every = Math.ceil(plot.bars.length / Math.max(2, Math.floor(inner / 96)));
     for (let index = 0; index <= plot.bars.length; index += every) {
       const time = plot.begin + index * plot.step, place = x(time);
@@ -231,7 +231,7 @@
     $("time-table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ["From (UTC)", ...VERDICTS].map((name) => make("th", { scope: "col" }, name)))), make("tbody", {}, listed.map((bar) => make("tr", {}, make("th", { scope: "row" }, stamp(bar.time)), bar.sums.map((sum) => make("td", {}, count(sum))))))));
   }
 
-  // A click chooses the time of one bar, a drag that of several.
+  // A click selects the time of one bar, a drag the time of several bars.
   function brush(svg, plot, left, inner, top, rug, width) {
     let start = null, band = null;
     const scale = () => width / svg.getBoundingClientRect().width;
@@ -368,7 +368,7 @@
 
   // One decision
 
-  // The script with line numbers; `span` (code points, half-open) is marked, and pointed at from below like in a terminal.
+  // Returns the script with line numbers. `span` (code points, half-open) is marked and underlined, as on a terminal.
   function script(one, span, note) {
     const chars = [...text(one)], pre = make("pre", { class: "script", tabindex: "0", "aria-label": "What was to be done" });
     const [begin, end] = span || [-1, -1];
@@ -473,7 +473,7 @@
     box.scrollTop = 0;
   }
 
-  // What the session did just before and after.
+  // Returns a list of the decisions of the session just before and after `row`.
   function around(row) {
     const same = rows.filter((each) => each.session === row.session).sort((a, b) => a.id - b.id), at = same.indexOf(row);
     if (same.length < 2) return "";
@@ -500,13 +500,13 @@
     if (row) row.focus(); else $("list").focus();
   }
 
-  // `2026-03-04`, `2026-03-04 05:06` or with seconds, always UTC; 0 for anything else.
+  // Returns the UTC time of `2026-03-04`, or of `2026-03-04 05:06` with or without seconds; 0 for other text.
   function moment(said) {
     const found = /^\s*(\d{4}-\d{2}-\d{2})(?:[ T](\d{2}:\d{2}(?::\d{2})?))?Z?\s*$/.exec(said);
     return (found && Date.parse(`${found[1]}T${found[2] || "00:00"}Z`)) || 0;
   }
 
-  // The filters' own fields, and the address: `#verdict=0&tier=secret`, so that a view can be handed on.
+  // The fields of the filters, and the address (`#verdict=0&tier=secret`), by which a view can be shared.
 
   function options() {
     const fill = (id, found, name = (each) => clear(each)) => {
@@ -545,7 +545,7 @@
     if (state.verdict.size) said.set("verdict", [...state.verdict].join(""));
     if (state.order !== "denials") said.set("order", state.order);
     const now = said.toString();
-    if (location.hash.slice(1) !== now) try { history.replaceState(null, "", now ? `#${now}` : location.pathname + location.search); } catch { /* some viewers have no history; the view works without */ }
+    if (location.hash.slice(1) !== now) try { history.replaceState(null, "", now ? `#${now}` : location.pathname + location.search); } catch { /* some viewers have no history, which the page does not need */ }
   }
 
   function recall() {
