@@ -37,7 +37,7 @@ class Approver(Protocol):
     async def ask(self, ask: Ask, offer: Offer = NOTHING) -> "Answer":
         """Put the question `ask` to the user or program that decides.
 
-        Return a No or a Halt unless the answer is clearly yes. An answer to remember must be one of those in `offer`.
+        Return `Yes` only if the answer is clearly yes. An answer to remember must be one of those in `offer`.
         """
         ...
 
@@ -54,7 +54,7 @@ class Question:
     """A question for an approver.
 
     Attributes:
-        call: The key of the call.
+        call: The key of the call, or an empty string if the action is not a call of the model.
         ask: The verdict that requires the question.
         offer: The answers that may be remembered.
         card: The description that the user sees.

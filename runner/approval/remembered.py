@@ -208,7 +208,7 @@ def with_grants(context: EvaluationContext, assessment: Assessment, verdict: Ver
 def consume(lookup: GrantLookup, store: GrantStore) -> GrantLookup:
     """Consume one use of each grant that allows the action, before the action runs.
 
-    If a grant has no use left, return the lookup with the question as its verdict.
+    If a grant is not valid any more, return the lookup with the question as its verdict.
     """
     if not lookup.by or not isinstance(lookup.verdict, Allow) or lookup.question is None or store.spend(lookup.by):
         return lookup

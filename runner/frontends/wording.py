@@ -1,7 +1,7 @@
 """The words and badge colours that every front end shows for events: the start, the changes and the end of a session,
 and the end of an action.
 
-The words are as untrusted as the events. Show them through `visible`.
+The words are as untrusted as the events. Show them through `visible`, except those that a function returns as safe.
 """
 
 from policy.model.action import Action, RunArgv, RunScript
@@ -54,7 +54,7 @@ def session_labels(event: events.SessionStarted) -> Pairs:
 
 
 def resumption_labels(event: events.Resumed) -> Pairs:
-    """Return the description of a continued session, and what has changed since, as labels and words."""
+    """Return the description of a continued session, and the changes since its end, as labels and words."""
     since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
     so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'turn')}, {since} to {until} UTC"
     return (
@@ -99,8 +99,9 @@ def run_end_words(event: events.RunEnded) -> str:
 
 
 def command_lines(command: str, mark: str = "…") -> list[str]:
-    """Return the lines of a command as its question shows them. A long command is cut; `mark` precedes what is left
-    out.
+    """Return the lines of a command, safe to show. A long command is cut, unlike in its question.
+
+    `mark` precedes the number of characters or lines that are left out.
     """
     words = squeeze_blanks(safe(command))
     if (over := len(words) - _COMMAND_CHARACTERS) > 0:
@@ -122,7 +123,10 @@ def fold_of(event: events.ActionFinished) -> tuple[int, int]:
 
 
 def folded(lines: list[str], fold: tuple[int, int], mark: str = "…", hint: str = "") -> list[str]:
-    """Return `lines` without the middle, which one line with the number of lines replaces."""
+    """Return `lines` with the middle replaced by one line that states the number of the hidden lines.
+
+    `fold` is the number of lines kept before and after the middle. A middle of one line stays.
+    """
     hidden = len(lines) - sum(fold)
     if hidden <= 1:
         return lines

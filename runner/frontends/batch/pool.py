@@ -22,7 +22,8 @@ class Engine(Protocol):
         """Make one attempt and return its result. The caller has removed the files of an earlier attempt.
 
         `left` is the part of the batch's cost limit that is not spent, in the currency of the prices, or None for no
-        limit. After cancellation, nothing is left running; if `hurry` is set, processes are then killed at once.
+        limit. After cancellation, nothing is left running, unless a cluster does not answer any more; if `hurry` is
+        set, processes are then killed at once.
         """
         ...
 

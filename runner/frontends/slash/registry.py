@@ -36,7 +36,7 @@ class KnownCommands:
 
     Attributes:
         commands: The commands; of two with the same name, the first one is used.
-        notices: One sentence for each file that is not used as a command, with the reason.
+        notices: One sentence for each file that is invalid, or whose name is reserved or that of a built-in command.
     """
 
     commands: tuple[SlashCommand, ...]

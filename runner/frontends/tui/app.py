@@ -179,7 +179,8 @@ class App:
     async def ask(self, panel: Panel[T]) -> T:
         """Show the panel instead of the input, after earlier panels, and return its value.
 
-        The panel is closed if the call is cancelled. Raise CancelledError if Ctrl+C closed the panel.
+        The panel is closed if the call is cancelled. Raise CancelledError if Ctrl+C closed the panel without a value,
+        or if the application ended.
         """
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._questions.append((panel, answer))

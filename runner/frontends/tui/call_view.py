@@ -116,7 +116,7 @@ class CallCard:
         return self.head(width, theme) + _body_rows([(theme.warn, words)], width, theme, last=True)
 
     def brief(self, event: ActionFinished) -> bool:
-        """Return True if the call was a read, for which one row is enough: its output is for the model."""
+        """Return True if the call was a successful read without a question: one row is enough, without the output."""
         return isinstance(self.action, _QUIET) and wording.went_well(event) and self.answer is None
 
     def folds(self, event: ActionFinished) -> bool:

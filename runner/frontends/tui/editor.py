@@ -73,7 +73,10 @@ class Editor:
         self.put(f"{text}\n{self.buffer.text}" if self.buffer.text else text)
 
     def taken(self) -> str:
-        """Return the whole input, add it to the history, and clear it."""
+        """Return the whole input, add the input to the history, and clear the buffer.
+
+        The history gets an input longer than LONGEST characters with its placeholders.
+        """
         text = self.text
         if len(text) <= LONGEST:
             self.put(text)

@@ -29,7 +29,11 @@ class Remembered(History):
         self._loaded = True  # prompt_toolkit has nothing to load: `keep` fills the list
 
     def keep(self, path: Path, clean: Callable[[str], str]) -> None:
-        """Load the history from `path`, and store lines there from then on. `clean` masks secrets in a text."""
+        """Load the history from `path`, and store the lines of this conversation there.
+
+        `clean` masks secrets in a text. A line that begins with a blank or is longer than LONGEST characters is not
+        stored.
+        """
         self.path, self._clean = path, clean
         early = self._loaded_strings
         self._loaded_strings = [*early, *reversed(self._read())]
