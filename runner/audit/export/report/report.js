@@ -1,6 +1,6 @@
 "use strict";
 // A model, or a command that it ran, wrote most texts in the data. They become text nodes, never markup: the content
-// security policy of the page forbids parsing text as markup (`require-trusted-types-for`), and this file never does so.
+// security policy of the page forbids parsing text as markup (`require-trusted-types-for`), and this file never does.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 100, PRINTED = 1000, SVG = "http://www.w3.org/2000/svg";
