@@ -36,8 +36,8 @@ class ImageBlock:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of a tool. `arguments` is the parsed JSON object, or None if the model wrote invalid JSON, which `raw`
-    then contains.
+    """A call of a tool. `arguments` is the parsed JSON object, or None if the model wrote invalid or
+    incomplete JSON, which `raw` then contains.
     """
 
     id: str
@@ -79,7 +79,7 @@ class AssistantMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The results of one turn's calls, in source order."""
+    """The results of one turn's calls, in the order of the calls."""
 
     results: tuple[ToolResult, ...]
 
@@ -222,7 +222,7 @@ class ToolSpec:
 
 
 class Thinking(StrEnum):
-    """The amount of reasoning requested from a model. OFF: the request does not mention reasoning."""
+    """The amount of reasoning requested from a model. With OFF, the request names no amount."""
 
     OFF = "off"
     LOW = "low"
@@ -260,6 +260,7 @@ class ProviderError(ProblemError):
 
     Attributes:
         status: the HTTP status; None if no server answered.
+        failure: the kind of the failure.
         retry_after: seconds to wait, as requested by the server, or None.
         window: size in tokens of the model's context window, if the server stated it, or None.
         server_message: the server's own message on one line, secrets masked, shortened; empty if the server sent none,

@@ -288,7 +288,7 @@ def flag_settings(
 
 def _fallback_model(model: str) -> str:
     """Return the fallback model. Raises Stopped now, rather than when the model is needed, if the text names no
-    provider.
+    known provider.
     """
     from runner.config.schema import PROVIDERS
     from runner.config.validators import model_of

@@ -26,7 +26,7 @@ from runner.config.credential_table import (
 from runner.config.migrations import VERSION
 from runner.config.validators import Fault
 
-# As in runner/providers, whose import would cost more than reading all settings.
+# The names are those of `runner/providers`, whose import would take longer than reading all settings.
 REMOTE = ("anthropic", "openai", "gemini")  # providers with an address
 PROVIDERS = (*REMOTE, "scripted")
 

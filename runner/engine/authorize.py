@@ -64,7 +64,7 @@ class Authorization:
     Attributes:
         evaluation: The evaluation that the decision rests on.
         verdict: The decision.
-        answer: The answer for the record, or None if no question was asked.
+        answer: The answer of a user or a grant for the record, or None if the policy alone decided.
         names: The names of the grants that answered, or that the answer created.
         by: The grants that the decision rests on.
         proposed: The action before the user replaced it, or None.

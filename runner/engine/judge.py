@@ -105,7 +105,7 @@ class CallRequester:
         self.ctx.emit(VerdictReached(self.call.key, tiers, ruling(verdict), reason.text, reason.rule, verdict.cell))
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
-        """Return the question with what the user may let the program remember."""
+        """Return the question with the answers that can be remembered."""
         offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
         before = text_before(ask.assessment.action)
         question_card = card(ask, offered, around=context.facts, before=before)

@@ -14,9 +14,11 @@ class RetryPolicy:
     Attributes:
         first: bound of the first wait in seconds; it doubles with each try.
         most: largest bound in seconds.
-        tries: number of repeated requests for each kind of failure, as long as no part of the answer was shown.
-        resumes: number of continuations of a partial answer for each reason (interrupted, too long for the window, cut
-            at the token limit).
+        tries: number of repeated requests for each kind of failure, if no part of the answer was shown and no fallback
+            model is left to use.
+        resumes: number of repeated requests in all other cases: continuations of a partial answer for each reason
+            (interrupted, too long for the window, cut at the token limit), requests before the fallback model is used,
+            and requests for notes.
         longest: longest wait in seconds that a server may request.
     """
 

@@ -83,7 +83,7 @@ def _table() -> Mapping[str, ModelFacts]:
 
 
 def _profile(name: str) -> dict[str, Any]:
-    """Return the content of a file that is part of every kind of installation."""
+    """Return the content of the TOML file `name` in the package `profiles`."""
     import os
     import tomllib
 

@@ -283,7 +283,7 @@ async def _start_of(response: httpx.Response) -> bytes:
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:
-    """Read the little that follows the last event, so that the connection can serve the next request."""
+    """Read the rest of the body after the last event, so that the connection can serve the next request."""
     try:
         async with asyncio.timeout(DRAIN_PATIENCE):
             while await anext(chunks, None) is not None:
