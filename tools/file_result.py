@@ -58,8 +58,8 @@ def answer_of(shape: type[A], finished: Finished) -> A | Problem:
 
 
 def problem_of(finished: Finished) -> Problem | None:
-    """Return the reason why the action did not finish, or None if it finished. A command's exit status is not a
-    problem.
+    """Return the reason why the action has no result, or None if it has one. An answer that a limit cut short is a
+    result, and a command's exit status is not a problem.
     """
     if finished.problem is not None:
         return finished.problem
@@ -81,7 +81,7 @@ def tell(problem: Problem) -> str:
 
 
 def violations(finished: Finished) -> list[str]:
-    """Return one remark for each attempt that the boundary stopped."""
+    """Return one remark for each of the first 20 attempts that the boundary stopped, and one for the others."""
     remarks: list[str] = []
     for attempt in finished.violations[:20]:
         sure = "probably stopped" if attempt.inferred else "stopped"

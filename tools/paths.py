@@ -42,9 +42,9 @@ class SeenFiles:
 
 
 def place(path: str, cwd: str) -> str | Problem:
-    """Return `path` as an absolute path, relative to `cwd`. `..` stays, because a link may precede it.
+    """Return `path` as an absolute path; a relative one starts at `cwd`. `..` stays, because a link may precede it.
 
-    Returns a Problem for an empty path and for `~`.
+    Returns a Problem for an empty path, for `~` and for `~/..`.
     """
     if not path:
         return Problem("the path is empty", "no file or folder is named", "give a path, or `.` for this folder")

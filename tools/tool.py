@@ -118,7 +118,6 @@ class ModelTool(Protocol):
     ) -> tuple[ResultPart, ...]:
         """Return the result of `action`, which this tool planned, for the model; note the content that the model saw.
 
-
         `keep` is called if text was cut, so that the marker can name the file with the whole text.
         """
         ...

@@ -131,7 +131,10 @@ _LOGIC = frozenset(["!", "-not", "-o", "-or", ",", "-prune"])
 
 
 def _is_selective(values: list[AbstractWord]) -> bool:
-    """Return True if the pattern in `values` excludes most files, and all files of the folder `.git`."""
+    """Return True if the pattern in `values` excludes most files, and all files of the folder `.git`.
+
+    A pattern known only at run time counts as selective.
+    """
     text = values[0].text if values else None
     return text is None or (bool(text.strip("*?./")) and not _GIT_FOLDER.search(text))
 

@@ -259,7 +259,7 @@ def _is_branch(call: Call, name: str) -> bool:
 
 
 def _lost_files(call: Call, shape: ParsedOptions) -> str:
-    """Return the files whose changes are lost, in backticks; empty if this is uncertain or no change is lost."""
+    """Return the files whose changes are lost, in backticks; empty if they are uncertain, too many, or none."""
     words, marked = _overwritten_words(call, shape) or ([], True)
     names = [word.text for word in words if word.text is not None]
     if not marked and call.label == "git checkout":

@@ -106,7 +106,7 @@ def with_data(
     """Return `words` with `data` in place of `marker`, or at the end if `marker` is None. If `several`, the data may
     become many words.
 
-    INVARIANT: data alone is never the program.
+    The caller passes at least one word, so data at the end is never the program.
     """
     if marker is None:
         return [*words, data]
@@ -131,7 +131,7 @@ def with_data(
 
 _OPTION_NAME_FLAG = re.compile(r"[-+][eux]*o")
 _LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
-_PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even then
+_PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even with `-n`
 
 
 def shell(call: Call) -> None:
@@ -176,7 +176,7 @@ def shell(call: Call) -> None:
 
 
 def _is_file(word: AbstractWord) -> bool:
-    """Return True if the word is certainly a file: `+n` would undo `-n`, and no switch contains a dot."""
+    """Return True if the word is certainly a file and no flag: `+n` would undo `-n`. No flag contains a dot."""
     if word.texts:
         return all(text[:1] not in ("", "-", "+") for text in word.texts)
     return word.head[:1] not in ("", "-", "+") or (word.globbed and "." in word.tail)

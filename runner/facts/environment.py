@@ -30,7 +30,7 @@ _GIT = (
     ("interactive.diffFilter",    "cat"),
     ("log.showSignature",         "false"),
     ("log.follow",                "false"),  # past a rename, a log would show the secret that a file was before
-    ("commit.gpgSign",            "false"),  # no key is in here
+    ("commit.gpgSign",            "false"),  # the sandbox contains no key
     ("tag.gpgSign",               "false"),
     ("gpg.program",               "gpg"),
     ("gpg.openpgp.program",       "gpg"),
@@ -122,7 +122,8 @@ _LONGEST_NAME = 200
 def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile) -> tuple[tuple[str, str], ...]:
     """Return the variables sorted by name, so that equal environments compare equal.
 
-    A variable of `environ` is included only if the profile names it.
+    Of `environ`, the result includes only variables that the profile names, and those that name readable folders of
+    toolchains or readable certificates.
     """
     variables = {
         name: value
@@ -160,7 +161,7 @@ def caching(home: str, workspace: str, system: tuple[str, ...], cache: str) -> t
     variables = {name: f"{home}/.cache{below}" for name, below in _CACHES.items()}
     variables["MAVEN_OPTS"] = f"-Dmaven.repo.local={variables['MAVEN_OPTS']}"
     if not home.isprintable() or " " in home:
-        del variables["MAVEN_OPTS"]  # it would be split there
+        del variables["MAVEN_OPTS"]  # Maven would split the value at a blank
     if os.path.lexists(f"{workspace}/pnpm-lock.yaml"):
         variables["npm_config_store_dir"] = variables["pnpm_config_store_dir"]  # before pnpm 11; npm would complain
     later = {
@@ -242,7 +243,7 @@ def _sendable(name: str, value: str) -> bool:
     return True
 
 
-# The variables of OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix.
+# The variables of OpenSSL, requests, curl, pip, Node, Git, Cargo, the AWS tools, Deno, Nix and npm.
 _CERTIFICATE_FILES = (
     "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "PIP_CERT", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO",
     "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",

@@ -80,11 +80,11 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
 
 
 def unfit_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Floor | None:
-    """Return why no action may run in the workspace around `cwd`; None for a folder that can be worked in.
+    """Return the Floor that forbids every action in the workspace around `cwd`, or None.
 
     The home folder is also recognized below another path, such as a bind mount, by its device and inode number. A
     folder with our own state is allowed here, because a run in a copy never sees that folder.
-    Raise places.PlaceError when a variable of ours names an impossible folder.
+    Raises PlaceError when a variable of ringfence names an impossible folder.
     """
     home = _real(paths.home(environ))
     workspace = workspace_of(_real(cwd), home)

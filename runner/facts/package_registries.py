@@ -25,7 +25,7 @@ _LINES = {
     ),
     "composer": re.compile(r"\"url\"\s*:\s*\"(https?:[^\"]+)\"", 8),
 }
-# program: variables, files of the user, files of the project, how to read them
+# program: variables, files of the user, files of the project
 # fmt: off
 _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "pip":      (("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"), (), ()),
@@ -39,7 +39,7 @@ _TOOLS: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]] = {
     "composer": ((), (".config/composer/config.json", ".composer/config.json"), ("composer.json",)),
 }
 # The variable that passes the registry to a tool in the sandbox, where the user's own files do not exist.
-_LONGEST_LINE = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
+_PASSED_BY = {"pip": "PIP_INDEX_URL", "uv": "UV_DEFAULT_INDEX", "npm": "npm_config_registry", "go": "GOPROXY"}
 # Lock files with the addresses of packages. Read only if no settings name a registry.
 _LOCKS = {
     "npm":  ("package-lock.json", re.compile(r'"resolved":\s*"(https?://[^"\s]+)')),
@@ -76,7 +76,7 @@ def registry_variables(
     among the hosts, and the project names no registry, which would take precedence.
     """
     variables = []
-    for kind, name in _LONGEST_LINE.items():
+    for kind, name in _PASSED_BY.items():
         first = next(iter(_own(kind, home, environ)), "")
         if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
             variables += [(name, first)] if next(_projects(kind, workspace, home), None) is None else []

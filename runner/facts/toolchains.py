@@ -14,7 +14,8 @@ from sandbox.inside.regular_file import read_start
 _PROGRAMS = frozenset({"bin", "sbin", "condabin", ".bin"})
 _MARKS = ("lib", "lib64", "libexec", "pyvenv.cfg", "conda-meta", "Cellar", "installs")
 
-# Installations that are larger or smaller than the folder above their programs. Below the home: programs -> readable.
+# Installations that are larger or smaller than the folder above their programs: a folder of programs below the home,
+# and the folders below the home that become readable.
 # fmt: off
 _KNOWN: Mapping[str, tuple[str, ...]] = {
     ".cargo/bin":        (".cargo/bin", ".cargo/registry", ".cargo/git", ".rustup"),  # never .cargo: credentials
@@ -61,7 +62,9 @@ class _Search:
         yield from self._leaving(folder)
 
     def fits(self, root: str) -> bool:
-        """Return True if a folder may be readable: no secret, and no parent of a secret, the home or our state."""
+        """Return True if `root` may be readable: it exists, is no socket and no secret, and contains no secret, home
+        folder or state of this program.
+        """
         try:
             if stat.S_ISSOCK(os.lstat(root).st_mode):
                 return False
@@ -112,8 +115,8 @@ class _Search:
 
 
 def exposable_folder(folder: str, secrets: Secrets) -> tuple[str, ...]:
-    """Return `folder` of the home if it is a real folder that others cannot write to and that may be exposed; else
-    nothing.
+    """Return `folder` if it may be exposed: a real folder of root or this user that is not writable for everyone. Else
+    return nothing.
     """
     try:
         status = os.lstat(folder)
@@ -165,7 +168,7 @@ def _borrowed(workspace: str, search: _Search) -> Iterator[str]:
 
 
 def _hops(path: str) -> list[str]:
-    """Return each target of a chain of links, the last one fully resolved; empty if `path` is not a link."""
+    """Return each existing target of a chain of links, the last one fully resolved; empty if `path` is not a link."""
     hops: list[str] = []
     at = path
     for _ in range(_MOST_HOPS):

@@ -28,7 +28,7 @@ class Explanation:
         line: one line about what the action does
         terms: rights that a permit would hold; None if no approval can give one
         rules: statements of the users' own rules about the action
-        ways: what would make the action allowed, in words; empty if it is allowed
+        ways: ways to get the action allowed, in words; empty if it is allowed
         rule: the `[[rule]]` that would allow the action; it was verified
         digest: digest of the terms if they came from a record, which has no values of environment variables
     """

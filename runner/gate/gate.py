@@ -65,8 +65,8 @@ class Gate:
     limits: Limits
     mode: Mode
     cwd: str
-    backend: str | None = None  # the one that was asked for by name
-    typed: "FlagRights | None" = None  # what flags add to the one action that was asked for
+    backend: str | None = None  # the backend that the user named
+    typed: "FlagRights | None" = None  # rights that flags add to the action
 
     def context(self, source: Source = Source.MODEL, *, unattended: bool) -> EvaluationContext:
         """Return the context of the evaluation of an action proposed by `source`."""
@@ -186,8 +186,8 @@ def folder(text: str | None) -> Path:
 def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
     """Refuse to start in a folder in which every action would be denied.
 
-    These are `/`, the home, a folder above the home, and a folder that is or contains a folder of secrets. Raises
-    Stopped with exit code 2, before a model is asked or anything is opened.
+    These are `/`, the home, a folder above the home, a folder that is or contains a folder of secrets, and a folder of
+    the kernel such as /proc. Raises Stopped with exit code 2, before a model is asked or anything is opened.
     """
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:
@@ -195,5 +195,5 @@ def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Non
 
 
 def has_remembered_answers() -> bool:
-    """Return True if an answer was ever remembered. Only one file is looked up, and no module is loaded."""
+    """Return True if the list of grants exists. Only this file is looked up, and no module is loaded."""
     return os.path.lexists(f"{private(os.environ)[0]}/grants.json")

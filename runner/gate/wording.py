@@ -37,9 +37,9 @@ _UNIX = "AF_UNIX too: sockets in the workspace, a named path or a system folder 
 
 
 def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, str], ...]:
-    """Return the rights of a permit with these terms as (label, words) pairs, without omissions.
+    """Return the rights of a permit with these terms as (label, words) pairs. No list of paths or hosts is shortened.
 
-    For an `action` of a file tool, the first pair says what the tool does with the file.
+    For an `action` of a file tool, the pair `writes` names the one file that the tool changes.
     """
     writes = list(terms.write)
     if terms.rights is Rights.WORKSPACE_WRITE:

@@ -53,7 +53,7 @@ def applied(delta: bytes, base: bytes, most: int) -> bytes:
 def size_in(data: bytes, at: int) -> tuple[int, int]:
     """Return the size in a delta at offset `at`, and the offset behind it.
 
-    Raises IndexError where there is none, or one of more than 64 bits: to shift on would take the square of the length.
+    Raises IndexError if there is no size, or a size of more than 10 bytes: longer numbers would take quadratic time.
     """
     value = shift = 0
     while shift <= 63:
@@ -69,7 +69,7 @@ def size_in(data: bytes, at: int) -> tuple[int, int]:
 def distance_in(data: bytes, at: int) -> tuple[int, int]:
     """Return a number in the encoding of offsets of a pack at offset `at`, and the offset behind it.
 
-    Raises IndexError where there is none, or one of more than 64 bits.
+    Raises IndexError if there is no number, or a number of more than 64 bits.
     """
     byte, value = data[at], data[at] & 0x7F
     while byte & 0x80 and value < 1 << 64:

@@ -25,8 +25,8 @@ _MOST_REPOSITORIES = 200
 _LONGEST_INDEX = 1 << 28
 _LONGEST_POINTER = 4096
 
-# Replacements of drivers. Git treats an empty command of these kinds as one that failed. Without a place for
-# temporary files, which a command that only reads has not, Git reports that and stops before it starts any of them.
+# Harmless replacements of drivers. Git treats an empty filter command as a filter that failed; with `required=false`,
+# Git then uses the content unchanged.
 _TEXT = 'f() { if [ ! -s "$1" ] || grep -qI "" "$1"; then cat "$1"; else cksum < "$1"; fi; }; f'
 _DIFF = (
     'f() { if [ $# -lt 5 ]; then echo "* Unmerged path $1"; '
@@ -139,13 +139,14 @@ def _inner(folder: str) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _gitlinks(path: str, stamp: tuple[int, ...]) -> tuple[tuple[str, ...], bool]:
-    """Return the paths of such entries, and whether the rest of the index may be in another file."""
+    """Return the paths of entries that are repositories, and True if a part of the index may be in another file."""
     data = read_file(path, _LONGEST_INDEX) or b""
     paths, at = set(), data.find(_GITLINK)
     if at >= 0 and data[4:8] not in (b"\0\0\0\2", b"\0\0\0\3"):
         raise UncertainSettingsError("contain other repositories in an index of a newer version")
     while at >= 0:
-        # owner, size, the id in one of two lengths, two bytes of which the low bits are the length, perhaps two more
+        # Mode, owner, group and size (16 bytes), the id (20 or 32 bytes), flags with the length of the name (2 bytes),
+        # perhaps further flags (2 bytes).
         for start in (at + 16 + 20, at + 16 + 32):
             length = int.from_bytes(data[start : start + 2], "big") & 0xFFF
             for begin in (start + 2, start + 4):

@@ -74,7 +74,7 @@ class _Pack:
         return int.from_bytes(self._far[far : far + 8], "big")
 
     def beginning(self, first: bytes, last: bytes) -> frozenset[bytes]:
-        """Return the ids from `first` to `last`; many of them are cut, but never to one."""
+        """Return the ids from `first` to `last`, but at most two of them."""
         place = bisect_left(range(self._fan[-1]), first, key=self._name)
         found = map(self._name, range(place, min(place + 2, self._fan[-1])))
         return frozenset(name for name in found if name <= last)
@@ -89,7 +89,7 @@ class _Pack:
 class Objects:
     """Commits, trees and tags below `folder`, an `objects` folder, and its alternates. A context manager.
 
-    Raises Unreadable, also from every method, for what it does not understand, and OSError.
+    The constructor and every method raise Unreadable for content that is not understood, and OSError.
     """
 
     def __init__(self, folder: str) -> None:
@@ -142,7 +142,7 @@ class Objects:
         return None if read is None or read[0] != _TREE else _entries(read[1])
 
     def blob(self, id: bytes) -> bytes | None:
-        """Return the content of the file `id`, of a large one maybe nothing; None if there is no such object."""
+        """Return the content of the file `id`; empty for a file above _LARGEST. None if there is no such object."""
         read = self._read(id)
         return None if read is None or read[0] != _BLOB else read[1]
 
@@ -230,7 +230,7 @@ def _alternates(folder: str) -> list[str]:
 
 
 def _inflated(data: bytes, most: int) -> tuple[bytes, bool]:
-    """Return at most `most` bytes, and whether the stream ends there."""
+    """Return at most `most` + 1 bytes, and True if the stream ends there."""
     try:
         stream = zlib.decompressobj()
         content = stream.decompress(data, most + 1)
@@ -246,7 +246,7 @@ def _loose(data: bytes) -> tuple[int, bytes]:
     if not blank or not zero or not size.isdigit():
         raise Unreadable("a loose object")
     if kind not in _KINDS or (kind == b"blob" and not ended):
-        return _BLOB, b""  # a long file, whose content is not needed here
+        return _BLOB, b""  # a file above _LARGEST, whose content is left out
     if not ended or int(size) != len(body):
         raise Unreadable("a loose object")
     return _KINDS[kind], body
@@ -276,7 +276,7 @@ def _object(handle: int, at: int) -> tuple[int, bytes, bytes]:
     if size > _LARGEST or kind not in (_COMMIT, _TREE, _BLOB, _TAG, _BY_OFFSET, _BY_ID):
         raise Unreadable("a pack")
     found, ended = _inflated(data[place:], size)
-    if not ended or len(found) != size:  # more than the first page; zlib adds less than this to what does not shrink
+    if not ended or len(found) != size:  # the object is longer than the first page; the margin is the overhead of zlib
         found, ended = _inflated(os.pread(handle, size + (size >> 8) + 4096, at + place), size)
     if not ended or len(found) != size:
         raise Unreadable("a pack")

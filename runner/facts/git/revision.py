@@ -26,7 +26,7 @@ _FOLLOWED = ("refs/tags/", "refs/heads/", "refs/remotes/")
 class Revisions:
     """Revisions of one repository. `own` is its Git folder, `common` the folder that linked worktrees share.
 
-    Raises Unreadable, also from every method, for what it cannot tell for certain, and OSError.
+    The constructor and every method raise Unreadable for anything uncertain, and OSError.
     """
 
     def __init__(self, own: str, common: str, objects: Objects) -> None:

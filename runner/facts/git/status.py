@@ -28,7 +28,7 @@ _UNDER_WAY = {
 
 
 def git_state(workspace: str) -> str:
-    """Return a few lines that are safe to print; empty without a repository. Text from the repository is unchanged."""
+    """Return a few lines that are safe to print; empty without a repository. Names and subjects are untrusted text."""
     folder = git_folder(workspace)
     head = (small_file(f"{folder}/HEAD") or "").strip() if folder else ""
     if not folder or not head:
@@ -100,8 +100,8 @@ def compared(workspace: str, folder: str) -> tuple[int, int, int] | None:
 
 
 def _status(top: bytes, name: bytes) -> os.stat_result | None:
-    """Return the file status of an entry. THREAT: an index can name any path: only paths below the workspace are
-    examined, and no file is opened.
+    """Return the file status of an entry. THREAT: an index can name any path: a name with `..` is skipped, and no
+    file is opened.
     """
     if b".." in name and b".." in name.split(b"/"):
         return None

@@ -51,8 +51,8 @@ def tracked(
 
     For a revision whose commit is uncertain, the answer is that for the history.
 
-    `cache` names the folder for what is kept between looks, or None where nothing can be kept; it is asked only where
-    there is a history.
+    `cache` returns the folder for results that are kept between searches, or None if none can be kept. `cache` is
+    called only for a repository with a history.
     """
     secrets = Secrets(profile, home, ())
     known: dict[GitSource, SecretNames] = {}

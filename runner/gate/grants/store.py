@@ -177,7 +177,7 @@ class GrantStore:
         """Restore the grants of a continued session from `to_json` objects in the order of its journal.
 
         The last object with a name counts. Return the valid grants; an object that is not a grant is ignored, with a
-        notice.
+        notice. With `fork`, approvals are dropped, and refusals are written to the new journal.
         """
         for entry in entries:
             try:
@@ -233,8 +233,8 @@ class GrantStore:
 
 
 def pruned(stored: _Grants, now: float, *, gone: Callable[[str], bool]) -> tuple[_Grants, _Grants]:
-    """Return `stored` without expired grants and without grants of workspaces that `gone` reports as missing; and the
-    latter.
+    """Return `stored` without the grants that are over or whose workspace is missing according to `gone`, and the
+    dropped grants.
     """
     dropped = tuple(grant for grant in stored if grant.ended(now) or (grant.workspace and gone(grant.workspace)))
     return (tuple(grant for grant in stored if grant not in dropped) if dropped else stored), dropped

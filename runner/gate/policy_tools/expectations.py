@@ -61,7 +61,7 @@ def run_tests(files: list[str], *, mode: Mode | None, config: str | None, cwd: s
     """Judge all tables and print the differences.
 
     The user's tables are judged by the user's configuration; without `files`, the packaged tables are judged by the
-    packaged policy. `config` names a file that counts over both.
+    packaged policy. `config` names a file that takes precedence over both.
     """
     path = Path(config) if config else None
     if cwd is not None:

@@ -63,7 +63,7 @@ def _fits(argv: tuple[str, ...], pattern: tuple[WordChoice, ...]) -> bool:
 
 
 def _segment(lines: list[bytes], node: ast.stmt) -> str:
-    """Return what `ast.get_source_segment` returns, which looks for the lines of the whole text each time."""
+    """Return the text of a statement, like `ast.get_source_segment` but without splitting the whole text again."""
     first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
     if first == last:
         return lines[first][node.col_offset : node.end_col_offset].decode()
