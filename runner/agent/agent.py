@@ -143,7 +143,7 @@ class Agent:
         task = asyncio.current_task()
         before = task.cancelling() if task is not None else 0
         ending = await self._run_prompt(text)
-        # A cancelled run returns normally; its caller must not.
+        # A cancelled run returns normally, but a cancelled caller must raise CancelledError.
         if task is not None and task.cancelling() > before:
             raise asyncio.CancelledError
         return ending

@@ -10,7 +10,7 @@ def main() -> int:
     if sys.platform == "linux":
         from sandbox.inside import syscalls
 
-        # SIGTERM makes `agent` end in an orderly way. It is sent when the thread that started us ends, prctl(2).
+        # SIGTERM ends `agent` in an orderly way. It is sent when the thread that started this process ends, prctl(2).
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGTERM, "follow the parent")
     if os.getppid() != int(sys.argv[1]):
         return 130  # the parent process ended before the signal was requested

@@ -245,7 +245,7 @@ def prune(json: JSON = False) -> int:
     return Exit.DONE
 
 
-# What is stored
+# ---- stored grants
 
 
 def _stored() -> tuple[Grant, ...]:

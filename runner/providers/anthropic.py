@@ -338,7 +338,7 @@ def _block(block: Block) -> Json | None:
                 return None
             return {"type": "thinking", "thinking": block.text, "signature": block.signature}
         case ToolCall():
-            # Arguments that did not parse are sent as none: the server demands an object, and the result says why.
+            # Arguments that did not parse are sent as an empty object: the server demands one, and the result says why.
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments or {}}
         case never:
             assert_never(never)

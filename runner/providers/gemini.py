@@ -269,7 +269,7 @@ def _own(message: AssistantMessage, model: str, *, signs: bool) -> Iterator[Json
                     continue
                 part: Json = {"text": block.text}
             case ToolCall():
-                # Arguments that did not parse are sent as none, as the other providers do.
+                # Arguments that did not parse are sent as an empty object, as to the other servers.
                 part = {"functionCall": {"id": block.id, "name": block.name, "args": block.arguments or {}}}
                 if signs and not called and not signature:
                     signature = UNSIGNED

@@ -362,7 +362,7 @@ def data_url(image: ImageBlock) -> str:
 def arguments_json(call: ToolCall) -> str:
     """Return the arguments as JSON.
 
-    Arguments that did not parse are sent as none: servers that parse them again would fail every later request.
+    Arguments that did not parse are sent as an empty object: servers that parse them would refuse every later request.
     """
     return json.dumps(call.arguments or {}, ensure_ascii=False, allow_nan=False)
 

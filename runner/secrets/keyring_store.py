@@ -91,7 +91,7 @@ class KeyringStore:
         before = self.holds(provider, account)
         self._call_in_time(put)
         if before:  # an item of another program with this name is not replaced by `set_password`
-            self.remove(provider, account)  # not earlier: now it is certain that a key can be stored
+            self.remove(provider, account)  # after the first `put`, which proved that a key can be stored
             self._call_in_time(put)
         if not self._same(provider, account, secret):
             raise KeyringFailed("it stored the key, but returns another value")
@@ -144,7 +144,7 @@ class KeyringStore:
             except Exception as error:
                 failed.append(_trouble(error))
 
-        # A thread, because nothing else can leave a call that hangs in a system library; a daemon, so exit is not held.
+        # Only a call in another thread can be left while it hangs in a system library. A daemon thread delays no exit.
         thread = threading.Thread(target=call, name="keyring", daemon=True)
         thread.start()
         thread.join(self._patience)
@@ -153,7 +153,7 @@ class KeyringStore:
             why = f"it did not answer within {self._patience:g} seconds"
             raise KeyringFailed(why, "unlock it if it shows a question, and try again")
         if failed:
-            said = failed[0]  # not raised itself: its frames contain the key
+            said = failed[0]  # a new exception is raised, because the frames of this one contain the key
             raise KeyringFailed(said.why, said.fix, missing=said.missing)
         return done[0]
 

@@ -175,7 +175,7 @@ class Redactor:
                 return {self._masked(key): self._masked(item) for key, item in value.items()}
             case _ if is_dataclass(value) and not isinstance(value, type):
                 opaque = getattr(value, "OPAQUE", ())
-                # Opaque fields have no readable text: known secrets are masked there, but the form of a key is chance.
+                # Opaque fields have no readable text: only known secrets are masked there, no mere forms of keys.
                 ways = {item.name: self._blind if item.name in opaque else self for item in fields(value)}
                 return replace(value, **{name: way._masked(getattr(value, name)) for name, way in ways.items()})
             case _:
@@ -237,7 +237,7 @@ _CODED = r"[A-Za-z0-9+/=]"
 _BETWEEN = r"(?:\\+[nrt\n]|[0-9]{1,6}(?: {0,2}\| ?|(?![A-Za-z0-9+/=]))|\+(?=\s)|[^A-Za-z0-9+/=\\;&|$(){}<>`]){1,40}"
 _END = r"-----END [A-Z0-9 ]{0,24}PRIVATE KEY-----"
 
-# The beginning of a key, and the pattern that has to follow. Plain text, compiled on first use: few runs need it.
+# The beginning of a key, and the pattern that has to follow. Patterns are compiled on first use: few runs need them.
 # fmt: off
 SHAPES = {
     "sk-":          rf"(?={_WORD}*[0-9]){_WORD}{{20,}}",                        # OpenAI, Anthropic and others

@@ -74,7 +74,7 @@ class Secret:
         raise TypeError("a secret cannot be pickled")
 
 
-_registered: list[Secret] = []  # by order of arrival
+_registered: list[Secret] = []  # in the order of registration
 
 
 def _bytes(secret: Secret) -> bytes:

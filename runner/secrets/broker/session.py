@@ -13,7 +13,7 @@ from policy.model.profile import Profile
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
 
-# Not the state folder, which is hidden from commands, nor /tmp, which commands have a private one of.
+# Commands can read this folder. The state folder is hidden from commands, and each command has a private /tmp.
 _FOLDER = "/var/tmp"  # noqa: S108  # the folder created in it has a random name and must not exist before
 
 
