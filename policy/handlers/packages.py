@@ -131,7 +131,8 @@ def _report_project_files(call: Call, program: str, files: tuple[str, ...]) -> N
             at = at.rpartition("/")[0] or "/"
 
 
-# Modules that are also programs with the same name. Python searches the current folder first, so none only reads.
+# Modules that are also programs with the same name. Python searches the current folder first, so a file there may
+# replace any of these modules.
 _PROGRAMS = frozenset(
     ["pip", "uv", "build", "twine", "tox", "nox", "pytest", "mypy", "black", "isort", "ruff", "flake8", "pylint"]
 )

@@ -67,8 +67,8 @@ class Drivers:
 def drivers(workspace: str, home: str) -> Drivers:
     """Return the drivers of the repository at `workspace`. Never raises.
 
-    The search includes the files that its settings include, and the repositories that its index holds, which Git enters
-    by itself.
+    The search covers the files that the settings of the repository include, and the repositories that its index
+    records, because Git enters these by itself.
     """
     names: set[tuple[str, str]] = set()
     settings: list[tuple[str, str]] = []

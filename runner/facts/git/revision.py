@@ -37,7 +37,7 @@ class Revisions:
             raise Unreadable(common)
 
     def commit(self, text: str) -> Commit | None:
-        """Return the commit that `text` names; None for a HEAD without one."""
+        """Return the commit that `text` names; None for a HEAD without a commit."""
         parts = _REVISION.fullmatch(self._left() if text == "@{-1}" else text)
         if parts is None or ".." in text:
             raise Unreadable(text)

@@ -27,7 +27,7 @@ from runner.facts.git.revision import Revisions
 from runner.state.workspace import git_folder
 
 _MOST_OBJECTS = 60_000  # commits and trees that one search reads
-_MOST_ENTRIES = 1_000_000  # and their entries
+_MOST_ENTRIES = 1_000_000  # entries of trees that one search reads
 _MOST_STASHED = 1000  # commits
 _MOST_NAMES = 200  # secret names that are reported
 _MOST_KEPT = 4_000_000  # commits in the file of the cache
@@ -46,10 +46,10 @@ SecretNames = tuple[str, ...] | None
 def tracked(
     workspace: str, profile: Profile, home: str, cache: Callable[[], Path | None]
 ) -> Callable[[GitSource], SecretNames]:
-    """Return a function that answers which secret files are in a part of the repository, relative to `workspace`; None
-    when that is not known. It reads the disk when it is asked, and remembers its answers.
+    """Return a function from a part of the repository to its secret files, relative to `workspace`, or None if they are
+    not known. The function reads the disk when it is called, and caches its results.
 
-    For a revision whose commit is uncertain, the answer is that for the history.
+    For a revision whose commit is uncertain, the result is that of the history.
 
     `cache` returns the folder for results that are kept between searches, or None if none can be kept. `cache` is
     called only for a repository with a history.
@@ -118,7 +118,7 @@ def _git_folder(workspace: str) -> str | None:
 
 
 def _other_format(common: str) -> bool:
-    """Return True if ids or references are kept in another way than this reader knows."""
+    """Return True if the repository stores ids or references in a way that this reader does not support."""
     config = (whole(f"{common}/config", 1 << 20) or b"").lower()
     links = any(os.path.islink(f"{common}/{name}") for name in ("objects", "refs", "logs", "packed-refs"))
     return links or b"objectformat" in config or b"refstorage" in config or os.path.lexists(f"{common}/reftable")
@@ -133,7 +133,7 @@ class _Secret:
         self._seen: dict[str, bool] = {}
 
     def is_one(self, path: str, *, folder: bool = False) -> bool:
-        """Return True for a secret, and note it. A folder has a slash at its end."""
+        """Return True if `path` is secret, and add it to `names`, a folder with a final slash."""
         noted = f"{path}/" if folder else path
         found = self._seen.get(noted)
         if found is None:
@@ -143,7 +143,7 @@ class _Secret:
         return found
 
     def holds_login(self, path: str, id: bytes, objects: Objects) -> None:
-        """Note a settings file that contains a login in the version `id`, or that cannot be read."""
+        """Add `path` to `names` if its version `id` contains a login or is unreadable."""
         if path in self.names:
             return
         try:

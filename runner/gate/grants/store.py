@@ -51,7 +51,7 @@ class GrantStore:
     """Grants that `key` may use. `folder` is our state folder; None keeps everything in memory.
 
     `tell` receives each notice for the user once. `journal` receives every change of a grant of scope session, as the
-    new grant. `redact` removes secrets from a text. Only `keep` and `revoke` raise: what cannot be read grants nothing.
+    new grant. `redact` removes secrets from a text. Only `keep` and `revoke` raise: an unreadable file grants nothing.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class GrantStore:
         return made
 
     def revoke(self, name: str) -> Grant | None:
-        """Revoke a grant of this session or of the file. Return None if there is none with that name."""
+        """Revoke the grant `name` of this session or of the file; None if there is none. Raises StateError."""
         grant = self._session.pop(name, None)
         if grant is not None:
             self._journal(replace(grant, over=True))
