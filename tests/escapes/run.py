@@ -106,8 +106,24 @@ def _finished(stage: Stage, argv: list[str], attempt: Attempt) -> tuple[bytes, i
     except subprocess.TimeoutExpired:
         process.kill()
         status = process.wait()
-    taking.join(1.0)  # what it left may hold the stream open
+    taking.join(1.0)  # a process that the attempt left may hold the stream open
     return bytes(output), status
+
+
+def _await_end_of_bomb(uid: int) -> None:
+    """Wait until the processes of a bomb are gone, for at most a minute: in T3 they count against the next limit.
+
+    Also ended processes count until the first process of the machine has read their status.
+    """
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        number = 0
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                number += os.stat(f"/proc/{name}").st_uid == uid
+        if number < int(LIMITS["pids"]) // 2:
+            return
+        time.sleep(0.2)
 
 
 def _take_terminal() -> None:
@@ -158,6 +174,8 @@ def judge(backends: list[str], user: str, chosen: list[Attempt], *, controls: bo
         for attempt in chosen:
             binary = compiled(attempt, world.base) if attempt.language == "c" else None
             control = once(world, attempt, None, binary) if controls else None
+            if controls and attempt.kind == "limits" and user != "root":
+                _await_end_of_bomb(world.uid)
             for backend in backends:
                 yield backend, judged(attempt, control, once(world, attempt, backend, binary))
     finally:
