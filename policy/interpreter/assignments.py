@@ -223,8 +223,7 @@ class Variables:
 
     def assign(self, state: State, name: str, value: AbstractWord, span: SourceSpan | None) -> State:
         """Return the state after an assignment without `export`. A variable that is in the environment from the start
-        still
-        reaches later programs.
+        still reaches later programs.
         """
         own = self.may_assign(name, value, span, exported=False)
         if not own:

@@ -33,7 +33,8 @@ _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/
 class Interpreter:
     """The abstract interpreter of one action: judges each command by its expanded words.
 
-    Each method takes the state of the shell and returns the states after success and after failure.
+    An `ExpandedCommand` contains the state of the shell before the command; a `CommandResult` contains the states after
+    success and after failure.
 
     Attributes:
         findings: the effects and reasons that were found.

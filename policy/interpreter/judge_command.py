@@ -275,10 +275,10 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
     scan(call, call.words, tier)
 
 
-# These print their input.
+# Commands that print their input.
 _PASSING = frozenset(["cat", "head", "tail", "sort", "uniq", "tee", "grep", "rg", "shuf", "xargs", "read"])
 _CUTTING = frozenset(["cut", "tr", "awk"])
-# These print the names among their operands.
+# Commands that print the names among their operands.
 _NAMING = frozenset(
     ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname", "git ls-files", "git check-ignore"]
 )

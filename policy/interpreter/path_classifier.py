@@ -190,8 +190,8 @@ class PathClassifier:
         return inside(path, self.facts.workspace) and not self.secrets.holds_folder(path)
 
     def locked(self, path: str) -> bool:
-        """Return True if other programs run the file at `path` by themselves (hooks, editor tasks, this program's
-        folder), or a file above it.
+        """Return True if `path` is locked (other programs automatically run or read the file: hooks, editor tasks), or
+        if it is a folder that contains a locked path.
         """
         workspace = self.facts.workspace
         if self.secrets.locked_in(path, workspace):

@@ -99,7 +99,7 @@ class CommandResult(NamedTuple):
 
     Attributes:
         states: the states after success and after failure.
-        printed: what is known about the text that the command prints; None if nothing is known.
+        printed: a bound on the text that the command prints; None if none is known.
         words: the words that the command prints, with a NUL after each; empty if they are not known.
     """
 
