@@ -5,7 +5,6 @@ Word patterns match exactly for rules that allow, and broadly for rules that for
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
 
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Step
@@ -68,7 +67,7 @@ def program_of(name: str, folder: str, facts: Facts) -> str:
 Pattern = tuple[tuple[str, ...], ...]  # one entry for each word, each with its alternatives
 
 _LONGEST_CLUSTER = 4
-_MOST_STARTS = 20  # occurrences of a program among the words of another command that are examined
+_MOST_STARTS = 20  # occurrences of a program among the words of another command; more count as a match
 _COMMANDS = re.compile(r"[\n;|&]+")
 _BLANKS = re.compile(r"[\s()`'\"<>{},\[\]]+")
 
@@ -129,10 +128,10 @@ def mentions(text: str, pattern: Pattern) -> bool:
 
 def passed_on(words: Sequence[AbstractWord], pattern: Pattern) -> bool:
     """Return True if the words that a program may run contain a command that `pattern` matches, also inside one
-    word.
+    word, or if the program of `pattern` occurs too often to be examined.
     """
-    starts = islice((at for at, word in enumerate(words) if _program(word, pattern[0])), _MOST_STARTS)
-    if any(broad(words[at:], pattern) for at in starts):
+    starts = [at for at, word in enumerate(words) if _program(word, pattern[0])]
+    if len(starts) > _MOST_STARTS or any(broad(words[at:], pattern) for at in starts):
         return True
     return any(mentions(text, pattern) for word in words for text in word.texts)
 

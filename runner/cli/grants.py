@@ -178,7 +178,13 @@ def show(name: ID, json: JSON = False) -> int:
 @grants_app.command("revoke")
 def revoke(
     names: Annotated[list[str] | None, argument("ID", "The names of grants in the list.", complete=_names)] = None,
-    everything: Annotated[bool, switch("--all", help="All approvals of this folder, but no refusals.")] = False,
+    everything: Annotated[
+        bool,
+        switch(
+            "--all",
+            help="All approvals that are valid in this folder, also those for all your projects, but no refusals.",
+        ),
+    ] = False,
     workspace: WORKSPACE = None,
 ) -> int:
     """Remove grants. Running sessions use the change from their next action on.

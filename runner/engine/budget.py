@@ -58,7 +58,8 @@ class BudgetMeter:
         self._limits = limits
         self._unattended = unattended
         self._row = 0
-        self._sent = 0  # tokens of the last request, which the next request repeats
+        self._sent = 0  # tokens of the last answered request, which the next request repeats
+        self._sent_bytes = 0  # bytes of its messages
 
     def turn(self) -> None:
         """Raise BudgetExceeded if the run may ask for no further answer."""
@@ -98,6 +99,7 @@ class BudgetMeter:
         """
         counted = self.aside(usage, messages, answer, self._limits.price)
         self._sent = counted.input + counted.cache_read + counted.cache_write
+        self._sent_bytes = _bytes(messages)
 
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> Usage:
         """Charge the run for a request with `sent` at `price` (None if unknown), and return the charged tokens."""
@@ -119,7 +121,8 @@ class BudgetMeter:
         """
         if self._limits.price == FREE:
             return
-        sent = self._sent or -(-_bytes(messages) // _BYTES_AT_LEAST)
+        added = max(0, _bytes(messages) - self._sent_bytes)  # since the last answer
+        sent = self._sent + -(-added // _BYTES_AT_LEAST)
         self._pay(Usage(sent, -(-_length(text) // _BYTES_AT_LEAST)), self._limits.price)
 
     def _pay(self, usage: Usage, price: Price | None) -> None:
@@ -140,7 +143,7 @@ class BudgetMeter:
 
     def shortened(self) -> None:
         """Note that the next request is shorter than the last one."""
-        self._sent = 0
+        self._sent = self._sent_bytes = 0
 
     def check(self) -> None:
         """Raise BudgetExceeded if the run used more tokens or money than its limits, or if its cost is unknown although
@@ -152,10 +155,14 @@ class BudgetMeter:
         if limits.money is not None and (self.money is None or self.money > limits.money):
             self._used_up(f"spending {'an unknown amount' if self.money is None else f'{self.money:.4f}'}", Limit.MONEY)
 
-    def priced(self, price: Price | None) -> None:
-        """Continue at the price of another model. With None the cost is unknown from now on."""
-        self._limits = replace(self._limits, price=price)
-        if price is None:
+    def priced(self, limits: RunLimits) -> None:
+        """Continue at the price in `limits`, those of another model. Without a price the cost is unknown from now on,
+        and a limit of money that `limits` lacks does not apply any more.
+        """
+        self._limits = replace(
+            self._limits, price=limits.price, money=None if limits.money is None else self._limits.money
+        )
+        if limits.price is None:
             self.money = None
 
     def printed(self, count: int) -> None:

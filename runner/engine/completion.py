@@ -85,7 +85,7 @@ class Completion:
             return
         self._noticed = _identity(access)
         without_thoughts(self._messages)
-        self._spent.priced(access.limits.price)
+        self._spent.priced(access.limits)
         access.gauge.model_changed()
 
     def _renew(self) -> None:

@@ -192,6 +192,19 @@ def test_settings_with_a_login_count_in_the_versions_that_hold_it(repository: Re
     assert {script: repository.tier(script) for script in rows} == rows
 
 
+@pytest.mark.threat("T117")
+@pytest.mark.parametrize("packed", [False, True])
+def test_settings_that_are_too_large_to_be_read_count_as_a_login(repository: Repository, packed: bool) -> None:
+    repository.write(".npmrc", f"//r.example/:_authToken={TOKEN}\n" + "#" * (9 << 20))
+    repository.write("web/.npmrc", "")
+    repository.commit()
+    if packed:
+        repository.git("gc", "-q")
+    assert repository.found("tree", "HEAD") == repository.found("index") == (".npmrc",)
+    assert repository.tier("git show HEAD:.npmrc") is Tier.SECRET
+    assert repository.tier("git show HEAD:web/.npmrc") is Tier.READ
+
+
 @pytest.mark.parametrize("script", NAMES_ONLY)
 def test_what_prints_names_or_other_files_asks_nothing(script: str, holds: Repository) -> None:
     assert holds.tier(said(script, holds)) is Tier.READ

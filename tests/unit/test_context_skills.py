@@ -15,7 +15,7 @@ from runner.agent.context_sources import read_context, read_own_text
 from runner.config import load
 from runner.config.agentfiles.front_matter import HeadError, front_matter
 from runner.config.agentfiles.instructions import block, read_texts
-from runner.config.agentfiles.skills import Broken, Skill, invoked, listing, skill_of
+from runner.config.agentfiles.skills import Broken, Skill, choose_skills, invoked, listing, skill_of
 from runner.config.trust.discover import look
 from runner.config.trust.evaluate import TrustReview, skills_of
 from runner.engine.context.context import Context
@@ -371,6 +371,13 @@ def test_descriptions_have_an_end_together(place: Place) -> None:
     assert len(context.skills) == 32
     assert "all descriptions are longer" in notices[0]
     assert len(listing(context.skills)) < 40 << 10
+
+
+def test_skills_that_the_model_is_not_told_about_take_no_room_from_the_others() -> None:
+    quiet = [Skill(f"q{number:03}", "x" * 1000, f"/q{number}", "s", "b", quiet=True) for number in range(40)]
+    told = Skill("told", "x", "/told", "s", "b")
+    chosen, unused = choose_skills([[*quiet, told]])
+    assert (chosen[-1], len(chosen), unused) == (told, 41, ())
 
 
 @pytest.mark.threat("T110")

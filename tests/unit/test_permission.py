@@ -200,6 +200,8 @@ DENIED = [
     (PUSH, "mywrap --exec='git push'",               D, "as the value of an option"),
     (PUSH, "bash <<'E'\ngit push\nE",                D, "given as a here-document"),
     (PUSH, "mywrap --x git push",                    D, "handed on by a program nobody knows"),
+    (PUSH, f"mywrap {'git ' * 19}$x",                D, "behind many words like it"),
+    (PUSH, f"mywrap {'git ' * 25}$x",                D, "behind more than are looked at"),
     (PUSH, "npx --no git push",                      D, "handed on by one that runs things"),
     (PUSH, "python3 -c 'import os; os.system(\"git push\")'", D, "in the text of another language"),
     (PUSH, "python3 -c 'subprocess.run([\"git\", \"push\"])'", D, "as a list"),

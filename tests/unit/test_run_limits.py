@@ -1,10 +1,11 @@
 """Tests of budgets: each limit ends a run with exit code 5 and is named, before or after the exceeding request."""
 
+import contextlib
 from dataclasses import replace
 
 import pytest
 
-from runner.engine.budget import BudgetMeter
+from runner.engine.budget import BudgetExceeded, BudgetMeter
 from runner.engine.run_limits import RunLimits
 from runner.messages import AssistantMessage, TextBlock, ToolCall, Usage, UserMessage
 from runner.problems import Exit
@@ -112,6 +113,25 @@ def test_a_count_that_is_too_low_is_not_believed(usage: Usage) -> None:
     spent = BudgetMeter(RunLimits(tokens=10_000), unattended=True)
     spent.answered(Usage(2000, 200), sent, answer)
     assert spent.tokens == 2200, "a count that can be true is taken as it is"
+
+
+@pytest.mark.threat("T92")
+def test_a_longer_request_whose_answer_broke_off_counts_in_full() -> None:
+    short, added = UserMessage((TextBlock("x" * 100),)), UserMessage((TextBlock("y" * 800_000),))
+    spent = BudgetMeter(RunLimits(), unattended=True)
+    spent.answered(Usage(input=100, output=1), (short,), AssistantMessage((TextBlock("ok"),)))
+    spent.broken((short, added), "")
+    assert spent.tokens >= 101 + 100 + 200_000
+
+
+@pytest.mark.threat("T92")
+def test_a_model_without_a_price_keeps_only_a_limit_of_money_that_the_user_chose() -> None:
+    for money, ends in ((None, False), (5.0, True)):
+        spent = BudgetMeter(RunLimits(money=5.0, price=PRICE), unattended=True)
+        spent.priced(RunLimits(money=money))
+        assert spent.money is None
+        with pytest.raises(BudgetExceeded) if ends else contextlib.nullcontext():
+            spent.check()
 
 
 # what was sent, what came back, at least so many tokens

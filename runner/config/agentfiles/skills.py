@@ -103,16 +103,19 @@ def choose_skills(groups: Iterable[Iterable[Skill]]) -> tuple[tuple[Skill, ...],
     """Return one skill of each name, from the earliest group, and the skills that are not used."""
     taken: dict[str, Skill] = {}
     unused = []
-    room = ROOM
+    listed, room = 0, ROOM  # of the skills that the model is told about
     for skill in (each for group in groups for each in group):
         if skill.name in taken:
             unused.append(Broken(skill.path, f"has the name of `{taken[skill.name].path}`, which is used"))
-        elif len(taken) == MOST:
+        elif skill.quiet and len(taken) - listed < MOST:
+            taken[skill.name] = skill
+        elif skill.quiet or listed == MOST:
             unused.append(Broken(skill.path, f"is not used: there are more than {MOST} skills"))
         elif (room := room - len(skill.description)) < 0:
             unused.append(Broken(skill.path, f"is not used: all descriptions are longer than {ROOM >> 10} KiB"))
         else:
             taken[skill.name] = skill
+            listed += 1
     return tuple(taken.values()), tuple(unused)
 
 

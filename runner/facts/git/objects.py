@@ -15,6 +15,7 @@ from runner.facts.git.delta import DeltaError, applied, distance_in
 from sandbox.inside.regular_file import open_regular, read_whole
 
 ID = 20  # bytes of an object id; repositories with SHA-256 are not read
+_EMPTY = bytes.fromhex("e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")  # the id of the empty file
 _LARGEST = 8 << 20  # bytes of one commit or tree
 _LARGEST_INDEX = 128 << 20  # bytes of the index of a pack
 _MOST_PACKS = 1000
@@ -142,9 +143,15 @@ class Objects:
         return None if read is None or read[0] != _TREE else _entries(read[1])
 
     def blob(self, id: bytes) -> bytes | None:
-        """Return the content of the file `id`; empty for a file above _LARGEST. None if there is no such object."""
+        """Return the content of the file `id`; None if there is no such object. Raises Unreadable for a file above
+        _LARGEST.
+        """
         read = self._read(id)
-        return None if read is None or read[0] != _BLOB else read[1]
+        if read is None or read[0] != _BLOB:
+            return None
+        if not read[1] and id != _EMPTY:
+            raise Unreadable(id.hex())
+        return read[1]
 
     def beginning(self, digits: str) -> frozenset[bytes]:
         """Return the ids that begin with these hexadecimal digits, two or more; of many, at least two."""
