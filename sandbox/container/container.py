@@ -105,7 +105,9 @@ class Box:
             self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
 
     def open_egress(self, resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
-        """Start the runner's proxy on a listener inside. Raises SandboxUnavailable if there can be no listener."""
+        """Start the runner's proxy on a listener inside. Without a possible listener, raises
+        SandboxUnavailable if a host is allowed.
+        """
         from sandbox.egress.dialer import resolve
         from sandbox.egress.proxy import Egress
         from sandbox.egress.variables import PORT
@@ -260,7 +262,7 @@ class Box:
         raise _gone()
 
     async def _clear(self, tree: Processes) -> bool:
-        """Kill all remaining processes of the command. Return False if some may be left."""
+        """Kill the remaining processes of the command if they are visible here. Return False if some may be left."""
         if tree.seen:
             cleared = await tree.clear()
             if cleared and self.terms.rights is Rights.READ_ONLY and os.geteuid() == 0:

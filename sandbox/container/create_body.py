@@ -49,7 +49,7 @@ class ContainerSettings:
         scratch: The session's /tmp.
         empty_file: File that is mounted over secret files.
         empty_folder: Folder that is mounted over secret folders.
-        profile: The seccomp profile, as JSON.
+        profile: The seccomp profile: as JSON, or (Podman) as the path of a file.
         unset: Variables of the image that commands must not see.
         volumes: Folders for which the image requests a volume. They become empty and read-only.
     """

@@ -225,8 +225,8 @@ def machine_place() -> str:
 async def sweep(daemon: Daemon) -> tuple[str, ...]:
     """Remove containers of sessions that were killed, and return their ids. A container that cannot be removed stays.
 
-    Most containers end without this: the first process waits for the end of its input, which comes when the runner has
-    ended.
+    Most containers end without this removal: the first process waits for the end of its input, which comes when the
+    runner has ended.
     """
     ours = {"label": [f"{_PLACE}={machine_place()}"]}
     removed = []
@@ -241,7 +241,7 @@ async def sweep(daemon: Daemon) -> tuple[str, ...]:
 
 
 def _is_held(lock: str) -> bool:
-    """Return True if the session of that folder lives. A session removes its folder at its end."""
+    """Return True if the session of that folder lives or may live. A session removes its folder at its end."""
     try:
         with closing(os.open(lock, FOLDER)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

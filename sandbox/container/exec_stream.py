@@ -116,7 +116,7 @@ class Running(OutputBuffer):
 
     @property
     def done(self) -> bool:
-        """Return True if the streams or the main process of the command have ended."""
+        """Return True if the streams or the main process of the command have ended, or the alarm was raised."""
         return self._ended.is_set()
 
     def follow(self, wire: Wire, stdin: bytes | None) -> None:

@@ -37,7 +37,10 @@ def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
 
 
 def _elsewhere(root: str, socket: os.stat_result) -> str:
-    """Return another name of `socket` below `root`: a hard link, or a mount of the socket itself."""
+    """Return another name of `socket` below `root`: a hard link, or a mount of the socket itself.
+
+    The result is empty if there is none, and `root` if there are more than MOST names to examine.
+    """
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mount_points = [unescape(line.split(" ", 5)[4]) for line in file]  # proc_pid_mountinfo(5)
     for mounted in mount_points:

@@ -153,7 +153,7 @@ class ContainerUsage:
         return None
 
     async def filled(self) -> bool:
-        """Return True if the command wrote more than its limit. It is stopped while its files are counted."""
+        """Return True if the command wrote more than its limit. The command is stopped while its files are counted."""
         space = self._space
         space.look()
         if not space.suspect or space.over_hard_limit:

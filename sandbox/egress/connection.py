@@ -39,9 +39,7 @@ class ProxyConnection:
         self.attempt.end(None)
 
     async def run(self) -> None:
-        """Serve the connection until it ends. Errors are recorded in the attempt and sent to the client; only a
-        cancellation is raised.
-        """
+        """Serve the connection until it ends. Errors are recorded in the attempt; only a cancellation is raised."""
         try:
             async with asyncio.timeout(HEAD):
                 if not self.client.ahead:
@@ -196,7 +194,7 @@ class ProxyConnection:
     # ---- tunnels
 
     async def _tunnel(self, host: str, port: int) -> None:
-        """Judge the first bytes in a tunnel, then pass on everything."""
+        """Judge the first bytes in a tunnel, then serve one HTTP request or pass on everything."""
         client, server = self.client, self.connected
         try:
             async with asyncio.timeout(HEAD):

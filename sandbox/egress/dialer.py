@@ -158,7 +158,7 @@ def _literal(host: str) -> bool:
 
 
 def quoted_path(path: str) -> str:
-    """Return a path for use in a sentence: shortened, with unusual characters escaped."""
+    """Return a path for use in a sentence: at most 100 characters, with `?` for each one that is not visible ASCII."""
     text = "".join(char if "!" <= char <= "~" else "?" for char in path)
     return text if len(text) <= 100 else text[:97] + "..."
 

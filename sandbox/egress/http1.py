@@ -94,7 +94,7 @@ class HttpRequest:
     def paths(self) -> tuple[str, ...]:
         """Return every path of the request, including the destination of a copy (RFC 4918, 10.3).
 
-        The result is empty if a path is uncertain or belongs to another host.
+        The path of a destination is empty if it is uncertain or belongs to another host.
         """
         destinations = [value for name, value in self.fields if _plain_name(name) == "destination"]
         return (self.bare, *(self._on_this_host(value) for value in destinations))
@@ -280,7 +280,7 @@ def _length(fields: tuple[tuple[str, str], ...], minor: str) -> int:
 
 
 def _plain_name(name: str) -> str:
-    """Return the header name with `_` as `-`, because programs behind CGI and WSGI cannot tell them apart."""
+    """Return the header name in lower case with `-` for `_`: programs behind CGI and WSGI see no difference."""
     return name.lower().replace("_", "-")
 
 

@@ -33,7 +33,8 @@ def greeting(data: bytes) -> int:
 def request(data: bytes) -> tuple[int, str, int]:
     """Return the size of the request in bytes, its host as written (an IPv6 address in brackets), and its port.
 
-    The result is `(0, "", 0)` while the request is incomplete. Raises Unanswerable for all commands but CONNECT.
+    The result is `(0, "", 0)` while the request is incomplete. Raises Unanswerable for all commands but CONNECT, and
+    for an invalid request.
     """
     if len(data) < 5:
         return 0, "", 0

@@ -94,7 +94,7 @@ class Secured(Stream):
 
 
 async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Stream:
-    """Return TLS to the server of `host`, verified. Raises Failed if verification fails."""
+    """Return TLS to the server of `host`, verified. Raises Failed if the handshake or the verification fails."""
     made = Secured(stream, context, host.strip("[]"))
     try:
         async with asyncio.timeout(HANDSHAKE):
@@ -110,7 +110,9 @@ async def to_server(stream: Stream, context: ssl.SSLContext, host: str) -> Strea
 
 
 async def to_client(stream: Stream, context: ssl.SSLContext, host: str) -> Stream:
-    """Return TLS to a command for which the proxy acts as `host`. Raises Failed if the handshake fails."""
+    """Return TLS to a command for which the proxy acts as `host`. Raises Failed if the handshake fails, and
+    TimeoutError after HANDSHAKE seconds.
+    """
     made = Secured(stream, context, None)
     try:
         async with asyncio.timeout(HANDSHAKE):

@@ -1,4 +1,5 @@
-"""The start-up checks of a confined process: each check holds if its attempt fails. Standard library only.
+"""The start-up checks of a confined process: a check holds if its attempt fails or the kernel states the
+restriction. Standard library only.
 
 The runner creates the decoys, a forked child of the real helper makes the attempts, and the runner inspects the decoys
 from outside afterwards. A check proves more than a version string.

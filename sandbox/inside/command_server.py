@@ -21,7 +21,7 @@ from sandbox.inside.watchdog import WALL, Watchdog, send_signal
 # All signals are named, because glibc needs an additional system call for each one that is not.
 RESET = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 PROCESSORS = len(os.sched_getaffinity(0))
-PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits three times as long for the answer
+PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits more than three times as long for the answer
 AWAKE = 0.0005  # seconds of polling after a wake: the runner's scan of a workspace of usual size takes less
 TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
 ROOM = socket.CMSG_LEN(12)  # bytes for three descriptors
@@ -154,7 +154,7 @@ class CommandServer:
         while reap:
             try:
                 if os.waitpid(-1, WALL | (0 if certain else os.WNOHANG))[0] == 0:
-                    return  # a process left the process group; `T3_LACKS` states that T3 cannot find it
+                    return  # a process left the process group; `descendants.py` ends it with the helper
             except ChildProcessError:
                 return
 
@@ -168,8 +168,8 @@ class CommandServer:
 
 
 def perform(request: dict[str, object], answer: int) -> None:
-    """Perform one file action or the canary in a forked child, and write the answer as JSON to the pipe. Never
-    returns.
+    """Perform one file action or the canary in a forked child, and write the answer to the pipe: JSON, lines of
+    `NAME 0|1` for the canary, or `!` and the error. Never returns.
     """
     status, data = 0, b""
     try:

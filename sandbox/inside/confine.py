@@ -2,7 +2,8 @@
 
 Order (user_namespaces(7), pid_namespaces(7), pivot_root(2), landlock(7)): user namespace and its maps, the other
 namespaces, fork to become PID 1, private mounts, private root, /proc, limits, no_new_privs, Landlock, capabilities,
-not dumpable, seccomp. Each step needs something that a later one takes away.
+not dumpable, seccomp. For root, the user namespace follows after the private root. Each step needs something that a
+later one takes away.
 """
 
 import errno
@@ -19,7 +20,7 @@ from sandbox.inside.plan import Plan
 from sandbox.inside.safe_rmtree import closing
 
 # Kernel objects that are counted by user and that no rlimit bounds: the setting of a user namespace (namespaces(7),
-# /proc/sys/user), and that of the whole machine. A count goes up through all user namespaces above.
+# /proc/sys/user), and that of the whole machine. Each object also counts in all user namespaces above.
 SHARED = (("max_inotify_instances", "max_user_instances"), ("max_inotify_watches", "max_user_watches"))
 SHARE = 4  # a command may use one fourth of its user's limit
 TERMINALS = 1_024  # pseudo-terminals of a command; the machine has 4,096 (/proc/sys/kernel/pty/max)

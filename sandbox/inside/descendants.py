@@ -1,4 +1,4 @@
-"""The end of all descendants of a helper without a PID namespace, which would end them. Standard library only.
+"""The end of all descendants of a helper that has no PID namespace to end them. Standard library only.
 
 The code runs in the unconfined half of the helper, which commands cannot signal if Landlock scopes signals.
 """

@@ -26,7 +26,10 @@ class Space:
     """
 
     def __init__(self, folders: tuple[str, ...], limit: int) -> None:
-        """Start measuring. `limit` is the number of bytes that a command may add below `folders`; 0 for no limit."""
+        """Prepare to measure from `begin` on.
+
+        `limit` is the number of bytes that a command may add below `folders`; 0 for no limit.
+        """
         self.folders = folders
         self.limit = limit
         self._free: dict[str, tuple[int, int]] = {}

@@ -13,7 +13,7 @@ class Plan:
         handled: fs, net, scoped, attribute size, flags.
         rlimits: (resource, value).
         tmpfs: Bytes of each private file system.
-        pid_max: Largest number of processes.
+        pid_max: Largest process number in the PID namespace.
         pids: Processes of the whole tree that the helper has to limit; 0 if a control group does.
         memory: Bytes of the whole tree that the helper has to limit; 0 if a control group does.
         cpu: Seconds of the whole tree that the helper has to limit; 0 if a control group does.

@@ -29,7 +29,9 @@ def empty(path: str) -> None:
 
 
 def regain(path: str) -> None:
-    """Restore this user's rights to the folder at `path` if the user owns it. Raises OSError for a non-folder."""
+    """Restore this user's rights to the folder at `path` if the user owns it. On Linux, raises OSError for a
+    non-folder.
+    """
     if not hasattr(os, "O_PATH"):  # not Linux: no descriptor without the right to read
         os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | 0o700, follow_symlinks=False)
         return

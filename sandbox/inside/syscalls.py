@@ -21,7 +21,7 @@ NUMBERS: dict[str, dict[str, int]] = {
     "x86_64":  {"capset": 126, "pivot_root": 155, "seccomp": 317},
     "aarch64": {"capset":  91, "pivot_root":  41, "seccomp": 277},
 }
-# These have one number on every architecture (asm-generic since Linux 5.x).
+# System calls that have one number on every architecture (asm-generic since Linux 5.x).
 OPEN_TREE, MOVE_MOUNT, OPENAT2, MOUNT_SETATTR = 428, 429, 437, 442
 FSOPEN, FSCONFIG, FSMOUNT = 430, 431, 432
 LANDLOCK_CREATE_RULESET, LANDLOCK_ADD_RULE, LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -167,7 +167,7 @@ def set_hostname(name: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Empty every capability set, the bounding set included, so that exec restores none (capabilities(7))."""
+    """Empty every capability set, so that exec restores none; the bounding set only with CAP_SETPCAP."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, "clear ambient capabilities")
     for capability in range(64):
         try:

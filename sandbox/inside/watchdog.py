@@ -28,7 +28,7 @@ class Watchdog:
         self.pids, self.memory, self.cpu = plan.pids, plan.memory, plan.cpu
         self.space = Space(plan.writable, plan.disk)
         self.private = plan.private
-        self.sees = plan.tier != "T3"  # /proc is withheld there; `missing` says so
+        self.sees = plan.tier != "T3"  # T3 withholds /proc, as `T3_LACKS` states
         self.end()
 
     @property

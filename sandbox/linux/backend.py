@@ -203,7 +203,7 @@ class CommandWatch:
     """The watches for auto-run files that one command may create; none for a command that only reads.
 
     Attributes:
-        live: The watch while the command runs; None for file actions.
+        live: The watch while the command runs; None for file actions and for commands that only read.
     """
 
     def __init__(self, permit: Permit, protected: Scan, aside: Path | None, cache: Path | None) -> None:
@@ -218,7 +218,7 @@ class CommandWatch:
                 self.live = autorun_watch.Live(self._watch, protected, trees)
 
     def settle(self) -> tuple[Violation, ...]:
-        """Set aside the files that a command created, after its end."""
+        """Set aside the auto-run files that a command created, after its end, and return a violation for each."""
         return self._watch.settle() if self._watch is not None else ()
 
     def close(self) -> None:

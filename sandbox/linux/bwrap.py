@@ -17,8 +17,8 @@ from sandbox.linux.helper_process import interpreter, spawn
 from sandbox.linux.plan_builder import DEVICES
 from sandbox.linux.session_tmp import Scratch
 
-# Mounts. Bubblewrap reads the whole mount table after each mount: a thousand take three seconds. It also refuses 9,000
-# words (MAX_ARGS).
+# The largest number of mounts. Bubblewrap reads the whole mount table after each mount, which takes three seconds for a
+# thousand mounts, and refuses 9,000 words (MAX_ARGS).
 MOST = 1000
 _BROUGHT = frozenset(f"/dev/{name}" for name in DEVICES)  # made by its option `--dev`, which also makes ptys
 
@@ -66,7 +66,7 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
 class Waiting:
     """A bubblewrap that waits for its options until `go`, and then starts a helper. The caller ends the helper.
 
-    The constructor sets `plan.expected` and raises SandboxUnavailable.
+    The constructor sets `plan.expected`. It raises SandboxUnavailable if bubblewrap cannot build the plan.
     """
 
     def __init__(self, plan: Plan, scratch: Scratch) -> None:

@@ -18,7 +18,7 @@ _UNTOUCHED = "untouched"
 
 @dataclass(frozen=True, slots=True)
 class Decoys:
-    """Files and sockets outside of every Terms, which a canary tries to reach.
+    """Files and sockets that the Terms of a helper do not grant, which its canary tries to reach.
 
     Attributes:
         secret: File to read.

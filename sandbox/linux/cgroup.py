@@ -1,6 +1,7 @@
-"""The control group around a helper and all processes that it starts, with limits that the kernel enforces.
+"""The control group around a helper and all processes that it starts.
 
-Without a control group the watchdog of the helper counts instead; `held` names the limits that the group enforces.
+The kernel enforces the limits of memory and processes; the runner compares the counted processor time. The watchdog of
+the helper counts everything that is not in `held`.
 """
 
 import contextlib
@@ -195,7 +196,7 @@ def _new(path: str) -> None:
 
 
 def _empty(place: CgroupPlace, path: str) -> None:
-    """Kill all processes inside. No new process can start meanwhile."""
+    """Kill all processes inside. No new process can start meanwhile if the group limits processes."""
     if place.version == 2:
         with contextlib.suppress(OSError):
             write(path, "cgroup.kill", "1")

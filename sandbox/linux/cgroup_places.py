@@ -94,7 +94,7 @@ def _of_v2(folder: str, point: str, wanted: frozenset[str]) -> CgroupPlace | Non
     most: dict[str, int] = {}
     current, limited = folder, {MEMORY, PIDS} & wanted
     while (current + "/").startswith(point.rstrip("/") + "/"):
-        # Moving a process needs the right to write to the nearest group above both (same page, "Delegation").
+        # Moving a process needs write access to the nearest group above both its groups (cgroup-v2.rst, "Delegation").
         if os.access(current, os.W_OK) and os.access(f"{current}/cgroup.procs", os.W_OK):
             there = read_words(current, "cgroup.subtree_control")
             if current == folder and not limited <= there and make_room(current, frozenset(limited)):

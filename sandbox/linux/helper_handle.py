@@ -110,7 +110,7 @@ class HelperHandle:
         """Send one request, enforce the limits, and return the exchange with the limit that ended it, or None.
 
         `wall` is in seconds, `most` in bytes of output. A helper that does not answer in time is killed with its
-        command. Raises OSError from the listener.
+        command. Raises OSError from the listener, or if the control group was removed.
         """
         exchange = HelperRequest(self.control, most, listen, eager=self.eager, alarm=alarm)
         self.eager = False
@@ -126,7 +126,7 @@ class HelperHandle:
                     self.kill()
             return exchange, ended
         except OSError:
-            if self.process.poll() is None:  # the helper lives, so the error is the listener's, for the caller
+            if self.process.poll() is None:  # the helper lives, so the error is for the caller
                 self.kill()
                 raise
             return exchange, None  # the helper is gone: `exchange.line` is empty
@@ -148,7 +148,7 @@ class HelperHandle:
 
 
 def idle_processors() -> int:
-    """Return the number of available processors that are idle at this moment; 0 if it cannot be determined."""
+    """Return the number of available processors that are idle at this moment; 0 if the number is unknown."""
     if _PROCESSORS < 2:
         return 0
     try:

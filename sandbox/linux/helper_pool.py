@@ -119,8 +119,8 @@ class HelperPool(Generic[S]):
         return member
 
     def _idle_one(self, key: str, terms: Terms) -> S | None:
-        """Return the idle member that was used last. End members that died, or whose mounts miss a new secret or
-        auto-run file.
+        """Return the idle member with this key that was used last, or None. End the members with this key that died, or
+        whose mounts miss a new secret or auto-run file.
         """
         for index in range(len(self._idle) - 1, -1, -1):
             if self._idle[index].key != key:

@@ -1,7 +1,7 @@
 """The process of a helper, from its start without a plan to its end, and the sending of requests to it.
 
-This module uses no event loop and nothing of `policy`: a command that will need a helper starts it first, so that the
-helper's interpreter starts while the program still reads its configuration.
+This module uses no event loop, and nothing of `policy` before the helper was started: a command that will need a helper
+starts it first, so that the helper's interpreter starts while the program still reads its configuration.
 """
 
 import contextlib

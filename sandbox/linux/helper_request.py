@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 16  # bytes
 # Seconds of waiting without the event loop: most small commands take less, and two turns of the loop take longer.
 _AT_ONCE = 0.002
-# Seconds of these in which the runner polls instead of sleeping if a processor is idle: to sleep and wake up takes a
-# fifth of the time of such a command. This is the most processor time that polling uses for one command.
+# The seconds of `_AT_ONCE` in which the runner polls instead of sleeping if a processor is idle, because to sleep and
+# wake up takes a fifth of the time of a small command. Polling uses at most this processor time for one command.
 _AWAKE = 0.0015
 _TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
 _LOOK = 0.2  # seconds between two checks of the limits

@@ -36,7 +36,7 @@ def _needed() -> tuple[str, ...]:
     compiled = os.path.join(sys.base_exec_prefix, sys.platlibdir, os.path.basename(library), "lib-dynload")
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
         mapped = {line.split(maxsplit=5)[5].rstrip("\n") for line in file if line.count("/") and ".so" in line}
-    # Extension modules are omitted here: they are in the folder of the standard library.
+    # Extension modules are omitted here: the folders of the standard library have all that the helper uses.
     elsewhere = ("/site-packages/", "/lib-dynload/")
     paths = {path for path in mapped if not any(part in path for part in elsewhere) and os.path.isfile(path)}
     paths |= {os.path.realpath(sys.executable), library, *_loader(os.path.realpath(sys.executable))}

@@ -18,8 +18,8 @@ LOG_SAME_EXEC_OFF, LOG_NEW_EXEC_ON = 1 << 0, 1 << 1
 LOGGED = LOG_SAME_EXEC_OFF | LOG_NEW_EXEC_ON
 
 READ = EXECUTE | READ_FILE | READ_DIR
-# No rule contains MAKE_CHAR and MAKE_BLOCK, so devices cannot be made, or RESOLVE_UNIX: a command needs no rule for
-# sockets of its own domain, and must not reach the sockets of the host.
+# No rule contains MAKE_CHAR or MAKE_BLOCK, so that devices cannot be made. No rule contains RESOLVE_UNIX, because a
+# command needs no rule for sockets of its own domain, and must not reach the sockets of the host.
 WRITE = (READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM
          | REFER | TRUNCATE)
 DEVICE = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV

@@ -47,7 +47,7 @@ def launch(
     """Start a helper (or take `spare`), send it the plan for `terms`, and return it.
 
     `scratch` is the session's own /tmp. `files`: True if file actions will be requested. Raises SandboxUnavailable if
-    the Terms cannot be granted exactly.
+    the boundary cannot be built exactly, and OSError as `spawn` does.
     """
     if tier == "T3":
         terms = in_scratch(terms, scratch.path)
@@ -108,7 +108,7 @@ def launch(
 
 
 def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
-    """Scan all paths that `terms` exposes, and return the files to mask, make read-only or pin.
+    """Scan the workspace and the granted folders of `terms`, and return the files to mask, make read-only or pin.
 
     The content of the session's `scratch` folder belongs to commands and is not scanned.
     """
@@ -127,7 +127,7 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
 
 
 def _own_code_kept(protected: Scan, folders: tuple[str, ...]) -> Scan:
-    """Return `protected` with this program's own code read-only and pinned.
+    """Return `protected` with this program's own code read-only and the folders above it pinned.
 
     THREAT T70: the code may lie in a folder that a command may write.
     """
@@ -178,12 +178,12 @@ class PrelaunchedHelper:
 def launched_ahead(
     name: str | None, terms: Terms, *, cache: Path, spare: SpareHelper
 ) -> Iterator[PrelaunchedHelper | None]:
-    """Launch a helper for `terms` that confines itself meanwhile, for the backend `name` (None: the best). No file
-    actions.
+    """Yield a helper without file actions that confines itself meanwhile, for the backend `name` (None: T1). End the
+    helper at the end unless it was taken. Yield None for other backends and other platforms than Linux.
     """
     tier = TIERS[0] if name is None else name
     if tier not in TIERS or sys.platform != "linux":
-        yield None  # `open_backend` will refuse an invalid name
+        yield None  # `open_backend` opens the other backends, and refuses an invalid name
         return
     scratch = Scratch()
     try:
@@ -199,8 +199,8 @@ def launched_ahead(
 
 
 def in_scratch(terms: Terms, scratch: str) -> Terms:
-    """Return the terms for a tier without a private root: HOME and TMPDIR are in the session's folder, the cache
-    keeps its path.
+    """Return the terms for a tier without a private root: HOME and TMPDIR are the folder `scratch`, and variables for
+    the cache name its path on the host.
     """
     environment, cache_inside = dict(terms.env), f"{terms.home}/.cache"
     for name, value in terms.env:

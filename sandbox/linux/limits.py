@@ -29,7 +29,9 @@ _PASSED = {
 
 
 def passed(ended_by: str, limits: Limits) -> Problem:
-    """Return the problem text for the limit that ended a command, with its value and the flag that raises it."""
+    """Return the problem for `ended_by`, the reason why a command was ended; for a limit, with its value and the flag
+    that raises the limit.
+    """
     if ended_by == "watch":
         what = "the command was ended: it created an auto-run file"
         why = "editors, prompts or Git run such files automatically, outside of the sandbox; the file was set aside"

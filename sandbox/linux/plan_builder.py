@@ -266,7 +266,7 @@ def cache_place(terms: Terms) -> str:
 
 
 def _private(terms: Terms) -> tuple[str, ...]:
-    """Return the sandbox's own folders: empty at the start, removed at the end. A user whose home is `/` gets none."""
+    """Return the sandbox's own folders: empty at the start, removed at the end. A home of `/` is not among them."""
     return ("/dev/shm", *((terms.home,) if terms.home != "/" else ()))
 
 

@@ -95,7 +95,7 @@ def refused(entry: dict[str, Any]) -> list[list[Comparison]]:
     if "any_bit" in entry:
         masked = [(1 << n, 1 << n) for n in range(32) if entry["any_bit"] >> n & 1]
     elif "only_bits" in entry:
-        # Refuse a forbidden bit without the top bit, and the top bit without any one of the other bits.
+        # Refuse a forbidden bit without the top bit, and the top bit unless all other bits are set.
         top = 1 << 31
         masked = [(1 << n | top, 1 << n) for n in range(31) if not entry["only_bits"] >> n & 1]
         masked += [(1 << n | top, top) for n in range(31)]

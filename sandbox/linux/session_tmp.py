@@ -13,7 +13,7 @@ FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Scratch:
-    """The folder of a session that commands see as /tmp. `path` is real. Files stay between commands; `remove`
+    """The folder of a session that commands see as /tmp. `path` contains no link. Files stay between commands; `remove`
     deletes all.
     """
 
@@ -65,8 +65,8 @@ def _held() -> tuple[str, int]:
 def make_point(top: int, root: str, target: str, *, folder: bool) -> None:
     """Create a mount point at `target` below `root`. `top` is the open folder that commands see as `root`.
 
-    Raises SandboxUnavailable if a file of a command prevents it. THREAT T18: the runner is not confined, so no step may
-    follow a link that a command left.
+    Raises SandboxUnavailable if a file of a command blocks the path. THREAT T18: the runner is not confined, so no step
+    may follow a link that a command left.
     """
     *parents, last = target.removeprefix(root + "/").split("/")
     handle = os.dup(top)

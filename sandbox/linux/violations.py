@@ -1,7 +1,7 @@
 """The attempts that the boundary stopped, inferred from the output of a command and marked as inferred.
 
-A program's own message counts only if it fits the Terms: an absolute path that was not granted, or a network that was
-not opened. A plain application error (a file that is missing everywhere) is not a violation.
+A program's own message counts only if it fits the Terms: a path that was not granted, is masked or is read-only, or a
+network that was not opened. A plain application error (a file that is missing everywhere) is not a violation.
 """
 
 import os

@@ -261,7 +261,7 @@ class FolderTrees:
     """The known trees by folder and patterns, in memory and, if they are large, in files of `cache` for the next
     process.
 
-    A cache file that is incomplete, of another version, or of another boot is ignored.
+    An incomplete cache file is ignored, and so is a tree of another version or of another boot.
     """
 
     def __init__(self, cache: Path | None) -> None:

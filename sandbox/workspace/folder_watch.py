@@ -179,7 +179,9 @@ class FolderWatch:
             yield folder, name, is_folder, complete
 
     def grow(self) -> Iterator[tuple[str, str, bool]]:
-        """Watch up to SLICE more folders. Yield each name that they already contain as (folder, name, is a folder)."""
+        """Watch up to SLICE more folders. Yield each name in those that are new or changed, as (folder, name,
+        is a folder).
+        """
         for _ in range(min(SLICE, len(self._left))):
             path, new = self._left.pop()
             if not self._add(path):

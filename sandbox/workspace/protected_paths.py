@@ -45,7 +45,7 @@ class Scan:
     Attributes:
         masked: Secret files and folders.
         locked: Files that are read-only even when the workspace is writable.
-        pinned: Folders that must not be renamed: `.git`, and parents of paths that are secret by their place.
+        pinned: Folders that must not be renamed: `.git`, and parents of paths that are secret by place or by a link.
         shared: Files with hard links outside of the workspace.
         roots: The workspace and every repository nested in it.
         inner: Folders that Git takes for the inside of a repository.

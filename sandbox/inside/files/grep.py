@@ -43,7 +43,7 @@ class SearchResult:
         self.files: list[tuple[str, list[tuple[int, bool, str]]]] = []
         self.count = 0  # matching lines; files if only files were requested
         self.unread = 0  # files and folders that could not be read
-        self.limited = False  # True if there are more matches than requested
+        self.limited = False  # True if there are more matches than requested or than the answer holds
         self.late = False  # True if the time was up
         self._room = TEXT_CAP
 

@@ -8,7 +8,7 @@ import time
 from sandbox.inside.files.access import show
 from sandbox.inside.files.grep import SearchQuery, SearchResult
 
-_OUTPUT_CAP = 8 << 20  # bytes of its output that are read: far more than any answer holds
+_OUTPUT_CAP = 8 << 20  # bytes of ripgrep's output that are read: far more than any answer holds
 _LINE_CAP = 2000  # bytes of one line that it prints: more than an answer shows, even in UTF-8
 _REMARKS = (b"binary file matches", b"WARNING: stopped searching binary file")
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -78,7 +78,7 @@ def _run(query: SearchQuery, path: str, words: list[str]) -> tuple[bytes, bytes,
 
 
 def _reason(errors: bytes) -> str:
-    """Return the last line of ripgrep's error, which is the reason; the lines before it only mark the place."""
+    """Return the reason in ripgrep's error output: the first line that begins with `error:`, or else the first line."""
     lines = [line.strip() for line in errors.decode("utf-8", "replace").splitlines() if line.strip()]
     reason = next((line for line in lines if line.startswith("error:")), lines[0])
     return reason.removeprefix("error:").strip()[:300]

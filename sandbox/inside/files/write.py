@@ -1,4 +1,4 @@
-"""Atomic writing of files: the whole content, or nothing. Runs confined: standard library only."""
+"""Writing of files: in one step, or in place if the folder may not be changed. Runs confined: standard library only."""
 
 import errno
 import os
@@ -34,7 +34,7 @@ def write_file(path: str, content: str) -> dict[str, object]:
 
 
 def put(real: str, new: bytes, state: os.stat_result | None, old: bytes | None, what: str) -> list[str]:
-    """Replace the content of `real` by `new` in one step, by renaming a temporary file. Return notes for the user.
+    """Replace the content of `real` by `new`, if possible in one step by a rename. Return notes for the user.
 
     `state` is the state of the replaced file, None for a new file; its mode is kept, and its owner if the kernel allows
     it. `old` is its content, which is restored if the file can only be written in place and that fails. Raises Refused.
