@@ -14,7 +14,7 @@ from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.agentfiles import instructions
 from runner.config.agentfiles.skills import FILE, Broken, Skill, choose_skills, skills_in
-from runner.config.trust.inventory import EntryKind
+from runner.config.inventory import EntryKind
 from runner.engine.context.context import Context, SourcedText
 from runner.problems import Exit, Stopped
 from runner.state import paths
@@ -24,7 +24,7 @@ from sandbox.inside.regular_file import NotRegularError, open_regular, read_desc
 
 if TYPE_CHECKING:
     from runner.config.agentfiles.custom_commands import PromptFile
-    from runner.config.trust.inventory import Inventory
+    from runner.config.inventory import Inventory
 
 BASE_FILE, ADDED_FILE = "SYSTEM.md", "APPEND_SYSTEM.md"
 LONGEST = 64 << 10  # bytes

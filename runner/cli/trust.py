@@ -17,8 +17,8 @@ from runner.stderr import say
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
+    from runner.config.inventory import InventoryEntry
     from runner.config.trust.evaluate import TrustReview
-    from runner.config.trust.inventory import InventoryEntry
     from runner.config.trust.store import TrustAnswer
 
 # The state of a content that the user answered about, and its text in the list.

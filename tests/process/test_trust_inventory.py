@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry, differences
 from runner.config.trust.discover import look
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, differences
 from runner.config.trust.text import servers
 from runner.problems import Stopped
 from tests.support.places import ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry
 from runner.config.trust.store import TrustStore
 from runner.state.json_file import StateError
 from tests.support.places import ROOT
@@ -115,7 +115,7 @@ _ANSWER = """
 import sys
 from pathlib import Path
 from runner.state import json_file
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry
 from runner.config.trust.store import TrustStore
 json_file._PATIENCE = 300.0  # of a slow disk
 for number in range(10):

@@ -34,6 +34,29 @@ def test_there_is_no_import_cycle() -> None:
         raise AssertionError(f"an import cycle: {' -> '.join(error.args[1])}") from None
 
 
+def within(package: str, graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """Return, for each module and each folder directly in `package`, those beside it that it imports."""
+    inside = f"{package}."
+    found: dict[str, set[str]] = {}
+    for name, imported in graph.items():
+        if name.startswith(inside):
+            own = name.removeprefix(inside).partition(".")[0]
+            others = {each.removeprefix(inside).partition(".")[0] for each in imported if each.startswith(inside)}
+            found.setdefault(own, set()).update(others - {own})
+    return found
+
+
+def test_no_two_folders_import_each_other() -> None:
+    graph = imports()
+    packages = sorted({name.rpartition(".")[0] for name in graph} - {""})
+    assert {"runner", "runner.config", "policy"} <= set(packages)
+    for package in packages:
+        try:
+            TopologicalSorter(within(package, graph)).prepare()
+        except CycleError as error:
+            raise AssertionError(f"a cycle in {package}: {' -> '.join(error.args[1])}") from None
+
+
 def test_a_cycle_would_be_found() -> None:
     graph = imports() | {"policy.model.tier": {"runner.loop"}}
     try:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from policy.model.tier import Mode
 from runner.config import Settings
 from runner.config import load as load_everything
+from runner.config.inventory import EntryKind
 from runner.config.trust.cached import remembered
 from runner.config.trust.discover import look
-from runner.config.trust.inventory import EntryKind
 from runner.config.trust.session_check import TrustRequest, apply_trust, evaluate_files
 from runner.config.trust.store import TrustStore
 from runner.config.trust.text import description, summary

@@ -134,7 +134,7 @@ class Policies:
         """Return the trusted hashes of the repository's files: of the recorded trust, else of the user's trust today.
         None if there are none."""
         if origin.pinned:
-            from runner.config.trust.inventory import EntryKind
+            from runner.config.inventory import EntryKind
             from runner.config.trust.session_check import look_at
 
             inventory = look_at(origin.folder, origin.folder, self._environ) if Path(origin.folder).is_dir() else None

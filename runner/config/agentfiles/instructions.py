@@ -4,7 +4,7 @@ THREAT T73: the texts are untrusted. Only the model reads them: no mode, rule or
 """
 
 from policy.model.frozen import dataclass
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry
 from runner.text.sanitize import marked, visible_prose
 
 CAP = 32 << 10  # bytes of one file

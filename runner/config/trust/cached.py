@@ -38,8 +38,8 @@ class RememberedTrust(Mapping[str, str]):
         state = state_dir(self._environ)
         if not has_answers(state):
             return {}
+        from runner.config.inventory import EntryKind
         from runner.config.trust.discover import look
-        from runner.config.trust.inventory import EntryKind
 
         answers, self.notices = TrustStore(state).of(self._workspace)
         if not answers:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry
 from runner.problems import Exit, Stopped
 from runner.text.phrases import os_reason
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor

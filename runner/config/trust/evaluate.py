@@ -4,8 +4,8 @@ from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import CommandFiles, of_contents
 from runner.config.agentfiles.instructions import read_texts
 from runner.config.agentfiles.skills import Broken, Skill, choose_skills, skills_in
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry, differences
 from runner.config.trust.discover import COMMANDS, SKILLS
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, differences
 from runner.config.trust.store import TrustAnswer
 from runner.config.trust.widening import Widening
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
+from runner.config.inventory import EntryKind, Inventory, differences
 from runner.config.trust.discover import look
 from runner.config.trust.evaluate import TrustReview
-from runner.config.trust.inventory import EntryKind, Inventory, differences
 from runner.config.trust.store import TrustAnswer, TrustStore, has_answers
 from runner.config.trust.text import named
 from runner.config.trust.widening import widenings

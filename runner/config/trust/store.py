@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from policy.model.frozen import dataclass
-from runner.config.trust.inventory import EntryKind, Inventory, InventoryEntry, hash_of
+from runner.config.inventory import EntryKind, Inventory, InventoryEntry, hash_of
 from runner.state.json_file import StateFile
 
 NAME = "trust.json"

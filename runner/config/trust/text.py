@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterator
 
 from runner.config.agentfiles.instructions import CAP, read_texts
+from runner.config.inventory import EntryKind, InventoryEntry
 from runner.config.trust.evaluate import TrustReview
-from runner.config.trust.inventory import EntryKind, InventoryEntry
 from runner.config.trust.widening import Widening
 from runner.text.phrases import many
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
