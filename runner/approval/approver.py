@@ -99,13 +99,13 @@ PlanAnswer = Leave | Stay
 def parse_plan_answer(text: str) -> PlanAnswer | None:
     """Parse a typed answer to the question that ends plan mode.
 
-    The letter or the name of one of MODES_AFTER_PLAN approves the plan. An empty line, `n` and `no` refuse the plan
-    without a reason. Other words refuse the plan, with these words as the reason. Return None, so that the question is
-    put again, for a number and for `y` and `yes`, which name no mode.
+    The letter or the name of one of MODES_AFTER_PLAN approves the plan. An empty line, and `n` and `no` in
+    upper or lower case, refuse the plan without a reason. Other words refuse the plan, with these words as the reason.
+    Return None, so that the question is put again, for a number and for `y` and `yes`, which name no mode.
     """
     said = text.strip()
     names = [mode.value for mode in MODES_AFTER_PLAN]
-    if said in ("", "n", "no"):
+    if said.lower() in ("", "n", "no"):
         return Stay()
     if said.lower() in ("y", "yes"):
         return None

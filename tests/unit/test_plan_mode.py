@@ -155,6 +155,8 @@ TYPED = [
     ("accept-edits",  Leave(Mode.ACCEPT_EDITS),  "its name too"),
     ("",              Stay(),                    "Enter begins nothing"),
     ("no",            Stay(),                    "no"),
+    ("N",             Stay(),                    "the letter as the question spells it"),
+    ("No",            Stay(),                    "the word as the question spells it"),
     ("yes",           None,                      "which way was not said, so it is asked again"),
     ("9",             None,                      "asked again"),
     ("dangerously",   Stay("dangerously"),       "not offered here: words, not a mode"),
