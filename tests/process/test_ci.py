@@ -47,8 +47,8 @@ EXITS: list[tuple[tuple[dict[str, object], ...], tuple[str, ...], int, str | Non
     ((DONE,), ("--config", "missing.toml"), 2, None, "", "no such configuration"),
     ((DONE,), ("--cwd", "missing"), 2, None, "", "no such folder"),
     ((DONE,), ("--backend", "T3"), 4, None, "", "a weaker sandbox is none"),
-    ((DONE,), ("--review",), 2, None, "", "a copy whose work would be lost"),
-    ((DONE,), ("--patch", "/dev/null"), 2, None, "", "a patch of nothing"),
+    ((DONE,), ("--review",), 2, None, "`--review` needs `--patch FILE`", "a copy whose work would be lost"),
+    ((DONE,), ("--patch", "/dev/null"), 2, None, "`--patch` needs `--review`", "a patch of nothing"),
     ((DONE,), ("--trust-config", "0" * 64), 2, None, "", "a hash that is not that of what came along"),
     ((DONE,), ("second prompt",), 2, None, "", "two prompts"),
 ]
@@ -75,6 +75,7 @@ def test_exit_codes(
         assert reason in str(done.result["reason"])
     else:
         assert code == 2, "everything that comes as far as a run has a last line"
+        assert reason in done.err, why
 
 
 @pytest.mark.threat("T92")

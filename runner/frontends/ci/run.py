@@ -297,7 +297,7 @@ def start_ci(
             option, other, why = "--review", "--patch FILE", "the changes of the copy would be lost"
         else:
             option, other, why = "--patch", "--review", "only a run in a copy creates a patch"
-        raise usage(f"`{option}` needs ` {other}`", why, f"add {other}")
+        raise usage(f"`{option}` needs `{other}`", why, f"add {other}")
     from_stdin = prompt_file is None or str(prompt_file) in ("-", "/dev/stdin")
     args.key.check(prompt_from_stdin=prompt is None and from_stdin)
     from runner.state.workspace import workspace_at
