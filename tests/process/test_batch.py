@@ -24,8 +24,9 @@ from runner.engine.run_limits import BudgetFlags
 from runner.frontends.batch import attempt, ray_engine, remote_worker
 from runner.frontends.batch.archive import pack, packed, remote_task, unpack, unpacked
 from runner.frontends.batch.attempt import BatchEnvironment, words
-from runner.frontends.batch.command import chosen
+from runner.frontends.batch.command import BatchArgs, chosen, listed
 from runner.frontends.batch.pool import BatchLimits, TaskPool
+from runner.frontends.batch.progress import Bar
 from runner.frontends.batch.scratch import CopiesFolder, sweep
 from runner.frontends.batch.store import BatchFolder, Past, TaskResult, history, worst
 from runner.frontends.batch.task import Budget, Task, file_name, within
@@ -657,6 +658,37 @@ def test_a_line_that_was_cut_off_never_counted(tmp_path: Path, cut: int) -> None
     assert store.begin(task, "now") == 2
     store.close()
     assert history(out)["a"].interrupted
+
+
+@pytest.mark.parametrize("name", ["-", "tasks.jsonl"])
+def test_a_list_that_is_too_long_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = b'{"prompt": "a"}\n' * 3
+    (tmp_path / "tasks.jsonl").write_bytes(lines)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    monkeypatch.setattr("runner.frontends.batch.command.LARGEST", 2 * len(lines) // 3)
+    with pytest.raises(Stopped) as found:
+        listed(BatchArgs(name, None, BatchLimits(1)))
+    shown = "standard input" if name == "-" else "`tasks.jsonl`"
+    assert found.value.problem.what == f"{shown} is too long"
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "results.jsonl"])
+def test_a_record_of_a_batch_that_is_too_long_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    BatchFolder.open(tmp_path / "out").close()
+    (tmp_path / "out" / name).open("a").write('{"type":"result","id":"a","status":"done"}\n' * 100)
+    monkeypatch.setattr("runner.frontends.batch.store._LARGEST", 1000)
+    with pytest.raises(Stopped) as found:
+        history(tmp_path / "out")
+    assert found.value.problem.what == f"`{tmp_path / 'out' / name}` cannot be used"
+    assert "it has more than" in found.value.problem.why
+
+
+def test_a_notice_before_the_bar_begins_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    Bar(3).notice("1 of 3 tasks are already done")
+    assert capsys.readouterr().err == "1 of 3 tasks are already done\n"
 
 
 def test_a_folder_that_holds_something_else_is_refused(tmp_path: Path) -> None:

@@ -175,18 +175,19 @@ def _options(args: BatchArgs) -> tuple[str, ...]:
 
 def _read(name: str) -> tuple[bytes, str, Path]:
     """Return the list, its name for messages, and the base folder of its relative paths."""
-    if name == "-":
-        return sys.stdin.buffer.read(LARGEST + 1), "standard input", Path.cwd()
-    path = Path(name)
+    shown = "standard input" if name == "-" else f"`{name}`"
     try:
-        with open(path, "rb") as file:
-            data = file.read(LARGEST + 1)
+        if name == "-":
+            data = sys.stdin.buffer.read(LARGEST + 1)
+        else:
+            with open(name, "rb") as file:
+                data = file.read(LARGEST + 1)
     except OSError as error:
         fix = "name a file with one task per line, or - for standard input"
-        raise usage(f"`{name}` cannot be read", os_reason(error), fix) from None
+        raise usage(f"{shown} cannot be read", os_reason(error), fix) from None
     if len(data) > LARGEST:
-        raise usage(f"`{name}` is too long", f"a list has at most {LARGEST >> 20} MiB", "split the list")
-    return data, f"`{name}`", path.resolve().parent
+        raise usage(f"{shown} is too long", f"a list has at most {LARGEST >> 20} MiB", "split the list")
+    return data, shown, Path.cwd() if name == "-" else Path(name).resolve().parent
 
 
 def _out(args: BatchArgs) -> Path:

@@ -85,10 +85,11 @@ class Bar:
         self._say(text, "bold")
 
     def _say(self, text: str, style: str) -> None:
+        from rich.console import Console
         from rich.text import Text
 
-        if self._bar is not None:
-            self._bar.console.print(Text(visible(text, lines=False), style))
+        console = self._bar.console if self._bar is not None else Console(stderr=True)
+        console.print(Text(visible(text, lines=False), style))
 
     def _show(self, step: int) -> None:
         if self._bar is not None and self._line is not None:

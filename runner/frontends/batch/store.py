@@ -215,7 +215,7 @@ def history(folder: Path) -> dict[str, Past]:
 def _lines(path: Path) -> Iterator[TaskResult]:
     """Yield the complete lines of a file as objects, none if there is no file.
 
-    Raise Stopped, with the number of the line, for a line that is not a JSON object.
+    Raise Stopped for a file longer than _LARGEST, and for a line that is not a JSON object, with the line's number.
     """
     try:
         with open(path, "rb") as file:
@@ -224,6 +224,9 @@ def _lines(path: Path) -> Iterator[TaskResult]:
         return
     except OSError as error:
         raise usage(f"`{path}` cannot be read", os_reason(error), "check who owns it") from None
+    if len(data) > _LARGEST:  # without its end, tasks that are done would run again
+        why = f"it has more than {_LARGEST >> 20} MiB"
+        raise usage(f"`{path}` cannot be used", why, "name another --out, for a list of the tasks that are not done")
     for number, raw in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             found = json.loads(raw)
