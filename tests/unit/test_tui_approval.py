@@ -278,6 +278,24 @@ def test_a_no_with_a_reason_and_an_edit_are_written_in_the_input() -> None:
     assert not isinstance(Screen(put(WriteFile(f"{HERE}/a", "x"))).press("e").step, Edit)
 
 
+# fmt: off
+EDITABLE = [
+    ("npm test",                            "npm test",                            "plain"),
+    ("npm test <<-EOF\n\t\ta\n\tEOF",       "npm test <<-EOF\n\t\ta\n\tEOF",       "tabs stay, because `<<-` needs them"),
+    ("npm test caf\u00e9\t1",               "npm test caf\u00e9\t1",               "letters stay"),
+    ("npm test \u202e1\t2",                 "npm test <U+202E>1    2",             "no text in the editor runs backwards"),
+    ("npm test \x1b[2J",                    "npm test \u241b[2J",                  "a control character is spelled out"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("script", "expected", "why"), EDITABLE, ids=[row[2] for row in EDITABLE])
+def test_the_editor_gets_the_script_where_that_is_safe_to_show(script: str, expected: str, why: str) -> None:
+    screen = Screen(put(script), rows=40).press("e")
+    assert screen.step == Edit(expected, "edit the command; it is evaluated again"), why
+    assert screen.panel.edited(expected) == Unanswered(), "nothing was changed"
+
+
 # ---- stray keys
 
 

@@ -8,6 +8,7 @@ never approves, and a key that is held down answers at most one card. Ctrl+C, wh
 import time
 from collections.abc import Callable, Sequence
 
+from policy.model.action import RunScript
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
 from runner.approval.remembered import where_words
 from runner.event_values import Pick
@@ -214,7 +215,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                 return Edit("", "refuse, and tell the model why or what to do instead")
             case "e" if question.card.editable:
                 self._editing = "e"
-                return Edit(question.card.command, "edit the command; it is evaluated again")
+                return Edit(_editable_text(question), "edit the command; it is evaluated again")
             case "x":
                 self._look("x")
             case "tab" | "right" | "s-tab" | "left":
@@ -311,7 +312,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             return Unanswered()
         if kind == "f":
             return self._set(No(text.strip() or None))
-        if kind != "e" or not text.strip() or text == self._question.card.command:
+        if kind != "e" or not text.strip() or text == _editable_text(self._question):
             self._hint = "the command is unchanged"
             return Unanswered()
         return self._set(Edited(text))
@@ -326,6 +327,17 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 
     def _pick(self, key: str) -> Pick | None:
         return next((pick for pick in self._question.card.choices if key in pick.keys), None)
+
+
+def _editable_text(question: Question) -> str:
+    """Return the script with its tabs if the card shows all other characters unchanged, else the text of the card.
+
+    THREAT: the editor does not spell out bidirectional and invisible characters, so it does not get a script with them.
+    """
+    action, shown = question.ask.assessment.action, question.card.command
+    if isinstance(action, RunScript) and action.script.replace("\t", "    ") == shown:
+        return action.script
+    return shown
 
 
 def _pick_words(pick: Pick, short: bool = False) -> str:
