@@ -88,6 +88,12 @@ def test_what_was_decided_can_be_asked_for(tmp_path: Path) -> None:
     assert "(command:coreutils:" in shown[1], "the reference of the rule"
 
 
+def test_the_last_decision_is_one_of_this_session(tmp_path: Path) -> None:
+    play(tmp_path, [bash("cat /etc/shadow"), Turn("done")], "read it")
+    shown = [event.text for event in play(tmp_path, [], "/why", "/audit last") if isinstance(event, Display)]
+    assert shown == ["this session has no decisions"] * 2
+
+
 def test_a_diff_and_undo_are_about_this_session(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "kept").write_text("one\n")

@@ -19,8 +19,8 @@ _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 
 async def _audit(words: str, host: CommandHost) -> None:
-    """Show the decisions of this session, or one record of the whole log in full for a number or `last`."""
-    from runner.audit.decisions import record_named, trail_of
+    """Show the decisions of this session, the last one in full for `last`, or any record of the log for its number."""
+    from runner.audit.decisions import deeds, record_named, trail_of
     from runner.audit.detail_view import deed_text, record_text
     from runner.audit.list_view import lines
     from runner.audit.log import AuditLog, log_place
@@ -34,6 +34,9 @@ async def _audit(words: str, host: CommandHost) -> None:
             if not words.isdecimal() and words != "last":
                 query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
                 return list(lines(log, query, limit=_MOST, width=_WIDTH))
+            if words == "last":
+                last = next(deeds(log, Query(sessions=(session,)), limit=1), None)
+                return deed_text(last).split("\n") if last is not None else ["this session has no decisions"]
             record = record_named(log, words)
             if record is None:
                 raise Mistake(f"there is no record {words}; /audit lists the records of this session")
@@ -46,7 +49,7 @@ async def _audit(words: str, host: CommandHost) -> None:
 
 
 async def _why(words: str, host: CommandHost) -> None:
-    """Explain the verdict on a command in this session's mode; without a command, show the last decision in the log."""
+    """Explain the verdict on a command in this session's mode; without a command, show the session's last decision."""
     if not words:
         await _audit("last", host)
         return
