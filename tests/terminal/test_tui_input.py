@@ -375,7 +375,10 @@ CALLS = [
     (["typed", "asked"], 0, "a question, and a user is"),
     (["typed", "asked", "wait"], 1, "who then does not answer"),
     (["typed", "asked", "answered", "wait"], 0, "answered"),
-    (["typed", "asked", "typed", "wait"], 0, "about to"),
+    (["typed", "asked", "typed"], 0, "about to"),
+    (["typed", "asked", "typed", "wait"], 1, "who pressed a key and does not answer"),
+    (["typed", "asked", "typed", "answered", "wait"], 0, "answered with that key"),
+    (["typed", "asked", "wait", "typed", "wait"], 1, "each question rings once"),
 ]
 
 

@@ -29,14 +29,16 @@ class Bell:
         self._waits: asyncio.TimerHandle | None = None
 
     def typed(self) -> None:
-        """Note that a key was pressed."""
+        """Note that a key was pressed, and put a planned notification off."""
         self._typed = self._clock()
-        self.answered()
+        if self._waits is not None:  # the question is still open
+            self.answered()
+            self.asked()
 
     def asked(self) -> None:
         """Notify the user of a question: now if the user is absent, else in `AWAY` seconds.
 
-        A key press or an answer in this time cancels the notification.
+        A key press in this time starts this time again. An answer cancels the notification.
         """
         if self._away:
             self._ring("a question waits")
@@ -44,7 +46,7 @@ class Bell:
             self._waits = asyncio.get_running_loop().call_later(AWAY, self._ring, "a question waits")
 
     def answered(self) -> None:
-        """Cancel a planned notification, because the question was answered or a key was pressed."""
+        """Cancel a planned notification, because the question was answered."""
         if self._waits is not None:
             self._waits.cancel()
             self._waits = None
