@@ -2,12 +2,14 @@
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from policy.model.action import RunScript
-from policy.model.tier import Mode
+from policy.model.assessment import Reason, RuleKind, RuleRef
+from policy.model.tier import Mode, Tier
 from runner.audit.chain import AuditError
 from runner.audit.decisions import deeds
 from runner.audit.log import AuditLog
@@ -29,6 +31,7 @@ QUERIES = [
     (Query(rules=("command:cat:3",)), 6, "a rule; malformed calls have none"),
     (Query(rules=("command:cat:4",)), 1, "a rule that is not the first"),
     (Query(rules=("command:cat:32",)), 1, "the last of thirty"),
+    (Query(rules=("/c.toml:4",)), 1, "a rule of the user that asked, which no reason names"),
     (Query(rules=('po"licy',)), 0, "no rule"),
     (Query(sessions=("",)), 7, "any session"),
     (Query(sessions=("nobody",)), 0, "no session"),
@@ -48,7 +51,9 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for tool in ("exec", "exec", 'od"d\ud800\\'):
             log.finished(log.decided(one, allowed(RunScript("echo a", "/w"), tool)), Outcome(0))
         log.decided(one, denied(RunScript("cat b", "/w")))
-        log.decided(two, denied(RunScript("cat c", "/w"), Mode.PLAN))
+        other = denied(RunScript("cat c", "/w"), Mode.PLAN)
+        rule = Reason(Tier.WRITE, "your rule asks", RuleRef(RuleKind.USER, "/c.toml", 4))
+        log.decided(two, replace(other, assessment=replace(other.assessment, asked=(rule,))))
         log.refused(one, refusal())
         log.decided(one, allowed(RunScript("echo d", "/w"), rules=30))
     return path

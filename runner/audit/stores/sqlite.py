@@ -297,7 +297,7 @@ def write_merged(path: Path, heads: Iterable[Head], rows: Iterable[RecordRow]) -
 
 def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
     """Return the SQL conditions of a selection, and their values. Conditions that the index columns cannot express are
-    left out: then more rows match.
+    left out: then more rows match. One of them is `rules`: the column of this name lacks the user's rules of a record.
     """
     query = wanted.query
     where: list[str] = []
@@ -327,10 +327,6 @@ def _conditions(wanted: Wanted) -> tuple[list[str], list[str | int]]:
     one_of("cards.mode", query.modes)
     one_of("cards.tool", query.tools)
     any_of("instr(cards.tiers, ?)", query.tiers, '"{}"')
-    if query.rules:
-        from runner.audit.legacy import rule_beginnings  # only some queries need this module
-
-        any_of("(instr(cards.rules, ?) OR cards.rules NOT LIKE '%,null]')", rule_beginnings(query.rules), '"{}')
     any_of("instr(char(10) || cards.session, ?)", query.sessions, "\n{}")
     for condition, text in (("cards.time >= ?", query.since), ("cards.time < ?", query.until)):
         if text and _plain(text):

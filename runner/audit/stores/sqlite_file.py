@@ -31,6 +31,7 @@ _INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by
 _REASONS = 8  # reasons up to which the column `rules` has the rules of all reasons of a record
 
 # The index columns of a body. Times, names and tiers are copied as they are; `tiers` and `rules` are JSON lists.
+# `rules` does not have the user's rules (the field `rules` of a body), so no selection may depend on this column.
 # fmt: off
 FIELDS = {
     "kind":    "json_extract(body, '$.kind')",
