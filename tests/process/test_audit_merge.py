@@ -158,6 +158,12 @@ def test_a_pruned_log_is_merged_as_it_is(tmp_path: Path) -> None:
         result = verify(log.store)
         assert isinstance(result, VerifiedLog)
         assert sorted((chain.count, chain.pruned) for chain in result.chains) == [(3, 0), (10, 5)]
+        outcomes = [record for record in log.rows(kind="finished") if record.id < record.number]
+        assert len(outcomes) == 2, "ids of a merged file count from 1, and the numbers of a pruned log do not"
+        for record in outcomes:
+            cause = log.cause_of(record.id)
+            assert cause is not None
+            assert (cause.kind, cause.log, cause.number) == ("decided", record.log, record.body["decided"])
 
 
 REFUSED = [

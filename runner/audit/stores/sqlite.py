@@ -133,9 +133,9 @@ class SqliteStore:
 
     def cause_of(self, finished: int) -> RecordRow | None:
         own = "(SELECT {} FROM cards WHERE id = ?1)"
-        number = own.format("decided")  # the id of a record is never less than its number
-        where = f"cards.id >= {number} AND cards.number = {number} AND cards.log = {own.format('log')}"
-        return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id LIMIT 1", (finished,)), None)
+        # A decision precedes its outcome. In a merged file, the id of a record may be more or less than its number.
+        where = f"cards.id < ?1 AND cards.number = {own.format('decided')} AND cards.log = {own.format('log')}"
+        return next(self._rows(f"{_CARDS_FIRST} WHERE {where} ORDER BY cards.id DESC LIMIT 1", (finished,)), None)
 
     def named(self, kind: str, name: str) -> RecordRow | None:
         """Return the newest record of a kind with this name, or None. The name is the session's id for `session` and
