@@ -97,6 +97,9 @@ def _named(body: dict[str, object], name: str, *lists: str) -> list[str]:
 def command_of(decision: dict[str, object]) -> str:
     """Return the first word of the command; empty for a file tool."""
     action = mapping(decision.get("action"))
-    text = action.get("argv", action.get("script", ""))
-    words = text if isinstance(text, list) else beginning(text).split(None, 1)
+    words = action.get("argv")
+    if words is None:
+        words = beginning(action.get("script")).split(None, 1)
+    elif not isinstance(words, list):
+        words = beginning(words).split("\0", 1)  # long argv is recorded as one text, see `records.action_body`
     return str(words[0]) if words else ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner.audit.query import Query
+from runner.audit.query import Query, command_of
 
 SESSION: dict[str, object] = {"workspace": "/home/ann/shop", "original": "/srv/shop"}
 DECIDED: dict[str, object] = {
@@ -62,3 +62,23 @@ ROWS = [
 @pytest.mark.parametrize(("query", "wanted", "why"), ROWS, ids=[why for _, _, why in ROWS])
 def test_a_query_wants(query: Query, wanted: bool, why: str) -> None:
     assert query.matches(DECIDED, SESSION, OUTCOME) is wanted
+
+
+# fmt: off
+COMMANDS: list[tuple[dict[str, object], str, str]] = [
+    ({"script": "git push\nls"},                      "git",     "the first word of a script"),
+    ({"script": {"cut": "git\tpush", "length": 9}},   "git",     "a script that was cut"),
+    ({"argv": ["git", "push"]},                       "git",     "the first of several words"),
+    ({"argv": ["my tool", "a"]},                      "my tool", "a word with a blank"),
+    ({"argv": {"cut": "git\0commit\0-m\0a b", "length": 99}}, "git", "words that were cut as one text"),
+    ({"argv": {"cut": "my tool\0a", "length": 99}},   "my tool", "a word with a blank, cut"),
+    ({"argv": "git\0push"},                           "git",     "words that just fit as one text"),
+    ({"argv": []},                                    "",        "no words"),
+    ({"path": "a"},                                   "",        "a file tool"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("action", "wanted", "why"), COMMANDS, ids=[why for _, _, why in COMMANDS])
+def test_the_first_word_of_an_action(action: dict[str, object], wanted: str, why: str) -> None:
+    assert command_of({"action": action}) == wanted, why
