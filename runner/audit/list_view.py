@@ -82,7 +82,7 @@ def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[st
     red, green, yellow, dim, end = (_RED, _GREEN, _YELLOW, _DIM, _END) if colour else ("",) * 5
     tier = _HUES.get(deed.tier, "") if colour else ""
     time, tool = text(body.get("time")), text(body.get("tool"))
-    narrow = width < NARROW
+    narrow, action = width < NARROW, action_line(deed)
     day = visible(f"{time[5:10]} {time[11:16]}" if narrow else f"{time[:10]} {time[11:19]}", lines=False)
     head = f"{record.id:>5}  {day}  "
     verdict = f"{visible(text(body.get('verdict')), lines=False):<5}  "
@@ -91,10 +91,10 @@ def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[st
     start = f"{dim}{head}{end}{red if denied else green}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
     if narrow:
         yield start
-        yield f"{_INDENT}{one_line(action_line(deed), max(width - len(_INDENT), 20))}"
+        yield f"{_INDENT}{one_line(action, max(width - len(_INDENT), 20))}"
     else:
         room = max(width - len(head) - len(verdict) - len(badge) - len(who) - 2, 20)
-        yield f"{start}  {one_line(action_line(deed), room)}"
+        yield f"{start}  {one_line(action, room) if width < WIDE else visible(action.strip(), lines=False)}"
     nobody = ", and no user could be asked" if denied and not answer and cell.get("ruling") == "ask" else ""
     matrix = "" if deed.malformed else f"{cell.get('tier')} x {cell.get('mode')} = {cell.get('ruling')}{nobody}"
     where = "; ".join(part for part in (deed.rule, matrix) if part)

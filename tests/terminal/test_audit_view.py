@@ -37,6 +37,18 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
             assert len(line) <= max(width, long, 50), line
 
 
+@pytest.mark.parametrize(
+    ("width", "whole", "why"), [(WIDE - 1, False, "a terminal"), (WIDE, True, "a pipe, where no line is cut")]
+)
+def test_a_long_action(width: int, whole: bool, why: str) -> None:
+    deed, script = all_deeds()[0], "echo " + "x" * 1_000
+    body = {**deed.record.body, "action": {"type": "RunScript", "script": script}}
+    deed = DecisionTrail(Record(1, deed.record.hash, body), deed.session, deed.finished)
+    first, *_ = entry_lines(deed, colour=False, width=width)
+    assert first.endswith(f"$ {script}") is whole, why
+    assert (len(first) <= width) is not whole, why
+
+
 def test_everything_about_each() -> None:
     golden("audit_show.txt", "\n\n".join(deed_text(deed) for deed in all_deeds()) + "\n")
 
