@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from runner.audit.export import otlp
+from runner.audit.export.otlp_record import resource
 from runner.audit.export.table import jsonl_lines as lines
 from runner.problems import Stopped
 from tests.support.audit_records import fill
@@ -98,6 +99,26 @@ def test_a_session_is_a_resource(monkeypatch: pytest.MonkeyPatch) -> None:
         "service.name": "ringfence", "service.version": "0.1.0", "process.pid": 4242, "process.runtime.version": "3.11.2",
     }  # fmt: skip
     assert kept["deployment.environment.name"] == "ci"
+
+
+# fmt: off
+SENDERS: list[tuple[dict[str, str], str, str]] = [
+    ({},                                                                            "ringfence", "the recorded program"),
+    ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=b%20c,a=1"},                        "b c",       "the user names it"),
+    ({"OTEL_SERVICE_NAME": "d", "OTEL_RESOURCE_ATTRIBUTES": "service.name=b"},      "d",         "its own variable first"),
+    ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=,a=1"},                             "ringfence", "no name"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("environ", "wanted", "why"), SENDERS, ids=[why for _, _, why in SENDERS])
+def test_the_name_of_the_sender(
+    monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], wanted: str, why: str
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    found = resource(sample_log().deeds[0], "aaaa000011112222").attributes
+    assert (found["service.name"], found["service.instance.id"]) == (wanted, "aaaa000011112222"), why
 
 
 def test_batches_are_of_a_size_that_collectors_take() -> None:

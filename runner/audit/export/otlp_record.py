@@ -1,7 +1,6 @@
 """Decisions as OTLP log records: fields with the names of the semantic conventions, severity, and the resource."""
 
 import hashlib
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -99,14 +98,16 @@ def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list
 def resource(deed: DecisionTrail, name: str) -> "Resource":
     """Return the resource of the session `name`: its process.
 
-    OTEL_SERVICE_NAME takes precedence over the recorded program; OTEL_RESOURCE_ATTRIBUTES only adds fields.
+    The name of the service is, in order of precedence: OTEL_SERVICE_NAME, `service.name` in OTEL_RESOURCE_ATTRIBUTES,
+    the recorded program. Other fields in OTEL_RESOURCE_ATTRIBUTES are added, and replace no recorded field.
     """
-    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     session = deed.start
     program, _, version = beginning(session.get("program")).partition(" ")
+    given = str(OTELResourceDetector().detect().attributes.get("service.name", ""))  # of both variables
     found: dict[str, object] = {
-        "service.name": os.environ.get("OTEL_SERVICE_NAME") or program or "ringfence",
+        "service.name": given or program or "ringfence",
         "service.version": version,
         "service.instance.id": name,
         "process.pid": session.get("process"),
