@@ -175,11 +175,11 @@ ENDED = done(0, type="function_call", call_id="a", name="ls", arguments="{}")
 BROKEN = [
     (b"data: {oops\n\n", "not JSON"),
     (sse(delta("output_text", "x", 5)), "no item"),
-    (sse({"type": "response.output_text.delta", "output_index": 0, "delta": 7}), "missing fields"),
-    (sse({"type": "response.output_item.added", "output_index": 0}), "missing fields"),
-    (sse(added(0, type="function_call", call_id="a")), "missing fields"),
+    (sse({"type": "response.output_text.delta", "output_index": 0, "delta": 7}), "lacks fields"),
+    (sse({"type": "response.output_item.added", "output_index": 0}), "lacks fields"),
+    (sse(added(0, type="function_call", call_id="a")), "lacks fields"),
     (sse(CALL, CALL), "begins twice"),
-    (sse(CALL, added(1, type="function_call", call_id="a", name="ls")), "missing fields"),
+    (sse(CALL, added(1, type="function_call", call_id="a", name="ls")), "lacks fields"),
     (sse(CALL, ENDED, ENDED), "ends twice"),
     (sse(CALL, ENDED, delta("function_call_arguments", ', "force": true}')), "no item"),
 ]

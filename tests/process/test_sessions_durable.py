@@ -368,7 +368,7 @@ def test_what_others_may_read_becomes_private(tmp_path: Path) -> None:
 def test_a_clock_that_goes_back_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = new_store(tmp_path / "state")
     now = 2e9
-    monkeypatch.setattr("runner.sessions.entries.time.time", lambda: now)
+    monkeypatch.setattr("runner.audit.chain.time.time", lambda: now)
     journal = new_journal(store)
     for number in range(5):
         now -= 1e8

@@ -165,6 +165,8 @@ def _tarball(packages: tuple[str, ...]) -> Path:
 class Containers(Bench):
     """A bench whose driver connects to a container daemon."""
 
+    lag = 20.0  # the processes are children of the daemon, so that this backend cannot wait for their end
+
     def __init__(self, user: str, base: Path, given: Dock) -> None:
         super().__init__(user, base, (), "container", None)
         self.dock = given

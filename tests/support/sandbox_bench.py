@@ -42,7 +42,13 @@ def world_readable_python() -> str:
 
 
 class Bench:
-    """One user's view: `run` executes a script or argv under terms, and decoys tell what got out."""
+    """One user's view: `run` executes a script or argv under terms, and decoys tell what got out.
+
+    Attributes:
+        lag: the most seconds for which `ps` may list a process that was killed.
+    """
+
+    lag = 0.0
 
     def __init__(
         self, user: str, base: Path, wrap: tuple[str, ...], tier: str, python: Callable[[Path], str] | None
