@@ -10,7 +10,6 @@ of each index with its table.
 """
 
 import contextlib
-import errno
 import os
 import re
 import sqlite3
@@ -21,13 +20,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from policy.model.verdict import Problem
 from runner.audit.chain import NAME, AuditError, LogFault, LogFaultError
 
 SCHEMA = 2  # `PRAGMA user_version`; 0 is a new file, or one of the first format
 BUSY_SECONDS = 15.0  # time to wait for a lock
 _LOOK = 5  # milliseconds in which SQLite itself tries three times to take the lock
-_INDEX = 1 << 16  # bytes; SOURCE: sqlite.org/walformat.html, the index grows by 32 KiB, and the log needs a page
 _REASONS = 8  # reasons up to which the column `rules` has the rules of all reasons of a record
 
 # The index columns of a body. Times, names and tiers are copied as they are; `tiers` and `rules` are JSON lists.
@@ -160,7 +157,7 @@ def _retry_locked(database: sqlite3.Connection, statement: str, pause: float) ->
         try:
             return database.execute(statement)
         except sqlite3.OperationalError as error:
-            busy = _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if not busy or time.monotonic() > give_up:
                 raise
             time.sleep(pause)
@@ -254,62 +251,9 @@ def convert_errors(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, OSError, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
-        fault = _fault_of(error)
-        if _sqlite_code(error) == sqlite3.SQLITE_IOERR:
-            with contextlib.suppress(OSError):  # then the message of SQLite is used
-                free = os.statvfs(path.parent)
-                if free.f_bavail * free.f_frsize < _INDEX:  # for the index of the write-ahead file
-                    fault, why = LogFault.FULL, "the disk is full"  # which SQLite does not report
-        raise AuditError(Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, fault))) from error
+        from runner.audit.stores.sqlite_faults import problem_of  # only for errors
 
-
-# fmt: off
-_FAULT_OF_ERRNO = {
-    errno.ENOSPC: LogFault.FULL,
-    errno.EDQUOT: LogFault.FULL,
-    errno.EFBIG:  LogFault.FULL,
-    errno.ENOENT: LogFault.MISSING,
-}
-_FAULT_OF_CODE = {
-    sqlite3.SQLITE_FULL:    LogFault.FULL,
-    sqlite3.SQLITE_CORRUPT: LogFault.DAMAGED,
-    sqlite3.SQLITE_NOTADB:  LogFault.DAMAGED,
-    sqlite3.SQLITE_ERROR:   LogFault.DAMAGED,  # the schema was checked, so the content is invalid: not JSON
-}
-# fmt: on
-
-
-def _sqlite_code(error: Exception) -> int:
-    """Return the primary result code of an error of SQLite; 0 for any other error."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _fault_of(error: Exception) -> LogFault | None:
-    """Return the fault of the log that caused an error, or None if the error has another cause."""
-    if isinstance(error, LogFaultError):
-        return error.fault
-    if isinstance(error, OSError):
-        return _FAULT_OF_ERRNO.get(error.errno or 0)
-    return _FAULT_OF_CODE.get(_sqlite_code(error))
-
-
-def _fix(path: Path, fault: LogFault | None) -> str:
-    aside = "to continue with a new log"
-    fixes = {
-        LogFault.FULL: "free some disk space, or set RINGFENCE_STATE_DIR to a folder on another disk",
-        LogFault.DAMAGED: f"run `agent audit verify`; {aside}, move this one aside: mv '{path}' '{path}.damaged'",
-        LogFault.EMPTY: "run a command first, or name another file",
-        LogFault.CHANGED: f"run `agent audit verify`, and keep the file as evidence; {aside}: "
-        f"mv '{path}' '{path}.changed'",
-        LogFault.REPLACED: f"find out what changes `{path.parent}`, and try again",
-        LogFault.MISSING: "run a command first, or set RINGFENCE_STATE_DIR to the folder of the log",
-        LogFault.NEWER: f"install that version or a newer one; {aside}: mv '{path}' '{path}.newer'",
-        LogFault.MERGED: f"name the log of this machine; {aside}, move this one aside: mv '{path}' '{path}.merged'",
-        LogFault.NO_WAL: "set RINGFENCE_STATE_DIR to a folder on a local disk",
-    }
-    owner = f"check who owns `{path.parent}` and that you may write there, or set RINGFENCE_STATE_DIR to another folder"
-    return owner if fault is None else fixes.get(fault, owner)
+        raise AuditError(problem_of(error, path, what)) from error
 
 
 Schema = Counter[tuple[str, str, str, str]]  # type, name, table, definition
