@@ -31,26 +31,10 @@ _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
 _USES = re.compile(r"([1-9][0-9]{0,5})x")
 _MOST_LIFE = 3650 * 86_400.0  # seconds
 _DAYS = f"{USUAL_LIFE / 86_400:g} days"
-_WHERE = {
-    GrantScope.SESSION: "in this session",
-    GrantScope.PROJECT: f"in this project for {_DAYS}",
-    GrantScope.USER: f"in all your projects for {_DAYS}",
-}
-_FOREVER = {
+_PLACES = {
     GrantScope.SESSION: "in this session",
     GrantScope.PROJECT: "in this project",
-    GrantScope.USER: "in any of your projects",
-}
-# The words of _WHERE and _FOREVER for a narrow screen.
-_SHORT_WHERE = {
-    GrantScope.SESSION: "session",
-    GrantScope.PROJECT: f"project {_DAYS}",
-    GrantScope.USER: f"in all your projects {_DAYS}",
-}
-_SHORT_FOREVER = {
-    GrantScope.SESSION: "session",
-    GrantScope.PROJECT: "project",
-    GrantScope.USER: "in any of your projects",
+    GrantScope.USER: "in all your projects",
 }
 
 
@@ -60,9 +44,11 @@ def where_words(span: GrantScope, *, yes: bool, short: bool = False) -> str:
     For an approval (`yes`), the lifetime follows, unless the scope is the session.
     With `short`, return fewer words, for a narrow screen.
     """
+    place = _PLACES[span] if yes or span is not GrantScope.USER else "in any of your projects"
+    lasts = yes and span is not GrantScope.SESSION
     if short:
-        return (_SHORT_WHERE if yes else _SHORT_FOREVER)[span]
-    return (_WHERE if yes else _FOREVER)[span]
+        return place.removeprefix("in this ") + (f" {_DAYS}" if lasts else "")
+    return place + (f" for {_DAYS}" if lasts else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +86,11 @@ class Offer:
         found = []
         for letter, choice, span in self.lettered:
             said = choice.words if span is self.spans[0] else "the same"
-            found.append(f"{letter}  yes, and later {said}, {_WHERE[span]}")
+            found.append(f"{letter}  yes, and later {said}, {where_words(span, yes=True)}")
             if span is self.spans[-1] and choice.not_covered:
                 found.append(f"   but not {' or '.join(choice.not_covered)}")
         if self.never is not None:
-            found.append(f"d  no, and never {self.never.words}, {_FOREVER[self.spans[0]]}")
+            found.append(f"d  no, and never {self.never.words}, {where_words(self.spans[0], yes=False)}")
         return tuple(found)
 
     def picked(self, text: str) -> RememberedAnswer | str | None:

@@ -31,7 +31,7 @@ def problem_of(error: Exception, path: Path, what: str) -> Problem:
     """Return the problem of an error while the log at `path` was used; `what` is the message."""
     why = (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).lower()
     fault = _fault_of(error)
-    if _sqlite_code(error) == sqlite3.SQLITE_IOERR:
+    if sqlite_code(error) == sqlite3.SQLITE_IOERR:
         with contextlib.suppress(OSError):  # then the message of SQLite is used
             free = os.statvfs(path.parent)
             if free.f_bavail * free.f_frsize < _INDEX:  # for the index of the write-ahead file
@@ -39,7 +39,7 @@ def problem_of(error: Exception, path: Path, what: str) -> Problem:
     return Problem(what=what, why=f"`{path}`: {why}", fix=_fix(path, fault))
 
 
-def _sqlite_code(error: Exception) -> int:
+def sqlite_code(error: Exception) -> int:
     """Return the primary result code of an error of SQLite; 0 for any other error."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -50,7 +50,7 @@ def _fault_of(error: Exception) -> LogFault | None:
         return error.fault
     if isinstance(error, OSError):
         return _FAULT_OF_ERRNO.get(error.errno or 0)
-    return _FAULT_OF_CODE.get(_sqlite_code(error))
+    return _FAULT_OF_CODE.get(sqlite_code(error))
 
 
 def _fix(path: Path, fault: LogFault | None) -> str:

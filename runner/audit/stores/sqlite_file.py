@@ -157,7 +157,9 @@ def _retry_locked(database: sqlite3.Connection, statement: str, pause: float) ->
         try:
             return database.execute(statement)
         except sqlite3.OperationalError as error:
-            busy = getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            from runner.audit.stores.sqlite_faults import sqlite_code  # only for errors
+
+            busy = sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
             if not busy or time.monotonic() > give_up:
                 raise
             time.sleep(pause)
