@@ -24,6 +24,7 @@ from runner.cli.batch import with_run
 from runner.config import shipped
 from runner.frontends.slash.registry import COMMANDS
 from runner.gate.policy_tools.tables import parse_table
+from runner.providers.script_file import KEYS, read_script
 from tests.support.places import ROOT
 
 DOCS = ROOT / "docs"
@@ -124,6 +125,32 @@ def test_every_option_that_a_page_gives_to_agent_exists(page: Path) -> None:
         known = {"--help", *itertools.chain.from_iterable(each.opts for each in command.params)}
         given = {found[0] for word in rest if (found := re.match(r"--[a-z0-9-]+", word))}
         assert given <= known, inline or line
+
+
+def test_the_page_about_scripted_models_has_a_valid_script_and_every_key(tmp_path: Path) -> None:
+    page = (DOCS / "reference" / "scripted.md").read_text("utf-8")
+    script = tmp_path / "talk.toml"
+    script.write_text(page.partition("```toml\n")[2].partition("```")[0])
+    first, second = read_script(script)
+    assert [call.name for call in (*first.calls, *second.calls)] == ["bash", "read"]
+    assert (second.when, second.otherwise and second.otherwise.text) == ("refused", "All tests pass.")
+    assert [key for key in KEYS if key != "turn" and f"`{key}`" not in page and f"{key} = " not in page] == []
+
+
+def test_the_page_about_the_files_of_the_program_names_each_of_them(tmp_path: Path) -> None:
+    script = tmp_path / "talk.toml"
+    script.write_text('[[turn]]\ncalls = [{ name = "bash", arguments = { command = "seq 9000; touch new" } }]\n')
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    command = [str(Path(sys.executable).with_name("agent")), "run", "--mode", "trust-project", "work"]
+    subprocess.run(
+        [*command, "--model", f"scripted:{script}"], cwd=workspace, env=environ, check=True, capture_output=True
+    )
+    page = (DOCS / "guide" / "data.md").read_text("utf-8")
+    made = [path.name for path in (tmp_path / ".local/state/ringfence").iterdir()]
+    assert {"audit.db", "sessions", "outputs", "snapshots"} <= set(made)
+    assert [name for name in made if f"`{name.removesuffix('-shm').removesuffix('-wal')}" not in page] == []
 
 
 def test_the_page_about_the_architecture_names_modules_that_exist() -> None:
