@@ -341,6 +341,8 @@ class RunEnded(_Event, type="run_ended"):
         denied: Every denied action.
         limit: The limit that ended the run (runner.engine.budget.Limit), or None.
         cost: The cost, or None if the price is unknown.
+        text: The answer of the model: the text of its last message. Empty if the run ended after a call, before the
+            model had answered.
     """
 
     exit: int
@@ -350,6 +352,7 @@ class RunEnded(_Event, type="run_ended"):
     denied: tuple[Denied, ...]
     limit: str | None = None
     cost: float | None = None
+    text: str = ""
 
 
 Event = (

@@ -43,6 +43,8 @@ class Ending:
         denied: The denied actions.
         limit: The limit that ended the run, or None.
         cost: The cost of the run, or None if the price is unknown.
+        text: The answer of the model, with secrets masked: the text of its last message. Empty if the run ended after a
+            call, before the model had answered.
     """
 
     exit: Exit
@@ -52,6 +54,7 @@ class Ending:
     denied: tuple[Denied, ...]
     limit: Limit | None = None
     cost: float | None = None
+    text: str = ""
 
 
 async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None, typed: str = "") -> Ending:
@@ -94,6 +97,7 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
 def _end_run(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:
     work.over()
     spent = work.spent
-    ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money)
-    ctx.emit(RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money))
+    text = ctx.redactor.text(work.answer)
+    ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money, text)
+    ctx.emit(RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money, text))
     return ending

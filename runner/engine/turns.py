@@ -32,6 +32,9 @@ class TurnLoop:
     """The turns of one run over a conversation in which every call has a result, even if an exception ends the run.
 
     Calls that only read are started in order while the model still writes, up to the first call that may do more.
+
+    Attributes:
+        answer: The text of the last message of the model, not masked. Empty after a message with calls.
     """
 
     def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
@@ -39,6 +42,7 @@ class TurnLoop:
         self._ctx = ctx
         self.spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended)
         self.denied: list[Denied] = []
+        self.answer = ""
         self._completion = Completion(messages, ctx, self.spent)
         self._slots = asyncio.Semaphore(ctx.live.limits.parallel)
         self._reset_turn()
@@ -73,6 +77,7 @@ class TurnLoop:
                 self._append_incomplete(*completion.unfinished, why)
                 raise
             if not reply.message.calls:
+                self.answer = "".join(each.text for each in reply.message.content if isinstance(each, TextBlock))
                 if reply.message.content:
                     self.messages.append(self._ctx.redactor.mask(reply.message))
                     self._ctx.journal.message(reply.message)
@@ -149,6 +154,7 @@ class TurnLoop:
     def _append_incomplete(self, text: str, calls: tuple[ToolCall, ...], why: str) -> None:
         """Append the received part of an incomplete answer to the conversation, with the results of its calls."""
         calls = calls[:_MOST_KEPT]
+        self.answer = "" if calls else text
         blocks = (TextBlock(f"{text}\n[{why}]"),) if text.strip() else ()
         if blocks or calls:
             message = AssistantMessage((*blocks, *calls))

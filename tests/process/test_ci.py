@@ -108,9 +108,9 @@ def test_every_file_is_written_and_says_the_same(job: Job) -> None:
     assert json.loads((job.out / "result").read_text()) == result
     assert set(result) == {
         "type", "exit", "reason", "limit", "turns", "usage", "cost", "seconds", "denied", "changed", "session", "log",
-        "patch", "message",
+        "patch", "text",
     }  # fmt: skip
-    assert result["message"] == "All is well."
+    assert result["text"] == "All is well."
     assert result["usage"] == {"input": 100, "output": 10, "cache_read": 0, "cache_write": 0}
     assert result["changed"] == [{"path": "a.txt", "how": "modified"}, {"path": "b.txt", "how": "added"}]
     (denied,) = result["denied"]  # type: ignore[misc]

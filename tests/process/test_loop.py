@@ -47,6 +47,8 @@ from runner.messages import (
 )
 from runner.problems import Exit
 from runner.providers.scripted import ScriptedProvider, Turn
+from runner.secrets.redactor import Redactor
+from runner.secrets.secret import Secret
 from runner.sessions.journal import Journal
 from runner.sessions.store import JournalError
 from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
@@ -496,6 +498,38 @@ STOPS: list[tuple[Stop, Exit, str]] = [
 @pytest.mark.parametrize(("stop", "exit", "why"), STOPS, ids=[why for _, _, why in STOPS])
 def test_why_the_model_stopped_decides_the_exit(stage: Make, stop: Stop, exit: Exit, why: str) -> None:
     assert stage(Turn("so", stop=stop)).play().exit is exit, why
+
+
+# fmt: off
+ANSWERS: list[tuple[tuple[Turn, ...], RunLimits | None, str, str]] = [
+    ((Turn("All done."),), None, "All done.", "one message"),
+    ((bash(READ, text="I look."), Turn("Three files.")), None, "Three files.", "the text before a call is not the answer"),
+    ((bash(NETWORK, text="I fetch it."), Turn("It was denied.")), None, "It was denied.", "a denied call"),
+    ((*[bash(READ, text="I look.")] * 3,), RunLimits(turns=2), "", "a run that a limit ends after a call"),
+    ((Turn("I would rather", stop=Stop.REFUSAL),), None, "I would rather", "a message of a run that failed"),
+    ((Turn(""),), None, "", "an empty message"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("turns", "bounds", "text", "why"), ANSWERS, ids=[why for *_, why in ANSWERS])
+def test_the_end_of_a_run_contains_the_answer(
+    stage: Make, turns: tuple[Turn, ...], bounds: RunLimits | None, text: str, why: str
+) -> None:
+    found = stage(*turns, bounds=bounds)
+    ending = found.play()
+    ended = found.events[-1]
+    assert isinstance(ended, RunEnded)
+    assert (ending.text, ended.text) == (text, text), why
+
+
+@pytest.mark.threat("T48")
+def test_the_answer_at_the_end_of_a_run_is_masked(stage: Make) -> None:
+    secret = Secret("sk-quite-secret-0123456789")
+    found = stage(Turn(f"The key is {secret.reveal()}."))
+    found.ctx = replace(found.ctx, redactor=Redactor([secret]))
+    assert found.play().text == "The key is [secret]."
+    assert secret.reveal() not in found.events[-1].line()
 
 
 @pytest.mark.threat("T19")

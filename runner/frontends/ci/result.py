@@ -121,8 +121,8 @@ class CiResult:
         reason: The reason in words.
         limit: The limit that ended the run, or None.
         cost: The cost of the run, or None if the price is unknown.
-        message: The last message of the model.
         patch: The file with the changes, with --review.
+        text: The answer of the model: the text of its last message.
     """
 
     exit: int
@@ -137,7 +137,7 @@ class CiResult:
     session: str | None = None
     head: str | None = None
     patch: str | None = None
-    message: str = ""
+    text: str = ""
 
     def as_json(self) -> dict[str, object]:
         values = dataclasses.asdict(self)

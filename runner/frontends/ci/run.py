@@ -58,7 +58,7 @@ class Run:
         self._log: JobLog | None = None
         self._show: Emit = self._print
         self._ended: RunEnded | None = None
-        self._words: list[str] = []
+        self._writing = False  # the model is writing text, after its latest call
         self._turn = ""
         mode = (args.mode or Mode.DONT_ASK).value
         self._content = OutputContent(workspace, mode, args.model or args.provider or "none")
@@ -206,16 +206,16 @@ class Run:
                 why = os_reason(error)
                 fix = "check the disk and the folder"
                 raise Stopped(Problem(f"`{events.path}` (--events) cannot be written", why, fix), Exit.FAILED) from None
-        if isinstance(event, ModelText) and not self._words and self._log is not None:
+        if isinstance(event, ModelText) and not self._writing and self._log is not None:
             self._log.ungroup()  # the model's text is shown between the groups of its turns
         self._show(event)
         match event:
             case SessionStarted():
                 self._content.started = event
-            case ModelText(text):
-                self._words.append(text)
+            case ModelText():
+                self._writing = True
             case ToolProposed(call):
-                self._words.clear()
+                self._writing = False
                 turn = call.partition(".")[0]
                 if self._log is not None and turn != self._turn:
                     self._turn = turn
@@ -262,7 +262,7 @@ class Run:
             changed=self._changed,
             session=started.session if started else None,
             head=story.head,
-            message="".join(self._words).strip(),
+            text=ended.text.strip() if ended else "",
         )
 
     def _story(self) -> SessionRecord:

@@ -68,7 +68,7 @@ class Page:
         return ["## ringfence", "", *_table(("", ""), [(name, code(text)) for name, text in rows]), ""]
 
     def _message(self) -> list[str]:
-        words = self.result.message.strip()
+        words = self.result.text.strip()
         if not words:
             return []
         if len(words) > _MESSAGE:
