@@ -2,6 +2,7 @@
 sandbox.
 """
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -123,10 +124,43 @@ class ModelTool(Protocol):
         ...
 
 
-def find(tools: Sequence[ModelTool], name: str) -> ModelTool | Problem:
-    """Return the tool that the model named, or the Problem that lists the tools."""
+# Names that other coding agents give to these tools, without case and separators, so that a model that learned them is
+# told the name here. Only names of tools that exist are suggested.
+# fmt: off
+_ELSEWHERE = {
+    **dict.fromkeys(("plan", "exitplanmode", "submitplan", "presentplan", "finishplan"), "propose_plan"),
+    **dict.fromkeys(("shell", "sh", "terminal", "runshellcommand", "runcommand", "execute", "exec"), "bash"),
+    **dict.fromkeys(("readfile", "cat", "view", "open", "readmanyfiles"), "read"),
+    **dict.fromkeys(("writefile", "create", "createfile"), "write"),
+    **dict.fromkeys(("editfile", "replace", "strreplace", "multiedit", "applypatch", "patch"), "edit"),
+    **dict.fromkeys(("find", "findfiles", "searchfiles", "fileglob"), "glob"),
+    **dict.fromkeys(("search", "searchtext", "rg", "searchfilecontent"), "grep"),
+    **dict.fromkeys(("list", "listdir", "listdirectory", "listfiles"), "ls"),
+}
+# fmt: on
+
+
+def find(tools: Sequence[ModelTool], name: str, others: Sequence[str] = ()) -> ModelTool | Problem:
+    """Return the tool that the model named, or the Problem that lists the tools and suggests one.
+
+    `others` are the names of tools that can be called now and that the caller performs itself.
+    """
     by_name = {tool.name: tool for tool in tools}
     if name in by_name:
         return by_name[name]
-    names = ", ".join(f"`{each}`" for each in by_name)
-    return Problem(f"there is no tool `{short(name)}`", f"the tools are {names}", "call one of these by its exact name")
+    known = (*by_name, *others)
+    meant = _meant(name, known)
+    fix = f"did you mean `{meant}`? Call it by this exact name" if meant else "call one of these by its exact name"
+    names = ", ".join(f"`{each}`" for each in known)
+    return Problem(f"there is no tool `{short(name)}`", f"the tools are {names}", fix)
+
+
+def _meant(name: str, known: Sequence[str]) -> str | None:
+    """Return the tool of `known` that `name` probably means, or None."""
+    bare = "".join(char for char in name[:40].lower() if char.isalnum())
+    plain = {"".join(char for char in each if char.isalnum()): each for each in known}
+    meant = _ELSEWHERE.get(bare)
+    if meant in known:
+        return meant
+    near = difflib.get_close_matches(bare, plain, n=1, cutoff=0.6)
+    return plain[near[0]] if near else None

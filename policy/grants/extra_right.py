@@ -6,7 +6,7 @@ from dataclasses import replace
 from policy.describe.phrases import named, near, plain
 from policy.evaluation import EvaluationContext
 from policy.model.action import Action
-from policy.model.assessment import Check, Reason
+from policy.model.assessment import Check, EffectKind, Reason, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.host_rule import host_rule
@@ -71,10 +71,12 @@ def ask_for(
     if typed is None:
         return None
     before = [each for each in (_typed(one, context.facts) for one in gained) if each is not None]
+    # The usual hosts of a tool give way to hosts that a user names, so the right names them as well.
+    usual = [host for host in _usual_hosts(context, action) if host in had.hosts]
     whole = FlagRights(
         read=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.read)),
         write=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.write)),
-        hosts=tuple(dict.fromkeys(host for each in (*before, typed) for host in each.hosts)),
+        hosts=tuple(dict.fromkeys((*usual, *(host for each in (*before, typed) for host in each.hosts)))),
     )
     assessment, verdict = replace(context, typed=whole).evaluate(action)
     if isinstance(verdict, Deny) or assessment.tiers[0] >= Tier.SECRET:
@@ -89,6 +91,12 @@ def ask_for(
     question = f"{stopped}. An approval runs it once more with the additional right to {right}. Allow it?"
     reason = Reason(tier, text, Check.ADDITIONAL_RIGHT)
     return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), reason, question)
+
+
+def _usual_hosts(context: EvaluationContext, action: Action) -> tuple[str, ...]:
+    """Return the hosts that only the tools of `action` name."""
+    effects = context.classify(action).effects
+    return tuple(one.target for one in effects if one.kind is EffectKind.CONNECTS and one.scope is Scope.SYSTEM)
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:

@@ -12,7 +12,7 @@ from policy.interpreter.judge_command import descend, judge, note_output
 from policy.interpreter.path_classifier import PathClassifier
 from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_states
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Step
+from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Scope, Step
 from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
@@ -149,7 +149,7 @@ class Interpreter:
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         call.note_download(rule.interpreter and not call.quiet and from_network)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
-            self._add_default_hosts(call, registry, rule)
+            self._add_default_hosts(call, call.rule.registry or registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.beyond_plain_edits = True
         note_output(call, rule, begin)
@@ -158,9 +158,14 @@ class Interpreter:
         return CommandResult(call.after or ExitStates.same(begin), printed, words)
 
     def _add_default_hosts(self, call: Call, registry: str, rule: CommandRule) -> None:
-        """Report the hosts of a command that names none: the registries in the settings, or an unknown host."""
+        """Report the registries that the settings name. For a command that names no host, report the usual registry of
+        its tool, or an unknown host.
+        """
         folders = (call.state.cwds or ()) if registry else ()
+        named = call.hosts
         for host, scope in dict.fromkeys(one for cwd in folders for one in self.facts.registries(registry, cwd)):
+            if scope is Scope.SYSTEM and named:
+                continue
             call.hosts += 1
             call.connects(host, None, scope)
         if not call.hosts:

@@ -114,7 +114,8 @@ class Effect:
     Attributes:
         target: a resolved path, a host, a program, or a reason; empty for a host that is unknown.
         scope: the area that contains the path. For a host, the place that names the host: `workspace` is settings of
-            the repository, `outside` is the user's own settings, `none` is the command itself.
+            the repository, `outside` is the user's own settings, `none` is the command itself, and `system` is the
+            tool, which contacts this host where nothing names one.
         exact: False if `target` only bounds the effect: a folder below which a glob may match, or a host that is
             contacted by packets no proxy forwards.
     """

@@ -133,7 +133,7 @@ class Facts:
         fetching: further variables for commands that may connect to a host.
         remotes: returns the remotes in the settings of the repository that contains a folder. Reads them when called.
         registries: returns the hosts that a package manager contacts in a folder, each with the scope of the settings
-            that name it. Reads them when called.
+            that name it (`system`: no settings do, and the tool has a usual host). Reads them when called.
         telling: returns the variables that pass the given hosts to package managers. Reads them when called.
         tracked: returns the files with secret names in one part of the repository of the workspace (relative to the
             workspace; a folder ends with a slash), or None if unknown.

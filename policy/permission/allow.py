@@ -110,15 +110,19 @@ def _behind(reason: Reason, step: Step) -> list[Effect]:
 
 
 def _hosts(effect: Effect, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> tuple[str, ...]:
-    """Return the hosts that the rules open for `effect`; for an unknown host, those that the rules name for this
-    command.
+    """Return the hosts that the rules open for `effect`; for a host that nothing names, those that the rules name for
+    this command.
     """
     usable = [rule for rule in (*running, *alone) if rule.host and (not rule.tier or Tier.NETWORK in rule.tier)]
-    if effect.target:
+    found = [host for rule in usable if _unnamed(effect) and _speaks_of_unknown(rule) for host in rule.host]
+    if not found and effect.target:
         found = [host for rule in usable for host in opens(rule.host, effect.target)]
-    else:
-        found = [host for rule in usable if _speaks_of_unknown(rule) for host in rule.host]
     return tuple(dict.fromkeys(found))
+
+
+def _unnamed(effect: Effect) -> bool:
+    """Return True if neither the command nor settings name the host: it is unknown, or the usual one of the tool."""
+    return not effect.target or effect.scope is Scope.SYSTEM
 
 
 def _speaks_of_unknown(rule: PermissionRule) -> bool:
@@ -214,7 +218,9 @@ def _of(tier: Tier, effect: Effect) -> bool:
 
 def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> bool:
     if tier is Tier.NETWORK and effect.exact:
-        return bool(opens(rule.host, effect.target)) if effect.target else bool(rule.host) and _speaks_of_unknown(rule)
+        if _unnamed(effect) and rule.host and _speaks_of_unknown(rule):
+            return True
+        return bool(effect.target and opens(rule.host, effect.target))
     if not effect.exact or not effect.target:
         return False
     if rule.layer is Layer.TYPED:  # literal paths, no patterns

@@ -209,9 +209,9 @@ def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, ope
 
 
 def _host_met(rule: PermissionRule, effect: Effect, assessment: Assessment, opened: Opened) -> _Meeting:
+    if rule.host and opened.get(effect) and (not effect.target or effect.scope is Scope.SYSTEM):
+        return _NOT  # only the opened hosts are reachable, and none of them is denied
     if rule.host and not effect.target:
-        if opened.get(effect):
-            return _NOT  # only the opened hosts are reachable, and none of them is denied
         return _Meeting(_Met.MAYBE, None, "the host is known only at run time")
     fits = any(meets(host, effect.target) for host in rule.host)
     return _Meeting(_Met.YES, _span_of(effect, assessment)) if fits else _NOT

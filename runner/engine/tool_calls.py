@@ -8,6 +8,7 @@ from policy.model.action import Action
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem
+from runner.engine.context.context import plan_tool
 from runner.engine.run_context import RunContext
 from runner.events import ActionFinished, CommandOutput, Denied, Emit
 from runner.gate.wording import action_words
@@ -82,7 +83,8 @@ class Judgement:
 
 def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
     """Return the action that `call` asks for, or the problem: an unknown tool, broken JSON, or unfit arguments."""
-    tool = find(ctx.tools, call.name)
+    own = plan_tool(ctx.live.mode, unattended=ctx.unattended)
+    tool = find(ctx.tools, call.name, [each.name for each in own])
     if isinstance(tool, Problem):
         return tool
     arguments = parse(tool, call.of.arguments, call.of.raw)

@@ -1,4 +1,5 @@
-"""Registries that a package manager contacts: those in the user's own settings, and those in the project's files.
+"""Registries that a package manager contacts: those in the user's own settings, those in the project's files, or else
+the registry that the tool itself uses.
 
 Only the host of an address is used further; for tools that read a variable, also an address without a login.
 """
@@ -48,6 +49,18 @@ _LOCKS = {
     "gem":  ("Gemfile.lock",      re.compile(r"^\s+remote: (https?://\S+)", 8)),
 }
 _MOST_LOCKED = 4  # hosts of one lock file; for more, the proxy reports the requested host
+# The hosts that a tool contacts where no settings name a registry. SOURCE: npm config(7) `registry`, pip `--index-url`
+# and the file host of PyPI, uv `--default-index`, cargo `[registry]` (sparse index), `go help environment`.
+_USUAL = {
+    "pip":      ("index.example.org", "files.example.org"),
+    "uv":       ("index.example.org", "files.example.org"),
+    "npm":      ("npm.example.org",),
+    "yarn":     ("yarn.example.org",),
+    "cargo":    ("cargo.example.org", "crates.example.org"),
+    "go":       ("proxy.example.org", "sums.example.org"),
+    "gem":      ("gem.example.org", "gems.example.org"),
+    "composer": ("composer.example.org",),
+}
 _ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}
 # fmt: on
 _LONGEST = 1 << 20
@@ -56,15 +69,20 @@ _LONGEST = 1 << 20
 def registries(program: str, folder: str, home: str, environ: Mapping[str, str]) -> tuple[tuple[str, Scope], ...]:
     """Return the hosts that the tool `program` contacts in the working folder `folder`. Never raises.
 
-    The user's registries have the scope `outside`, those of the project the scope `workspace`.
+    The user's registries have the scope `outside`, those of the project the scope `workspace`. Where certainly no
+    settings and no lock file name a registry, the result is the tool's own registry with the scope `system`.
     """
     kind = _ALIKE.get(program, program)
     named = dict.fromkeys(_hosts(_own(kind, home, environ)), Scope.OUTSIDE)
     for host in _hosts(_projects(kind, folder, home)):
         named.setdefault(host, Scope.WORKSPACE)
-    if not named and len(locked := _hosts(_locked(kind, folder, home))) <= _MOST_LOCKED:
-        named = dict.fromkeys(locked, Scope.WORKSPACE)
-    return tuple(named.items())
+    if named:
+        return tuple(named.items())
+    locked = _hosts(_locked(kind, folder, home))
+    if locked:
+        return tuple((host, Scope.WORKSPACE) for host in locked) if len(locked) <= _MOST_LOCKED else ()
+    readable = all(map(_readable, _settings(kind, folder, home, environ)))
+    return tuple((host, Scope.SYSTEM) for host in _USUAL.get(kind, ())) if readable else ()
 
 
 def registry_variables(
@@ -88,26 +106,45 @@ def _hosts(addresses: Iterator[str]) -> dict[str, None]:
 
 
 def _own(kind: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
-    variables, files, _ = _TOOLS.get(kind, ((), (), ()))
+    variables, _, _ = _TOOLS.get(kind, ((), (), ()))
     for name in variables:
         yield from _ADDRESS.findall(environ.get(name, ""))
+    for path in _own_files(kind, home, environ):
+        yield from _pip(_text(path)) if kind == "pip" else _found(kind, _text(path))
+
+
+def _own_files(kind: str, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the paths of the user's settings; the files may not exist."""
     if kind == "pip":
         given = environ.get("PIP_CONFIG_FILE")
-        usual = (f"{home}/.config/pip/pip.conf", f"{home}/.pip/pip.conf", "/etc/pip.conf")
-        for path in (given,) if given else usual:
-            yield from _pip(_text(path))
+        return (given,) if given else (f"{home}/.config/pip/pip.conf", f"{home}/.pip/pip.conf", "/etc/pip.conf")
+    _, files, _ = _TOOLS.get(kind, ((), (), ()))
     if kind == "npm":
         files = (environ.get("NPM_CONFIG_USERCONFIG") or files[0],)
-    for file in files:
-        yield from _found(kind, _text(os.path.join(home, file)))
+    return tuple(os.path.join(home, file) for file in files)
 
 
 def _projects(kind: str, folder: str, home: str) -> Iterator[str]:
-    """Return the registries in the files of `folder` and its parents, up to the home, where the user's own begin."""
+    """Yield the registries in the settings of the project."""
+    for path in _project_files(kind, folder, home):
+        yield from _found(kind, _text(path))
+
+
+def _project_files(kind: str, folder: str, home: str) -> Iterator[str]:
+    """Yield the settings of `folder` and its parents, up to the home, where the user's own begin."""
     _, _, files = _TOOLS.get(kind, ((), (), ()))
     while files and folder not in ("/", home):
-        for file in files:
-            yield from _found(kind, _text(f"{folder}/{file}"))
+        yield from (f"{folder}/{file}" for file in files)
+        folder = os.path.dirname(folder)
+
+
+def _settings(kind: str, folder: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield every path that may name a registry: settings, and the lock files of `folder` and its parents."""
+    yield from _own_files(kind, home, environ)
+    yield from _project_files(kind, folder, home)
+    name, _ = _LOCKS.get(kind, ("", None))
+    while name and folder not in ("/", home):
+        yield f"{folder}/{name}"
         folder = os.path.dirname(folder)
 
 
@@ -146,3 +183,11 @@ def _text(path: str) -> str:
         return (read_file(path) or b"").decode("utf-8", "surrogateescape")
     except UncertainSettingsError:
         return ""
+
+
+def _readable(path: str) -> bool:
+    """Return False if something is at `path` whose content is unknown: a folder, a pipe, or a file that is too long."""
+    try:
+        return read_file(path) is not None or not os.path.lexists(path)
+    except UncertainSettingsError:
+        return False

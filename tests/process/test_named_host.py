@@ -112,7 +112,7 @@ def test_why_says_how_a_host_can_be_named(place: Path) -> None:
     assert blocked in near, "an approval that would not be kept says so"
     assert "agent exec --host 'localhost:3000 private' ..." in near
     assert '"localhost:3000 private"' in near
-    unknown = agent(place, "why", "npm ci").stdout
+    unknown = agent(place, "why", "uv python install").stdout
     assert "the connection is then blocked, and one more approval, `--host` or a rule allows its host" in unknown
     weak = agent(place, "exec", "--backend", "T3", "--accept-partial", "--host", "x.org", "--", "curl", "http://x.org/")
     assert (weak.returncode, "T3 allows no connection" in weak.stderr) == (Exit.DENIED, True)

@@ -131,6 +131,35 @@ def test_find_names_the_tools() -> None:
     assert len(str(long)) < 300
 
 
+# name, further tools, the tool that is suggested, why
+MEANT = [
+    ("plan",               ("propose_plan",), "`propose_plan`", "a habit of another agent"),
+    ("exit_plan_mode",     ("propose_plan",), "`propose_plan`", "another"),
+    ("ExitPlanMode",       ("propose_plan",), "`propose_plan`", "in another spelling"),
+    ("propose_pln",        ("propose_plan",), "`propose_plan`", "a slip"),
+    ("exit_plan_mode",     (),                None,             "outside of plan mode there is no such tool"),
+    ("propose_plan",       (),                None,             "nor by its own name"),
+    ("Bash",               (),                "`bash`",         "only the case differs"),
+    ("run_shell_command",  (),                "`bash`",         "a habit of another agent"),
+    ("read_file",          (),                "`read`",         "another"),
+    ("str_replace",        (),                "`edit`",         "another"),
+    ("weather",            (),                None,             "nothing is near"),
+    ("",                   (),                None,             "no name at all"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "others", "meant", "why"), MEANT, ids=[f"{row[0]}-{row[3]}" for row in MEANT])
+def test_a_wrong_name_of_a_tool_leads_to_the_right_one(
+    name: str, others: tuple[str, ...], meant: str | None, why: str
+) -> None:
+    problem = find(TOOLS, name, others)
+    assert isinstance(problem, Problem)
+    assert all(f"`{each}`" in problem.why for each in others), "the list is the one in force"
+    assert problem.fix == (
+        f"did you mean {meant}? Call it by this exact name" if meant else "call one of these by its exact name"
+    ), why
+
+
 def test_specs_are_plain_json_schema() -> None:
     for spec in tool_specs(TOOLS):
         text = json.dumps(spec.schema)

@@ -11,6 +11,10 @@ import pytest
 
 from policy.classify import classify
 from policy.decide import decide
+from policy.evaluation import EvaluationContext
+from policy.grants.extra_right import ExtraRight, ask_for
+from policy.grants.offers import choices, draft_grant
+from policy.grants.resolve import resolve
 from policy.model.action import RunScript
 from policy.model.assessment import EffectKind, Scope
 from policy.model.facts import Facts, Remotes
@@ -201,7 +205,8 @@ def test_something_else_in_place_of_a_file_stops_nobody(name: str, kind: str, wo
     else:
         place.symlink_to(place.name)
     facts = facts_of(work)
-    assert hosts_of("npm ci", facts) == [("", Scope.NONE)]
+    unknown = name == ".npmrc"  # settings of unknown content may name any registry
+    assert hosts_of("npm ci", facts) == [("", Scope.NONE) if unknown else ("npm.example.org", Scope.SYSTEM)]
     assert {scope for _, scope in hosts_of("git fetch x", facts)} <= {Scope.NONE}
 
 
@@ -217,7 +222,7 @@ def test_something_else_in_place_of_a_file_stops_nobody(name: str, kind: str, wo
 def test_a_projects_registry_is_found_as_npm_finds_it(text: str, work: Path) -> None:
     (work / ".npmrc").write_text(text)
     assert hosts_of("npm ci", facts_of(work)) == [
-        ("evil.test", Scope.WORKSPACE) if "egistry" in text else ("", Scope.NONE)
+        ("evil.test", Scope.WORKSPACE) if "egistry" in text else ("npm.example.org", Scope.SYSTEM)
     ]
 
 
@@ -263,7 +268,10 @@ ASKED = [
     ("npm", ".npmrc", "registry=https://own.example.org/", ".npmrc", "@a:registry=https://evil.example.net:8443/x",
      {OWN: Scope.OUTSIDE, "evil.example.net:8443": Scope.WORKSPACE}, "both, each with whose it is"),
     ("npm", "npm_config_registry", "https://own.example.org", "", "", {OWN: Scope.OUTSIDE}, "by a variable"),
-    ("npm", "", "", "", "", {}, "nothing names one"),
+    ("npm", "", "", "", "", {"npm.example.org": Scope.SYSTEM}, "nothing names one: the tool's own"),
+    ("pip", "", "", "", "", {"index.example.org": Scope.SYSTEM, "files.example.org": Scope.SYSTEM}, "the index, and where its files are"),
+    ("pnpm", "", "", "package-lock.json", "x" * (2 << 20), {}, "a lock file that is too long to read"),
+    ("conda", "", "", "", "", {}, "a tool that is not known"),
     ("pip", ".config/pip/pip.conf", "[global]\nindex-url = https://u:p@own.example.org/simple\nextra-index-url = https://b.example.org\n", "", "",
      {OWN: Scope.OUTSIDE, "b.example.org": Scope.OUTSIDE}, "a login is not the host"),
     ("pip", "PIP_INDEX_URL", "https://own.example.org/simple", "", "", {OWN: Scope.OUTSIDE}, "by a variable"),
@@ -306,6 +314,140 @@ def test_registries_are_named_with_whose_they_are(
         (work / file).write_text(content)
     found = registries(tool, str(work / "sub"), str(home), environ)
     assert dict(found) == hosts, why
+
+
+# fmt: off
+USUAL = [
+    ("npm install left-pad",                         ["npm.example.org"],                       "npm"),
+    ("npm ci",                                       ["npm.example.org"],                       "npm, everything"),
+    ("npx cowsay",                                   ["npm.example.org"],                       "a program of a package"),
+    ("yarn add x",                                   ["yarn.example.org"],                     "Yarn has another"),
+    ("pip install x",                                ["files.example.org", "index.example.org"],       "the index, and where its files are"),
+    ("python3 -m pip install x",                     ["files.example.org", "index.example.org"],       "as a module"),
+    ("uv pip install x",                             ["files.example.org", "index.example.org"],       "uv"),
+    ("cargo add serde",                              ["cargo.example.org", "crates.example.org"],      "cargo"),
+    ("go get example.org/x",                         ["proxy.example.org", "sums.example.org"],       "Go"),
+    ("npm install --registry https://x.example.org", ["x.example.org"],                            "the command names one"),
+    ("pip install -i https://x.example.org/s y",     ["x.example.org"],                            "the command names one"),
+    ("pip install git+https://x.example.org/a/b",    ["x.example.org"],                            "an address in place of a package"),
+    ("uv python install 3.13",                       [""],                                         "an interpreter is in no registry"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(("script", "hosts", "why"), USUAL, ids=[row[0] for row in USUAL])
+def test_the_usual_registry_is_named_where_nothing_else_is(script: str, hosts: list[str], why: str, work: Path) -> None:
+    assert [host for host, _ in hosts_of(script, facts_of(work))] == hosts, why
+
+
+# rules, script, verdict under trust-project, hosts of its terms, why
+NOTHING_NAMED = [
+    ("", Ruling.ASK, ("npm.example.org",), "one approval is enough"),
+    ('allow host=["npm.example.org"]', Ruling.ALLOW, ("npm.example.org",), "a host on the allowlist"),
+    ('allow run=["npm","ci"] tier=["network","execute"] host=["m.example.org"]', Ruling.ALLOW, ("m.example.org",),
+     "a rule about the command says where it goes, and nothing else is open"),
+    ('allow run=["npm","ci"] tier=["network","execute"]', Ruling.ALLOW, ("npm.example.org",), "a rule without a host"),
+    ('allow host=["m.example.org"]', Ruling.ASK, ("npm.example.org",), "another host"),
+    ('deny host=["npm.example.org"]', Ruling.DENY, (), "a denial of what the tool contacts"),
+    ('deny host=["m.example.org"]', Ruling.ASK, ("npm.example.org",), "a denial of what is not open"),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize(("given", "expected", "hosts", "why"), NOTHING_NAMED, ids=[row[-1] for row in NOTHING_NAMED])
+def test_rules_about_a_usual_registry(
+    given: str, expected: Ruling, hosts: tuple[str, ...], why: str, work: Path
+) -> None:
+    by = replace(PROFILE, permissions=rules(given) if given else ())
+    facts = facts_of(work)
+    found = classify(RunScript("npm ci", facts.workspace), facts, BOOK, by)
+    verdict = decide(found, facts, by, Mode.TRUST_PROJECT, unattended=False, environment=())
+    assert {Allow: Ruling.ALLOW, Ask: Ruling.ASK, Deny: Ruling.DENY}[type(verdict)] is expected, (why, verdict)
+    if isinstance(verdict, Ask | Allow):
+        terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
+        assert terms.hosts == hosts, why
+
+
+# script, file, content, hosts of the grant, then: file, content, why the grant is not enough afterwards
+# fmt: off
+REMEMBERED = [
+    ("npm install left-pad", "", "", ("npm.example.org",), ".npmrc", "registry=https://evil.example.net/",
+     "the project names another registry"),
+    ("npm install left-pad", ".npmrc", "registry=https://m.example.org/", ("m.example.org",), ".npmrc", "",
+     "the project names no registry any more"),
+    ("npm install left-pad", ".npmrc", "registry=https://m.example.org/", ("m.example.org",), ".npmrc", "x" * (2 << 20),
+     "settings of unknown content"),
+    ("pip install x", "", "", ("index.example.org", "files.example.org"), "", "", ""),
+    ("git push", "", "", ("push.example.net:2222",), ".git/config", '[remote "origin"]\nurl=https://evil.example.net/x',
+     "another remote"),
+    ("git fetch origin", "", "", (CODE,), ".git/config", '[remote "origin"]\nurl=https://evil.example.net/x', "another remote"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T68")
+@pytest.mark.parametrize("mode", [Mode.DEFAULT, Mode.TRUST_PROJECT])
+@pytest.mark.parametrize(
+    ("script", "file", "content", "hosts", "then", "other", "why"),
+    REMEMBERED,
+    ids=[f"{r[0]}-{r[-1]}" for r in REMEMBERED],
+)
+def test_exactly_this_command_with_exactly_these_hosts_can_be_remembered(
+    script: str,
+    file: str,
+    content: str,
+    hosts: tuple[str, ...],
+    then: str,
+    other: str,
+    why: str,
+    mode: Mode,
+    work: Path,
+) -> None:
+    if file:
+        (work / file).write_text(content)
+
+    def context() -> EvaluationContext:
+        return EvaluationContext(facts_of(work), BOOK, PROFILE, mode, ())
+
+    at, action = context(), RunScript(script, str(work))
+    _, ask = at.evaluate(action)
+    assert isinstance(ask, Ask)
+    (choice,) = choices(at, ask)
+    assert [(what.shape.words, what.host) for what in choice.whats] == [(tuple(script.split()), hosts)]
+    grants = [draft_grant(what, "g1") for what in choice.whats]
+    allowed = resolve(at, ask.assessment, ask, grants).verdict
+    assert isinstance(allowed, Allow)
+    assert sorted(allowed.permit.terms.hosts) == sorted(hosts)
+    for more in (f"{script} && curl https://evil.example.net", f"{script} --force", f"{script}; rm -rf .git"):
+        found, verdict = at.evaluate(RunScript(more, str(work)))
+        assert not isinstance(resolve(at, found, verdict, grants).verdict, Allow), more
+    if then:
+        (work / then).write_text(other)
+        now = context()
+        found, verdict = now.evaluate(action)
+        assert not isinstance(resolve(now, found, verdict, grants).verdict, Allow), why
+
+
+@pytest.mark.parametrize("script", ["git push --force", "npm publish", "sudo npm install x", "pip install $x"])
+def test_a_dangerous_or_uncertain_command_is_not_remembered(script: str, work: Path) -> None:
+    at = EvaluationContext(facts_of(work), BOOK, PROFILE, Mode.DEFAULT, ())
+    _, ask = at.evaluate(RunScript(script, str(work)))
+    assert isinstance(ask, Ask)
+    assert choices(at, ask) == ()
+
+
+@pytest.mark.threat("T109")
+def test_one_more_host_is_added_to_the_usual_ones(work: Path) -> None:
+    """A package may lie elsewhere than its registry. The one further question keeps what was open."""
+    at = EvaluationContext(facts_of(work), BOOK, PROFILE, Mode.TRUST_PROJECT, ())
+    action = RunScript("pip install x", str(work))
+    _, ask = at.evaluate(action)
+    assert isinstance(ask, Ask)
+    more = ask_for(at, action, ask.terms, ExtraRight("--host", "github.com"))
+    assert more is not None
+    assert more.terms.hosts == ("files.example.org", "github.com", "index.example.org")
+    assert more.question.endswith("with the additional right to connect to github.com. Allow it?")
 
 
 def test_a_tool_is_told_the_registry_of_the_person_and_no_login(work: Path) -> None:

@@ -42,6 +42,28 @@ def proposing(**arguments: object) -> Turn:
     return Turn(calls=(ToolCall("", PLAN_TOOL, dict(arguments)),))
 
 
+# mode, without a user, True if the tool of plan mode is named, why
+GUESSED = [
+    (Mode.PLAN,    False, True,  "the list of tools is the one in force"),
+    (Mode.PLAN,    True,  False, "nobody could answer"),
+    (Mode.DEFAULT, False, False, "there is no plan to hand over"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["plan", "exit_plan_mode"])
+@pytest.mark.parametrize(("mode", "unattended", "named", "why"), GUESSED, ids=[row[3] for row in GUESSED])
+def test_a_model_that_guesses_the_name_is_told_the_tool_of_plan_mode(
+    stage: Make, mode: Mode, unattended: bool, named: bool, why: str, name: str
+) -> None:
+    person = Person(Stay())
+    guess = Turn(calls=(ToolCall("", name, {"plan": PLAN}),))
+    found = stage(guess, DONE, mode=mode, approver=person, unattended=unattended)
+    found.play()
+    (told,) = found.told()
+    assert ("did you mean `propose_plan`?" in told) is ("propose_plan" in told) is named, why
+    assert person.plans == [], "only a call of the tool itself hands over a plan"
+
+
 # fmt: off
 ANSWERS = [
     (Leave(Mode.ACCEPT_EDITS), Mode.ACCEPT_EDITS, "accepted", "an approval changes the mode to what the person picked"),
