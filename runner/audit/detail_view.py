@@ -5,13 +5,17 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from policy.model.tier import Ruling
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
 from runner.audit.decode import explanation_of, reason_of
 from runner.audit.fields import Body, integer, items, mapping, number, text, texts
-from runner.audit.list_view import place
+from runner.audit.list_view import action_line, place
 from runner.gate.explain import ExplanationSection, caret_lines, sections, shown, titled
-from runner.text.sanitize import visible
+from runner.gate.wording import cell_words, terms_words
+from runner.text.sanitize import one_line, visible
+
+_BRIEF = 200  # characters of a text of `brief_rows`
 
 # The fields that have a section of their own; every other field of a record is shown as it is.
 # fmt: off
@@ -41,6 +45,33 @@ def deed_text(deed: DecisionTrail, *, colour: bool = False) -> str:
     sealed = ((deed.record, ""), (deed.finished, ", its outcome"), (deed.session, ", its session"))
     parts.append(("sealed", shown([_seal(record, what) for record, what in sealed if record])))
     return titled(parts, colour=colour)
+
+
+def brief_rows(deed: DecisionTrail) -> list[tuple[str, str]]:
+    """Return the verdict on one decision with its reason, rights and rule, as labels and texts that are safe to print.
+
+    `deed_text` has all recorded facts.
+    """
+    body, explanation = deed.record.body, explanation_of(deed.record.body, text(deed.start.get("workspace")))
+    answer = mapping(body.get("answer"))
+    verdict = {"allow": "allowed", "deny": "denied"}.get(text(body.get("verdict")), text(body.get("verdict")))
+    if answer:
+        verdict += f", as {text(answer.get('by'))} answered {'yes' if answer.get('yes') else 'no'}"
+    rows = [("action", action_line(deed)), ("verdict", verdict)]
+    if explanation is None:
+        problem = mapping(body.get("problem"))
+        return _visible([*rows, *((name, text(problem.get(name))) for name in ("what", "why", "fix"))])
+    because = reason_of(mapping(body.get("because")))
+    rows.append(("because", because.text))
+    rows += [pair for pair in terms_words(explanation.terms) if pair[0] != "limits"] if explanation.terms else []
+    if explanation.verdict is Ruling.DENY and explanation.problem is not None:
+        rows.append(("instead", explanation.problem.fix))
+    rows.append(("rule", f"{because.rule}; {cell_words(explanation.cell)}"))
+    return _visible(rows)
+
+
+def _visible(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(label, one_line(words, _BRIEF)) for label, words in rows if words]
 
 
 def record_text(record: Record, *, ended: Record | None = None, colour: bool = False) -> str:

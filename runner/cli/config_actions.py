@@ -47,7 +47,8 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
 
         _print(visible(value) if isinstance(value, str) else toml(value))  # type: ignore[arg-type]  # as TOML reads it
     else:
-        _print(listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1)))
+        shown = listing(found, lists, effective=effective, written=_near(where), cut=os.isatty(1))
+        _print(shown or visible(f"# {key} has no entries", lines=False))
     sys.stdout.flush()
     for notice in condense_notices(settings):
         say(f"agent: {visible(notice, lines=False)}")

@@ -104,7 +104,8 @@ def _below(paths: list[KeyPath], name: str | None) -> Iterator[KeyPath]:
     below = [path for path in paths if path[: len(wanted)] == wanted]
     if not below and value_type_of(wanted, SHAPES) is not None:
         below = [wanted]
-    if not below and name not in [each.name for each in LISTS]:
+    named_rows = any(path[: len(wanted) + 1] == (*wanted, "*") for path in SHAPES)  # such as `price`, without an entry
+    if not below and not named_rows and name not in [each.name for each in LISTS]:
         raise no_key(name)
     yield from below
 

@@ -87,7 +87,8 @@ def note_words(event: events.Retrying | events.Compacted | events.Changed) -> st
         case events.Compacted(level, before, after):
             return f"compacted ({level}): {before} tokens are now {after}"
         case events.Changed(what, was, now, why):
-            return f"the {what} is now {now} (was {was}){': ' + why if why else ''}"
+            name = "thinking level" if what == "thinking" else what
+            return f"the {name} is now {now} (was {was}){': ' + why if why else ''}"
 
 
 def run_end_words(event: events.RunEnded) -> str:

@@ -108,6 +108,7 @@ def test_one_key_alone_is_for_scripts(here: Here) -> None:
     wrong = here.agent("config", "show", "limits.wal")
     assert (wrong.returncode, "did you mean `limits.wall`?" in wrong.stderr) == (2, True)
     assert here.agent("config", "show", "rule").returncode == 0
+    assert here.agent("config", "show", "price").stdout == "# price has no entries\n", "a table of named rows"
 
 
 def test_json_has_it_all(here: Here) -> None:

@@ -19,7 +19,8 @@ from tests.support.conversation import ScriptedUser, bash, play_conversation, sh
 # fmt: off
 SAID: list[tuple[str, str, str]] = [
     ("/help",                     "/rewind [N]",           "every command is listed"),
-    ("/help",                     "press twice to leave",          "and the keys that are there"),
+    ("/help",                     "Keys\n  Ctrl-C  ",      "and the keys that are there, grouped"),
+    ("/help",                     "Permissions and sandbox\n  /permissions  ", "commands stand under headings"),
     ("/help mode",                "how much is allowed",   "one of them"),
     ("/help nope",                "no command `nope`",     "help for none"),
     ("/?",                        "/rewind [N]",           "an alias"),
@@ -27,12 +28,16 @@ SAID: list[tuple[str, str, str]] = [
     ("/mode trust-project",       "already",               "change nothing"),
     ("/mode sudo",                "no mode `sudo`",        "a wrong name says the right ones"),
     ("/thinking high",            "thinking is now high",  "how much it reasons"),
+    ("/thinking off",             "the thinking level is already off", "change nothing"),
     ("/thinking deep",            "no level `deep`",       "a wrong level says the right ones"),
+    ("/mode",                     "trust-project (now)",   "the list marks the mode in force"),
     ("/model",                    "model is now scripted:anthropic:", "pick one: the second of the list"),
+    ("/model",                    "$10 in, $50 out    no key", "each with its price, and whether there is a key"),
     ("/model scripted:m",         "the model is already scripted:m", "the one in use"),
     ("/compact",                  "too short to be",       "an empty talk"),
     ("/context",                  "gate",                  "the parts"),
     ("/context gate",             "from ringfence",        "one of them"),
+    ("/context tools",            '{"type": "object", "properties": {"command"', "the definitions as they are sent"),
     ("/context soup",             "no part `soup` with",   "none of them"),
     ("/permissions",              "asks     read-outside", "the column of this mode"),
     ("/permissions now",          "takes no argument",     "words that mean nothing"),
@@ -44,7 +49,7 @@ SAID: list[tuple[str, str, str]] = [
     ("/audit all of it",          "write /audit",          "a wrong word"),
     ("/why cat /etc/shadow",      "/etc/shadow",           "what a command would get"),
     ("/why ls",                   "allowed",               "in the mode of this talk"),
-    ("/sandbox",                  "sandbox   ",            "what holds"),
+    ("/sandbox",                  "files outside the granted folders cannot be read", "what holds, in words"),
     ("/sandbox touch x",          "writes    the workspace", "the rights of a command"),
     ("/sandbox cat ~/.ssh/id_rsa", "get no rights",        "of one that is denied"),
     ("/undo",                     "nothing was undone", "no action yet"),
@@ -56,6 +61,7 @@ SAID: list[tuple[str, str, str]] = [
     ("/resume",                   "no other session",      "there is none"),
     ("/fork",                     "has no file yet",       "nothing to copy"),
     ("/cost",                     "sent      0 tokens",    "nothing was used"),
+    ("/cost",                     "nothing, because the model is scripted", "a price that is none has a reason"),
     ("/trust",                    "no files that configure",        "an empty repository"),
     ("/frobnicate now",           "no command `/frobnicate`", "an unknown command is not sent to the model"),
     ("/hlep",                     "did you mean /help",    "a slip of the fingers"),
@@ -84,14 +90,38 @@ def test_what_was_decided_can_be_asked_for(tmp_path: Path) -> None:
     events = play(tmp_path, [bash("cat /etc/shadow"), Turn("done")], "read it", "/audit denied", "/why", "/audit last")
     shown = [event.text for event in events if isinstance(event, Display)]
     assert "/etc/shadow" in shown[0]
-    assert shown[1] == shown[2], "why, without words, is about the last decision"
-    assert "(command:coreutils:" in shown[1], "the reference of the rule"
+    labels = [line.split()[0] for line in shown[1].split("\n") if not line.startswith("   ")]
+    assert labels == ["action", "verdict", "because", "instead", "rule", "/audit"]
+    assert shown[1].count("\n") < 12
+    assert shown[2].startswith(f"record {shown[1].rpartition('/audit ')[2].split()[0]}\n"), "the rest of the record"
+    assert "(command:coreutils:" in shown[2], "the reference of the rule"
 
 
 def test_the_last_decision_is_one_of_this_session(tmp_path: Path) -> None:
     play(tmp_path, [bash("cat /etc/shadow"), Turn("done")], "read it")
     shown = [event.text for event in play(tmp_path, [], "/why", "/audit last") if isinstance(event, Display)]
     assert shown == ["this session has no decisions"] * 2
+
+
+def test_the_parts_of_the_context_add_up(tmp_path: Path) -> None:
+    """Before a count of the provider, the size is the sum; after it, the text says which number is whose."""
+    turns = [Turn("one", usage=Usage(input=8_000, output=40))]
+    events = play(tmp_path, turns, "/context", "first", "/context")
+    before, after = (event.text for event in events if isinstance(event, Display) and "sum" in event.text)
+    for text in (before, after):
+        rows = [line.split() for line in text.split("\n") if line.startswith("  ")]
+        numbers = {row[0]: int(row[1].replace(",", "")) for row in rows}
+        assert numbers.pop("sum") == sum(numbers.values())
+    total = next(line.split()[1] for line in before.split("\n") if line.startswith("  sum"))
+    assert before.startswith(f"the next request is about {total} tokens")
+    assert "the last request and its answer were 8,040 tokens by the provider's count" in after
+    assert after.startswith("the next request is 8,040 tokens")
+
+
+def test_a_diff_shows_an_empty_file_and_a_folder(tmp_path: Path) -> None:
+    events = play(tmp_path, [bash("touch empty; mkdir folder"), Turn("done")], "make them", "/diff")
+    (shown,) = [event.text for event in events if isinstance(event, Display) and event.kind == "diff"]
+    assert sorted(shown.split("\n")) == ["empty file added: empty", "folder added: folder"]
 
 
 def test_a_diff_and_undo_are_about_this_session(tmp_path: Path) -> None:
@@ -166,7 +196,7 @@ GONE_ON: list[tuple[tuple[str, ...], str, list[str], str]] = [
     (("/fork", "/rewind", "1", "4"), "has no file yet",    ["one", "two"], "of a copy that is none yet"),
     (("/fork", "/diff"),           "+2",                  ["one", "two"], "a copy knows what was before it"),
     (("/fork", "/rewind", "1", "1"), "continues from there", ["one"],       "and goes back in it"),
-    (("/fork", "/export"),         "this copy has no file", ["one", "two"], "nor has it one before it is used"),
+    (("/fork", "/export"),         "this copy of the session has no file yet", ["one", "two"], "nor has it one before it is used"),
 ]
 # fmt: on
 

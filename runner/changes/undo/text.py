@@ -114,10 +114,15 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
     for item in items:
         if forward:
             item = replace(item, now=item.wanted, wanted=item.now)
-        kinds = [entry.kind for entry in (item.now, item.wanted) if entry is not None]
-        if item.obstacle is not None or FileKind.FOLDER in kinds:
+        if item.obstacle is not None:
             continue
         path = _path(item, workspace)
+        kinds = [entry.kind for entry in (item.now, item.wanted) if entry is not None]
+        appeared = "added" if item.now is None else "removed" if item.wanted is None else ""
+        if FileKind.FOLDER in kinds:
+            if appeared:
+                yield f"folder {appeared}: {path}"
+            continue
         old, new = _text(store, item.now), _text(store, item.wanted)
         if old is None or new is None:
             yield f"{item.operation}: {path} (not text, or too long to show)"
@@ -126,6 +131,8 @@ def diff_text(store: Store, items: Sequence[Item], workspace: str, *, forward: b
             yield f"mode of {path}: {item.now.mode:o} to {item.wanted.mode:o}"
         names = (path if item.now else "/dev/null", path if item.wanted else "/dev/null")
         rows = unified_rows(old.splitlines(), new.splitlines())
+        if appeared and not rows:
+            yield f"empty file {appeared}: {path}"
         for number, line in enumerate((f"--- {names[0]}", f"+++ {names[1]}", *rows) if rows else ()):
             if number == _LINES:
                 yield "… more lines"

@@ -4,6 +4,7 @@ The texts come from the program, the user and the repository. The module also ha
 its plan, and the hints that are added to the results of calls that are refused repeatedly.
 """
 
+import json
 import os
 import time
 from collections import Counter
@@ -214,10 +215,10 @@ class Context:
         messages: Sequence[Message] = (),
     ) -> tuple[RequestPart, ...]:
         """Return every part of a request with `tools` and `messages`, in the order of the request."""
-        names = ", ".join(each.name for each in tools)
+        defined = "\n\n".join(f"{each.name}: {each.description}\n{json.dumps(each.schema)}" for each in tools)
         talk = many(len(messages), "message")
         return (
-            RequestPart("tools", "ringfence", "tools", names, round(weight_of_tools(tools))),
+            RequestPart("tools", "ringfence", "tools", defined, round(weight_of_tools(tools))),
             *self._system(cwd, mode, limits),
             *self._preamble_parts(),
             RequestPart("conversation", talk, "conversation", "", round(sum(map(weight_of, messages)))),

@@ -64,6 +64,11 @@ class ContextMeter:
         self._weighed = before + weight_of(answer)
         self._ours = True
 
+    @property
+    def counted(self) -> int | None:
+        """Return the tokens of the last request and its answer by the provider's count, or None if there is none."""
+        return self._counted
+
     def model_changed(self) -> None:
         """Treat the last count as an estimate, because another model answers from now on."""
         self._ours = False

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import field
 from functools import partial
 
 from policy.model.frozen import dataclass
@@ -112,7 +112,7 @@ class Questions:
     async def _listed(self, title: str, rows: Sequence[Row], pending: _Pending) -> object:
         self._lists += 1
         id = f"p{self._lists}"
-        self._emit(PickWanted(id, title, tuple(asdict(row) for row in rows)))
+        self._emit(PickWanted(id, title, tuple(map(_shown, rows))))
         (answer,) = await self._answers({id: pending})
         return answer
 
@@ -183,3 +183,7 @@ def _remembering_answer(said: str, question: Question) -> Answer | None:
             return None
         case kept:
             return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
+
+
+def _shown(row: Row) -> dict[str, str]:
+    return {"value": row.value, "label": row.label, "detail": f"{row.detail}{'  (now)' if row.now else ''}".strip()}

@@ -5,6 +5,7 @@ text is overwritten, so a screen reader reads the output in order, and a log of 
 """
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _WIDTH = 200  # characters of a row
 _SHOWN = 30  # rows to pick from
+_NARROWEST = 40  # columns of a text that is laid out
 
 
 class PlainHost(CommandHost):
@@ -36,9 +38,14 @@ class PlainHost(CommandHost):
         self._agent = agent
         self._read_line = read_line
 
+    @property
+    def columns(self) -> int:
+        return max(shutil.get_terminal_size((101, 24)).columns - 1, _NARROWEST)
+
     async def pick(self, title: str, rows: Sequence[Row]) -> str | None:
         for number, row in enumerate(rows[:_SHOWN], 1):
-            say(self, f"{number:>3}  {one_line(f'{row.label}  {row.detail}'.rstrip(), _WIDTH)}")
+            mark = " (now)" if row.now else ""
+            say(self, f"{number:>3}  {one_line(f'{row.label}{mark}  {row.detail}'.rstrip(), _WIDTH)}")
         if len(rows) > _SHOWN:
             say(self, f"     and {len(rows) - _SHOWN} more: type the name")
         try:

@@ -2,7 +2,7 @@
 JSON).
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model.frozen import dataclass
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row to pick from. `value` is returned; `label` and `detail` are shown and may contain untrusted text."""
+    """One row to pick from. `value` is returned; `label` and `detail` are shown and may contain untrusted text. `now`
+    is True for the value in force: a list starts on that row and marks it.
+    """
 
     value: str
     label: str
     detail: str = ""
+    now: bool = False
 
 
 class CommandHost(Protocol):
@@ -35,6 +38,11 @@ class CommandHost(Protocol):
     keys: Sequence[tuple[str, str]]  # the keys of this front end, with their effects
 
     _agent: "Agent | None" = None  # with an open session
+
+    @property
+    def columns(self) -> int:
+        """Return the width of a row of text."""
+        return 100
 
     @property
     def agent(self) -> "Agent":
@@ -92,6 +100,7 @@ class SlashCommand:
 
     Attributes:
         name: The name without the slash.
+        group: The heading under which /help lists the command.
         usage: The arguments, for help texts.
         summary: One line for /help.
         run: The function that executes the command.
@@ -111,6 +120,7 @@ class SlashCommand:
     idle: bool = False
     source: str = ""
     sends: bool = False
+    group: str = "Your commands and skills"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,6 +135,30 @@ class SlashCommand:
 def say(host: CommandHost, *lines: str) -> None:
     """Show lines of plain text to the user. The model does not get them."""
     host.conversation.ctx.emit(Display("\n".join(lines), "text"))
+
+
+POLICY_GROUP = "Permissions and sandbox"  # the heading of commands about decisions
+LONGEST_NAME = 28  # columns of the names in a table; a longer name gets a line of its own
+
+
+def table(rows: Iterable[tuple[str, str]], width: int, *, column: int = 0) -> list[str]:
+    """Return lines with a name and a text for each row. Further lines of a text are below its beginning.
+
+    Names take at least `column` columns.
+    """
+    import textwrap
+
+    rows = list(rows)
+    wide = min(max((len(name) for name, _ in rows), default=0), LONGEST_NAME, max(width // 2 - 4, 1))
+    wide, lines = max(wide, column), []
+    for name, text in rows:
+        first, *rest = textwrap.wrap(text, max(width - wide - 4, 20), break_on_hyphens=False) or [""]
+        if len(name) > wide:
+            lines.append(f"  {name}")
+            name = ""
+        lines.append(f"  {name:<{wide}}  {first}".rstrip())
+        lines += [f"  {'':<{wide}}  {line}" for line in rest]
+    return lines
 
 
 SHELL = "`!COMMAND` runs a command of yours through the same gate; the model gets the result"

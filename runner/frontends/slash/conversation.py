@@ -3,9 +3,20 @@
 """
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
-from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, find, say
+from runner.frontends.slash.command import (
+    LONGEST_NAME,
+    POLICY_GROUP,
+    CommandHost,
+    Mistake,
+    Row,
+    SlashCommand,
+    find,
+    say,
+    table,
+)
 from runner.sessions.selection import SessionSelection
 from runner.state.paths import state_dir
 from runner.text.phrases import many
@@ -71,11 +82,16 @@ async def _context(words: str, host: CommandHost) -> None:
         say(host, *(line for part in chosen for line in (f"{part.name}, from {part.source}:", part.text)))
         return
     size, window = ctx.gauge.size(ctx.view.visible(conversation.history)), ctx.view.window(ctx.live.named)
+    total = sum(part.tokens for part in parts)
+    tokens = total if ctx.gauge.counted is None else size.tokens  # without a count, the parts are all that is known
     about = "" if size.exact else "about "
-    of = f" of {window:,} ({size.tokens / window:.0%})" if window else "; the window of this model is unknown"
+    of = f" of {window:,} ({tokens / window:.0%})" if window else "; the window of this model is unknown"
     wide = max(len(part.name) for part in parts)
     rows = [f"  {part.name:<{wide}}  {part.tokens:>9,}  {part.where:<12}  {part.source}" for part in parts]
-    say(host, f"the next request is {about}{size.tokens:,} tokens{of}", *rows, "/context PART shows its text")
+    rows.append(f"  {'sum':<{wide}}  {total:>9,}  estimated from the number of characters")
+    if ctx.gauge.counted is not None:
+        rows.append(f"the last request and its answer were {ctx.gauge.counted:,} tokens by the provider's count")
+    say(host, f"the next request is {about}{tokens:,} tokens{of}", *rows, "/context PART shows its text")
 
 
 async def _copy(words: str, host: CommandHost) -> None:
@@ -102,9 +118,11 @@ async def _cost(words: str, host: CommandHost) -> None:
     usage = conversation.usage
     sent = usage.input + usage.cache_read + usage.cache_write
     ctx = conversation.ctx
-    cost = "unknown: no price is known for this model"
-    if conversation.cost is not None:
-        cost = f"{conversation.cost:.4f}, by the price table (agent config show price)"
+    cost = "unknown: no price of this model is known; a [price] table of your configuration can name one"
+    if ctx.live.named.startswith("scripted:"):
+        cost = "nothing, because the model is scripted"
+    elif conversation.cost is not None:
+        cost = f"{conversation.cost:.4f}, by {_price_source(host)}"
     rows = [
         f"model     {ctx.live.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
@@ -116,6 +134,15 @@ async def _cost(words: str, host: CommandHost) -> None:
     if session not in (None, ctx.session) and (whole := await asyncio.to_thread(_used, session, host)):
         rows.append(f"session   {whole}")
     say(host, *rows)
+
+
+def _price_source(host: CommandHost) -> str:
+    """Return the origin of the current model's price, in words."""
+    from runner.providers.catalog import published
+
+    if host.conversation.ctx.live.named in host.settings.named("price"):
+        return "the [price] table of your configuration (agent config show price)"
+    return f"the vendor's published prices of {published().as_of}"
 
 
 def _used(session: str, host: CommandHost) -> str:
@@ -161,34 +188,37 @@ async def _help(words: str, host: CommandHost) -> None:
         lines = [f"/{command.name} {command.usage}".rstrip(), f"  {command.summary}", f"  names: {names}"]
         say(host, *lines, *([f"  from: {command.source}"] if command.source else []))
         return
-    rows = [(f"/{each.name} {each.usage}", each.summary) for each in known]
-    rows.append(("!COMMAND", "run a command yourself, through the same gate; the model gets the result"))
-    wide = max(len(name) for name, _ in (*rows, *host.keys)) + 2
-    say(
-        host,
-        "Type a task for the model; every action passes the gate.",
-        *(f"  {name:<{wide}}{means}" for name, means in rows),
-        *([""] if host.keys else []),
-        *(f"  {name:<{wide}}{means}" for name, means in host.keys),
-    )
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for each in known:
+        groups.setdefault(each.group, []).append((f"/{each.name} {each.usage}".rstrip(), each.summary))
+    groups["Your own actions"] = [("!COMMAND", "run a command of yours; the model gets its output")]
+    if host.keys:
+        groups["Keys"] = list(host.keys)
+    wide = max(len(name) for rows in groups.values() for name, _ in rows if len(name) <= LONGEST_NAME)
+    lines = ["Type a task for the model; every action passes the gate."]
+    for title, rows in groups.items():
+        lines += ["", title, *table(rows, host.columns, column=wide)]
+    say(host, *lines)
 
 
 async def _quit(words: str, host: CommandHost) -> None:
     host.leave()
 
 
+_command = partial(SlashCommand, group="Conversation")
+
 # fmt: off
 COMMANDS = (
-    SlashCommand("help", "[COMMAND]", "list the commands, or describe one", _help, aliases=("?",)),
-    SlashCommand("resume", "[ID]", "continue an earlier session", _resume, idle=True, aliases=("continue",)),
-    SlashCommand("fork", "", "continue in a copy of this session", _fork, idle=True),
-    SlashCommand("clear", "", "begin a new session; this one is kept", _clear, idle=True, aliases=("new",)),
-    SlashCommand("compact", "[FOCUS]", "shorten the conversation; keep FOCUS in detail", _compact, idle=True),
-    SlashCommand("context", "[PART]", "show the model's context and how full its window is", _context),
-    SlashCommand("copy", "", "copy the last answer to the clipboard", _copy),
-    SlashCommand("cost", "", "show tokens and cost of this session", _cost, aliases=("usage",)),
-    SlashCommand("trust", "[yes|no]", "show the repository's files that need trust, and decide", _trust,
-                 words=lambda host: ("yes", "no")),
-    SlashCommand("quit", "", "leave (also Ctrl-D)", _quit, aliases=("exit",)),
+    _command("help", "[COMMAND]", "list the commands, or describe one", _help, aliases=("?",)),
+    _command("resume", "[ID]", "continue an earlier session", _resume, idle=True, aliases=("continue",)),
+    _command("fork", "", "continue in a copy of this session", _fork, idle=True),
+    _command("clear", "", "begin a new session; this one is kept", _clear, idle=True, aliases=("new",)),
+    _command("compact", "[FOCUS]", "shorten the conversation; keep FOCUS in detail", _compact, idle=True),
+    _command("context", "[PART]", "show the model's context and how full its window is", _context),
+    _command("copy", "", "copy the last answer to the clipboard", _copy),
+    _command("cost", "", "show tokens and cost of this session", _cost, aliases=("usage",)),
+    _command("trust", "[yes|no]", "show and decide about files that need trust", _trust, group=POLICY_GROUP,
+             words=lambda host: ("yes", "no")),
+    _command("quit", "", "leave (also Ctrl-D)", _quit, aliases=("exit",)),
 )
 # fmt: on

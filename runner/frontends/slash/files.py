@@ -127,7 +127,10 @@ async def _export(words: str, host: CommandHost) -> None:
     kept = host.conversation.ctx.journal.kept
     if kept is None:
         if host.conversation.history:
-            raise Mistake("this copy has no file before the first prompt; `agent sessions export` writes the original")
+            raise Mistake(
+                "this copy of the session has no file yet: it gets one with your first prompt. To export the original "
+                "now, run `agent sessions list` and `agent sessions export ID`"
+            )
         raise Mistake("this session has no file, so it cannot be exported")
     format = named or (Path(rest).suffix[1:] if Path(rest).suffix[1:] in FORMATS else "md")
     target = Path(host.conversation.ctx.cwd, os.path.expanduser(rest) or f"session-{kept[:8]}.{format}")
@@ -145,13 +148,15 @@ async def _init(words: str, host: CommandHost) -> None:
     await host.send(f"{_INIT}\n\nAlso: {words}" if words else _INIT, f"/init {words}".rstrip())
 
 
+_command = partial(SlashCommand, group="Files")
+
 # fmt: off
 COMMANDS = (
-    SlashCommand("undo", "[N]", "undo the file changes of the last N actions; default 1", _undo, idle=True),
-    SlashCommand("rewind", "[N]", "return to an earlier prompt: files, conversation, or both", _rewind, idle=True),
-    SlashCommand("diff", "", "show the file changes of this session", _diff),
-    SlashCommand("export", "[md|html|jsonl] [FILE]", "write this session to a file, to share it", _export,
-                 words=lambda host: ("md", "html", "jsonl")),
-    SlashCommand("init", "[WISHES]", "let the model write an AGENTS.md", _init, sends=True),
+    _command("undo", "[N]", "undo file changes of the last N actions (default 1)", _undo, idle=True),
+    _command("rewind", "[N]", "return to an earlier prompt, with or without files", _rewind, idle=True),
+    _command("diff", "", "show the file changes of this session", _diff),
+    _command("export", "[FORMAT] [FILE]", "write this session to a file: md, html or jsonl", _export,
+             words=lambda host: ("md", "html", "jsonl")),
+    _command("init", "[WISHES]", "let the model write an AGENTS.md", _init, sends=True),
 )
 # fmt: on

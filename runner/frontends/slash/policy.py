@@ -3,18 +3,39 @@
 import asyncio
 import time
 from dataclasses import replace
+from functools import partial
 
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment
 from policy.model.profile import PermissionRule
 from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import Ask, Deny, Verdict
-from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, say
+from runner.frontends.slash.command import POLICY_GROUP, CommandHost, Mistake, SlashCommand, say, table
 from runner.gate.gate import Gate
 from runner.gate.grants.text import lines as grant_lines
 
-_WIDTH = 100  # columns of a row of /audit
 _MOST = 20  # rows of /audit
+# What the boundary is checked for when a session begins, by the name of the check.
+# fmt: off
+_CHECKS = {
+    "abstract":     "no abstract socket of this machine can be reached",
+    "capabilities": "a command has no capabilities of the kernel",
+    "hidden":       "files outside the granted folders cannot be read",
+    "io_uring":     "io_uring, a second way to make system calls, is not available",
+    "mounted":      "only the granted folders are mounted",
+    "mounts":       "file systems cannot be mounted",
+    "namespaces":   "a command cannot make a user namespace of its own",
+    "network":      "servers on this machine cannot be reached",
+    "outside":      "files outside the granted folders cannot be written",
+    "privileges":   "a command cannot gain privileges (setuid programs)",
+    "processes":    "processes outside the sandbox cannot be seen",
+    "seccomp":      "system calls are filtered (seccomp)",
+    "sysctl":       "settings of the kernel cannot be written",
+    "user":         "a command runs as the expected user",
+    "variables":    "the environment has only the expected variables",
+    "workspace":    "the workspace cannot be written with read-only rights",
+}
+# fmt: on
 _VERDICTS = {"denied": ("deny",), "allowed": ("allow",)}
 
 
@@ -33,7 +54,7 @@ async def _audit(words: str, host: CommandHost) -> None:
         with AuditLog.open_to_read(where) as log:
             if not words.isdecimal() and words != "last":
                 query = Query(sessions=(session,), verdicts=_VERDICTS.get(words, ()), asked=words == "asked")
-                return list(lines(log, query, limit=_MOST, width=_WIDTH))
+                return list(lines(log, query, limit=_MOST, width=host.columns))
             if words == "last":
                 last = next(deeds(log, Query(sessions=(session,)), limit=1), None)
                 return deed_text(last).split("\n") if last is not None else ["this session has no decisions"]
@@ -51,7 +72,7 @@ async def _audit(words: str, host: CommandHost) -> None:
 async def _why(words: str, host: CommandHost) -> None:
     """Explain the verdict on a command in this session's mode; without a command, show the session's last decision."""
     if not words:
-        await _audit("last", host)
+        say(host, *await asyncio.to_thread(_last, host))
         return
     from policy.describe.summary import summarize
     from runner.gate.explain import explain, render
@@ -65,6 +86,20 @@ async def _why(words: str, host: CommandHost) -> None:
         line=summarize(assessment, gate.facts),
     )
     say(host, *render(explanation).split("\n"))
+
+
+def _last(host: CommandHost) -> list[str]:
+    """Return the verdict, the reason, the rights and the rule of the session's last decision."""
+    from runner.audit.decisions import deeds
+    from runner.audit.detail_view import brief_rows
+    from runner.audit.log import AuditLog, log_place
+    from runner.audit.query import Query
+
+    with AuditLog.open_to_read(log_place(host.settings, host.environ)) as log:
+        last = next(deeds(log, Query(sessions=(host.conversation.ctx.session,)), limit=1), None)
+        if last is None:
+            return ["this session has no decisions"]
+        return [*table(brief_rows(last), host.columns), f"/audit {last.record.id} shows the whole record"]
 
 
 async def _sandbox(words: str, host: CommandHost) -> None:
@@ -81,14 +116,19 @@ async def _sandbox(words: str, host: CommandHost) -> None:
         say(host, *(f"{label:<9} {text}" for label, text in terms_words(terms)))
         return
     enforcement = ctx.enforcement
-    rows = [f"sandbox   {enforcement.backend} {enforcement.level.value}"]
-    rows += [f"{'enforced' if ok else 'MISSING':<9} {name}" for name, ok in enforcement.checks]
-    rows += [f"missing   {text}" for text in enforcement.missing]
+    held = sum(ok for _, ok in enforcement.checks)
+    rows = [
+        ("sandbox", f"{enforcement.backend} {enforcement.level.value}"),
+        ("workspace", ctx.look().workspace),
+        ("checked", f"{held} of {len(enforcement.checks)} checks passed when the session began:"),
+    ]
+    rows += [("yes" if ok else "NO", _CHECKS.get(name, name)) for name, ok in enforcement.checks]
+    rows += [("missing", text) for text in enforcement.missing]
     if enforcement.limits:
-        rows.append(f"limits    enforced by {enforcement.limits}")
+        rows.append(("limits", f"of memory, processes and time: enforced by {enforcement.limits}"))
     hosts = sorted({host for rule in ctx.profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host})
-    rows.append(f"network   {', '.join(hosts) if hosts else 'none, except hosts that you approve'}")
-    say(host, *rows, "/sandbox COMMAND shows the exact rights of a command")
+    rows.append(("network", ", ".join(hosts) if hosts else "none, except hosts that you approve"))
+    say(host, *table(rows, host.columns), "/sandbox COMMAND shows the exact rights of a command")
 
 
 async def _grants(words: str, host: CommandHost) -> None:
@@ -147,13 +187,15 @@ def _evaluated(script: str, host: CommandHost) -> tuple[Gate, Assessment, Verdic
     return gate, *gate.evaluate(RunScript(script, ctx.cwd), unattended=ctx.unattended)
 
 
+_command = partial(SlashCommand, group=POLICY_GROUP)
+
 # fmt: off
 COMMANDS = (
-    SlashCommand("permissions", "", "show what is allowed, asked and denied here", _permissions, aliases=("rules",)),
-    SlashCommand("grants", "[revoke ID]", "show or revoke remembered answers", _grants, words=lambda host: ("revoke",)),
-    SlashCommand("audit", "[denied|asked|NUMBER]", "show the decisions of this session", _audit,
-                 words=lambda host: ("denied", "asked", "allowed", "last")),
-    SlashCommand("why", "[COMMAND]", "explain the last decision, or the verdict on a command", _why),
-    SlashCommand("sandbox", "[COMMAND]", "show the sandbox, or the exact rights of a command", _sandbox),
+    _command("permissions", "", "show what is allowed, asked and denied here", _permissions, aliases=("rules",)),
+    _command("grants", "[revoke ID]", "show or revoke remembered answers", _grants, words=lambda host: ("revoke",)),
+    _command("audit", "[WHICH]", "decisions so far: denied, asked, or one NUMBER in full", _audit,
+             words=lambda host: ("denied", "asked", "allowed", "last")),
+    _command("why", "[COMMAND]", "explain the last decision, or that on COMMAND", _why),
+    _command("sandbox", "[COMMAND]", "show the sandbox, or the exact rights of a command", _sandbox),
 )
 # fmt: on

@@ -1,12 +1,21 @@
 """The commands that change live settings: /mode, /model, /thinking."""
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from policy.model.tier import Mode
-from runner.engine.context.context import MEANING
 from runner.frontends.slash.command import CommandHost, Mistake, Row, SlashCommand, say
 from runner.messages import Thinking
 
+_MODES = {
+    Mode.PLAN: "only reads, and proposes a plan",
+    Mode.DEFAULT: "reads; asks before it changes files or runs code",
+    Mode.ACCEPT_EDITS: "edits files too; asks before it runs code",
+    Mode.TRUST_PROJECT: "runs this project's code too; asks about the rest",
+    Mode.DONT_ASK: "never asks: refuses what trust-project asks about",
+    Mode.DANGEROUSLY: "allows nearly everything; secrets stay out of reach",
+}
 _LEVELS = {
     Thinking.OFF: "the model's own default",
     Thinking.LOW: "a little",
@@ -19,7 +28,7 @@ _LEVELS = {
 async def _mode(words: str, host: CommandHost) -> None:
     """Change the mode. Without a name, let the user pick a mode."""
     now = host.conversation.ctx.live.mode
-    rows = [Row(mode.value, mode.value, f"{MEANING[mode]}{'  (now)' if mode is now else ''}") for mode in Mode]
+    rows = [Row(mode.value, mode.value, _MODES[mode], mode is now) for mode in Mode]
     wanted = words or await host.pick("mode", rows)
     if wanted is None:
         say(host, f"the mode is {now.value}")
@@ -34,21 +43,27 @@ async def _mode(words: str, host: CommandHost) -> None:
 
 async def _thinking(words: str, host: CommandHost) -> None:
     now = host.conversation.ctx.live.thinking
-    rows = [Row(each.value, each.value, f"{text}{'  (now)' if each is now else ''}") for each, text in _LEVELS.items()]
+    rows = [Row(each.value, each.value, text, each is now) for each, text in _LEVELS.items()]
     wanted = words or await host.pick("thinking", rows)
     if wanted is None:
         say(host, f"the thinking level is {now.value}")
         return
     if wanted not in [each.value for each in Thinking]:
         raise Mistake(f"there is no level `{wanted}`; the levels are {', '.join(each.value for each in Thinking)}")
+    if wanted == now.value:
+        say(host, f"the thinking level is already {wanted}")
+        return
     host.conversation.set_thinking(Thinking(wanted))
 
 
 async def _model(words: str, host: CommandHost) -> None:
     ctx = host.conversation.ctx
     now = ctx.live.named
-    wanted = words or await host.pick("model", [Row(each, each, _about(each, now)) for each in _models(host)])
-    if wanted is None:
+    wanted = words
+    if not words:
+        rows = await asyncio.to_thread(_model_rows, host, now)
+        wanted = await host.pick("model (window, prices of a million tokens, key)", rows) or ""
+    if not wanted:
         say(host, f"the model is {now}")
         return
     if wanted == now:
@@ -59,7 +74,7 @@ async def _model(words: str, host: CommandHost) -> None:
 
 def _models(host: CommandHost) -> Sequence[str]:
     """Return the models: the current one, those of the settings, and the known ones, those of the current provider
-    first, because its key is known.
+    first.
     """
     from runner.providers.catalog import published
 
@@ -70,22 +85,67 @@ def _models(host: CommandHost) -> Sequence[str]:
     return list(dict.fromkeys((now, *mine, *known)))
 
 
-def _about(name: str, now: str) -> str:
-    from runner.providers.catalog import facts_of, published
+def _model_rows(host: CommandHost, now: str) -> list[Row]:
+    """Return the models, those with a key first, each with its window, its price and whether there is a key."""
+    names = _models(host)
+    keys = {name: _key(name, host) for name in dict.fromkeys(each.partition(":")[0] for each in names)}
+    keys[now.partition(":")[0]] = ""  # the provider in use needs no further key
+    names = sorted(names, key=lambda each: (each != now, keys[each.partition(":")[0]] == _NO_KEY))
+    facts = [(_window(each), _costs(each)) for each in names]
+    wide = [max(len(row[column]) for row in facts) for column in (0, 1)]
+    return [
+        Row(name, name, f"{window:<{wide[0]}}  {costs:<{wide[1]}}  {keys[name.partition(':')[0]]}".strip(), name == now)
+        for name, (window, costs) in zip(names, facts, strict=True)
+    ]
+
+
+_KEY, _NO_KEY = "key", "no key"
+
+
+def _key(provider: str, host: CommandHost) -> str:
+    """Return whether a key of `provider` is configured, in words. No key is read and no program is run."""
+    from runner.problems import known_problem
+    from runner.providers import PROVIDERS
+    from runner.secrets.accounts import AccountFile
+    from runner.secrets.resolve import VARIABLES
+
+    if PROVIDERS.get(provider) is None:
+        return ""
+    if host.environ.get(VARIABLES.get(provider, ""), "").strip():
+        return _KEY
+    if host.settings.named("auth").get(provider, {}).get("helper"):
+        return _KEY
+    try:
+        names = AccountFile(host.environ).read().value.of(provider).names
+    except Exception as error:  # SEAM: a list of accounts that cannot be read has no account
+        if known_problem(error) is None:
+            raise
+        names = ()
+    return _KEY if names else _NO_KEY
+
+
+def _window(name: str) -> str:
+    from runner.providers.catalog import facts_of
+
+    window = facts_of(name).window
+    return f"{window // 1000}k" if window else ""
+
+
+def _costs(name: str) -> str:
+    from runner.providers.catalog import published
 
     price = published().prices.get(name)
-    costs = f"{price.input:g} in, {price.output:g} out" if price and price.input and price.output else ""
-    window = facts_of(name).window
-    holds = f"{window // 1000}k window" if window else ""
-    return "  ".join(part for part in (holds, costs, "(now)" if name == now else "") if part)
+    return f"${price.input:g} in, ${price.output:g} out" if price and price.input and price.output else ""
 
+
+_command = partial(SlashCommand, group="Settings")
 
 # fmt: off
 COMMANDS = (
-    SlashCommand("mode", "[NAME]", "set how much is allowed without a question", _mode,
-                 words=lambda host: [mode.value for mode in Mode]),
-    SlashCommand("model", "[PROVIDER:MODEL]", "change the model, from the next request on", _model, words=_models),
-    SlashCommand("thinking", "[LEVEL]", "set how much the model reasons before it answers", _thinking,
-                 words=lambda host: [level.value for level in Thinking]),
+    _command("mode", "[NAME]", "set how much is allowed without a question", _mode,
+             words=lambda host: [mode.value for mode in Mode]),
+    _command("model", "[PROVIDER:MODEL]", "change the model, from the next request on", _model, words=_models),
+    _command("thinking", "[LEVEL]", "set how much the model reasons before it answers", _thinking,
+             words=lambda host: [level.value for level in Thinking]),
 )
 # fmt: on

@@ -27,7 +27,7 @@ from runner.frontends.tui.menu import Menu, ProposalSource
 from runner.frontends.tui.panel import Done, Edit, Panel, PanelStep
 from runner.frontends.tui.picker import Picker
 from runner.frontends.tui.renderer import Canvas, Frame, Painter
-from runner.frontends.tui.rows import Fragments, clip_rows, encode_rows, fit
+from runner.frontends.tui.rows import Fragments, clip_rows, encode_rows, fit, measure
 from runner.frontends.tui.status import StatusLine, Wait
 from runner.frontends.tui.theme import Shades
 from runner.text.sanitize import one_line
@@ -199,6 +199,18 @@ class App:
     def copy(self, text: str) -> None:
         """Ask the terminal to put `text` into the clipboard (OSC 52). The terminal may not support or permit that."""
         self._write_code(f"\x1b]52;c;{binascii.b2a_base64(text.encode('utf-8', 'replace'), newline=False).decode()}\a")
+
+    @property
+    def columns(self) -> int:
+        """Return the width of a finished row."""
+        return measure(self._output.get_size().columns)
+
+    def help(self) -> bool:
+        """Show the help if the input is empty. Return True if it was."""
+        if self._label or not self.editor.empty:
+            return False
+        self.host.submit("/help")
+        return True
 
     def tell(self, text: str) -> None:
         """Show `text` in the status line until the next key."""

@@ -53,6 +53,10 @@ class TerminalController(CommandHost):
             await asyncio.wait(waited)
 
     @property
+    def columns(self) -> int:
+        return self.app.columns
+
+    @property
     def open(self) -> bool:
         """Return True if a session is open."""
         return self._agent is not None

@@ -46,7 +46,7 @@ class Editor:
     def paste(self, text: str) -> None:
         """Insert a pasted text. No part of it is a key."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         if lines <= _LINES and len(text) <= _CHARACTERS:
             self.buffer.insert_text(text)
             return

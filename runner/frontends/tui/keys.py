@@ -21,6 +21,7 @@ HELP = (
     ("Ctrl+C",               "stop the turn, or empty the input; twice: leave"),
     ("Ctrl+D",               "leave, when the input is empty"),
     ("Shift+Tab",            "the next mode"),
+    ("?",                    "this help, when the input is empty"),
     ("Tab",                  "accept the proposal for a /command or @FILE"),
     ("Ctrl+R",               "search earlier input"),
     ("Ctrl+G",               "edit the input in your editor"),
@@ -64,6 +65,8 @@ def _bind_text(keys: KeyBindings, app: App, typing: Filter) -> None:
     @keys.add("<any>", filter=typing)
     def character(event: KeyPressEvent) -> None:
         _quiet(app)
+        if event.data == "?" and app.help():
+            return
         event.current_buffer.insert_text(event.data)
         app.propose()
 

@@ -98,8 +98,10 @@ class Menu:
     def lines(self, width: int, rows: int) -> list[Fragments]:
         if self._proposals is None or rows < 1:
             return []
-        room = min(rows, _MOST)
         entries = self._proposals.entries
+        room = min(rows, _MOST)
+        if len(entries) > room > 1:  # one row says how many there are
+            room -= 1
         first = max(min(self._at - room // 2, len(entries) - room), 0)
         visible = entries[first : first + room]
         column = min(max(len(entry.text) for entry in visible) + 2, 40)
@@ -108,6 +110,8 @@ class Menu:
             style = "bold ansicyan" if place == self._at else ""
             text = one_line(entry.text, 200)
             drawn.append([(style, f"  {text.ljust(column)}"), ("dim", one_line(entry.note, 200))])
+        if len(visible) < len(entries):
+            drawn.append([("dim", f"  {self._at + 1} of {len(entries)}; up and down scroll")])
         return [fit(row, width) for row in drawn]
 
 

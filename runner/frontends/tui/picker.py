@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from runner.frontends.slash.command import Row
 from runner.frontends.tui.menu import best
 from runner.frontends.tui.panel import Done, Panel, PanelStep, Unanswered
-from runner.frontends.tui.rows import Fragments, fit
+from runner.frontends.tui.rows import Fragments, cells, cut, fit
 from runner.text.sanitize import one_line
 
 _LONGEST = 300  # characters of a text
@@ -17,10 +17,12 @@ class Picker(Panel[str | None]):
 
     def __init__(self, title: str, rows: Sequence[Row], *, query: str = "") -> None:
         self._title = one_line(title, _LONGEST)
-        self._rows = [Row(row.value, one_line(row.label, _LONGEST), one_line(row.detail, _LONGEST)) for row in rows]
+        self._rows = [_shown(row) for row in rows]
         self._matches: list[Row] = []
         self._at = 0
         self._search(query)
+        if not query:
+            self._at = next((place for place, row in enumerate(self._rows) if row.now), 0)
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
         count = f"{len(self._matches)} of {len(self._rows)}" if len(self._matches) != len(self._rows) else ""
@@ -28,9 +30,15 @@ class Picker(Panel[str | None]):
         drawn.append([("ansicyan", "? "), ("", self._query), ("reverse", " ")])
         room = max(min(rows - 3, _MOST), 1)
         first = max(min(self._at - room // 2, len(self._matches) - room), 0)
+        column = min(max((cells(row.label) for row in self._rows if row.detail), default=0), max(width // 2, 1))
         for place, row in enumerate(self._matches[first : first + room], first):
             style, mark = ("bold ansicyan", "> ") if place == self._at else ("", "  ")
-            drawn.append([(style, mark + row.label), ("dim", f"  {row.detail}")])
+            if not row.detail:
+                drawn.append([(style, mark + _cut(row.label, width - 2))])
+                continue
+            label = _cut(row.label, column)
+            blanks = " " * (column - cells(label) + 2)
+            drawn.append([(style, mark + label), ("dim", blanks + _cut(row.detail, width - column - 4))])
         if not self._matches:
             drawn.append([("dim", "  no matches")])
         drawn.append([("dim", "Enter selects, Escape cancels, letters search")])
@@ -67,3 +75,18 @@ class Picker(Panel[str | None]):
         self._matches = best(
             query[:_LONGEST], self._rows, lambda row: f"{row.label} {row.detail}" if row.detail else row.label
         )
+
+
+def _shown(row: Row) -> Row:
+    """Return `row` with texts that are safe to show, and a mark behind the label of the value in force."""
+    label = f"{one_line(row.label, _LONGEST)}{' (now)' if row.now else ''}"
+    return Row(row.value, label, one_line(row.detail, _LONGEST), row.now)
+
+
+def _cut(text: str, room: int) -> str:
+    """Return `text` in at most `room` cells, cut behind a word if one ends in the second half of the room."""
+    short = cut(text, max(room, 1))
+    if short == text:
+        return text
+    words = short[:-1].rpartition(" ")[0].rstrip()
+    return f"{words}…" if cells(words) > room // 2 and not text[len(short) - 1 : len(short)].isspace() else short

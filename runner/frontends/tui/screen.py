@@ -4,6 +4,7 @@ it.
 THREAT T105: the model, files and commands choose most of this text. All of it passes `visible`.
 """
 
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,7 @@ from runner import events
 from runner.frontends import wording
 from runner.frontends.tui.call_view import CallCard, malformed_rows, problem_rows, title_rows
 from runner.frontends.tui.code import diff_rows
-from runner.frontends.tui.rows import WIDEST, Fragments, ansi, clip_rows, encode_rows, hang, measure, safe, wrap
+from runner.frontends.tui.rows import WIDEST, Fragments, ansi, cells, clip_rows, encode_rows, hang, measure, safe, wrap
 from runner.frontends.tui.stream_view import Draw, Writing, put_markdown
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import one_line, visible
@@ -103,7 +104,7 @@ class Screen:
             case events.Display(text, "diff"):
                 self._put(lambda width: diff_rows(visible(text).split("\n"), width, theme))
             case events.Display(text):
-                self._put(lambda width: wrap(safe(text), width))
+                self._put(partial(text_rows, text))
             case events.Retrying():
                 self._note(wording.note_words(event), theme.warn)
             case events.Compacted() | events.Changed():
@@ -215,6 +216,27 @@ def prompt_rows(text: str, width: int, theme: Theme) -> list[Fragments]:
     for number, line in enumerate(wording.folded(lines, _PROMPT_FOLD)):
         text_row = line if len(line) <= _LINE else f"{line[:_LINE]}… {len(line) - _LINE} more characters"
         rows += hang(wrap([(theme.prompt, text_row)], width - 2), (theme.prompt, "  " if number else "> "), ("", "  "))
+    return rows
+
+
+_COLUMN = re.compile(r" *\S+(?: \S+)* {2,}(?=\S)")  # the first column of a line of a table, with the blanks behind it
+
+
+def text_rows(text: str, width: int) -> list[Fragments]:
+    """Return the rows of a text for the user. A long line continues below its second column, or below its indentation
+    with two more blanks.
+    """
+    rows: list[Fragments] = []
+    for line in visible(text).split("\n"):
+        column = _COLUMN.match(line)
+        start = column[0] if column and cells(column[0]) <= width // 2 else ""
+        first = start or line[: len(line) - len(line.lstrip(" "))][: width // 2]
+        deeper = 0 if start else 2 if first else 0
+        rest: Fragments = [("", line[len(first) :])]
+        body = wrap(rest, max(width - cells(first), 1))
+        if deeper and len(body) > 1:
+            body = wrap(rest, max(width - cells(first) - deeper, 1))
+        rows += hang(body, ("", first), ("", " " * (cells(first) + deeper)))
     return rows
 
 

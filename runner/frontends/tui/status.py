@@ -66,7 +66,7 @@ class StatusLine:
             (4, "dim", f"${self._cost:.2f}" if self._cost is not None else ""),
             (1, "dim" if self._sandbox == "FULL" else "bold ansired", f"sandbox {self._sandbox}"),
             (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
-            (6, "dim", "? /help"),
+            (6, "dim", "? help"),
         ]
         parts = [part for part in parts if part[2]]
         while len(parts) > 1 and row_cells(_joined(parts)) > width:
