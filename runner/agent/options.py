@@ -69,6 +69,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("--json", "", "JSON mode: one JSON object per line on stdin, one event per line on "
            "stdout (docs/guide/embedding.md).", ("agent",)),
     Option("--json", "", "Print one JSON event per line on stdout.", _BUDGET),
+    Option("--output", "FORM", "Form of the output: text (the answer on stdout, the rest on stderr; default without a "
+           "terminal), full (all of it on stdout; default at a terminal), json (as --json).", ("run",),
+           complete="output"),
+    Option("--last-message", "FILE", "Write the answer of the model to a file.", ("run",)),
     Option("--input", "FORMAT", "Format of stdin: text (default); with --json also json: lines that control a "
            "session.", ("run",)),
     Option("--review", "", "Work in a copy and write the changes as a patch. Needs --patch.", ("ci",)),

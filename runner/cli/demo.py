@@ -23,7 +23,7 @@ from runner.config import load
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import ModelCall
 from runner.events import ActionFinished, Emit
-from runner.frontends.launch import on_stdout
+from runner.frontends.launch import guarded, transcript
 from runner.loop import Ending, handle_call, run
 from runner.messages import Message, TextBlock, ToolCall
 from runner.problems import Exit
@@ -48,7 +48,7 @@ def run_demo(*, keep: bool = False) -> int:
     """Run the demo and return 0 if every promise held. With `keep`, everything stays on the disk."""
     base = fresh_folder()
     try:
-        return asyncio.run(demo(lay_out(base, _search_path()), on_stdout()))
+        return asyncio.run(demo(lay_out(base, _search_path()), guarded(transcript())))
     finally:
         if keep:
             print(f"\nthe files of this demo are in {base}")

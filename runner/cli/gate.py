@@ -39,6 +39,7 @@ _COMPLETIONS = {
     "model": completing(lambda: (*known_models(), "scripted:")),
     "limit": lambda incomplete: [f"{name}=" for name in limit_names() if name.startswith(incomplete)],
     "backend": _backends,
+    "output": completing(lambda: ("text", "full", "json")),
     "enforcement": completing(lambda: ("full", "partial")),
 }
 

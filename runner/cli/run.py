@@ -7,19 +7,22 @@ from typing import Annotated
 import typer
 
 from runner import VERSION
-from runner.agent.options import Given
+from runner.agent.options import Given, not_known
 from runner.agent.startup import run_args
 from runner.cli.gate import argument, takes_options
-from runner.frontends.launch import prompt_text, start_conversation, start_run
+from runner.frontends.launch import OutputForm, start_conversation, start_run
+from runner.frontends.prompt_input import prompt_input
 from runner.problems import Exit, usage
 from runner.sessions.selection import SessionSelection
 
-PROMPT = Annotated[str | None, argument("PROMPT", "The task for the model. Without it, stdin is read.")]
+PROMPT = Annotated[str | None, argument("PROMPT", "The task for the model. Stdin is appended if it is a pipe or file, or is the task.")]
 
 
 @takes_options("run")
 def run(given: Given, prompt: PROMPT = None) -> int:
     """Let a model work on one prompt. The policy decides on every action of the model.
+
+    If stdout is not a terminal, it receives the answer of the model alone, and stderr everything else (--output).
 
     Without a terminal no user can be asked, so every question becomes a denial. Exit 3: an action was denied. Exit 5:
     a limit on turns, tokens, money, time, output or denials ended the run.
@@ -28,13 +31,15 @@ def run(given: Given, prompt: PROMPT = None) -> int:
 
         agent run "why does the build fail?"
         agent run --mode trust-project "make the tests pass" --timeout 20m
-        git diff | agent run --unattended --json --max-turns 20 > events.jsonl
+        git diff | agent run "review this change" > review.md
+        agent run --json --max-turns 20 "fix the bug" > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
         agent run --json --input json                read requests of a program as JSON lines
     """
-    args, format = run_args(given), given.text("input") or "text"
-    prompt_file = given.path("prompt_file")
+    form = _output_form(given)
+    args, format = replace(run_args(given), json=form is OutputForm.JSON), given.text("input") or "text"
+    prompt_file, last_message = given.path("prompt_file"), given.text("last_message")
     if format not in ("text", "json"):
         raise usage(f"there is no input format `{format}`", "the formats are text and json", "write `--input json`")
     if format == "json":
@@ -42,10 +47,27 @@ def run(given: Given, prompt: PROMPT = None) -> int:
 
         if not args.json:
             raise usage("--input json needs --json", "the answers to JSON requests are JSON events", "add --json")
+        if last_message is not None:
+            why, fix = "a session may have many answers", "read `run_ended`, which contains each answer"
+            raise usage("--input json and --last-message exclude each other", why, fix)
         args.key.check(prompt_from_stdin=True)
         prompted = prompt is not None or prompt_file is not None
-        return serve(args, prompt_text(prompt, prompt_file) if prompted else None)
-    return start_run(args, prompt, prompt_file)
+        return serve(args, prompt_input(prompt, prompt_file, with_stdin=False).text if prompted else None)
+    return start_run(args, prompt, prompt_file, form, last_message)
+
+
+def _output_form(given: Given) -> OutputForm | None:
+    """Return the form that `--output` or `--json` names, or None. Raise a usage error."""
+    named, json = given.text("output"), given.switch("json")
+    if named is None:
+        return OutputForm.JSON if json else None
+    if named not in list(OutputForm):
+        why = f"the forms are {', '.join(OutputForm)}"
+        raise not_known(f"there is no output form `{named}`", why, named, OutputForm, "write `--output text`")
+    if json and named != OutputForm.JSON:
+        why = "--json is the same as `--output json`"
+        raise usage(f"--json and `--output {named}` exclude each other", why, "leave one of them out")
+    return OutputForm(named)
 
 
 @takes_options("agent")

@@ -1,34 +1,58 @@
 """The launch of an agent from the command line: on one prompt, or as a conversation at the terminal."""
 
 import os
-import stat
 import sys
 from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from runner.agent.startup import RunArgs, SessionStart, prepare_start
+from runner.frontends.output_file import Outlets
+from runner.frontends.prompt_input import prompt_input
 from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
 from runner.providers.key_options import is_stdin, take_terminal
 from runner.stderr import unwritten
-from runner.text.phrases import os_reason
 
 if TYPE_CHECKING:
     from runner.approval.approver import Approver
+    from runner.engine.steering import UserInput
     from runner.events import Emit, Event
     from runner.frontends.jsonl.writer import JsonLines
     from runner.loop import Ending
 
-_LONGEST_PROMPT = 1 << 20  # bytes
+
+class OutputForm(StrEnum):
+    """The output of a run. `text`: the answer alone on stdout, and everything else on stderr. `full`: everything on
+    stdout. `json`: one event per line on stdout.
+    """
+
+    TEXT = "text"
+    FULL = "full"
+    JSON = "json"
 
 
-def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> int:
-    """Work on one prompt, and return the exit code. Raise Stopped if the prompt or the settings cannot be used."""
+def start_run(
+    args: RunArgs,
+    prompt: str | None,
+    prompt_file: Path | None,
+    form: OutputForm | None = None,
+    last_message: str | None = None,
+) -> int:
+    """Work on one prompt, and return the exit code.
+
+    `form` is by default `full` at a terminal, and `text` otherwise; `args.json` takes precedence. The answer is also
+    written to the file `last_message`. Raise Stopped if the prompt, the settings or the file cannot be used.
+    """
     import asyncio
 
-    from runner.gate.gate import is_unattended
+    from runner.frontends.plain.answer_apart import AnswerApart
+    from runner.gate.gate import folder, is_unattended
+    from runner.state.workspace import workspace_at
+    from runner.text.sanitize import visible_prose
 
+    form = form or (OutputForm.FULL if os.isatty(1) else OutputForm.TEXT)
     with ExitStack() as stack:
         lines: JsonLines | None = None
         if args.json:
@@ -36,18 +60,27 @@ def start_run(args: RunArgs, prompt: str | None, prompt_file: Path | None) -> in
 
             lines = stack.enter_context(writer.JsonLines())
         args.key.check(prompt_from_stdin=is_stdin(prompt_file) if prompt_file else prompt is None)
-        text = prompt_text(prompt, prompt_file)
+        words = prompt_input(prompt, prompt_file, with_stdin=not args.key.from_stdin)
+        # The file may be in the workspace: its text is by the model, as is every file that its commands write there.
+        workspace = workspace_at(str(folder(args.cwd)), os.environ)
+        files = Outlets.opened({"--last-message": last_message}, workspace, os.environ, inside_too=True)
+        outlet = stack.enter_context(files).get("--last-message")
         unattended = is_unattended(args.unattended)
         start = prepare_start(args, unattended=unattended)
-        emit = lines or on_stdout()
-        code = asyncio.run(play(text, start, _approver(unattended, emit), emit, lines)).exit
-        if code is Exit.INTERRUPTED and lines is not None:
+        apart = lines is None and form is OutputForm.TEXT
+        emit = lines or (AnswerApart(guarded(transcript(sys.stderr))) if apart else guarded(transcript()))
+        ending = asyncio.run(play(words, start, _approver(unattended, emit), emit, lines))
+        if ending.exit is Exit.INTERRUPTED and lines is not None:
             lines.hurry()
-        return code
+        if outlet is not None:
+            outlet.write(f"{ending.text}\n".encode("utf-8", "backslashreplace") if ending.text else b"")
+        if apart and ending.text:
+            print(visible_prose(ending.text), flush=True)
+        return ending.exit
 
 
 async def play(
-    prompt: str, start: SessionStart, approver: "Approver", emit: "Emit", lines: "JsonLines | None" = None
+    prompt: "UserInput", start: SessionStart, approver: "Approver", emit: "Emit", lines: "JsonLines | None" = None
 ) -> "Ending":
     """Work on one prompt in the session of `start`, and return the end of the run.
 
@@ -60,7 +93,7 @@ async def play(
     if lines is not None:
         lines.when_lost(end)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
-        return await agent.conversation.prompt(prompt)  # returns normally for a stopped run, too
+        return await agent.conversation.prompt(prompt.text, prompt.typed)  # returns normally for a stopped run, too
 
 
 def start_conversation(args: RunArgs) -> int:
@@ -82,7 +115,7 @@ def start_conversation(args: RunArgs) -> int:
         fix = "give a prompt, or start `agent` at a terminal"
         raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)
     spell_out()
-    emit = on_stdout()
+    emit = guarded(transcript())
     # A typed prompt is on the screen already.
     emit_others: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
 
@@ -105,13 +138,12 @@ def start_conversation(args: RunArgs) -> int:
         return Exit.INTERRUPTED
 
 
-def on_stdout(show: "Emit | None" = None) -> "Emit":
-    """Return a function that shows every event with `show`, which is by default a transcript on standard output.
+def guarded(show: "Emit") -> "Emit":
+    """Return a function that shows every event with `show`.
 
     If the output cannot be written, the function raises BrokenPipeError or Stopped, which ends the session. For a piece
     of command output, it raises the error with the next event of another kind.
     """
-    show = show or transcript()
     broken: list[Exception] = []
 
     def emit(event: "Event") -> None:
@@ -137,11 +169,11 @@ def transcript(stream: "IO[str] | None" = None) -> "Emit":
 
     from runner.frontends.plain.transcript import Transcript
 
-    class Stdout(Console):
+    class Output(Console):
         def on_broken_pipe(self) -> None:
             raise  # re-raise the BrokenPipeError that is being handled; rich would exit here
 
-    return Transcript(Stdout(file=stream))
+    return Transcript(Output(file=stream))
 
 
 def _approver(unattended: bool, emit: "Emit") -> "Approver":
@@ -154,46 +186,3 @@ def _approver(unattended: bool, emit: "Emit") -> "Approver":
     from runner.frontends.plain.line_input import line_reader
 
     return Terminal(Console(stderr=True), line_reader(forget=True))
-
-
-def prompt_text(prompt: str | None, file: Path | None) -> str:
-    """Return the text of the prompt: the argument, else the file, else standard input.
-
-    Raise Stopped if there are two prompts or none, if the text is empty, or if the file or standard input cannot be
-    read, is longer than 1 MiB or is not UTF-8.
-    """
-    if prompt is not None and file is not None:
-        raise usage("there are two prompts", "one is on the command line and one in --prompt-file", "give only one")
-    if prompt is not None:
-        text = prompt
-    elif file is not None:
-        text = _text_of(file, f"`{file}`")
-    elif stat.S_ISCHR(os.fstat(0).st_mode):  # a terminal, or /dev/null
-        raise usage(
-            "there is no prompt",
-            "none was given, and standard input is neither a pipe nor a file",
-            f'write agent {_command()} "what to do", or add --prompt-file FILE',
-        )
-    else:
-        text = _text_of(0, "standard input")
-    if not text.strip():
-        raise usage("the prompt is empty", "there is no task", f'write agent {_command()} "what to do"')
-    return text
-
-
-def _command() -> str:
-    return "ci" if sys.argv[1:2] == ["ci"] else "run"
-
-
-def _text_of(file_or_fd: Path | int, name: str) -> str:
-    try:
-        with open(file_or_fd, "rb", closefd=file_or_fd != 0) as file:
-            data = file.read(_LONGEST_PROMPT + 1)
-    except OSError as error:
-        raise usage(f"the prompt {name} cannot be read", os_reason(error), "check the path") from None
-    if len(data) > _LONGEST_PROMPT:
-        raise usage(f"the prompt in {name} is longer than 1 MiB", "no model takes as much", "let the model read a file")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        raise usage(f"the prompt in {name} is not text", "it is not UTF-8", "save it as UTF-8 text") from None

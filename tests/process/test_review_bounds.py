@@ -17,8 +17,8 @@ from runner.changes.review.patch_format import hunks
 from runner.changes.review.tree_diff import OVERTIME, Deadline
 from runner.changes.review.workspace_copy import copied
 from runner.frontends.ci import changes
-from runner.frontends.ci.output_files import Outlets
 from runner.frontends.ci.run import Run
+from runner.frontends.output_file import Outlets
 from sandbox.inside.files.diff import Effort
 from tests.support.job import Job, bash, say
 from tests.support.patch_rows import nothing_secret

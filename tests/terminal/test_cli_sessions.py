@@ -31,7 +31,7 @@ def test_a_run_is_kept_gone_on_with_and_forked(harness: SessionHarness) -> None:
     assert (first["first"], first["prompts"], first["turns"]) == ("look around", 1, 2)
     again = harness.run("-c", "and again")
     assert again.returncode == 0, again.stderr
-    assert "resumed    " in again.stdout
+    assert "resumed    " in again.stderr
     assert "look around" in again.stdout
     assert [(each["id"], each["prompts"]) for each in harness.list()] == [(first["id"], 2)]
     forked = harness.run("--fork", str(first["id"])[:5], "another way")
@@ -79,11 +79,11 @@ def test_the_mode_of_a_session_is_shown_and_never_taken(harness: SessionHarness)
     script = harness.base / "writes.toml"
     script.write_text('[[turn]]\ncalls = [{ name = "bash", arguments = { command = "touch made" } }]\n')
     first = harness.agent("run", "--model", f"scripted:{script}", "--mode", "dangerously", "write")
-    assert first.returncode == 0, first.stdout
+    assert first.returncode == 0, first.stderr
     (harness.work / "made").unlink()
     again = harness.agent("run", "--model", f"scripted:{script}", "-c", "write")
     assert again.returncode == 3
-    assert "mode was dangerously, is default" in again.stdout
+    assert "mode was dangerously, is default" in again.stderr
     assert not (harness.work / "made").exists()
 
 

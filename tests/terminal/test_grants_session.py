@@ -61,7 +61,7 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(harness: 
 
     (harness.base / "quiet.toml").write_text('[[turn]]\ntext = "done"\n')
     alone = harness.agent("run", "--model", f"scripted:{harness.base / 'quiet.toml'}", "-c", "go on")
-    assert f"grant {name} of this session allows nothing while there is no user: " in " ".join(alone.stdout.split())
+    assert f"grant {name} of this session allows nothing while there is no user: " in " ".join(alone.stderr.split())
     window = _talk(harness, "-c")
     try:
         screen = window.until("/quit to leave")

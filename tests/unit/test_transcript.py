@@ -132,11 +132,13 @@ done (2 turns; 10 tokens in, 20 out)
 """
 
 
-def drawn(story: list[events.Event], *, colour: bool = False, encoding: str = "utf-8", width: int = 80) -> str:
+def drawn(
+    story: list[events.Event], *, colour: bool = False, encoding: str = "utf-8", width: int = 80, wrap: bool | None = None
+) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
     console = Console(file=file, width=width, force_terminal=colour, color_system="standard" if colour else None)
-    transcript = Transcript(console)
+    transcript = Transcript(console, wrap=wrap)
     for event in story:
         transcript(event)
     file.flush()
@@ -147,10 +149,28 @@ def test_a_session_reads_like_this() -> None:
     assert "\n".join(line.rstrip() for line in drawn(STORY).splitlines()) + "\n" == EXPECTED
 
 
-def test_without_a_terminal_nothing_is_coloured_and_nothing_is_wide() -> None:
-    text = drawn(STORY)
-    assert ESC not in text
+def test_a_session_reads_like_this_on_a_terminal_of_80_columns() -> None:
+    text = drawn(STORY, wrap=True)
+    assert "\n".join(line.rstrip() for line in text.splitlines()) + "\n" == EXPECTED
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_without_a_terminal_nothing_is_coloured_wrapped_or_cut() -> None:
+    assert ESC not in drawn(STORY)
+    long = " ".join(["word"] * 60)
+    story: list[events.Event] = [
+        events.ModelText(long),
+        events.ToolProposed("1.1", "bash", RunScript(f"echo {long}", "/w")),
+        judged("1.1", Tier.EXECUTE, Ruling.ALLOW, long),
+        finished("1.1", f"{long}\n{'x' * 300}"),
+        events.Denied("1.2", f"$ echo {long}", Tier.SECRET, RULE, Problem(long, long, long)),
+        events.Notice(long),
+        events.ErrorRaised(Problem(long, long, long)),
+    ]
+    lines = drawn(story, width=80).splitlines()
+    assert sum(long in line for line in lines) == 10, "each text is on one line"
+    assert any("x" * 300 in line for line in lines)
+    assert "…" not in "".join(lines)
 
 
 def test_a_terminal_gets_badges_and_coloured_diffs() -> None:
@@ -190,7 +210,7 @@ def test_a_call_that_was_stopped_is_closed_and_its_key_may_come_again() -> None:
 def test_long_prose_is_wrapped_between_words_wherever_the_pieces_end() -> None:
     prose = "the quick brown fox jumps over the lazy dog " * 6
     pieces: list[events.Event] = [events.ModelText(prose[start : start + 7]) for start in range(0, len(prose), 7)]
-    lines = drawn(pieces, width=40).splitlines()
+    lines = drawn(pieces, width=40, wrap=True).splitlines()
     assert " ".join(" ".join(lines).split()) == prose.strip()
     assert max(map(len, lines)) <= 40
     assert [line for line in lines if line.startswith(" ")] == [], "the blank at which a row is broken goes"
@@ -288,7 +308,7 @@ def test_a_read_that_was_stopped_is_drawn_although_it_never_ended() -> None:
 def test_a_terminal_that_is_made_narrower_is_kept_to() -> None:
     file = io.StringIO()
     console = Console(file=file, width=100)
-    transcript = Transcript(console)
+    transcript = Transcript(console, wrap=True)
     transcript(events.ModelText("word " * 30 + "\n"))
     console.width = 40
     transcript(events.ModelText("word " * 30))
@@ -298,9 +318,10 @@ def test_a_terminal_that_is_made_narrower_is_kept_to() -> None:
     assert max(len(line) for line in lines[3:]) <= 40
 
 
-def test_a_word_longer_than_a_row_does_not_wait_for_its_end() -> None:
+@pytest.mark.parametrize("wrap", [True, False], ids=["a terminal", "a file"])
+def test_a_word_longer_than_a_row_does_not_wait_for_its_end(wrap: bool) -> None:
     out = io.StringIO()
-    transcript = Transcript(Console(file=out, width=80))
+    transcript = Transcript(Console(file=out, width=80), wrap=wrap)
     for number in range(1000):
         transcript(events.ModelText("abcdefgh"))
         assert len(out.getvalue().strip()) >= number * 8 - 80

@@ -24,10 +24,12 @@ from runner.engine.budget import Limit
 from runner.engine.run_limits import PIPELINE
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
-from runner.frontends.ci.output_files import Outlets, no_link, write_outputs
+from runner.frontends.ci.output_files import write_outputs
 from runner.frontends.ci.result import CiResult, OutputContent, SessionRecord, inert, read_session_record, refusals
 from runner.frontends.ci.workflow import JobLog
-from runner.frontends.launch import on_stdout, play, prompt_text, transcript
+from runner.frontends.launch import guarded, play, transcript
+from runner.frontends.output_file import Outlets, no_link
+from runner.frontends.prompt_input import prompt_input
 from runner.gate.gate import folder, refuse_folder
 from runner.messages import Usage
 from runner.problems import Exit, Stopped, ending_signals, known_problem, usage
@@ -37,6 +39,7 @@ from runner.text.phrases import os_reason
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.changes.review.session import Review
+    from runner.engine.steering import UserInput
 
 
 OUTPUTS = ("--events", "--summary", "--sarif", "--patch", "--seal", "--result")  # the order in which they are opened
@@ -78,8 +81,8 @@ class Run:
         try:
             if not self._args.json:
                 self._log = JobLog(sys.stdout, github=os.environ.get("GITHUB_ACTIONS") == "true")
-            self._show = on_stdout(show=self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
-            self._session(prompt_text(prompt, prompt_file))
+            self._show = guarded(self._print if self._log is None else transcript(self._log))  # type: ignore[arg-type]  # a text stream
+            self._session(prompt_input(prompt, prompt_file, with_stdin=not self._args.key.from_stdin))
         except (KeyboardInterrupt, asyncio.CancelledError):
             code, problem = Exit.INTERRUPTED, Problem("stopped by a signal", "the job was cancelled", "")
         except BrokenPipeError as error:  # the reader of the log is gone; the files are still written
@@ -103,7 +106,7 @@ class Run:
         print(result.line(), flush=True)  # raises BrokenPipeError if the reader is gone
         return result.exit
 
-    def _session(self, prompt: str) -> None:
+    def _session(self, prompt: "UserInput") -> None:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
         refuse_folder(self._workspace, os.environ, shipped().profile)  # before the whole folder is searched
         git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))

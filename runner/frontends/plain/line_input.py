@@ -9,6 +9,7 @@ from prompt_toolkit.history import DummyHistory, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import create_output
 
 from runner.approval.approver import ReadLine
 from runner.frontends.terminal.input import Intake
@@ -36,6 +37,7 @@ def line_reader(*, forget: bool = False) -> ReadLine:
         history=DummyHistory() if forget else InMemoryHistory(),
         key_bindings=keys,
         input=Intake(sys.stdin, ends="\r\n"),
+        output=create_output(always_prefer_tty=True),  # standard output may be a file for the answer
         enable_suspend=True,
     )
 

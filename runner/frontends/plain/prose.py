@@ -13,12 +13,12 @@ _PIECES = re.compile(r"\n| |[^ \n]+")
 
 
 class Flow:
-    """A writer that wraps streamed prose at word boundaries: the same lines on a terminal and in a file.
+    """A writer that wraps streamed prose at word boundaries. If `width` returns None, nothing is wrapped.
 
     The time for a piece depends only on its own length, not on the length of the word that it belongs to.
     """
 
-    def __init__(self, console: Console, width: Callable[[], int]) -> None:
+    def __init__(self, console: Console, width: Callable[[], int | None]) -> None:
         self._console = console
         self._width = width
         self._column = 0
@@ -72,14 +72,17 @@ class Flow:
             return
         self._word.append(piece)
         self._size += size
-        if self._size > self._width() + 1:
+        width = self._width()
+        if width is None or self._size > width + 1:
             self._put()
             self._long = True
 
     def _put(self) -> None:
         """Put the pending word (with the blank before it) on this line or the next."""
         blank = self._word[:1] == [" "]
-        if self._column and self._column + self._size > self._width() and len(self._word) > blank:
+        width = self._width()
+        over = width is not None and self._column + self._size > width
+        if self._column and over and len(self._word) > blank:
             self._ready.append("\n")
             self._column = 0
             if blank:

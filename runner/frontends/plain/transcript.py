@@ -35,16 +35,20 @@ _LIVE = (
 class Transcript:
     """The renderer of a transcript. It draws each event at once, except that a read-only call is drawn when it ends,
     because such calls run in parallel.
+
+    Lines are wrapped, and lines of output are cut, to the width of a terminal. With another output, such as a file, no
+    line is wrapped or cut. `wrap` is None for a check of the output, True for a terminal.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, wrap: bool | None = None) -> None:
         self._console = console
+        self._wrap = console.file.isatty() if wrap is None else wrap
         self._cwd = ""
         self._actions: dict[str, tuple[str, Action | None]] = {}
         self._verdicts: dict[str, events.VerdictReached] = {}
         self._drawn: set[str] = set()
         self._open: set[str] = set()  # asked about or allowed, and not yet ended
-        self._flow = Flow(console, lambda: self._width)
+        self._flow = Flow(console, lambda: self._width if self._wrap else None)
         self._encoding = console.encoding or "utf-8"
         fancy = self._encoding.lower().replace("-", "").startswith("utf")
         self._bar, self._end, self._cut = ("│", "└", "…") if fancy else ("|", "`", "...")
@@ -161,9 +165,9 @@ class Transcript:
         """Print the badge and its title. Further rows of a long command are indented below it."""
         lead = Text("\n").append(badge, style).append("  ")
         first, *rest = words.split("\n")
-        rows = list(self._styled(first, "bold").wrap(self._console, max(self._width - cell_len(badge) - 2, 20)))
+        rows = self._wrapped(self._styled(first, "bold"), cell_len(badge) + 2)
         for line in rest:
-            rows += self._styled(line, "bold").wrap(self._console, max(self._width - 4, 20))
+            rows += self._wrapped(self._styled(line, "bold"), 4)
         for number, row in enumerate(rows or [Text()]):
             row.rstrip()
             self._print(lead.append_text(row) if number == 0 else Text("    ").append_text(row))
@@ -194,17 +198,23 @@ class Transcript:
 
     def _row(self, text: Text, *, last: bool = False) -> None:
         """Print one row of a call's block, wrapped here so that every line keeps the bar."""
-        rows = list(text.wrap(self._console, max(self._width - 3, 20))) or [Text()]
+        rows = self._wrapped(text, 3) or [Text()]
         for number, row in enumerate(rows):
             mark = self._end if last and number == len(rows) - 1 else self._bar
             line = Text().append(f" {mark} ", "dim").append_text(row)
             line.rstrip()
             self._print(line)
 
+    def _wrapped(self, text: Text, lead: int) -> list[Text]:
+        """Return the rows of `text`, each to be printed after `lead` columns."""
+        if not self._wrap:
+            return list(text.split("\n", allow_blank=True))
+        return list(text.wrap(self._console, max(self._width - lead, 20)))
+
     def _fit(self, line: str) -> str:
-        """Return `line` cut to the width of a row."""
+        """Return `line` cut to the width of a row, if there is one."""
         room = max(self._width - 3, 20)
-        if cell_len(line) <= room:
+        if not self._wrap or cell_len(line) <= room:
             return line
         return set_cell_size(line, room - len(self._cut)).rstrip() + self._cut
 
@@ -214,4 +224,5 @@ class Transcript:
         return Text().append(safe.encode(self._encoding, "backslashreplace").decode(self._encoding), style)
 
     def _print(self, text: Text) -> None:
-        self._console.print(text, markup=False, highlight=False, soft_wrap=False, width=self._width)
+        width = self._width if self._wrap else None
+        self._console.print(text, markup=False, highlight=False, soft_wrap=not self._wrap, width=width)
