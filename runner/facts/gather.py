@@ -70,7 +70,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         names=_names,
         login=login_at,
         remotes=cache(partial(_remotes, home=home)),
-        registries=cache(partial(_registries, home=home, environ=environ)),
+        registries=cache(partial(_registries, home=home, environ=environ, workspace=workspace)),
         telling=partial(_telling, home=home, environ=environ, workspace=workspace),
         tracked=_lazily_tracked(workspace, profile, home, environ),
         cache=caches,
@@ -109,10 +109,12 @@ def _remotes(folder: str, home: str) -> Remotes:
     return remotes(folder, home)
 
 
-def _registries(program: str, folder: str, home: str, environ: Mapping[str, str]) -> tuple[tuple[str, Scope], ...]:
+def _registries(
+    program: str, folder: str, home: str, environ: Mapping[str, str], workspace: str
+) -> tuple[tuple[str, Scope], ...]:
     from runner.facts.package_registries import registries  # few commands contact a registry
 
-    return registries(program, folder, home, environ)
+    return registries(program, folder, home, environ, workspace)
 
 
 def _telling(hosts: tuple[str, ...], home: str, environ: Mapping[str, str], workspace: str) -> EnvVariables:

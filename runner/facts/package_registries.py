@@ -1,5 +1,5 @@
 """Registries that a package manager contacts: those in the user's own settings, those in the project's files, or else
-the registry that the tool itself uses.
+the default of the installed tool.
 
 Only the host of an address is used further; for tools that read a variable, also an address without a login.
 """
@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 from policy.model.assessment import Scope
 from policy.model.host_words import endpoint
+from policy.model.secret_paths import inside
 from policy.permission.hosts import opens
+from runner.facts.default_registries import default_registry
 from sandbox.workspace.git_settings import UncertainSettingsError, read_file
 
 _ADDRESS = re.compile(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
@@ -49,28 +51,19 @@ _LOCKS = {
     "gem":  ("Gemfile.lock",      re.compile(r"^\s+remote: (https?://\S+)", 8)),
 }
 _MOST_LOCKED = 4  # hosts of one lock file; for more, the proxy reports the requested host
-# The hosts that a tool contacts where no settings name a registry. SOURCE: npm config(7) `registry`, pip `--index-url`
-# and the file host of PyPI, uv `--default-index`, cargo `[registry]` (sparse index), `go help environment`.
-_USUAL = {
-    "pip":      ("index.example.org", "files.example.org"),
-    "uv":       ("index.example.org", "files.example.org"),
-    "npm":      ("npm.example.org",),
-    "yarn":     ("yarn.example.org",),
-    "cargo":    ("cargo.example.org", "crates.example.org"),
-    "go":       ("proxy.example.org", "sums.example.org"),
-    "gem":      ("gem.example.org", "gems.example.org"),
-    "composer": ("composer.example.org",),
-}
 _ALIKE = {"pnpm": "npm", "bun": "npm", "npx": "npm", "bundle": "gem"}
 # fmt: on
 _LONGEST = 1 << 20
 
 
-def registries(program: str, folder: str, home: str, environ: Mapping[str, str]) -> tuple[tuple[str, Scope], ...]:
+def registries(
+    program: str, folder: str, home: str, environ: Mapping[str, str], workspace: str
+) -> tuple[tuple[str, Scope], ...]:
     """Return the hosts that the tool `program` contacts in the working folder `folder`. Never raises.
 
     The user's registries have the scope `outside`, those of the project the scope `workspace`. Where certainly no
-    settings and no lock file name a registry, the result is the tool's own registry with the scope `system`.
+    settings and no lock file name a registry, the result is the default of the installed tool, with the scope `system`,
+    or `workspace` if the tool is installed in the workspace.
     """
     kind = _ALIKE.get(program, program)
     named = dict.fromkeys(_hosts(_own(kind, home, environ)), Scope.OUTSIDE)
@@ -81,8 +74,12 @@ def registries(program: str, folder: str, home: str, environ: Mapping[str, str])
     locked = _hosts(_locked(kind, folder, home))
     if locked:
         return tuple((host, Scope.WORKSPACE) for host in locked) if len(locked) <= _MOST_LOCKED else ()
-    readable = all(map(_readable, _settings(kind, folder, home, environ)))
-    return tuple((host, Scope.SYSTEM) for host in _USUAL.get(kind, ())) if readable else ()
+    default = default_registry(kind, environ) if all(map(_readable, _settings(kind, folder, home, environ))) else None
+    if default is None:
+        return ()
+    file, addresses = default
+    scope = Scope.WORKSPACE if inside(os.path.realpath(file), workspace) else Scope.SYSTEM
+    return tuple((host, scope) for host in _hosts(iter(addresses)))
 
 
 def registry_variables(

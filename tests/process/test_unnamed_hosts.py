@@ -2,10 +2,12 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -64,9 +66,47 @@ def git(*words: str, cwd: Path) -> str:
     return subprocess.run(["git", *words], cwd=cwd, env=environ, check=True, capture_output=True, text=True).stdout
 
 
+# The default registries of the tools that these tests install.
+NPM, INDEX, FILES, PROXY, SUMS = (
+    "npm.example.org", "index.example.org", "files.example.org", "proxy.example.org", "sums.example.org",
+)  # fmt: skip
+DEFINITIONS = """
+  define('userconfig', { default: '~/.npmrc' })
+  registry: new Definition('registry', {
+    default: 'https://npm.example.org/',
+"""
+MODELS = f"""
+PyPI = PackageIndex("https://{INDEX}/", file_storage_domain="{FILES}")
+TestPyPI = PackageIndex(
+    "https://test.example.org/", file_storage_domain="test-files.example.org"
+)
+"""
+
+
+def install_tools(prefix: Path) -> None:
+    """Lay out npm, pip and Go below `prefix` as their packages do, with default registries of their own."""
+    npm, pip, go = prefix / "lib/node_modules/npm", prefix / "lib/python3.11/site-packages/pip", prefix / "go"
+    files = {
+        npm / "bin/npm-cli.js": "",
+        npm / "node_modules/@npmcli/config/lib/definitions/definitions.js": DEFINITIONS,
+        prefix / "bin/pip": "",
+        pip / "_internal/models/index.py": MODELS,
+        go / "bin/go": "",
+        go / "go.env": f"# defaults\nGOPROXY=https://{PROXY},direct\nGOSUMDB={SUMS}\nGOTOOLCHAIN=auto\n",
+    }
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name, program in (("npm", npm / "bin/npm-cli.js"), ("go", go / "bin/go")):
+        (prefix / "bin" / name).symlink_to(program)
+    for program in (npm / "bin/npm-cli.js", prefix / "bin/pip", go / "bin/go"):
+        program.chmod(0o755)
+
+
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
+    install_tools(tmp_path / "opt")
     found = tmp_path / "work"
     (found / "sub").mkdir(parents=True)
     git("init", "-q", "-b", "main", cwd=found)
@@ -75,7 +115,11 @@ def work(tmp_path: Path) -> Path:
 
 
 def facts_of(work: Path, environ: dict[str, str] | None = None) -> Facts:
-    return gather(str(work), {"PATH": "/usr/bin:/bin", "HOME": str(work.parent / "home"), **(environ or {})}, PROFILE)
+    return gather(
+        str(work),
+        {"PATH": f"{work.parent}/opt/bin:/usr/bin:/bin", "HOME": str(work.parent / "home"), **(environ or {})},
+        PROFILE,
+    )
 
 
 def hosts_of(script: str, facts: Facts) -> list[tuple[str, Scope]]:
@@ -206,7 +250,7 @@ def test_something_else_in_place_of_a_file_stops_nobody(name: str, kind: str, wo
         place.symlink_to(place.name)
     facts = facts_of(work)
     unknown = name == ".npmrc"  # settings of unknown content may name any registry
-    assert hosts_of("npm ci", facts) == [("", Scope.NONE) if unknown else ("npm.example.org", Scope.SYSTEM)]
+    assert hosts_of("npm ci", facts) == [("", Scope.NONE) if unknown else (NPM, Scope.SYSTEM)]
     assert {scope for _, scope in hosts_of("git fetch x", facts)} <= {Scope.NONE}
 
 
@@ -222,7 +266,7 @@ def test_something_else_in_place_of_a_file_stops_nobody(name: str, kind: str, wo
 def test_a_projects_registry_is_found_as_npm_finds_it(text: str, work: Path) -> None:
     (work / ".npmrc").write_text(text)
     assert hosts_of("npm ci", facts_of(work)) == [
-        ("evil.test", Scope.WORKSPACE) if "egistry" in text else ("npm.example.org", Scope.SYSTEM)
+        ("evil.test", Scope.WORKSPACE) if "egistry" in text else (NPM, Scope.SYSTEM)
     ]
 
 
@@ -268,8 +312,8 @@ ASKED = [
     ("npm", ".npmrc", "registry=https://own.example.org/", ".npmrc", "@a:registry=https://evil.example.net:8443/x",
      {OWN: Scope.OUTSIDE, "evil.example.net:8443": Scope.WORKSPACE}, "both, each with whose it is"),
     ("npm", "npm_config_registry", "https://own.example.org", "", "", {OWN: Scope.OUTSIDE}, "by a variable"),
-    ("npm", "", "", "", "", {"npm.example.org": Scope.SYSTEM}, "nothing names one: the tool's own"),
-    ("pip", "", "", "", "", {"index.example.org": Scope.SYSTEM, "files.example.org": Scope.SYSTEM}, "the index, and where its files are"),
+    ("npm", "", "", "", "", {NPM: Scope.SYSTEM}, "nothing names one: the tool's own"),
+    ("pip", "", "", "", "", {INDEX: Scope.SYSTEM, FILES: Scope.SYSTEM}, "the index, and where its files are"),
     ("pnpm", "", "", "package-lock.json", "x" * (2 << 20), {}, "a lock file that is too long to read"),
     ("conda", "", "", "", "", {}, "a tool that is not known"),
     ("pip", ".config/pip/pip.conf", "[global]\nindex-url = https://u:p@own.example.org/simple\nextra-index-url = https://b.example.org\n", "", "",
@@ -312,21 +356,22 @@ def test_registries_are_named_with_whose_they_are(
     if file:
         (work / file).parent.mkdir(exist_ok=True)
         (work / file).write_text(content)
-    found = registries(tool, str(work / "sub"), str(home), environ)
+    environ.setdefault("PATH", f"{work.parent}/opt/bin")
+    found = registries(tool, str(work / "sub"), str(home), environ, str(work))
     assert dict(found) == hosts, why
 
 
 # fmt: off
 USUAL = [
-    ("npm install left-pad",                         ["npm.example.org"],                       "npm"),
-    ("npm ci",                                       ["npm.example.org"],                       "npm, everything"),
-    ("npx cowsay",                                   ["npm.example.org"],                       "a program of a package"),
-    ("yarn add x",                                   ["yarn.example.org"],                     "Yarn has another"),
-    ("pip install x",                                ["files.example.org", "index.example.org"],       "the index, and where its files are"),
-    ("python3 -m pip install x",                     ["files.example.org", "index.example.org"],       "as a module"),
-    ("uv pip install x",                             ["files.example.org", "index.example.org"],       "uv"),
-    ("cargo add serde",                              ["cargo.example.org", "crates.example.org"],      "cargo"),
-    ("go get example.org/x",                         ["proxy.example.org", "sums.example.org"],       "Go"),
+    ("npm install left-pad",                         [NPM],                       "npm"),
+    ("npm ci",                                       [NPM],                       "npm, everything"),
+    ("npx cowsay",                                   [NPM],                       "a program of a package"),
+    ("yarn add x",                                   [""],                                         "Yarn has another, which is not read"),
+    ("pip install x",                                [FILES, INDEX],"the index, and where its files are"),
+    ("python3 -m pip install x",                     [FILES, INDEX],"as a module"),
+    ("uv pip install x",                             [FILES, INDEX],"uv"),
+    ("cargo add serde",                              [""],                                         "the default is inside the program"),
+    ("go get example.org/x",                         [PROXY, SUMS],                                "Go"),
     ("npm install --registry https://x.example.org", ["x.example.org"],                            "the command names one"),
     ("pip install -i https://x.example.org/s y",     ["x.example.org"],                            "the command names one"),
     ("pip install git+https://x.example.org/a/b",    ["x.example.org"],                            "an address in place of a package"),
@@ -341,16 +386,65 @@ def test_the_usual_registry_is_named_where_nothing_else_is(script: str, hosts: l
     assert [host for host, _ in hosts_of(script, facts_of(work))] == hosts, why
 
 
+# path of a tool below the workspace's parent, what it becomes, expected hosts of `npm ci` and `pip install x`, why
+INSTALLED = [
+    ("", "", [NPM], [FILES, INDEX], "as packaged"),
+    ("opt/lib/node_modules/npm/node_modules/@npmcli/config/lib/definitions/definitions.js", "nothing", [""], [FILES, INDEX], "another version"),
+    ("opt/lib/node_modules/npm/node_modules/@npmcli/config/lib/definitions/definitions.js",
+     "define('registry', {\n default: `https://old.example.org/`,", ["old.example.org"], [FILES, INDEX], "an older spelling"),
+    ("opt/lib/python3.11/site-packages/pip/_internal/models/index.py", "x" * (2 << 20), [NPM], [""], "a file that is too long"),
+    ("opt/lib/python3.11/site-packages/pip/_internal/models/index.py", "PackageIndex('file:///x', file_storage_domain='y')",
+     [NPM], [""], "no address of a host"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "text", "npm", "pip", "why"), INSTALLED, ids=[row[-1] for row in INSTALLED])
+def test_the_default_is_the_one_of_the_installed_tool(
+    file: str, text: str, npm: list[str], pip: list[str], why: str, work: Path
+) -> None:
+    if file:
+        (work.parent / file).write_text(text)
+    facts = facts_of(work, {"PATH": f"{work.parent}/opt/bin"})
+    found = [[host for host, _ in hosts_of(script, facts)] for script in ("npm ci", "pip install x")]
+    assert found == [npm, pip], why
+
+
+@pytest.mark.threat("T68")
+def test_a_tool_in_the_workspace_counts_as_settings_of_the_project(work: Path) -> None:
+    install_tools(work / ".venv")
+    facts = facts_of(work, {"PATH": f"{work}/.venv/bin:/usr/bin:/bin"})
+    assert hosts_of("pip install x", facts) == [(FILES, Scope.WORKSPACE), (INDEX, Scope.WORKSPACE)]
+
+
+def test_the_default_is_the_one_that_npm_itself_reports(tmp_path: Path) -> None:
+    npm = shutil.which("npm")
+    assert npm is not None, "run `make test`, which installs npm"
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "npm_config_globalconfig": "/nonexistent"}
+    reported = subprocess.run(
+        [npm, "config", "get", "registry"], cwd=tmp_path, env=environ, check=True, capture_output=True, text=True
+    )
+    (host,) = [host for host, _ in registries("npm", str(tmp_path), str(tmp_path), environ, str(tmp_path))]
+    assert host == urlsplit(reported.stdout.strip()).hostname
+
+
+def test_the_default_is_the_one_of_pip_itself(tmp_path: Path) -> None:
+    code = "from pip._internal.models.index import PyPI; print(PyPI.netloc, PyPI.file_storage_domain)"
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    environ = {"PATH": str(Path(sys.executable).parent), "HOME": str(tmp_path)}
+    found = registries("pip", str(tmp_path), str(tmp_path), environ, str(tmp_path))
+    assert [host for host, _ in found if host in told] == told
+
+
 # rules, script, verdict under trust-project, hosts of its terms, why
 NOTHING_NAMED = [
-    ("", Ruling.ASK, ("npm.example.org",), "one approval is enough"),
-    ('allow host=["npm.example.org"]', Ruling.ALLOW, ("npm.example.org",), "a host on the allowlist"),
+    ("", Ruling.ASK, (NPM,), "one approval is enough"),
+    ('allow host=["npm.example.org"]', Ruling.ALLOW, (NPM,), "a host on the allowlist"),
     ('allow run=["npm","ci"] tier=["network","execute"] host=["m.example.org"]', Ruling.ALLOW, ("m.example.org",),
      "a rule about the command says where it goes, and nothing else is open"),
-    ('allow run=["npm","ci"] tier=["network","execute"]', Ruling.ALLOW, ("npm.example.org",), "a rule without a host"),
-    ('allow host=["m.example.org"]', Ruling.ASK, ("npm.example.org",), "another host"),
+    ('allow run=["npm","ci"] tier=["network","execute"]', Ruling.ALLOW, (NPM,), "a rule without a host"),
+    ('allow host=["m.example.org"]', Ruling.ASK, (NPM,), "another host"),
     ('deny host=["npm.example.org"]', Ruling.DENY, (), "a denial of what the tool contacts"),
-    ('deny host=["m.example.org"]', Ruling.ASK, ("npm.example.org",), "a denial of what is not open"),
+    ('deny host=["m.example.org"]', Ruling.ASK, (NPM,), "a denial of what is not open"),
 ]  # fmt: skip
 
 
@@ -372,13 +466,13 @@ def test_rules_about_a_usual_registry(
 # script, file, content, hosts of the grant, then: file, content, why the grant is not enough afterwards
 # fmt: off
 REMEMBERED = [
-    ("npm install left-pad", "", "", ("npm.example.org",), ".npmrc", "registry=https://evil.example.net/",
+    ("npm install left-pad", "", "", (NPM,), ".npmrc", "registry=https://evil.example.net/",
      "the project names another registry"),
     ("npm install left-pad", ".npmrc", "registry=https://m.example.org/", ("m.example.org",), ".npmrc", "",
      "the project names no registry any more"),
     ("npm install left-pad", ".npmrc", "registry=https://m.example.org/", ("m.example.org",), ".npmrc", "x" * (2 << 20),
      "settings of unknown content"),
-    ("pip install x", "", "", ("index.example.org", "files.example.org"), "", "", ""),
+    ("pip install x", "", "", (INDEX, FILES), "", "", ""),
     ("git push", "", "", ("push.example.net:2222",), ".git/config", '[remote "origin"]\nurl=https://evil.example.net/x',
      "another remote"),
     ("git fetch origin", "", "", (CODE,), ".git/config", '[remote "origin"]\nurl=https://evil.example.net/x', "another remote"),
@@ -446,7 +540,7 @@ def test_one_more_host_is_added_to_the_usual_ones(work: Path) -> None:
     assert isinstance(ask, Ask)
     more = ask_for(at, action, ask.terms, ExtraRight("--host", "github.com"))
     assert more is not None
-    assert more.terms.hosts == ("files.example.org", "github.com", "index.example.org")
+    assert more.terms.hosts == (FILES, "github.com", INDEX)
     assert more.question.endswith("with the additional right to connect to github.com. Allow it?")
 
 
