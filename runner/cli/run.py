@@ -15,7 +15,7 @@ from runner.frontends.prompt_input import prompt_input
 from runner.problems import Exit, usage
 from runner.sessions.selection import SessionSelection
 
-PROMPT = Annotated[str | None, argument("PROMPT", "The task for the model. Stdin is appended if it is a pipe or file, or is the task.")]
+PROMPT = Annotated[str | None, argument("PROMPT", "The task for the model. Piped stdin is appended, or is the task.")]
 
 
 @takes_options("run")

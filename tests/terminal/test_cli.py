@@ -535,7 +535,15 @@ def test_a_full_stdout_is_a_problem(harness: CliHarness, words: str, unbuffered:
     assert list((harness.base / "state").glob("crash-*")) == []
 
 
-UNREAD = ["policy matrix", "audit --json", "doctor", "exec ls", "exec --json ls", "run hi --output full", "run --json hi"]
+UNREAD = [
+    "policy matrix",
+    "audit --json",
+    "doctor",
+    "exec ls",
+    "exec --json ls",
+    "run hi --output full",
+    "run --json hi",
+]
 
 
 @pytest.mark.parametrize("words", UNREAD)

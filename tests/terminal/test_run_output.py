@@ -223,7 +223,9 @@ def test_at_a_terminal_everything_is_shown_and_a_redirected_answer_is_alone(
     time.sleep(1)  # keys that are typed ahead do not answer
     apart.type("y\n")
     assert apart.end() == 0
-    assert (place.work / "answer.txt").read_text() == f"{ANSWER}\n", "neither the question nor its answer is in the file"
+    assert (place.work / "answer.txt").read_text() == f"{ANSWER}\n", (
+        "neither the question nor its answer is in the file"
+    )
     assert "done (2 turns)" in apart.seen
     assert (place.work / "made").exists()
 

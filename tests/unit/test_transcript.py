@@ -133,7 +133,12 @@ done (2 turns; 10 tokens in, 20 out)
 
 
 def drawn(
-    story: list[events.Event], *, colour: bool = False, encoding: str = "utf-8", width: int = 80, wrap: bool | None = None
+    story: list[events.Event],
+    *,
+    colour: bool = False,
+    encoding: str = "utf-8",
+    width: int = 80,
+    wrap: bool | None = None,
 ) -> str:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
