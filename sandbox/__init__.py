@@ -19,10 +19,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        from importlib import import_module
+    if name == "open_backend":
+        from sandbox.backends import open_backend
 
-        for module in map(import_module, ("policy.model.verdict", "sandbox.backend", "sandbox.backends")):
-            if hasattr(module, name):
-                return getattr(module, name)
+        return open_backend
+    if name in __all__:
+        from policy.model import verdict
+        from sandbox import backend
+
+        return getattr(verdict if hasattr(verdict, name) else backend, name)
     raise AttributeError(f"sandbox has no name {name!r}")

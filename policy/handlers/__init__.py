@@ -46,5 +46,5 @@ HANDLERS = {
 def grammar(name: str) -> "Callable[[Call], None]":
     """Return the function of the handler `name`, which is one of `policy.rules.rule.GRAMMARS`."""
     module, _, function = HANDLERS[name].partition(".")
-    handler: Callable[[Call], None] = getattr(import_module(f"policy.handlers.{module}"), function)
+    handler: Callable[[Call], None] = getattr(import_module(f"{__name__}.{module}"), function)
     return handler

@@ -23,7 +23,7 @@ from runner.agent.startup import RunArgs, SessionStart, prepare_start
 from runner.approval.approver import Answer, Approver, Edited, Halt, No, PlanAnswer, Question, Stay, Unattended, Yes
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING, Offer
-from runner.engine.run_limits import BudgetFlags
+from runner.engine.run_limits import RunBudget
 from runner.problems import usage
 from runner.sessions.selection import SessionSelection
 
@@ -51,7 +51,7 @@ class Agent:
         emit: "Emit | None" = None,
         selection: SessionSelection | None = None,
         limits: tuple[str, ...] = (),
-        budget: BudgetFlags | None = None,
+        budget: RunBudget | None = None,
         config: str | None = None,
         trust_config: str | None = None,
         start: Callable[[], SessionStart] | None = None,
@@ -81,7 +81,7 @@ class Agent:
             config=config,
             selection=selection or SessionSelection(),
             trust_config=trust_config,
-            budget=budget or BudgetFlags(),
+            budget=budget or RunBudget(),
         )
         opened = None if isinstance(model, str) else model
         begin = start or (lambda: prepare_start(args, unattended=approver is None, asks=False, model=opened))

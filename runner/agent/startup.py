@@ -13,7 +13,7 @@ from policy.model.tier import Mode
 from runner.agent.options import Given, least, parse_backend, parse_mode
 from runner.config import load
 from runner.config.load import flag_settings, with_flags
-from runner.engine.run_limits import BudgetFlags, bounds, priced
+from runner.engine.run_limits import RunBudget, bounds, priced
 from runner.problems import usage
 from runner.providers import PROVIDERS, open_provider
 from runner.providers.key_options import KeyFlags, key_request
@@ -46,7 +46,7 @@ class RunArgs:
     trust_config: str | None = None
     no_instructions: bool = False
     key: KeyFlags = field(default_factory=KeyFlags)
-    budget: BudgetFlags = field(default_factory=BudgetFlags)
+    budget: RunBudget = field(default_factory=RunBudget)
     plain: bool = False
     fallback: str | None = None
 
@@ -71,7 +71,7 @@ def run_args(given: Given) -> RunArgs:
         key=KeyFlags(given.text("account"), given.switch("api_key_stdin")),
         fallback=given.text("fallback_model"),
         plain=given.switch("plain"),
-        budget=BudgetFlags(
+        budget=RunBudget(
             given.number("max_turns"),
             given.number("max_tokens"),
             given.text("max_cost"),

@@ -7,7 +7,7 @@ import typer
 
 from runner.agent.startup import RunArgs
 from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, argument, completing, switch, valued
-from runner.engine.run_limits import BudgetFlags
+from runner.engine.run_limits import RunBudget
 
 HELP = """Show, check and change the configuration.
 
@@ -73,7 +73,7 @@ def show(
     args = RunArgs(
         mode=mode,
         model=model,
-        budget=BudgetFlags(max_turns),
+        budget=RunBudget(max_turns),
         limits=tuple(limit or ()),
         config=config,
         unattended=unattended,

@@ -137,7 +137,7 @@ def _account(findings: list[Promise]) -> int:
 
 def _script(stage: Stage, port: int) -> Path:
     """Write the scripted model's turns next to the project, with port and folder filled in, and return the file."""
-    text = files("runner.cli").joinpath("demo_data/script.toml").read_text("utf-8")
+    text = files(__package__).joinpath("demo_data/script.toml").read_text("utf-8")
     path = stage.base / "demo.toml"
     path.write_text(text.replace("@PORT@", str(port)).replace("@ELSEWHERE@", str(stage.elsewhere)), "utf-8")
     return path

@@ -62,7 +62,7 @@ def lay_out(base: Path, path: str) -> Stage:
     """Write the project and the decoys below `base`, an empty private folder, and make the project a Git repository."""
     stage = Stage(base)
     stage.elsewhere.mkdir(mode=0o700)
-    content = tomllib.loads(files("runner.cli").joinpath("demo_data/repo.toml").read_text("utf-8"))
+    content = tomllib.loads(files(__package__).joinpath("demo_data/repo.toml").read_text("utf-8"))
     for root, texts in ((stage.workspace, content["workspace"]), (stage.home, content["home"])):
         for name, text in texts.items():
             file = root / name

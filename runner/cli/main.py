@@ -54,7 +54,7 @@ def _version() -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    _refuse_foreign_packages()
+    _refuse_foreign_packages(words)
     if words and words[0] in ("exec", "why"):
         gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
         from runner.frontends.exec.argv import parse_gate, wants_help
@@ -89,28 +89,68 @@ def _dispatch(words: list[str]) -> int:
     return run_app(words)
 
 
-def _refuse_foreign_packages() -> None:
-    """Exit with code 2 if one of the four packages of this program would be imported from another folder.
+def _refuse_foreign_packages(words: list[str]) -> None:
+    """Exit with code 2 if one of the packages of this program would be imported from another folder.
 
-    THREAT: a folder called `policy` or `sandbox` in a workspace must never be imported in place of our package. Our
-    four packages must be in one folder, and nothing is imported from the current folder unless it contains them.
+    THREAT T22: a folder called `policy` or `sandbox` in a workspace must never be imported in place of our package. Our
+    packages must be in one folder, and nothing is imported from the workspace except from the environment of this
+    program. In a wheel our packages are below `ringfence`, so that packages of other projects may have their names.
     """
     import os
     from importlib.util import find_spec
 
+    below = __name__.removesuffix("runner.cli.main")  # `ringfence.` in a wheel, empty in a checkout
     home = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    try:
-        here = os.path.realpath(os.getcwd())
-    except OSError:  # the current folder does not exist any more
-        here = None
-    if here != home:
-        sys.path[:] = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
-    for name in ("policy", "sandbox", "tools", "runner"):
-        spec = find_spec(name)
+    top = os.path.dirname(home) if below else home
+    sys.path[:] = _import_folders(words, top)
+    for name in ("policy", "profiles", "sandbox", "tools", "runner"):
+        spec = find_spec(below + name)
         origin = spec.origin if spec else None
         found = os.path.dirname(os.path.dirname(os.path.realpath(origin))) if origin else None
         if found != home:
-            _refuse(name, found, home)
+            _refuse(below + name, found, home)
+
+
+def _import_folders(words: list[str], top: str) -> list[str]:
+    """Return the entries of `sys.path` outside of the workspace, the environment of this program, and `top`.
+
+    PYTHONPATH and the editable install of a project often name its folder `src`. Such entries are removed for another
+    reason as well: what remains is read-only for commands, because this program may import from it later (T70).
+    """
+    import os
+    import site
+
+    home = os.path.realpath(os.path.expanduser("~"))
+    folders = [".", *(word.removeprefix("--cwd=") for word in words if word.startswith("--cwd="))]
+    folders += [word for before, word in zip(words, words[1:]) if before == "--cwd"]  # noqa: B905, RUF007  # quick to load
+    workspaces: set[str] = set()
+    for each in folders:
+        try:
+            folder = os.path.realpath(each, strict=True)
+        except OSError:  # it does not exist, or not any more
+            continue
+        workspaces.add(folder)
+        while folder != "/" and not _inside(home, folder):
+            if os.path.lexists(f"{folder}/.git"):  # the repository around it is the workspace
+                workspaces.add(folder)
+                break
+            folder = os.path.dirname(folder)
+    own = [os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, site.USER_SITE) if path]
+
+    def is_dropped(path: str) -> bool:
+        """Of a folder around the home, which is no workspace, only the folder itself is dropped."""
+        return any(path == at or (_inside(path, at) and not _inside(home, at)) for at in workspaces)
+
+    found = [(entry, os.path.realpath(entry or ".")) for entry in sys.path]
+    return [
+        entry
+        for entry, path in found
+        if path == top or not is_dropped(path) or any(path != at and _inside(path, at) for at in own)
+    ]
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 def _refuse(name: str, found: str | None, home: str) -> None:

@@ -71,7 +71,7 @@ def schema_text() -> str:
 
 def shipped_schema() -> str:
     """Return the text of the shipped file beside this module; a test compares it with `schema_text()`."""
-    return (resources.files("runner.config") / FILE).read_text("utf-8")
+    return (resources.files(__package__) / FILE).read_text("utf-8")
 
 
 def _table(tree: Mapping[str, Any], at: KeyPath) -> _Schema:

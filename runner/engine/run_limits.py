@@ -51,8 +51,17 @@ PIPELINE = RunLimits(seconds=30 * 60, tokens=2_000_000, money=5.0, output=50 << 
 
 
 @dataclass(frozen=True, slots=True)
-class BudgetFlags:
-    """The limit options as typed. `turns` is the value of `--max-turns`, `timeout` that of `--timeout`."""
+class RunBudget:
+    """The limits that the starter of a run sets; None leaves a limit to the configuration.
+
+    Attributes:
+        turns: The largest number of turns.
+        tokens: The largest number of tokens, sent and received.
+        cost: The largest cost in the currency of the prices, as text: `2.50`.
+        timeout: The longest duration, as text: `90s`, `20m`, `1h`.
+        output: The largest number of bytes that all actions may print, as text: `50m`.
+        denials: The number of denials that ends an unattended run.
+    """
 
     turns: int | None = None
     tokens: int | None = None
@@ -76,7 +85,7 @@ class BudgetFlags:
         return tuple((name, option, value) for name, option, value in rows if value is not None)
 
 
-def bounds(flags: BudgetFlags, settings: Settings, usual: RunLimits | None = None) -> RunLimits:
+def bounds(flags: RunBudget, settings: Settings, usual: RunLimits | None = None) -> RunLimits:
     """Return the limits of a run before its model is known: from `settings`, which include the options, else `usual`.
 
     Only `flags.turns` and `flags.denials` are read from `flags`.

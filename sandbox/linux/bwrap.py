@@ -91,7 +91,7 @@ class Waiting:
         words, write = os.pipe2(os.O_CLOEXEC)
         self._pipe = os.fdopen(write, "wb")
         # The real path of the interpreter is needed, because the link of a virtual environment does not exist inside.
-        inner = (os.path.realpath(sys.executable), *interpreter()[1:], interpreter_paths.HELPER_SCRIPT)
+        inner = (os.path.realpath(sys.executable), *interpreter()[1:], *interpreter_paths.HELPER)
         try:
             self.helper = spawn(lambda control: (program, "--args", str(words), "--", *inner, str(control)), (words,))
         except BaseException:

@@ -74,11 +74,12 @@ def spawn(command: Callable[[int], Sequence[str]] | None = None, handed: Sequenc
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     script = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "helper.py")
+    start = (*interpreter(), script, import_folder())
     try:
         with theirs, starting_process():
             number = theirs.fileno()
             process = subprocess.Popen(
-                list(command(number) if command else (*interpreter(), script, str(number))),
+                list(command(number) if command else (*start, str(number))),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE if command else subprocess.DEVNULL,
@@ -132,6 +133,14 @@ def interpreter() -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-B", "-X", "utf8")
 
 
+def import_folder() -> str:
+    """Return the folder from which this program is imported: of `sandbox` in a checkout, of `ringfence` in a wheel."""
+    folder = os.path.abspath(__file__)
+    for _ in __name__.split("."):
+        folder = os.path.dirname(folder)
+    return folder
+
+
 def code() -> tuple[str, ...]:
     """Return the paths from which this program runs, outside of every sandbox. A process that can write there is not
     confined.
@@ -141,7 +150,8 @@ def code() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)  # called for every command
 def _code(imports: tuple[str, ...]) -> tuple[str, ...]:
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
-    places = {os.path.join(top, name) for name in ("policy", "profiles", "runner", "sandbox", "tools")}
+    top, package = os.path.realpath(import_folder()), __name__.partition(".")[0]
+    parts = ("policy", "profiles", "ringfence.py", "runner", "sandbox", "tools")  # of a checkout
+    places = {os.path.join(top, name) for name in (parts if package in parts else (package,))}
     places |= {os.path.dirname(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg"), sys.executable}
     return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, imports))}))

@@ -10,7 +10,8 @@ from policy.model.secret_paths import inside
 from sandbox.linux.plan_builder import MountStep
 
 OURS = "/run/ringfence"  # the folder inside for the code of the helper
-HELPER_SCRIPT = f"{OURS}/sandbox/inside/helper.py"
+_PACKAGE = f"{OURS}/{__name__.rpartition('.linux.')[0].replace('.', '/')}"  # the package `sandbox` inside
+HELPER = (f"{_PACKAGE}/inside/helper.py", OURS)  # the script, and the folder from which it imports
 # THREAT T32: PATH is never used, because it may contain a folder of a workspace.
 _FOLDERS = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 
@@ -22,7 +23,7 @@ def bubblewrap() -> str | None:
 
 def steps(visible: tuple[str, ...]) -> tuple[MountStep, ...]:
     """Return read-only mounts of all paths that the helper needs and that are not below one of `visible`."""
-    ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), f"{OURS}/sandbox")
+    ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), _PACKAGE)
     lacking = [path for path in _needed() if not any(inside(path, root) for root in visible)]
     return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))
 

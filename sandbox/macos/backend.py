@@ -32,7 +32,7 @@ from sandbox.backend import (
 from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
 from sandbox.inside import canary
-from sandbox.linux.helper_process import starting_process
+from sandbox.linux.helper_process import import_folder, starting_process
 from sandbox.linux.launch import in_scratch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.macos.sbpl import profile_for
@@ -137,8 +137,9 @@ class Seatbelt:
             return replace(done, enforcement=enforcement)
         request = marshal.dumps(file_request(action))
         asked = replace(terms, limits=file_limits(terms.limits))
-        perform = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "perform")
-        package = os.path.dirname(os.path.dirname(__file__))
+        top = import_folder()
+        perform = (sys.executable, "-I", "-S", os.path.join(os.path.dirname(__file__), "child.py"), "perform", top)
+        package = os.path.join(top, __name__.partition(".")[0])
         code = tuple({os.path.realpath(path) for path in (sys.base_prefix, sys.prefix, package)})
         done = await self._confined(asked, perform, terms.workspace, request, None, *code)
         answer = file_outcome(done.status, done.stdout, done.seconds, done.ended_by)

@@ -1,8 +1,8 @@
 """The start script of the seatbelt backend: sets limits and becomes a command, or performs a file action.
 
 Before sandbox-exec: `child.py start LIMITS ENVIRONMENT PROGRAM ...` (JSON objects; names of limits as in `resource`).
-Inside it: `child.py perform`, with a marshalled request on standard input and JSON on standard output. Standard library
-only.
+Inside it: `child.py perform FOLDER`, with a marshalled request on standard input and JSON on standard output; FOLDER
+contains the package of this program. Standard library only.
 """
 
 import json
@@ -22,12 +22,12 @@ def start(limits: str, environment: str, argv: list[str]) -> None:
     os.execve(argv[0], argv, json.loads(environment))  # noqa: S606  # becoming the command is its purpose
 
 
-def perform() -> None:
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+def perform(folder: str) -> None:
+    sys.path.append(folder)  # last, so that no module of an environment replaces one of the standard library
     from sandbox.inside.files import operations  # needs the path set above, because of -I
 
     print(json.dumps(operations.perform(marshal.load(sys.stdin.buffer))))  # noqa: S302  # written by the trusted runner
 
 
 if __name__ == "__main__":
-    perform() if sys.argv[1] == "perform" else start(sys.argv[2], sys.argv[3], sys.argv[4:])
+    perform(sys.argv[2]) if sys.argv[1] == "perform" else start(sys.argv[2], sys.argv[3], sys.argv[4:])

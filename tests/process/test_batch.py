@@ -20,7 +20,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.engine.run_limits import BudgetFlags
+from runner.engine.run_limits import RunBudget
 from runner.frontends.batch import attempt, ray_engine, remote_worker
 from runner.frontends.batch.archive import pack, packed, remote_task, unpack, unpacked
 from runner.frontends.batch.attempt import BatchEnvironment, words
@@ -464,7 +464,7 @@ LITTLE = [
 def test_a_little_is_not_rounded_to_nothing(budget: Budget, expected: tuple[str, ...], tmp_path: Path) -> None:
     said = words(Task("a", 1, "x", "/", budget=budget), "/", tmp_path / "p", BatchEnvironment((), {}, "", 0, ""))
     assert said[-2:] == expected
-    flags = BudgetFlags(
+    flags = RunBudget(
         **{name: word.partition("=")[2] for name, word in zip(("cost", "timeout"), expected, strict=True)}
     )
     assert [value > 0 for _, _, value in flags.given_options()] == [True, True]

@@ -141,7 +141,8 @@ def test_an_import_that_is_not_named_is_found() -> None:
     [("frontends/batch/attempt.py", "runner.cli.batch_child"), ("frontends/batch/remote_worker.py", "runner.cli.main")],
 )
 def test_a_module_that_is_started_by_name_exists(path: str, module: str) -> None:
-    assert f"from {module} import main;" in (ROOT / "runner" / path).read_text("utf-8")
+    inside = f"from {{runner.__name__}}.{module.removeprefix('runner.')} import main;"
+    assert inside in (ROOT / "runner" / path).read_text("utf-8")
     tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
     assert "main" in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 

@@ -60,7 +60,7 @@ def document(found: Iterable[DecisionTrail], about: About) -> str:
         data = _data(deeds, about, longest, listed)
         if len(data) <= budget:
             break
-    folder = files("runner.audit.export").joinpath("report")
+    folder = files(__package__).joinpath("report")
     page, style, script = (folder.joinpath(f"report.{end}").read_text("utf-8") for end in ("html", "css", "js"))
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "

@@ -12,6 +12,7 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
+import runner
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.trust.session_check import now
@@ -91,7 +92,7 @@ _REST = 5.0  # seconds to read the output that is still in the pipes
 _LOOK = 0.05  # seconds between two checks of the exit status
 _TAIL = 8192  # bytes of stderr that are kept
 _LONGEST = 32 << 20  # bytes of an event that is parsed
-_START = "import sys; from runner.cli.batch_child import main; sys.exit(main())"
+_START = f"import sys; from {runner.__name__}.cli.batch_child import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import runner
 from policy.model.frozen import dataclass
 from runner import VERSION
 from runner.changes.review.workspace_copy import place
@@ -33,7 +34,7 @@ class Machine:
 
 def probe() -> Machine:
     """Check, by running one command, that a sandbox with full enforcement is available on this machine."""
-    words = (sys.executable, "-I", "-c", "import sys; from runner.cli.main import main; sys.exit(main())")
+    words = (sys.executable, "-I", "-c", f"import sys; from {runner.__name__}.cli.main import main; sys.exit(main())")
     said = ("exec", "--unattended", "--require", "full", "--", "true")
     try:
         with tempfile.TemporaryDirectory(dir=place()) as folder:

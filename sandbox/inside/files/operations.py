@@ -24,7 +24,7 @@ def warm() -> None:
     import re
     import warnings  # noqa: F401  # used by a search
 
-    import sandbox.inside.files.ripgrep  # noqa: F401  # used by a search
+    from sandbox.inside.files import ripgrep  # noqa: F401  # used by a search
 
     re.compile(r"(?>a*?b)[c-d]", re.DOTALL).fullmatch("abc")
     difflib.get_close_matches("a", ["b"])
