@@ -37,7 +37,9 @@ class _Event:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted(_Event, type="session_started"):
-    """A session has started and its sandbox is ready. `enforcement` is the result of the canary."""
+    """A session has started and its sandbox is ready. `enforcement` is the result of the canary. `model_why` says why
+    the model is used, if the user did not name it.
+    """
 
     session: str
     workspace: str
@@ -46,6 +48,7 @@ class SessionStarted(_Event, type="session_started"):
     model: str
     unattended: bool
     enforcement: Enforcement
+    model_why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,6 +267,7 @@ class ProviderError(ProblemError):
             and for a refused key.
         thoughts: True if the server refuses the signatures of earlier thinking blocks.
         images: True if the server may have refused an image.
+        repeats: largest number of repeated requests that are useful; None for no limit of this error.
     """
 
     exit_code: ClassVar[int] = Exit.FAILED
@@ -286,6 +287,7 @@ class ProviderError(ProblemError):
         self.retry_after = retry_after
         self.window = window
         self.server_message = ""
+        self.repeats: int | None = None
         self.thoughts = False
         self.images = False
 

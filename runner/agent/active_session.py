@@ -11,6 +11,7 @@ from runner.agent.startup import SessionStart
 from runner.engine.model_access import OpenModels
 from runner.events import Emit, Notice, Resumed
 from runner.problems import usage
+from runner.providers.remotes import PROVIDERS
 from runner.sessions.selection import SessionSelection
 
 if TYPE_CHECKING:
@@ -99,18 +100,32 @@ class ActiveSession:
 
     async def move(self, where: SessionSelection) -> Conversation:
         """Switch to the session `where` and return its conversation. The caller holds `door`, and no run is in
-        progress.
+        progress. An earlier session continues with its own model, unless the user named one at the start.
 
         If that session cannot be opened, the current session stays open.
         """
         from runner.sessions.open import choose_target
 
-        start, ctx = self.start, self.conversation.ctx
-        model = ctx.live.named
-        into = choose_target(where, start.options.cwd, start.environ, model, unattended=ctx.unattended)
+        start, ctx, models = self.start, self.conversation.ctx, _present(self._models)
+        model = models.get(ctx.live.named)
+        same = where.fork is not None and ctx.journal.kept is not None and ctx.journal.kept.startswith(where.fork)
+
+        def name_of(own: str) -> str:
+            nonlocal model
+            if own.partition(":")[0] in PROVIDERS and not (start.named or same):
+                model = models.get(own)
+            return model.named
+
+        into = choose_target(where, start.options.cwd, start.environ, name_of, unattended=ctx.unattended)
+        try:
+            bounds = models.limits(ctx.live.limits, model)
+        except BaseException:
+            if into is not None:
+                into.close()
+            raise
         self.conversation.take_back()
-        options = replace(start.options, mode=ctx.live.mode, bounds=ctx.live.limits, beginning=into)
-        await self._enter(options, replace(start.settings, notices=()), _present(self._models).get(model))
+        options = replace(start.options, mode=ctx.live.mode, bounds=bounds, beginning=into)
+        await self._enter(options, replace(start.settings, notices=()), model)
         return self.conversation
 
     async def _enter(self, options: "SessionOptions", settings: "Settings", model: "OpenModel") -> None:

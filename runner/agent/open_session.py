@@ -206,6 +206,7 @@ async def open_session(
             models=models,
             view=_view_of(settings),
             fallback=str(settings.value("fallback_model") or ""),
+            model_why=model.why,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())

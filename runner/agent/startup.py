@@ -15,11 +15,14 @@ from runner.config import load
 from runner.config.load import flag_settings, with_flags
 from runner.engine.run_limits import RunBudget, bounds, priced
 from runner.problems import usage
-from runner.providers import PROVIDERS, open_provider
+from runner.providers import open_provider
+from runner.providers.catalog import full_name
 from runner.providers.key_options import KeyFlags, key_request
+from runner.providers.remotes import PROVIDERS
 from runner.sessions.selection import SessionSelection, parse_selection
 
 if TYPE_CHECKING:
+    from runner.agent.model_choice import ChooseRow
     from runner.agent.open_session import SessionOptions
     from runner.config import Settings
     from runner.config.trust.prompt import Asker
@@ -92,6 +95,7 @@ class SessionStart:
         environ: The environment variables of the program.
         model: The model of the first session.
         opener: A function that opens another model by `provider:model`, or None.
+        named: True if the user named the model for this run, so that no resumed session uses its own model.
     """
 
     options: "SessionOptions"
@@ -99,6 +103,7 @@ class SessionStart:
     environ: Mapping[str, str]
     model: "OpenModel"
     opener: "Callable[[str], OpenModel] | None" = None
+    named: bool = True
 
 
 def prepare_start(
@@ -107,31 +112,51 @@ def prepare_start(
     unattended: bool,
     asks: bool = True,
     asker: "Asker | None" = None,
+    choose: "ChooseRow | None" = None,
     model: "OpenModel | None" = None,
 ) -> SessionStart:
     """Return the values for the first session. Files are read, but no session is opened.
 
-    With `asks`, a question about trust may be put on this terminal or to `asker`. `model`, if not None, is used instead
-    of the configured model. Raise Stopped, ConfigError, SetupError, SecretError, SessionError, StateError or
-    PlaceError; KeyboardInterrupt if the user leaves.
+    With `asks`, a question about trust may be put on this terminal or to `asker`. `choose` lets the user choose a model
+    if none is named. `model`, if not None, is used instead of every other model. Raise Stopped, ConfigError,
+    SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves; CommandChosen
+    if the user chooses a command instead.
     """
     options, settings = prepare_options(args, unattended, asks=asks, asker=asker)
-    model = model or chosen_model(args, settings, options.cwd)
-    options = with_session(args, options, settings, model)
-    return SessionStart(options, settings, os.environ, model, opener(args, settings, options.cwd, model))
+    given, named = model, model is not None or bool(args.model or args.provider)
+
+    def open_model(own: str) -> "OpenModel":
+        return given or chosen_model(args, settings, options.cwd, own=own, choose=choose)
+
+    options, opened = with_session(args, options, settings, open_model)
+    another = opener(args, settings, options.cwd, opened)
+    return SessionStart(options, settings, os.environ, opened, another, named)
 
 
 def with_session(
-    args: RunArgs, options: "SessionOptions", settings: "Settings", model: "OpenModel"
-) -> "SessionOptions":
-    """Return `options` with the session to continue and the price of the model.
+    args: RunArgs, options: "SessionOptions", settings: "Settings", open_model: "Callable[[str], OpenModel]"
+) -> "tuple[SessionOptions, OpenModel]":
+    """Return `options` with the session to continue and the price of the model, and the model.
 
-    The user may be shown a list to pick the session from, so no session may be open yet.
+    `open_model` opens the model; its argument is the model of the session to continue, or empty. The user may be shown
+    a list to pick the session from, so no session may be open yet.
     """
     from runner.sessions.open import choose_target
 
-    where = choose_target(args.selection, options.cwd, os.environ, model.named, unattended=options.unattended)
-    return replace(options, beginning=where, bounds=priced(options.bounds, model, settings))
+    opened: list[OpenModel] = []
+
+    def name_of(own: str) -> str:
+        opened.append(open_model(own))
+        return opened[0].named
+
+    where = choose_target(args.selection, options.cwd, os.environ, name_of, unattended=options.unattended)
+    try:
+        model = opened[0] if opened else open_model("")
+        return replace(options, beginning=where, bounds=priced(options.bounds, model, settings)), model
+    except BaseException:
+        if where is not None:
+            where.close()
+        raise
 
 
 def prepare_options(
@@ -197,8 +222,8 @@ def with_options(settings: "Settings", args: RunArgs) -> "Settings":
 
     flags = flag_settings(
         mode=args.mode,
-        model=args.model,
-        fallback=args.fallback,
+        model=full_name(args.model) if args.model else None,
+        fallback=full_name(args.fallback) if args.fallback else None,
         max_turns=args.budget.turns,
         budget=args.budget.given_options(),
         least=args.least,
@@ -209,13 +234,28 @@ def with_options(settings: "Settings", args: RunArgs) -> "Settings":
     return with_flags(settings, flags)
 
 
-def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret | None" = None) -> "OpenModel":
-    """Open the model that options and settings name.
+def chosen_model(
+    args: RunArgs,
+    settings: "Settings",
+    cwd: Path,
+    given: "Secret | None" = None,
+    *,
+    own: str = "",
+    choose: "ChooseRow | None" = None,
+) -> "OpenModel":
+    """Open the model that the options name; else `own`, the model of the session to continue; else that of the
+    settings; else that of the only usable provider, or the one that the user chooses with `choose`.
 
-    `given` is the key that was already read from standard input, or None. Raise a usage error, SetupError or
-    SecretError.
+    `given` is the key that was already read from standard input, or None. Raise a usage error, SetupError, SecretError,
+    or what `choose_model` raises.
     """
-    spec = args.model or args.provider or settings.model
+    from runner.agent.model_choice import choose_model, pick_model
+
+    own = own if own.partition(":")[0] in PROVIDERS else ""  # a program may use its own provider
+    spec, why = full_name(args.model or "") or args.provider or "", ""
+    if not spec:
+        _check_key_owner(args.key, own, settings.model or "")
+        spec = own or settings.model or ""
     if args.model and args.provider and not args.model.startswith(f"{args.provider}:"):
         if args.model.partition(":")[0] in PROVIDERS:
             raise usage(
@@ -225,11 +265,7 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret 
             )
         spec = f"{args.provider}:{args.model}"
     if not spec:
-        raise usage(
-            "no model is chosen",
-            "neither --model nor --provider was given, and the configuration names none",
-            "add for example --model anthropic:claude-sonnet-5-5, or try `agent demo`, which needs no model",
-        )
+        spec, why = choose_model(settings, os.environ, choose)
     if ":" not in spec and spec in settings.models:
         spec = f"{spec}:{settings.models[spec]}"
     name = spec.strip().partition(":")[0]
@@ -237,7 +273,29 @@ def chosen_model(args: RunArgs, settings: "Settings", cwd: Path, given: "Secret 
     key = key if given is None else replace(key, stdin_key=given)
     api = settings.value("provider", "openai", "api") if name == "openai" else None
     url = settings.base_urls.get(name)
-    return open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None)
+    pick = partial(pick_model, choose) if choose is not None else None
+    opened = open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None, pick=pick)
+    return replace(opened, why=why)
+
+
+def _check_key_owner(key: KeyFlags, own: str, configured: str) -> None:
+    """Raise a usage error if a key or account was given, but options and settings leave open to which provider it
+    belongs.
+
+    THREAT T21: such a key is never sent to a provider that was chosen because of another key, nor to that of an earlier
+    session if the settings name another provider.
+    """
+    if not key.from_stdin and key.account is None:
+        return
+    providers = {spec.partition(":")[0] for spec in (own, configured) if spec}
+    if len(providers) != 1:
+        option = "--api-key-stdin" if key.from_stdin else "--account"
+        why = (
+            f"{option} is for one provider, and none is named"
+            if not providers
+            else (f"{option} is for one provider; the session used `{own}`, the configuration names `{configured}`")
+        )
+        raise usage("no model is chosen", why, "add --model, such as --model anthropic:claude-sonnet-5-5")
 
 
 def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "OpenModel") -> "Callable[[str], OpenModel]":
@@ -248,7 +306,8 @@ def opener(args: RunArgs, settings: "Settings", cwd: Path, first: "OpenModel") -
     """
 
     def another(spec: str) -> "OpenModel":
-        same = spec.strip().partition(":")[0] == first.provider.name
+        spec = full_name(spec.strip())
+        same = spec.partition(":")[0] == first.provider.name
         flags = args.key if same and not args.key.from_stdin else KeyFlags()
         stdin_key = first.secrets[0] if same and args.key.from_stdin and first.secrets else None
         return chosen_model(replace(args, model=spec, provider=None, key=flags), settings, cwd, stdin_key)

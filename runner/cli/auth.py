@@ -16,8 +16,8 @@ from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, switch, val
 from runner.config import Settings, load
 from runner.config.settings import SettingNotice
 from runner.problems import Exit, Stopped, usage
-from runner.providers import PROVIDERS, Remote, reached
 from runner.providers.key_options import KeyFlags, key_request, piped_key, typed_key
+from runner.providers.remotes import PROVIDERS, Remote, reached
 from runner.stderr import say
 from runner.text.sanitize import visible
 
@@ -37,7 +37,10 @@ def _providers() -> Iterable[str]:
 
 
 PROVIDER = Annotated[
-    str, argument("PROVIDER", "anthropic, openai, gemini, or the `keyring` of a [[credential]].", complete=_providers)
+    str,
+    argument(
+        "PROVIDER", "anthropic, openai, gemini, openrouter, or a `keyring` of a [[credential]].", complete=_providers
+    ),
 ]
 MAYBE = Annotated[str | None, argument("PROVIDER", "Only this provider.", complete=_providers)]
 ACCOUNT = Annotated[str | None, valued("--account", "NAME", "The account, such as `work`.")]
@@ -120,7 +123,7 @@ def status(
     from runner.secrets.accounts import AccountFile
     from runner.secrets.broker.secret_source import as_json, listed
     from runner.secrets.keyring_store import KeyringStore
-    from runner.secrets.resolve import VARIABLES, look
+    from runner.secrets.resolve import KEYED, VARIABLES, look
 
     if provider is not None or account is not None:
         _check(provider or "", account)
@@ -128,7 +131,8 @@ def status(
     settings = load(here, os.environ, config=Path(config) if config else None, unattended=True)
     held = AccountFile(os.environ).read()
     store, searches = KeyringStore(), []  # one store for all, so that a keyring that hangs is awaited only once
-    for name in (provider,) if provider else tuple(sorted({*VARIABLES, *held.value.by_provider})):
+    given = {name for name, variable in VARIABLES.items() if os.environ.get(variable, "").strip()}
+    for name in (provider,) if provider else tuple(sorted({*KEYED, *given, *held.value.by_provider})):
         said = key_request(settings, name, os.environ, here, KeyFlags(account))
         searches.append(look(replace(said, local=_is_local(name, settings)), store))
     about = [each for each in settings.notices if isinstance(each, SettingNotice)]

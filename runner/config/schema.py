@@ -27,8 +27,12 @@ from runner.config.migrations import VERSION
 from runner.config.validators import Fault
 
 # The names are those of `runner/providers`, whose import would take longer than reading all settings.
-REMOTE = ("anthropic", "openai", "gemini")  # providers with an address
+_KEYED = ("anthropic", "openai", "gemini", "openrouter")  # providers that need a key
+REMOTE = (*_KEYED, "ollama", "llamacpp", "lmstudio", "vllm")  # providers with an address
 PROVIDERS = (*REMOTE, "scripted")
+
+# Examples of models.
+_MODELS = {"anthropic": '"claude-sonnet-5-5"', "gemini": '"gemini-3.8-flash"', "openrouter": '"qwen/qwen3-coder"'}
 
 ValueCheck = Callable[[Value], Fault | None]
 
@@ -216,13 +220,13 @@ KEYS: tuple[Key, ...] = (
         Key(f"provider.{name}.base_url", ValueType.TEXT, NEVER, f"the address of `{name}`", check=validators.address,
             example=f'"https://{name}.example/v1"'),
         Key(f"provider.{name}.model", ValueType.TEXT, NEVER, f"the model of `{name}` if only the provider is given",
-            example={"openai": '"qwen3:8b"', "gemini": '"gemini-3.8-flash"'}.get(name, '"claude-sonnet-5-5"')),
+            example=_MODELS.get(name, '"qwen3:8b"')),
     )),
     Key("provider.openai.api", ValueType.TEXT, NEVER,
         "the API of `openai`; by default `responses` at OpenAI itself, and `chat` at other addresses",
         choices=("responses", "chat"), example='"responses"'),
 
-    *(key for name in REMOTE for key in (
+    *(key for name in _KEYED for key in (
         Key(f"auth.{name}.helper", ValueType.TEXTS, YOURS, f"the program and arguments that print the key of `{name}`",
             check=validators.helper, example=f'["pass", "show", "{name}"]'),
         Key(f"auth.{name}.helper_timeout", ValueType.SECONDS, YOURS, "the time limit of that program, in seconds", 10),

@@ -269,6 +269,7 @@ class Completion:
             raise error
         few = self._open.kept or self._may_fall_back()
         tries = patience.resumes if few else patience.tries
+        tries = tries if error.repeats is None else min(tries, error.repeats)
         luck = random.random()  # noqa: S311  # spreads waits, is no secret
         left = None  # most seconds to wait: up to the end of the run, and fewer if a user is waiting
         if self.until is not None:

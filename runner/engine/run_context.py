@@ -119,6 +119,7 @@ class RunContext:
         fallback: The model (`provider:model`) used if the chosen one stays busy, or an empty string.
         models: The models that the session can open, or None if the session has only one model.
         refused_rights: Additional rights that the user refused. The user is not asked for them again.
+        model_why: Why the model of the beginning is used, if the user did not name it.
     """
 
     session: str
@@ -149,6 +150,7 @@ class RunContext:
     fallback: str = ""
     models: OpenModels | None = None
     refused_rights: set[str] = field(default_factory=set)
+    model_why: str = ""
 
     def model_access(self) -> ModelAccess:
         """Return the model that the next request is sent to, with the services of that request."""
@@ -177,6 +179,7 @@ class RunContext:
             cwd=self.cwd,
             mode=self.live.mode,
             model=self.live.named,
+            model_why=self.model_why,
             unattended=self.unattended,
             enforcement=self.enforcement,
         )

@@ -43,7 +43,7 @@ def session_labels(event: events.SessionStarted) -> Pairs:
         ("workspace", event.workspace),
         *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
         ("mode", f"{event.mode.value}{', unattended' if event.unattended else ''}"),
-        ("model", event.model),
+        ("model", f"{event.model}, {event.model_why}" if event.model_why else event.model),
         (
             "sandbox",
             f"{enforcement.backend} {enforcement.level.value}, {held} of {len(enforcement.checks)} checks passed",

@@ -226,6 +226,9 @@ class AnthropicProvider(HttpProvider):
     def path(self, endpoint: Endpoint) -> str:
         return "messages" if endpoint.url.endswith("/v1") else "v1/messages"
 
+    def models_path(self, endpoint: Endpoint) -> str:
+        return self.path(endpoint).replace("messages", "models")
+
     def wire_request(self, request: Request) -> WireRequest:
         body = request_body(request, unbound=self.reduced)
         return WireRequest(request.model, body, headers=betas(body))

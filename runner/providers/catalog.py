@@ -74,6 +74,29 @@ def known_models() -> tuple[str, ...]:
     return tuple(name for name in _table() if ":" in name)
 
 
+def full_name(spec: str) -> str:
+    """Return `provider:model` for the name of a known model without its provider, also for a dated name. Return every
+    other text unchanged.
+    """
+    plain = DATED.sub("", spec)
+    found = [name for name in known_models() if ":" not in spec and name.partition(":")[2] == plain]
+    return f"{found[0].partition(':')[0]}:{spec}" if len(found) == 1 else spec
+
+
+def meant_model(text: str) -> str | None:
+    """Return the known model that a part of its name or a misspelled name means, or None. The newest model of several
+    is returned.
+    """
+    from runner.text.phrases import similar
+
+    word = text.strip().casefold()
+    own = {name.partition(":")[2].casefold(): name for name in known_models()}
+    within = [name for model, name in own.items() if len(word) > 2 and word in re.split(r"[-.]", model)]
+    begun = [name for model, name in own.items() if len(word) > 2 and model.startswith(word)]
+    close = similar(word, own, cutoff=0.75) if ":" not in word else []
+    return next(iter((*begun, *within, *(own[each] for each in close))), None)
+
+
 @cache
 def _table() -> Mapping[str, ModelFacts]:
     """Return the facts by the name of the model or of the vendor. The file is read once."""

@@ -27,6 +27,7 @@ from runner.text.model_text import wire_json
 
 ANSWER_LIMIT = 64 << 20  # bytes of one whole answer, packed and unpacked
 ERROR_LIMIT = 64 << 10  # bytes of an error body that are read
+DOCUMENT_LIMIT = 4 << 20  # bytes of a list of models that are read
 ERROR_PATIENCE = 10.0  # seconds for an error body
 DRAIN_PATIENCE = 0.25  # seconds for the end of a body after its last event; then the connection is closed
 
@@ -192,6 +193,29 @@ class ProviderConnection:
         # the key, so it must not become the context of the new exception.
         raise failure
 
+    async def document(self) -> bytes:
+        """Return the body of a GET request, at most DOCUMENT_LIMIT bytes. Raises ProviderError."""
+        failure: ProviderError
+        try:
+            async with asyncio.timeout(self.failures.timeouts.total):
+                headers = {**self._headers, "accept": "application/json"}
+                get = self._open().build_request("GET", self._url, headers=headers)
+                response = await self._open().send(get, stream=True, auth=self._auth, follow_redirects=False)
+                try:
+                    if 300 <= response.status_code < 400:
+                        raise self.failures.redirect(response.status_code)
+                    if response.status_code != 200:
+                        reason = reason_in(await _start_of(response))
+                        raise self.failures.status(response.status_code, reason, "", wait=None)
+                    return await _start_of(response, DOCUMENT_LIMIT)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            failure = self.failures.overtime()
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, OSError) as error:
+            failure = self.failures.transport(error)
+        raise failure  # outside of the handlers, as in `events`
+
     async def _exchange(self, request: WireRequest, last: Callable[[SseEvent], bool]) -> AsyncGenerator[SseEvent, None]:
         content = wire_json(request.body)
         client = self._open()
@@ -268,18 +292,18 @@ async def _unpacked(response: httpx.Response) -> AsyncGenerator[bytes, None]:
             await asyncio.sleep(0)
 
 
-async def _start_of(response: httpx.Response) -> bytes:
-    """Read up to ERROR_LIMIT bytes of an error's body. If unpacking fails, return the bytes before."""
+async def _start_of(response: httpx.Response, limit: int = ERROR_LIMIT) -> bytes:
+    """Read up to `limit` bytes of a body. If unpacking fails, return the bytes before."""
     body = bytearray()
     try:
         async with asyncio.timeout(ERROR_PATIENCE), aclosing(_unpacked(response)) as pieces:
             async for piece in pieces:
                 body += piece
-                if len(body) >= ERROR_LIMIT:
+                if len(body) >= limit:
                     break
     except (httpx.HTTPError, httpx.StreamError, PackedError, TimeoutError):
         pass  # the status says what matters; the body only adds words to it
-    return bytes(body[:ERROR_LIMIT])
+    return bytes(body[:limit])
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

@@ -25,10 +25,11 @@ import httpx
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.messages import WAITING_HELPS, Failure, ProviderError
-from runner.providers.endpoint import Endpoint, Timeouts
+from runner.providers.endpoint import Endpoint, Timeouts, parse_endpoint
+from runner.providers.remotes import PROVIDERS
 from runner.secrets.redactor import Redactor
-from runner.secrets.resolve import VARIABLES
-from runner.secrets.secret import Secret, store_command
+from runner.secrets.resolve import VARIABLES, FoundKey
+from runner.secrets.secret import Secret, ending, without_parts
 from runner.text.model_text import parse_object
 from runner.text.sanitize import one_line
 
@@ -199,6 +200,17 @@ class Failures:
     endpoint: Endpoint
     secret: Secret | None
     timeouts: Timeouts
+    found: FoundKey | None = None  # `secret` with its source, if that is known
+
+    @property
+    def who(self) -> str:
+        """Return the name of the provider, or for another server than the vendor's: its host, and the provider as
+        which it was called.
+        """
+        remote = PROVIDERS.get(self.name)
+        if remote is not None and not self.endpoint.loopback and self.endpoint == parse_endpoint(remote.url):
+            return f"`{self.name}`"
+        return f"`{self.endpoint.url.partition('//')[2].partition('/')[0]}` (as {self.name})"
 
     def status(
         self, status: int, reason: ErrorReason, model: str, *, late: bool = False, wait: float | None = None
@@ -214,12 +226,7 @@ class Failures:
         failure = failure_of(status, reason)
         after = reason.wait if wait is None else wait
         if status == 401 or reason.one_of(WRONG_KEY):
-            # The server's message about a wrong key may repeat parts of the key, so it is not quoted.
-            what, why = "wants an API key", f"{answered}, and no key was sent to `{self.endpoint.host}`"
-            if self.secret is not None:
-                what = "did not accept the API key"
-                why = f"{answered} to the key that was sent to `{self.endpoint.host}`"
-            return _error(f"`{self.name}` {what}", why, self._key_ways(), Failure.AUTH, status)
+            return self._refused_key(answered, reason, status)
         what, fix = self._words(status, reason, failure, model)
         error = _error(what, why, fix, failure, status)
         error.retry_after = after if failure in WAITING_HELPS else None
@@ -229,14 +236,33 @@ class Failures:
         error.images = about_images(status, failure, reason)
         return error
 
+    def _refused_key(self, answered: str, reason: ErrorReason, status: int) -> ProviderError:
+        """Return the error for a key that is missing or was refused: its source, its last characters, and the words of
+        the server without the parts of the key that servers quote.
+        """
+        if self.secret is None:
+            variable = VARIABLES.get(self.name)
+            fix = f"set `{variable}`" if variable else "give it a key"
+            said = f": {quoted}" if (quoted := self._quote(reason.message)) else ""
+            why = f"{answered}{said}; no key was sent to `{self.endpoint.host}`"
+            return _error(f"{self.who} wants an API key", why, fix, Failure.AUTH, status)
+        quoted = self._quote(without_parts(reason.message, self.secret))
+        why = f"{self.who} answered {status}" if answered.startswith("it ") else f"{self.who}: {answered}"
+        why += f": {quoted}" if quoted else ""
+        source = f" from {self.found.source.removeprefix('environment variable ')}" if self.found is not None else ""
+        end = f" (ends in `{ending(self.secret)}`)" if ending(self.secret) else ""
+        fix = self.found.renew if self.found is not None else ""
+        fix = fix or (f"set `{VARIABLES[self.name]}` to a valid key" if self.name in VARIABLES else "use a valid key")
+        return _error(f"the key{source}{end} was refused", why, fix, Failure.AUTH, status)
+
     def _words(self, status: int, reason: ErrorReason, failure: Failure, model: str) -> tuple[str, str]:
         """Return what happened and what the user can do."""
-        who, later = f"`{self.name}`", "wait, then try again"
+        who, later = self.who, "wait, then try again"
         match failure:
             case Failure.AUTH if reason.one_of(OUT_OF_CREDIT) or status == 402:
                 return f"{who} requires payment", "add credit to the account, or use another key"
             case Failure.AUTH:
-                return f"{who} refused access", f"check that the key may use `{model}`; {self._key_ways()}"
+                return f"{who} refused access", f"check that the key may use `{model}`"
             case Failure.CONTEXT:
                 what = f"the conversation is too large for {who}"
                 return what, "start a new session, or have the agent read less at once"
@@ -256,7 +282,7 @@ class Failures:
 
     def redirect(self, status: int) -> ProviderError:
         why = f"it answered {status} with another address, and a key is never sent to another address"
-        return _error(f"`{self.name}` redirects", why, f"correct the base URL `{self.endpoint.url}`", status=status)
+        return _error(f"{self.who} redirects", why, f"correct the base URL `{self.endpoint.url}`", status=status)
 
     def not_a_stream(self, kind: str, body: bytes, model: str) -> ProviderError:
         """Return the error for an answer of status 200 that is not an event stream: a proxy's page, a login form, or a
@@ -267,15 +293,17 @@ class Failures:
             return self.status(500, reason_in(body), model, late=True)
         why = f"it answered with `{self._quote(kind)}` instead of an event stream"
         fix = f"check the base URL `{self.endpoint.url}`, and look for proxies and login pages in between"
-        return _error(f"`{self.name}` did not stream an answer", why, fix)
+        return _error(f"{self.who} did not stream an answer", why, fix)
 
     def truncated(self, where: str) -> ProviderError:
         why = f"the stream ended {where}"
-        return _error(f"the answer of `{self.name}` is incomplete", why, "try again", Failure.RETRYABLE)
+        return _error(f"the answer of {self.who} is incomplete", why, "try again", Failure.RETRYABLE)
 
     def malformed(self, why: str) -> ProviderError:
-        fix = f"check that `{self.endpoint.url}` supports the `{self.name}` protocol"
-        return _error(f"the answer of `{self.name}` cannot be read", why, fix)
+        remote = PROVIDERS.get(self.name)
+        protocol = "openai" if remote is not None and remote.openai else self.name
+        fix = f"check that `{self.endpoint.url}` supports the `{protocol}` protocol"
+        return _error(f"the answer of {self.who} cannot be read", why, fix)
 
     def string(self, holder: Mapping[str, object], key: str) -> str:
         """Return a text of the answer; empty if it is absent. Raises ProviderError for a value that is not a text."""
@@ -289,13 +317,13 @@ class Failures:
 
     def overtime(self) -> ProviderError:
         why = f"the answer was not complete after {self.timeouts.total:g} seconds"
-        return _error(f"`{self.name}` took too long", why, "try again, or request a shorter answer", Failure.RETRYABLE)
+        return _error(f"{self.who} took too long", why, "try again, or request a shorter answer", Failure.RETRYABLE)
 
     def settings(self) -> ProviderError:
         """Return the error for environment settings from which no HTTP client can be built."""
         why = "a proxy or certificate setting of this environment is wrong or not supported"
         fix = "check `HTTPS_PROXY`, `ALL_PROXY`, `NO_PROXY`, `SSL_CERT_FILE` and `SSL_CERT_DIR` (SOCKS does not work)"
-        return _error(f"`{self.name}` cannot be called", why, fix)
+        return _error(f"{self.who} cannot be called", why, fix)
 
     def transport(self, error: Exception) -> ProviderError:
         """Return the error for a network failure before or inside an answer."""
@@ -306,7 +334,7 @@ class Failures:
                 return self._unreached(why, again, Failure.RETRYABLE)
             case httpx.ReadTimeout():
                 why = f"nothing arrived for {self.timeouts.read:g} seconds"
-                return _error(f"`{self.name}` stopped sending", why, "try again", Failure.RETRYABLE)
+                return _error(f"{self.who} stopped sending", why, "try again", Failure.RETRYABLE)
             case httpx.ProxyError():
                 why = "the proxy that the environment names refused the connection"
                 return self._unreached(why, "check `HTTPS_PROXY` and `NO_PROXY`")
@@ -314,7 +342,7 @@ class Failures:
                 causes = tuple(_causes(error))
             case httpx.RemoteProtocolError() | httpx.NetworkError() | httpx.TimeoutException():
                 why = f"{place} ended the connection before the answer was complete"
-                return _error(f"the connection to `{self.name}` broke", why, "try again", Failure.RETRYABLE)
+                return _error(f"the connection to {self.who} broke", why, "try again", Failure.RETRYABLE)
             case _:
                 return self._unreached(f"the connection to {place} failed", f"check the base URL `{self.endpoint.url}`")
         if any(isinstance(cause, ssl.SSLCertVerificationError) for cause in causes):
@@ -324,19 +352,16 @@ class Failures:
             return self._unreached(f"no encrypted connection with {place}", "check the base URL's scheme and port")
         if any(isinstance(cause, socket.gaierror) for cause in causes):
             why = f"the name {place} cannot be resolved"
-            return self._unreached(why, "check the name and the network", Failure.RETRYABLE)
+            unresolved = self._unreached(why, "check the name and the network", Failure.RETRYABLE)
+            unresolved.repeats = 1
+            return unresolved
         if self.endpoint.loopback:
             why = f"nothing answers at `{self.endpoint.url}`"
             return self._unreached(why, "start the server, or correct the base URL")
         return self._unreached(f"{place} accepted no connection", again, Failure.RETRYABLE)
 
     def _unreached(self, why: str, fix: str, failure: Failure = Failure.FATAL) -> ProviderError:
-        return _error(f"`{self.name}` cannot be reached", why, fix, failure)
-
-    def _key_ways(self) -> str:
-        variable = VARIABLES.get(self.name)
-        by_variable = f"set `{variable}`, or " if variable else ""
-        return f"{by_variable}run `{store_command(self.name)}`"
+        return _error(f"{self.who} cannot be reached", why, fix, failure)
 
     def _quote(self, text: str) -> str:
         masked = Redactor((self.secret,) if self.secret else (), live=True).text(text)

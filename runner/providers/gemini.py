@@ -174,6 +174,9 @@ class GeminiProvider(HttpProvider):
     def path(self, endpoint: Endpoint) -> str:
         return "models" if endpoint.url.endswith(VERSIONS) else "v1beta/models"
 
+    def models_path(self, endpoint: Endpoint) -> str:
+        return self.path(endpoint)
+
     def wire_request(self, request: Request) -> WireRequest:
         below = f"/{quote(request.model.removeprefix('models/'), safe='')}:streamGenerateContent?alt=sse"
         return WireRequest(request.model, request_body(request), below)

@@ -4,11 +4,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 
 from runner.messages import ProviderError, Reply, ReplyPiece, Request, StreamEvent, Usage
 from runner.providers.connection import ProviderConnection, SseEvent, WireRequest, key_adder
 from runner.providers.endpoint import Endpoint, Timeouts
 from runner.providers.failures import ErrorReason, Failures, reason_of
+from runner.secrets.resolve import FoundKey
 from runner.secrets.secret import Secret
 from runner.text.model_text import Json, parse_object
 
@@ -80,10 +82,22 @@ class HttpProvider(ABC):
     refused_feature: re.Pattern[str] | None = None
     reduced = False
 
-    def __init__(self, endpoint: Endpoint, secret: Secret | None, timeouts: Timeouts | None = None) -> None:
-        self._failures = Failures(self.name, endpoint, secret, timeouts or Timeouts())
-        auth = key_adder(*self.key_header, secret) if secret else None
-        self._connection = ProviderConnection(self._failures, self.path(endpoint), auth, dict(self.headers))
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        secret: Secret | None,
+        timeouts: Timeouts | None = None,
+        *,
+        name: str = "",
+        found: FoundKey | None = None,
+    ) -> None:
+        """`name` replaces the name of the class, for a server of others with the same API. `found` is `secret` with its
+        source, which errors name.
+        """
+        self.name = name or self.name
+        self._failures = Failures(self.name, endpoint, secret, timeouts or Timeouts(), found)
+        self._auth = key_adder(*self.key_header, secret) if secret else None
+        self._connection = ProviderConnection(self._failures, self.path(endpoint), self._auth, dict(self.headers))
 
     @abstractmethod
     def path(self, endpoint: Endpoint) -> str:
@@ -106,6 +120,26 @@ class HttpProvider(ABC):
             return
         except ProviderError as error:
             failure = error.with_traceback(None)
+        raise failure
+
+    def models_path(self, endpoint: Endpoint) -> str:
+        """Return the path of the list of models below `endpoint`."""
+        return "models"
+
+    async def models(self, timeouts: Timeouts) -> bytes:
+        """Return the server's list of models as JSON text. Raise ProviderError.
+
+        The request has a connection of its own, so it may run in another event loop than the requests of `stream`.
+        """
+        failures = replace(self._failures, timeouts=timeouts)
+        path = self.models_path(failures.endpoint)
+        connection = ProviderConnection(failures, path, self._auth, dict(self.headers))
+        try:
+            return await connection.document()
+        except ProviderError as error:
+            failure = error.with_traceback(None)
+        finally:
+            await connection.close()
         raise failure
 
     async def close(self) -> None:

@@ -21,7 +21,20 @@ from runner.state.json_file import StateError
 from runner.state.paths import PlaceError
 
 # The environment variable that each provider's own tools use.
-VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
+# THREAT T21: no two providers have the same variable.
+# fmt: off
+VARIABLES = {
+    "anthropic":  "ANTHROPIC_API_KEY",
+    "openai":     "OPENAI_API_KEY",
+    "gemini":     "GEMINI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "ollama":     "OLLAMA_API_KEY",
+    "llamacpp":   "LLAMA_API_KEY",
+    "lmstudio":   "LM_API_TOKEN",
+    "vllm":       "VLLM_API_KEY",
+}
+# fmt: on
+KEYED = ("anthropic", "openai", "gemini", "openrouter")  # providers that need a key; the others run on this machine
 _ODD = "its value has blanks, line ends or other characters that a key never has, or is too long"
 _NAMED = "skipped, because an account was named and only the keyring has accounts"
 _LOCAL = "skipped for a server on this machine, unless `--account` names an account"
@@ -86,34 +99,55 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class FoundKey:
-    """A credential, and its source in words."""
+    """A credential, its source in words, and the way to replace a credential that was refused."""
 
     secret: Secret
     source: str
+    renew: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySearch:
-    """The results of all sources, in their order. `local` is True for a server on this machine."""
+    """The results of all sources, in their order. `local` is True for a server on this machine. `account` is the
+    account named for this run, or None.
+    """
 
     provider: str
     tried: tuple[Tried, ...]
     found: FoundKey | None = None
     local: bool = False
+    account: str | None = None
 
     def broken(self) -> Tried | None:
         """Return the source that is configured and failed, or None."""
         return next((each for each in self.tried if each.state is SourceState.BROKEN), None)
 
     def problem(self) -> Problem:
-        """Return the reason why no key was found: every source that was tried, and the available remedies."""
+        """Return the reason why no key was found, and the one thing to do. `agent auth status` shows every source."""
         what, broken, last = f"no API key for `{self.provider}`", self.broken(), self.tried[-1]
         if broken is not None and broken.source is not KeySource.KEYRING:
             before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
             return Problem(what, f"{broken.name}: {broken.why} (tried before: {before})", broken.fix)
-        fix = ways(self.provider, keyring=last.state is SourceState.ABSENT)
-        why = "; ".join(f"{each.name}: {each.why}" for each in self.tried)
-        return Problem(what, why, f"{last.fix}; or {fix}" if last.fix else fix)
+        why = "no key was found for it (`agent auth status` shows where a key was looked for)"
+        if broken is not None:
+            return Problem(what, f"{broken.name}: {broken.why}", broken.fix or ways(self.provider, keyring=False))
+        if self.account is not None:  # only the keyring has accounts
+            fix = last.fix or f"run `{store_command(self.provider)} --account {self.account}`"
+            keyring = last.state is SourceState.ABSENT
+            return Problem(
+                what, f"{last.name}: {last.why}", fix if keyring else "leave --account out, or use a keyring"
+            )
+        if last.fix:  # the keyring has other accounts
+            return Problem(what, f"{last.name}: {last.why}", last.fix)
+        return Problem(what, why, _first_step(self.provider, keyring=last.state is SourceState.ABSENT))
+
+
+def _first_step(provider: str, *, keyring: bool) -> str:
+    """Return the one thing to do if there is no key."""
+    variable = VARIABLES.get(provider)
+    if variable is None:
+        return ways(provider, keyring=keyring)
+    return f"set `{variable}`" + (f", or run `{store_command(provider)}`" if keyring else "")
 
 
 def ways(provider: str, *, keyring: bool) -> str:
@@ -147,11 +181,24 @@ def look(request: KeyRequest, keyring: KeyringStore | None = None) -> KeySearch:
             continue
         name, answer = _ask(source, request, keyring)
         if isinstance(answer, Secret):
-            key = FoundKey(answer, name)
+            key = FoundKey(answer, name, _renewal(source, request))
             tried.append(Tried(source, SourceState.USED, name, "the key of this source is used"))
         else:
             tried.append(Tried(source, answer.state, name, answer.why, answer.fix))
-    return KeySearch(request.provider, tuple(tried), key, request.local)
+    return KeySearch(request.provider, tuple(tried), key, request.local, request.account)
+
+
+def _renewal(source: KeySource, request: KeyRequest) -> str:
+    """Return the way to replace a key that was refused. The keyring is named only if the key came from it, because
+    other sources are used before it.
+    """
+    ways = {
+        KeySource.STDIN: "give a valid key to `--api-key-stdin`",
+        KeySource.VARIABLE: f"set `{VARIABLES.get(request.provider, '')}` to a valid key",
+        KeySource.HELPER: f"correct what the helper command of `[auth.{request.provider}]` prints",
+        KeySource.KEYRING: f"replace it with `{store_command(request.provider)} --replace`",
+    }
+    return ways[source]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py`. Beside the providers, these
 parts read a value: the keyring to store a key, the broker to add a credential to a request, the redactor to mask a
-secret, `runner/audit/signing.py` to sign, and this module to compare secrets and to find them in bytes.
+secret, `runner/audit/signing.py` to sign, and this module to compare secrets, to find them in bytes, and to show the
+last characters of a refused key.
 
 A `Secret` registers itself when it is created and stays registered as long as the process runs: text that contains the
 secret may be written later than the last use of the key.
@@ -90,6 +91,39 @@ def usable(value: str) -> Secret | None:
     value = value.strip()
     fit = 0 < len(value) <= LONGEST and all("!" <= char <= "~" for char in value)
     return Secret(value) if fit else None
+
+
+_ENDING = 4  # characters of a refused key that are shown
+
+
+def ending(secret: Secret) -> str:
+    """Return the last four characters of a key after three dots, so that the user can recognize the key; empty for a
+    key of fewer than SHORTEST characters.
+    """
+    value = secret.reveal()
+    return f"...{value[-_ENDING:]}" if len(value) >= SHORTEST else ""
+
+
+def without_parts(text: str, secret: Secret) -> str:
+    """Return `text` with every run of at least four characters that is a part of the key replaced by MASK.
+
+    Servers that refuse a key quote its beginning and its end.
+    """
+    value = secret.reveal()
+    size = min(_ENDING, len(value))
+    parts = {value[at : at + size] for at in range(len(value) - size + 1)}
+    shown: list[str] = []
+    at = kept = 0
+    while at + size <= len(text):
+        if text[at : at + size] not in parts:
+            at += 1
+            continue
+        end = at + size
+        while text[end - size + 1 : end + 1] in parts and end < len(text):
+            end += 1
+        shown += [text[kept:at], MASK]
+        at = kept = end
+    return "".join([*shown, text[kept:]])
 
 
 def store_command(provider: str) -> str:

@@ -1,6 +1,7 @@
 """The history of a session, read from its file: the conversation to continue, and a summary of it for the user.
 
-The file does not set permissions: mode and model are those of the current run, and those in the file are only shown.
+The file does not set permissions: the mode is that of the current run. The model of the file is used only if the user
+names none.
 """
 
 import gc
@@ -92,6 +93,17 @@ def index(file: BinaryIO, name: str) -> Tree:
         return Tree(file)
     except Unsound as error:
         raise no_session(name, str(error)) from None
+
+
+def last_model(tree: Tree) -> str:
+    """Return the last model of the branch that ends at the last line of `tree`; empty if its lines are not valid."""
+    model = ""
+    for _, _, raw in tree.lines(tree.path(), ("run", "model")):
+        try:
+            model = str(parse(raw).body["model"])
+        except Unsound:  # `history_of` reports this
+            return ""
+    return model
 
 
 def history_of(tree: Tree, name: str, *, model: str = "", lenient: bool = False, upto: str = "") -> SessionHistory:

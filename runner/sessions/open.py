@@ -17,7 +17,7 @@ from runner.problems import usage
 from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import VERSION, JournalEntry, Unsound, line
-from runner.sessions.history import SessionHistory, history_of, index
+from runner.sessions.history import SessionHistory, history_of, index, last_model
 from runner.sessions.journal import Journal, SessionLines
 from runner.sessions.selection import SessionSelection
 from runner.sessions.store import SessionFile, SessionStore, choose
@@ -29,6 +29,9 @@ from runner.state.workspace import workspace_at
 from runner.stderr import say
 from runner.text.sanitize import one_line
 
+# Returns the model of the run (`provider:model`) for the model that the session used last, or an empty string. Thoughts
+# of other models are left out of the history.
+ModelOf = Callable[[str], str]
 _SHOWN = 20  # sessions of the picker; `agent sessions list` has all
 
 
@@ -57,13 +60,15 @@ class SessionTarget:
         self._source: BinaryIO | None = None
 
     @classmethod
-    def resumed(cls, store: SessionStore, id: str, *, model: str = "") -> "SessionTarget":
-        """Return the target that continues a session, which is locked from now on. Raise SessionError."""
+    def resumed(cls, store: SessionStore, id: str, *, model: ModelOf = lambda own: "") -> "SessionTarget":
+        """Return the target that continues a session, which is locked from now on. Raise SessionError, and what `model`
+        raises.
+        """
         file = store.open(id)
         try:
             with file.reader() as source:  # SAFETY: dup(2) shares the lock, so it must not outlive the file
                 tree = index(source, id)
-                made = cls(store, history_of(tree, id, model=model))
+                made = cls(store, history_of(tree, id, model=model(last_model(tree))))
         except BaseException:
             file.close()
             raise
@@ -72,18 +77,19 @@ class SessionTarget:
 
     @classmethod
     def forked(
-        cls, store: SessionStore, id: str, into: SessionStore, *, model: str = "", upto: str = ""
+        cls, store: SessionStore, id: str, into: SessionStore, *, model: ModelOf = lambda own: "", upto: str = ""
     ) -> "SessionTarget":
         """Return the target that copies a session, up to its entry `upto` if given, to a new session in `into`.
 
-        The original is only read. Raise SessionError.
+        The original is only read. Raise SessionError, and what `model` raises.
         """
         with store.reading(id) as file:
             source = open(os.dup(file.fileno()), "rb")  # noqa: SIM115  # closed by `close`
         with contextlib.ExitStack() as undo:
             undo.callback(source.close)
             tree = index(source, id)
-            made = cls(into, history_of(tree, id, model=model, lenient=True, upto=upto), fork=True)
+            before = history_of(tree, id, model=model(last_model(tree)), lenient=True, upto=upto)
+            made = cls(into, before, fork=True)
             undo.pop_all()
         made._tree, made._source = tree, source
         return made
@@ -169,11 +175,12 @@ def _copy(tree: Tree, before: SessionHistory, run: SessionRun, file: SessionFile
 
 
 def choose_target(
-    flags: SessionSelection, cwd: Path, environ: Mapping[str, str], model: str, *, unattended: bool
+    flags: SessionSelection, cwd: Path, environ: Mapping[str, str], model: ModelOf, *, unattended: bool
 ) -> SessionTarget | None:
-    """Return the session file of a run, or None if no session is kept.
+    """Return the session file of a run, or None if no session is kept. `model` is called for a session to continue.
 
-    Raise SessionError, PlaceError, a usage error, or KeyboardInterrupt if the user leaves the picker.
+    Raise SessionError, PlaceError, a usage error, KeyboardInterrupt if the user leaves the picker, or what `model`
+    raises.
     """
     if flags.unkept:
         return None

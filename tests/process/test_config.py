@@ -18,7 +18,7 @@ from runner.config.schema import REMOTE, key_of
 from runner.config.show import origins
 from runner.engine.run_limits import RunLimits
 from runner.facts.gather import gather
-from runner.providers import PROVIDERS, Remote
+from runner.providers.remotes import PROVIDERS, Remote
 from runner.state.paths import PlaceError, cache_dir, config_dir, config_file, private, state_dir
 from sandbox.backend import Level
 from tests.support.places import ROOT

@@ -62,11 +62,11 @@ ECHO = f"your key {CANARY} is wrong, \x1b[31mreally\x1b[0m".encode()
 CASES = [
     # ---- statuses
     ("anthropic", whole("401 Unauthorized", body(type="authentication_error", message=f"invalid key {CANARY[:16]}")),
-     401, False, ["did not accept the API key", "ANTHROPIC_API_KEY", "agent auth login anthropic"], "wrong key"),
+     401, False, ["was refused", "ends in `...", "invalid key", "ANTHROPIC_API_KEY"], "wrong key"),
     ("openai", whole("401 Unauthorized", body(message=f"Incorrect API key: {CANARY}.", code="invalid_api_key")),
-     401, False, ["did not accept the API key", "OPENAI_API_KEY"], "wrong key"),
+     401, False, ["was refused", "Incorrect API key", "OPENAI_API_KEY"], "wrong key"),
     ("anthropic", whole("403 Forbidden", body(type="permission_error", message="no access to this model")),
-     403, False, ["refused access", "no access to this model", "ANTHROPIC_API_KEY"], "forbidden"),
+     403, False, ["refused access", "no access to this model", "the key may use"], "forbidden"),
     ("openai", whole("403 Forbidden", HTML, "text/html"),
      403, False, ["refused access", "a web page came back"], "a firewall's page"),
     ("anthropic", whole("404 Not Found", body(type="not_found_error", message="model: some-model")),
@@ -127,7 +127,7 @@ CASES = [
         {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, name="error")),
      529, True, ["overloaded", "its answer was an error: Overloaded"], "overloaded midway"),
     ("anthropic", stream(sse({"type": "error", "error": {"type": "authentication_error", "message": CANARY}})),
-     401, False, ["did not accept the API key"], "a wrong key, told late"),
+     401, False, ["was refused"], "a wrong key, told late"),
     ("anthropic", stream(sse({"type": "error", "error": {"type": "new_error", "message": f"at {CANARY}"}})),
      500, True, ["at [secret]"], "an error that is new"),
     ("anthropic", stream(sse({"type": "error", "error": None})), 500, True, ["its answer was an error."], "an error without words"),

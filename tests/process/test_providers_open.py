@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runner.messages import ProviderError
-from runner.providers import PROVIDERS, Remote, open_provider
+from runner.providers import open_provider
 from runner.providers.endpoint import Endpoint, SetupError, parse_endpoint
+from runner.providers.remotes import PROVIDERS, Remote
 from runner.secrets.secret import Secret, SecretError
 from runner.text.model_text import count_of, parse_arguments, parse_object, whole_text, wire_json
 
@@ -90,8 +91,12 @@ def test_the_api_of_openai_is_its_newer_one_at_home_unless_somebody_says(
 REFUSED: list[tuple[str, str | None, list[str], str]] = [
     ("antropic:x",        None,                    ["no provider `antropic`", "did you mean `anthropic`"], "a slip"),
     ("open-ai",           None,                    ["did you mean `openai`"],                     "another slip"),
-    ("claude-sonnet-5-5", None,                    ["no provider", "provider:model"],             "a model alone"),
-    ("",                  None,                    ["no provider", "`anthropic`, `openai`, `gemini`, `scripted`"], "nothing"),
+    ("claude-sonnet-5-5", None,                    ["no provider", "did you mean `anthropic:claude-sonnet-5-5`"], "a model alone"),
+    ("opus",              None,                    ["no provider", "did you mean `anthropic:claude-opus-5-5`"], "a family of models"),
+    ("gpt",               None,                    ["no provider", "did you mean `openai:gpt-"],  "the beginning of a name"),
+    ("qwen3:8b",          None,                    ["no provider", "`ollama:qwen3:8b`"],          "a model that no vendor has"),
+    ("ollamma:qwen3",     None,                    ["did you mean `ollama`"],                     "a slip in a local server"),
+    ("",                  None,                    ["no provider", "`anthropic`, `openai`, `gemini`, `openrouter`"], "nothing"),
     (":model",            None,                    ["no provider ``"],                            "no provider"),
     ("openai",            "https://x.example/v1",  ["needs a model", "openai:MODEL"],             "no model for another server"),
     ("openai",            LOCAL,                   ["needs a model"],                             "no model for a local one"),
@@ -198,8 +203,9 @@ def test_the_default_models_are_ones_the_vendors_list() -> None:
 
     known = {"anthropic": literals(anthropic.types.Model), "openai": literals(openai.types.shared.ChatModel)}
     for name, entry in PROVIDERS.items():
-        if isinstance(entry, Remote):
+        if isinstance(entry, Remote) and entry.model:
             assert name == "gemini" or entry.model in known[name]  # Google's SDK lists none
+        if isinstance(entry, Remote):
             assert isinstance(parse_endpoint(entry.url), Endpoint)
 
 

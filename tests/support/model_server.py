@@ -14,12 +14,21 @@ Counts = dict[str, object]
 
 class ModelServer(ThreadingHTTPServer):
     """`answer` makes the reply to a request from how many there were, this one among them, its headers and its body;
-    a text instead is a refusal (400) with these words. `usage` follows every reply."""
+    a text instead is a refusal (400) with these words. `usage` follows every reply. `models` are those that it lists.
+    `asked` has the headers of each request for that list."""
 
     daemon_threads = True
 
-    def __init__(self, answer: Callable[[int, str, bytes], Delta | str], usage: Counts | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
+    def __init__(
+        self,
+        answer: Callable[[int, str, bytes], Delta | str],
+        usage: Counts | None = None,
+        models: tuple[str, ...] = (),
+        port: int = 0,
+    ) -> None:
+        super().__init__(("127.0.0.1", port), _Answers)
+        self.models = models
+        self.asked: list[str] = []
         self.answer = answer
         self.usage = usage
         self.requests: list[tuple[str, bytes]] = []
@@ -31,6 +40,14 @@ class ModelServer(ThreadingHTTPServer):
 
 class _Answers(BaseHTTPRequestHandler):
     server: ModelServer
+
+    def do_GET(self) -> None:
+        self.server.asked.append(f"{self.path}\n{self.headers}")
+        body = json.dumps({"object": "list", "data": [{"id": name} for name in self.server.models]}).encode()
+        self.send_response(200 if self.path == "/v1/models" else 404)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_POST(self) -> None:
         headers, body = str(self.headers), self.rfile.read(int(self.headers["content-length"]))
@@ -62,9 +79,14 @@ def calling(command: str, id: str = "c1") -> Delta:
 
 
 @contextlib.contextmanager
-def serving(answer: Callable[[int, str, bytes], Delta | str], usage: Counts | None = None) -> Iterator[ModelServer]:
+def serving(
+    answer: Callable[[int, str, bytes], Delta | str],
+    usage: Counts | None = None,
+    models: tuple[str, ...] = (),
+    port: int = 0,
+) -> Iterator[ModelServer]:
     """The server, running until the block ends."""
-    with ModelServer(answer, usage) as server:
+    with ModelServer(answer, usage, models, port) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

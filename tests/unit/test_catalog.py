@@ -2,8 +2,8 @@
 
 import pytest
 
-from runner.providers import PROVIDERS, Remote
 from runner.providers.catalog import ModelFacts, ThinkingKind, facts_of, published
+from runner.providers.remotes import PROVIDERS, Remote
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_facts_of(spec: str, window: int | None, output: int | None, kind: Think
 
 def test_default_models_are_known_and_small_models_name_themselves() -> None:
     for name, remote in PROVIDERS.items():
-        if not isinstance(remote, Remote):
+        if not isinstance(remote, Remote) or not remote.model:
             continue
         facts = facts_of(f"{name}:{remote.model}")
         assert facts.window is not None

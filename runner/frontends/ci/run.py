@@ -123,7 +123,7 @@ class Run:
         model = chosen_model(args, settings, options.cwd)
         self._content.model = model.named
         another = opener(args, settings, options.cwd, model)
-        options = with_session(args, options, settings, model)
+        options, _ = with_session(args, options, settings, lambda own: model)
         self._content.bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
         environ = host_environment.command_environment(os.environ, keep=lent)

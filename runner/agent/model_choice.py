@@ -1,0 +1,127 @@
+"""The model of a session for which none was named: that of the only usable provider, or the one that the user
+chooses.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from policy.model.frozen import dataclass
+from runner.problems import Stopped, usage
+from runner.providers.usable import UsableProvider, usable_providers
+from runner.secrets.resolve import KEYED, VARIABLES
+
+if TYPE_CHECKING:
+    from runner.config import Settings
+    from runner.providers.listing import FoundServer
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """One row of a list to choose from. `value` is returned for the chosen row."""
+
+    value: str
+    label: str
+    detail: str = ""
+
+
+# Shows a list with a title, and returns the value of the chosen row; None if the user chose none.
+ChooseRow = Callable[[str, Sequence[ModelRow]], str | None]
+
+
+class CommandChosen(Exception):
+    """The signal that the user chose a command of `agent` in place of a session. `words` are its command line."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__(" ".join(words))
+        self.words = words
+
+
+def choose_model(settings: "Settings", environ: Mapping[str, str], choose: ChooseRow | None) -> tuple[str, str]:
+    """Return the model to use (`provider:model`, or a provider whose server is to be asked), and why it is used.
+
+    `choose` asks the user; without it, more than one usable provider, or none, is a usage error. Raise CommandChosen,
+    or KeyboardInterrupt if the user chose nothing.
+    """
+    usable = usable_providers(settings, environ)
+    if len(usable) == 1:
+        return usable[0].spec, f"the default: {usable[0].why}"
+    if choose is None:
+        raise no_model(usable)
+    if usable:
+        rows = [ModelRow(each.spec, each.spec, each.why) for each in usable]
+        return _chosen(choose("which model? (`model` in your configuration sets it for good)", rows)), ""
+    return _begin(choose)
+
+
+def no_model(usable: Sequence[UsableProvider]) -> Stopped:
+    """Return the error for a session without a model, where no user can be asked."""
+    if usable:
+        why = "several providers can be used: " + "; ".join(f"{each.name} ({each.why})" for each in usable)
+        fix = f'add --model {usable[0].spec}, or write `model = "{usable[0].spec}"` in your configuration'
+        return usage("no model is chosen", why, fix)
+    variables = " or ".join((", ".join(f"`{VARIABLES[name]}`" for name in KEYED[:-1]), f"`{VARIABLES[KEYED[-1]]}`"))
+    return usage(
+        "no model is chosen",
+        "no model is named, and no provider has a key",
+        f"set {variables}, or name a local model, such as `--model ollama:qwen3:8b`; `agent demo` needs no model",
+    )
+
+
+def _begin(choose: ChooseRow) -> tuple[str, str]:
+    """Offer the ways to a first model: a key, a model server on this machine, the demo."""
+    from runner.providers.listing import found_servers
+
+    with ThreadPoolExecutor(2) as pool:  # the keyring and the servers answer at the same time
+        stores, servers = pool.submit(_has_keyring), pool.submit(found_servers)
+        rows = _first_rows(stores.result(), servers.result())
+    answer = _chosen(choose("no model is set up yet", rows))
+    match answer:
+        case "login":
+            title = "the key of which provider? It is stored in the keyring"
+            name = _chosen(choose(title, [ModelRow(each, each, VARIABLES[each]) for each in KEYED]))
+            raise CommandChosen(("auth", "login", name))
+        case "demo":
+            raise CommandChosen(("demo",))
+        case "key":
+            raise no_model(())
+        case _:
+            models = next(each.models for each in servers.result() if each.provider == answer)
+            return f"{answer}:{pick_model(choose, answer, models)}", ""
+
+
+def _first_rows(keyring: bool, servers: "Sequence[FoundServer]") -> list[ModelRow]:
+    """Return at most four rows: the key, up to two servers, the demo."""
+    key = ModelRow("login", "log in", "store the key of a provider in the keyring")
+    if not keyring:
+        key = ModelRow("key", "set a key", f"export {VARIABLES['anthropic']}=... and start `agent` again")
+    found = [ModelRow(each.provider, each.provider, _about(each)) for each in servers[:2]]
+    return [*found, key, ModelRow("demo", "demo", "watch a scripted model, without a key")]
+
+
+def _about(server: "FoundServer") -> str:
+    shown = ", ".join(server.models[:3])
+    return f"on this machine: {shown}{', ...' if len(server.models) > 3 else ''}"
+
+
+def pick_model(choose: ChooseRow, provider: str, models: Sequence[str]) -> str:
+    """Return the only one of `models`, or the one that the user chooses."""
+    if len(models) == 1:
+        return models[0]
+    return _chosen(choose(f"which model of {provider}?", [ModelRow(model, model) for model in models]))
+
+
+def _chosen(answer: str | None) -> str:
+    if answer is None:
+        raise KeyboardInterrupt
+    return answer
+
+
+def _has_keyring() -> bool:
+    """Return True if this machine has a keyring that answers soon."""
+    from runner.secrets.keyring_store import KeyringFailed, KeyringStore
+
+    try:
+        return bool(KeyringStore(patience=1.5).name())
+    except KeyringFailed:
+        return False
