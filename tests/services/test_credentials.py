@@ -221,7 +221,7 @@ def test_a_helpers_key_leaves_no_trace(place: KeyringHarness) -> None:
     words = ("run", "--timeout", "6", "--model", "anthropic:m", "hi")  # seconds: the request is repeated until then
     with Watch() as watch:
         done = place.agent(*words, env={"ANTHROPIC_BASE_URL": "https://none.invalid"})
-    assert "`anthropic` cannot be reached" in done.stdout + done.stderr, "the key was there, the server was not"
+    assert "(as anthropic) cannot be reached" in done.stdout + done.stderr, "the key was there, the server was not"
     assert watch.found == set()
     assert KEY not in done.stdout + done.stderr + status.stdout + status.stderr
     assert [path for path in place.files() if KEY.encode() in path.read_bytes()] == [vault]

@@ -105,7 +105,7 @@ _KEY, _NO_KEY = "key", "no key"
 def _key(provider: str, host: CommandHost) -> str:
     """Return whether a key of `provider` is configured, in words. No key is read and no program is run."""
     from runner.problems import known_problem
-    from runner.providers import PROVIDERS
+    from runner.providers.remotes import PROVIDERS
     from runner.secrets.accounts import AccountFile
     from runner.secrets.resolve import VARIABLES
 
