@@ -300,7 +300,7 @@ class Denied(_Event, type="denied"):
 
 @dataclass(frozen=True, slots=True)
 class MalformedCall(_Event, type="malformed_call"):
-    """The call could not be planned: unknown tool, or arguments that do not fit. Nothing was run."""
+    """The call could not be planned or cannot work: unknown tool, unfit arguments, missing program. Nothing was run."""
 
     call: str
     tool: str

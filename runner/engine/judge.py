@@ -24,6 +24,7 @@ from runner.engine.authorize import EarlyAnswer, Evaluation, text_before
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, refused
+from runner.engine.unworkable import unworkable
 from runner.events import MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.gate import ruling
 from runner.gate.grants.store import GrantStore
@@ -33,18 +34,23 @@ _NUMBERS = itertools.count(1)  # of questions, unique in this process: a late an
 _LONGEST = 200  # characters of a replaced command in the notice
 
 
-def judge_call(call: ModelCall, ctx: RunContext) -> Judgement | Proposal | CallResult:
-    """Evaluate `call` and announce it. Return the result at once if the call cannot become an action."""
+def judge_call(call: ModelCall, ctx: RunContext, early: EarlyAnswer | None = None) -> Judgement | Proposal | CallResult:
+    """Evaluate `call` and announce it. Return the result at once if the call cannot become an action, or cannot work.
+
+    `early` is the answer that a user gave before the call was due. It is obeyed even if the call cannot work any more.
+    """
     proposed = proposal(call, ctx)
-    return announce(call, evaluate_call(call, ctx), ctx) if proposed is None else proposed
+    return announce(call, evaluate_call(call, ctx, early), ctx) if proposed is None else proposed
 
 
-def evaluate_call(call: ModelCall, ctx: RunContext) -> Judgement | Problem:
-    """Return the verdict on `call` as of now. No event is emitted and nothing is recorded."""
+def evaluate_call(call: ModelCall, ctx: RunContext, early: EarlyAnswer | None = None) -> Judgement | Problem:
+    """Return the verdict on `call` as of now, or the problem. No event is emitted and nothing is recorded."""
     planned = plan(call, ctx)
     if isinstance(planned, Problem):
         return planned
-    return Judgement(planned, evaluate_action(planned.action, ctx), ctx.live.named)
+    evaluation = evaluate_action(planned.action, ctx)
+    problem = unworkable(planned.action, evaluation) if early is None else None
+    return problem or Judgement(planned, evaluation, ctx.live.named, early)
 
 
 def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
@@ -146,7 +152,7 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
         planned = plan(call, ctx)
         if isinstance(planned, Planned):
             evaluation = evaluate_action(planned.action, ctx)
-            if isinstance(evaluation.verdict, Ask):
+            if isinstance(evaluation.verdict, Ask) and unworkable(planned.action, evaluation) is None:
                 context = evaluation.recalled.context
                 questions.append(CallRequester(ctx, call).question(context, evaluation.verdict, ""))
     if len(questions) < 2:

@@ -1,7 +1,6 @@
 """The turns of one run: an answer of the model, its calls, their results, and the next answer."""
 
 import asyncio
-from dataclasses import replace
 
 from policy.model.verdict import Problem
 from runner.engine.budget import BudgetExceeded, BudgetMeter
@@ -196,9 +195,7 @@ class TurnLoop:
                 await self._refuse(place, call)
                 continue
             self._completion.notice_model_change()
-            judged = judge_call(call, self._ctx)
-            if isinstance(judged, Judgement) and call.key in early:
-                judged = replace(judged, early=early[call.key])
+            judged = judge_call(call, self._ctx, early.get(call.key))
             # A call with an early answer may have become another command.
             if isinstance(judged, Judgement) and judged.only_reads and judged.early is None:
                 self._read(place, judged)

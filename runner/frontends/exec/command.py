@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.action import Action
 from policy.model.profile import Source
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Deny, Problem
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
@@ -48,10 +48,16 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
     match case.verdict:
         case Deny() as verdict:
             from runner.audit.log import open_log
+            from runner.gate.wording import action_words
 
             with open_log(case.gate.settings, os.environ) as audit:
                 session = audit.session(case.session(None, case.policy()))
-                audit.decided(session, case.decision(verdict, "none"))
+                if case.unworkable:
+                    from runner.audit.records import Refusal
+
+                    audit.refused(session, Refusal("exec", action_words(action, gate.cwd), verdict.problem))
+                else:
+                    audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict)
         case Allow() as verdict:
             stdin = _read_stdin(gate.limits.wall)
@@ -90,6 +96,13 @@ def _load_event_loop() -> None:
 def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> ExecCase:
     """Evaluate the action, apply remembered answers, and ask if the verdict is a question."""
     assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
+    if not isinstance(verdict, Allow) and verdict.cell.ruling is Ruling.ASK:
+        from runner.gate.missing_program import no_such_program  # only where a user would be asked
+
+        missing = no_such_program(assessment, gate.context(Source.PERSON, unattended=not attended))
+        if missing is not None:
+            denied = Deny(missing, verdict.cell, verdict.reason)
+            return ExecCase(gate, assessment, denied, None, attended, noted, unworkable=True)
     if isinstance(verdict, Deny):
         return ExecCase(gate, assessment, verdict, None, attended, noted)
     if isinstance(verdict, Allow) and (assessment.tiers[0] is Tier.READ or not has_remembered_answers()):

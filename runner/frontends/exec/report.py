@@ -52,6 +52,7 @@ class ExecCase:
         noted: The facts about the machine that the verdict depends on.
         grants: The names of the grants that answered, or that the answer created.
         granted: The grants that the verdict is based on.
+        unworkable: True if the action cannot work, so that no user was asked and no decision was made.
     """
 
     gate: Gate
@@ -62,6 +63,7 @@ class ExecCase:
     noted: FactRecorder
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()
+    unworkable: bool = False
 
     def decision(self, verdict: Allow | Deny, backend: str) -> Decision:
         """Return the decision for the record; `backend` is `none` if the action will not run."""

@@ -20,13 +20,42 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
     whose lines all end in CR LF, newlines in `old` and `new` mean CR LF. Bytes that are not UTF-8 are kept too.
     """
     what = f"cannot edit `{show(path)}`"
+    real = os.path.realpath(path)
+    state = regular(path, what)
+    before, more = read_capped(real, what)
+    edited = replacement(before, more, old, new, replace_all, seen, what)
+    diff, dropped = unified(visible(edited.text), visible(edited.changed), show(path))
+    notes = put(real, edited.after, state, before, what)
+    written = {"real": show(real), "sha256": digest(edited.after), "size": len(edited.after)}
+    counts = {"lines": lines_of(edited.after), "count": edited.count}
+    return {**written, **counts, "diff": diff, "dropped": dropped, "notes": notes}
+
+
+class Replacement:
+    """The result of a replacement, before it is written.
+
+    Attributes:
+        text: the text before, with LF for CR LF.
+        changed: the text after, with LF for CR LF.
+        after: the content to write.
+        count: the number of replaced occurrences.
+    """
+
+    def __init__(self, text: str, changed: str, after: bytes, count: int) -> None:
+        self.text, self.changed, self.after, self.count = text, changed, after, count
+
+
+def replacement(
+    before: bytes, more: bool, old: str, new: str, replace_all: bool, seen: str | None, what: str
+) -> Replacement:
+    """Return the result of replacing `old` by `new` in the content `before`. Raises Refused if that is not possible.
+
+    `more` is True if `before` is only the first part of the file. `what` names the attempt. No file is opened.
+    """
     if not old:
         raise Refused(what, "the text to replace is empty", "give the exact text to replace, or use `write`")
     if old == new:
         raise Refused(what, "the old and the new text are the same", "give a new text that differs")
-    real = os.path.realpath(path)
-    state = regular(path, what)
-    before, more = read_capped(real, what)
     if more:
         raise Refused(what, f"it is larger than {CAP >> 20} MiB", "change it with a command such as `sed -i`")
     if is_binary(before):
@@ -47,13 +76,10 @@ def edit_file(path: str, old: str, new: str, replace_all: bool, seen: str | None
         fix = "add surrounding lines until the text is unique, or set `replace_all` to true"
         raise Refused(what, f"the old text is in the file {count:,} times, {places(text, old)}", fix)
     changed = text.replace(old, new)
-    diff, dropped = unified(visible(text), visible(changed), show(path))
     after = (mark + (changed.replace("\n", "\r\n") if crlf else changed)).encode("utf-8", "surrogateescape")
     if len(after) > CAP:
         raise Refused(what, f"the result would be larger than {CAP >> 20} MiB", "replace less at a time")
-    notes = put(real, after, state, before, what)
-    written = {"real": show(real), "sha256": digest(after), "size": len(after), "lines": lines_of(after)}
-    return {**written, "count": count, "diff": diff, "dropped": dropped, "notes": notes}
+    return Replacement(text, changed, after, count)
 
 
 def visible(text: str) -> str:
