@@ -21,6 +21,22 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class PastRow:
+    """One row of the earlier part of a session that is continued.
+
+    Attributes:
+        kind: `prompt`, `answer` (Markdown), `call`, `left out` (`text` is the number of earlier prompts) or
+            `more calls` (`text` is the number of calls that are left out).
+        text: The text, shortened.
+        outcome: For a call: `ok`, `failed` or `denied`.
+    """
+
+    kind: str
+    text: str
+    outcome: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FileChange:
     """The change of one file.
 

@@ -10,7 +10,7 @@ from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
-from runner.event_values import Card, json_value
+from runner.event_values import Card, PastRow, json_value
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
 
@@ -66,6 +66,7 @@ class Resumed(_Event, type="session_resumed"):
         last: The last prompt, shortened.
         said: The last answer, shortened.
         changes: The differences between the session and its continuation. Restored grants are reported as notices.
+        recent: The last prompts with their answers and calls, shortened.
     """
 
     session: str
@@ -78,6 +79,7 @@ class Resumed(_Event, type="session_resumed"):
     last: str
     said: str
     changes: tuple[str, ...]
+    recent: tuple[PastRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

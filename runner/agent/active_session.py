@@ -198,6 +198,7 @@ def _continued(beginning: "SessionTarget | None", ctx: "RunContext") -> Conversa
             last=before.last,
             said=before.said,
             changes=tuple(changes),
+            recent=beginning.recent,
         )
     )
     for notice in before.notices:

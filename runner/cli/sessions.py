@@ -16,6 +16,7 @@ from runner.problems import Exit, usage
 from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
 from runner.stderr import print_problem
+from runner.text.phrases import many
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def _ids(incomplete: str) -> list[str]:
 
 ID = Annotated[str, argument("ID", "The ID of the session, or the beginning of the ID.", complete=_ids)]
 ALL = Annotated[bool, switch("--all", help="All workspaces, not only this one.")]
+EVERY = Annotated[bool, switch("--all", help="All workspaces, and sessions without an answer.")]
 CWD = Annotated[str | None, valued("--cwd", "FOLDER", "The workspace of FOLDER (default: of the current folder).")]
 
 
@@ -61,10 +63,10 @@ def sessions(context: typer.Context) -> int:
 
 
 @sessions_app.command("list")
-def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
-    """List the sessions of this workspace.
+def listing(all: EVERY = False, json: JSON = False, cwd: CWD = None) -> int:
+    """List the sessions of this workspace, the last one used first. Times are UTC, of the last activity.
 
-    The first one is the session that `agent -c` continues. Times are UTC.
+    Sessions in which the model never answered are left out, unless `--all` is given.
 
     **Examples**
 
@@ -76,10 +78,13 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
 
     stores = SessionStore.all(state_dir(os.environ)) if all else [_store(cwd)]
     width = shutil.get_terminal_size((110, 24)).columns if sys.stdout.isatty() else 400
-    empty = True
+    empty, hidden = True, 0
     for store in stores:
         where = None
-        for seen in summarize_sessions(store):
+        for seen in summarize_sessions(store, unanswered=True):
+            if not (all or seen.answered):
+                hidden += 1
+                continue
             empty = False
             if json:
                 print(seen.as_json())
@@ -90,6 +95,8 @@ def listing(all: ALL = False, json: JSON = False, cwd: CWD = None) -> int:
             print(("  " if all else "") + row(seen, width=width))
     if empty and not json:
         print("there are no sessions" if all else "there are no sessions of this workspace")
+    if hidden and not json:
+        print(f"{many(hidden, 'session')} without an answer: agent sessions list --all")
     return Exit.DONE
 
 

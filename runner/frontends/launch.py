@@ -115,7 +115,7 @@ def start_conversation(args: RunArgs) -> int:
         fix = "give a prompt, or start `agent` at a terminal"
         raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)
     spell_out()
-    emit = guarded(transcript())
+    emit = guarded(transcript(recalls=True))
     # A typed prompt is on the screen already.
     emit_others: Emit = lambda event: None if event.type == "prompted" else emit(event)  # noqa: E731  # a filter
 
@@ -163,8 +163,8 @@ def guarded(show: "Emit") -> "Emit":
     return emit
 
 
-def transcript(stream: "IO[str] | None" = None) -> "Emit":
-    """Return a renderer that draws events on `stream`, or on standard output."""
+def transcript(stream: "IO[str] | None" = None, *, recalls: bool = False) -> "Emit":
+    """Return a renderer that draws events on `stream`, or on standard output; `recalls` as for Transcript."""
     from rich.console import Console
 
     from runner.frontends.plain.transcript import Transcript
@@ -173,7 +173,7 @@ def transcript(stream: "IO[str] | None" = None) -> "Emit":
         def on_broken_pipe(self) -> None:
             raise  # re-raise the BrokenPipeError that is being handled; rich would exit here
 
-    return Transcript(Output(file=stream))
+    return Transcript(Output(file=stream), recalls=recalls)
 
 
 def _approver(unattended: bool, emit: "Emit") -> "Approver":

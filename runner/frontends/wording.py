@@ -8,6 +8,7 @@ from policy.model.action import Action, RunArgv, RunScript
 from policy.model.tier import Tier
 from runner import events
 from runner.approval.card import safe, squeeze_blanks
+from runner.event_values import PastRow
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -53,17 +54,39 @@ def session_labels(event: events.SessionStarted) -> Pairs:
     )
 
 
-def resumption_labels(event: events.Resumed) -> Pairs:
-    """Return the description of a continued session, and the changes since its end, as labels and words."""
+def resumption_labels(event: events.Resumed, *, shown: bool = False) -> Pairs:
+    """Return the description of a continued session, and the changes since its end, as labels and words.
+
+    `shown` is True if the last exchanges are on the screen already.
+    """
     since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
+    until = until.removeprefix(f"{since[:10]} ")  # the same day
     so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'turn')}, {since} to {until} UTC"
     return (
         ("forked" if event.forked else "resumed", f"{event.session[:8]}: {so_far}"),
+        *(() if shown else _ends_of(event)),
+        *(("changed", words) for words in event.changes),
+    )
+
+
+def _ends_of(event: events.Resumed) -> Pairs:
+    """Return the first and the last prompt, and the last answer."""
+    return (
         *((("first", event.first),) if event.first != event.last else ()),
         ("last", event.last),
         *((("answered", event.said),) if event.said else ()),
-        *(("changed", words) for words in event.changes),
     )
+
+
+def past_words(row: PastRow, session: str) -> str:
+    """Return the line about a call, or about what is left out, of the earlier part of a session."""
+    match row.kind:
+        case "left out":
+            return f"… {row.text} earlier prompts: agent sessions show {session[:8]}"
+        case "more calls":
+            return f"… {row.text} more calls"
+        case _:
+            return f"{row.text}  {row.outcome}"
 
 
 def prompt_words(event: events.Prompted | events.Steered) -> str:

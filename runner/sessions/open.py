@@ -13,15 +13,17 @@ from typing import BinaryIO
 from policy.model.frozen import dataclass
 from runner import VERSION as PROGRAM
 from runner.audit.chain import now
+from runner.event_values import PastRow
 from runner.problems import usage
 from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import VERSION, JournalEntry, Unsound, line
 from runner.sessions.history import SessionHistory, history_of, index, last_model
 from runner.sessions.journal import Journal, SessionLines
+from runner.sessions.recent import recent_rows
 from runner.sessions.selection import SessionSelection
 from runner.sessions.store import SessionFile, SessionStore, choose
-from runner.sessions.summary import SessionSummary, row, summarize_session
+from runner.sessions.summary import latest_answered, row, summarize_session, summarize_sessions
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
 from runner.state.paths import state_dir
@@ -54,6 +56,7 @@ class SessionTarget:
         """Create the target of a new session; `resumed` and `forked` create the others."""
         self.store = store
         self.past = before
+        self.recent: tuple[PastRow, ...] = ()  # the last exchanges of `past`
         self.fork = fork
         self._file: SessionFile | None = None
         self._tree: Tree | None = None
@@ -69,6 +72,7 @@ class SessionTarget:
             with file.reader() as source:  # SAFETY: dup(2) shares the lock, so it must not outlive the file
                 tree = index(source, id)
                 made = cls(store, history_of(tree, id, model=model(last_model(tree))))
+                made.recent = _recent(tree, made.past)
         except BaseException:
             file.close()
             raise
@@ -90,6 +94,7 @@ class SessionTarget:
             tree = index(source, id)
             before = history_of(tree, id, model=model(last_model(tree)), lenient=True, upto=upto)
             made = cls(into, before, fork=True)
+            made.recent = _recent(tree, made.past)
             undo.pop_all()
         made._tree, made._source = tree, source
         return made
@@ -148,6 +153,10 @@ class SessionTarget:
         return repair_end
 
 
+def _recent(tree: Tree, past: SessionHistory | None) -> tuple[PastRow, ...]:
+    return recent_rows(tree, past) if past is not None else ()
+
+
 def _head(run: SessionRun) -> dict[str, object]:
     return {"version": VERSION, "session": run.audit, "workspace": run.workspace, "program": f"ringfence {PROGRAM}"}
 
@@ -190,11 +199,11 @@ def choose_target(
         there, id = choose(SessionStore.all(state), flags.fork)
         return SessionTarget.forked(there, id, store, model=model, upto=flags.upto)
     if flags.latest:
-        sessions = store.list()
-        if not sessions:
+        latest = latest_answered(store)
+        if latest is None:
             fix = "leave --continue out, or see `agent sessions list --all`"
             raise usage("there is no session to continue", "no session of this workspace is stored", fix)
-        return SessionTarget.resumed(store, sessions[0].id, model=model)
+        return SessionTarget.resumed(store, latest, model=model)
     if flags.resume is not None:
         if not flags.resume:
             return SessionTarget.resumed(store, _pick_session(store, unattended), model=model)
@@ -207,15 +216,21 @@ def choose_target(
     return SessionTarget(store)
 
 
+def no_session_to_resume() -> Exception:
+    """Return the usage error for a workspace without a session that can be picked."""
+    why = "no session of this workspace with an answer is stored"
+    return usage("there is no session to resume", why, "leave --resume out, or see `agent sessions list --all`")
+
+
 def _pick_session(store: SessionStore, unattended: bool) -> str:
     """Return the session that the user names by its number in the list or by its id."""
     if unattended:
         why = "`--resume` without an id shows a list, and there is no user to choose from it"
         raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
-    sessions = store.list()
+    sessions = summarize_sessions(store)
     if not sessions:
-        raise usage("there is no session to resume", "no session of this workspace is stored", "leave --resume out")
-    summaries: list[SessionSummary] = [summarize_session(store, each.id) for each in sessions[:_SHOWN]]
+        raise no_session_to_resume()
+    summaries = sessions[:_SHOWN]
     for number, each in enumerate(summaries, start=1):
         say(f"{number:>3}  {row(each)}")
     if len(sessions) > len(summaries):

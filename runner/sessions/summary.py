@@ -38,6 +38,11 @@ class SessionSummary:
     turns: int
     broken: str | None = None
 
+    @property
+    def answered(self) -> bool:
+        """Return True if the session has an answer, or cannot be read, so that the user should see it."""
+        return self.turns > 0 or self.broken is not None
+
     def as_json(self) -> str:
         fields = {name: getattr(self, name) for name in SessionSummary.__slots__}
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.written))
@@ -74,17 +79,31 @@ def summarize_session(store: SessionStore, id: str, stored: StoredSession | None
     )
 
 
-def summarize_sessions(store: SessionStore) -> list[SessionSummary]:
-    """Return the summaries of a workspace's sessions in the order of `SessionStore.list`. A file that cannot be opened
-    gets a row that says so.
+def summarize_sessions(store: SessionStore, *, unanswered: bool = False) -> list[SessionSummary]:
+    """Return the summaries of a workspace's sessions, the last one used first. A file that cannot be opened gets a row
+    that says so. Sessions without an answer are left out unless `unanswered` is True.
     """
-    seen = []
-    for stored in store.list():
+    seen: list[SessionSummary] = []
+    for stored in sorted(store.list(), key=lambda each: (each.written, each.id), reverse=True):
         try:
             seen.append(summarize_session(store, stored.id, stored))
         except SessionError as error:
             seen.append(_unreadable(stored, error.problem.why))
-    return seen
+    return [each for each in seen if unanswered or each.answered]
+
+
+def latest_answered(store: SessionStore) -> str | None:
+    """Return the id of the session that was continued last and has an answer, else of the one continued last, or None
+    if there is no session.
+    """
+    sessions = store.list()
+    for stored in sessions:
+        try:
+            if summarize_session(store, stored.id, stored).answered:
+                return stored.id
+        except SessionError:
+            return stored.id  # opening the session reports the reason
+    return sessions[0].id if sessions else None
 
 
 def _unreadable(stored: StoredSession, why: str) -> SessionSummary:
@@ -93,11 +112,19 @@ def _unreadable(stored: StoredSession, why: str) -> SessionSummary:
 
 def row(seen: SessionSummary, *, width: int = 100) -> str:
     """Return a line of text for a summary. Untrusted text in it is safe to print."""
+    return one_line("  ".join(labels(seen)), width)
+
+
+def labels(seen: SessionSummary) -> tuple[str, str]:
+    """Return the id, the time and the number of turns of a session in columns, and its first prompt. The prompt is
+    untrusted text.
+    """
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(seen.written))
+    start = f"{seen.id[:8]}  {when} UTC"
     if seen.broken is not None:
-        return one_line(f"{seen.id[:8]}  {when}  cannot be read: {seen.broken}", width)
+        return start, f"cannot be read: {seen.broken}"
     fork = f"  (from {seen.forked_from[:8]})" if seen.forked_from else ""
-    return one_line(f"{seen.id[:8]}  {when}  {many(seen.turns, 'turn'):<9} {seen.first}{fork}", width)
+    return f"{start}  {many(seen.turns, 'turn'):<9}", f"{seen.first}{fork}"
 
 
 def _first(file: BinaryIO) -> str:

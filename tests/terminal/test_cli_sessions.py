@@ -32,16 +32,40 @@ def test_a_run_is_kept_gone_on_with_and_forked(harness: SessionHarness) -> None:
     again = harness.run("-c", "and again")
     assert again.returncode == 0, again.stderr
     assert "resumed    " in again.stderr
-    assert "look around" in again.stdout
+    assert "look around" in again.stderr
     assert [(each["id"], each["prompts"]) for each in harness.list()] == [(first["id"], 2)]
     forked = harness.run("--fork", str(first["id"])[:5], "another way")
     assert forked.returncode == 0, forked.stderr
-    assert "forked " in forked.stdout
+    assert "forked " in forked.stderr
     newest, old = harness.list()
     assert (newest["forked_from"], newest["prompts"], old["prompts"]) == (first["id"], 3, 2)
     resumed = harness.run(f"--resume={old['id']}", "--json", "with events")
     event = next(json.loads(line) for line in resumed.stdout.splitlines() if '"session_resumed"' in line)
     assert (event["session"], event["prompts"], event["last"]) == (old["id"], 2, "and again")
+
+
+def attempt(harness: SessionHarness, id: str) -> None:
+    """Store a session whose prompt was never answered."""
+    journal = SessionTarget(harness.store).journal(run_of(harness.store, id), None)
+    journal.message(user("an attempt"))
+    assert journal.close() is None
+
+
+def test_a_list_has_the_sessions_with_an_answer_by_the_time_that_it_prints(harness: SessionHarness) -> None:
+    """An attempt without an answer is neither listed nor continued, unless there is nothing else."""
+    attempt(harness, "1" * 16)
+    assert harness.list() == []
+    assert "1 session without an answer: agent sessions list --all" in harness.agent("sessions").stdout
+    for prompt in ("the first", "the second"):
+        assert harness.run(prompt).returncode == 0
+    attempt(harness, "2" * 16)
+    assert [each["first"] for each in harness.list()] == ["the second", "the first"]
+    assert len(harness.list("--all")) == 4
+    assert "the second" in harness.run("-c", "and again").stderr
+    first = next(str(each["id"]) for each in harness.list() if each["first"] == "the first")
+    os.utime(harness.store.path(first), (2_000_000_000, 2_000_000_000))
+    shown = harness.agent("sessions").stdout.splitlines()
+    assert shown[0].startswith(f"{first[:8]}  2033-05-18 03:33 UTC  2 turns    the first"), shown
 
 
 def test_without_a_session_nothing_is_written(harness: SessionHarness) -> None:
@@ -325,7 +349,7 @@ def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
     window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
     try:
         screen = window.until("/quit to leave")
-        for told in ("resumed ", "1 prompt, 2 turns", "look around", "answered   There is one file."):
+        for told in ("resumed ", "1 prompt, 2 turns", "> look around", "\n  $ ls  ok\n", "\nThere is one file."):
             assert told in screen
         window.type("go on", "Enter")
         window.until("done (2 turns)")
@@ -346,7 +370,7 @@ def test_the_picker(harness: SessionHarness) -> None:
         window.until("`7` is not a number or an id from this list")
         window.type("2", "Enter")
         screen = window.until("/quit to leave")
-        assert "last       the first thing" in screen
+        assert "\n> the first thing\n" in screen
         window.type("/quit", "Enter")
         window.until("LEFT 0")
     finally:

@@ -72,7 +72,9 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
         kept = re.sub(r"(command:[\w-]+):\d+", r"\1:N", re.sub(r"\d+ MiB", "N MiB", kept))
         kept = re.sub(r"~\d+k", "~Nk", kept)
         kept = re.sub(r"\bg[0-9a-f]{8}\b", "GRANT", kept)
-        kept = re.sub(r"--resume \w+|(?<=resumed    )\w{8}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?", "WHEN", kept)
+        kept = re.sub(
+            r"--resume \w+|(?<=resumed    )\w{8}|\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?|\d\d:\d\d(?= UTC)", "WHEN", kept
+        )
         seen.append(f"==== {name}\n" + "\n".join(row.rstrip() for row in kept.split("\n")).strip("\n"))
 
     window = harness.start(TURNS, size=(100, 40))
@@ -129,7 +131,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.until("I go on.")
     window.until("done (1 turn)")
     window.type("C-d")
-    look("the next day", "resumed" + window.until("LEFT 0").partition("resumed")[2])
+    look("the next day", "> " + window.until("LEFT 0").partition("\n> ")[2])
     text = "\n\n".join(seen) + "\n"
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, "utf-8")

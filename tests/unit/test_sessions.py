@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.model.tier import Mode
+from runner.events import RunEnded
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
@@ -26,8 +27,20 @@ from runner.secrets.redactor import Redactor
 from runner.sessions.entries import Answered, JournalEntry, Unsound, line, message_of, of_message, of_result, parse
 from runner.sessions.history import SessionHistory, history_of, index
 from runner.sessions.open import SessionTarget
+from runner.sessions.recent import recent_rows
 from runner.sessions.store import SessionError, SessionStore, choose
-from tests.support.session_files import ID, calls, new_journal, new_store, result, run_of, sample_session, says, user
+from tests.support.session_files import (
+    ID,
+    calls,
+    new_journal,
+    new_store,
+    result,
+    run_of,
+    sample_session,
+    says,
+    user,
+    verdict,
+)
 
 OTHER = "fedcba9876543210"
 
@@ -382,3 +395,55 @@ def test_the_latest_is_the_one_that_was_spoken_in_last_whatever_the_clock_says(t
     (path.parent / "latest").unlink()
     (path.parent / "latest").symlink_to("/etc/passwd")
     assert [each.id for each in store.list()] == [ID]
+
+
+# ---- the last exchanges, for the screen
+
+
+def recent(store: SessionStore) -> list[tuple[str, str, str]]:
+    with store.reading(ID) as file:
+        tree = index(file, ID)
+        return [(row.kind, row.text, row.outcome) for row in recent_rows(tree, history_of(tree, ID))]
+
+
+def test_the_last_exchanges_are_those_that_were_shown(tmp_path: Path) -> None:
+    """A /command is shown as it was typed, a call with its action and its outcome, an answer as its text."""
+    store = new_store(tmp_path)
+    journal = new_journal(store)
+    journal.message(user("Read AGENTS.md and ..."), typed="/init")
+    journal.message(calls("a", "b", "c", text="I look."))
+    for call, action, word in (("a", "$ ls", "allow"), ("b", "$ cat /etc/shadow", "deny")):
+        journal.call(verdict(call, action, word))
+    journal.result(0, result("a"))
+    journal.result(1, ToolResult("b", (TextBlock("denied"),), is_error=True))
+    journal.result(2, ToolResult("c", (TextBlock("no such tool"),), is_error=True))
+    journal.message(says("**Done.**"))
+    assert journal.close() is None
+    rows = recent(store)
+    assert rows[:2] == [("prompt", "/init", ""), ("answer", "I look.", "")]
+    assert [(row[0], row[2]) for row in rows[2:5]] == [("call", "ok"), ("call", "denied"), ("call", "failed")]
+    assert [row[1] for row in rows[2:4]] == ["$ ls", "$ cat /etc/shadow"]
+    assert rows[5:] == [("answer", "**Done.**", "")]
+
+
+def test_the_last_exchanges_are_few_and_short(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    journal = new_journal(store)
+    for number in range(5):
+        journal.message(user(f"prompt {number}"))
+        names = [f"{number}.{place}" for place in range(20)]
+        journal.message(calls(*names))
+        for place, name in enumerate(names):
+            journal.result(place, result(name))
+        journal.message(says("word " * 10_000 if number % 2 else "line\n" * 1_000))
+        journal.watch(lambda event: None)(RunEnded(0, "done", 2, Usage(), ()))
+    assert journal.close() is None
+    rows = recent(store)
+    assert rows[0] == ("left out", "2", "")
+    assert [row[1] for row in rows if row[0] == "prompt"] == ["prompt 2", "prompt 3", "prompt 4"]
+    assert [row[1] for row in rows if row[0] == "more calls"] == ["12"] * 3
+    assert sum(row[0] == "call" for row in rows) == 3 * 8
+    answers = [row[1] for row in rows if row[0] == "answer"]
+    assert [text.endswith("\n…") for text in answers] == [True] * 3
+    assert max(map(len, answers)) < 20_000
+    assert answers[-1].count("\n") == 60, "more of the last one"

@@ -14,6 +14,7 @@ from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner import events
+from runner.event_values import PastRow
 from runner.frontends import wording
 from runner.frontends.plain.prose import Flow
 from runner.gate.wording import action_words
@@ -40,8 +41,10 @@ class Transcript:
     line is wrapped or cut. `wrap` is None for a check of the output, True for a terminal.
     """
 
-    def __init__(self, console: Console, *, wrap: bool | None = None) -> None:
+    def __init__(self, console: Console, *, wrap: bool | None = None, recalls: bool = False) -> None:
+        """`recalls` is True for a conversation, which shows the last exchanges of a session that it continues."""
         self._console = console
+        self._recalls = recalls
         self._wrap = console.file.isatty() if wrap is None else wrap
         self._cwd = ""
         self._actions: dict[str, tuple[str, Action | None]] = {}
@@ -75,7 +78,10 @@ class Transcript:
                 self._cwd = event.cwd
                 self._labelled(wording.session_labels(event))
             case events.Resumed():
-                self._labelled(wording.resumption_labels(event))
+                for row in event.recent if self._recalls else ():
+                    self._past(row, event.session)
+                shown = self._recalls and bool(event.recent)
+                self._labelled(wording.resumption_labels(event, shown=shown))
             case events.Prompted() | events.Steered():
                 prompt = self._styled(f"> {wording.prompt_words(event).rstrip()}", "bold", prose=True)
                 self._print(Text("\n").append_text(prompt))
@@ -137,6 +143,17 @@ class Transcript:
                 self._print(Text("\n").append_text(self._styled(wording.run_end_words(event), "dim")))
             case never:
                 assert_never(never)
+
+    def _past(self, row: PastRow, session: str) -> None:
+        """Print one row of the last exchanges of a continued session."""
+        match row.kind:
+            case "prompt":
+                self._print(Text("\n").append_text(self._styled(f"> {row.text.rstrip()}", "bold", prose=True)))
+            case "answer":
+                self._flow.write(row.text)
+                self._flow.end()
+            case _:
+                self._print(self._styled(self._fit(f"  {wording.past_words(row, session)}"), "dim"))
 
     def _labelled(self, pairs: wording.Pairs) -> None:
         for label, words in pairs:

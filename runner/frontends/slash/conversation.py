@@ -28,7 +28,7 @@ _LONGEST_COPY = 50_000  # characters; xterm, kitty and others accept at most abo
 async def _resume(words: str, host: CommandHost) -> None:
     """Continue an earlier session of this workspace."""
     from runner.sessions.store import SessionStore
-    from runner.sessions.summary import row, summarize_sessions
+    from runner.sessions.summary import labels, summarize_sessions
 
     ctx = host.conversation.ctx
     if not words:
@@ -36,8 +36,9 @@ async def _resume(words: str, host: CommandHost) -> None:
         current = ctx.journal.kept
         sessions = await asyncio.to_thread(lambda: [each for each in summarize_sessions(store) if each.id != current])
         if not sessions:
-            raise Mistake("no other session of this workspace is stored")
-        words = await host.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions]) or ""
+            raise Mistake("no other session of this workspace has an answer (`agent sessions list --all`)")
+        rows = [Row(each.id, *labels(each)) for each in sessions]
+        words = await host.pick("resume which session?", rows) or ""
     if words:
         await host.switch(SessionSelection(resume=words))
 

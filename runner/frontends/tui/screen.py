@@ -16,7 +16,19 @@ from runner import events
 from runner.frontends import wording
 from runner.frontends.tui.call_view import CallCard, malformed_rows, problem_rows, title_rows
 from runner.frontends.tui.code import diff_rows
-from runner.frontends.tui.rows import WIDEST, Fragments, ansi, cells, clip_rows, encode_rows, hang, measure, safe, wrap
+from runner.frontends.tui.rows import (
+    WIDEST,
+    Fragments,
+    ansi,
+    cells,
+    clip_rows,
+    cut,
+    encode_rows,
+    hang,
+    measure,
+    safe,
+    wrap,
+)
 from runner.frontends.tui.stream_view import Draw, Writing, put_markdown
 from runner.frontends.tui.theme import Theme
 from runner.text.sanitize import one_line, visible
@@ -76,7 +88,9 @@ class Screen:
                 self._cwd = event.cwd
                 self._put(partial(_labelled, wording.session_labels(event), theme=theme))
             case events.Resumed():
-                self._put(partial(_labelled, wording.resumption_labels(event), theme=theme))
+                self._past(event)
+                pairs = wording.resumption_labels(event, shown=bool(event.recent))
+                self._put(partial(_labelled, pairs, theme=theme))
             case events.Prompted() | events.Steered():
                 self._put(partial(prompt_rows, wording.prompt_words(event), theme=theme))
             case events.ToolProposed(call, tool, action):
@@ -175,6 +189,21 @@ class Screen:
         self._put(lambda width: wrap(row, width), close=self._noted)
         self._noted = True
 
+    def _past(self, event: events.Resumed) -> None:
+        """Add the last exchanges of the session as they were shown when they happened, with each call as one row."""
+        before = ""
+        for row in event.recent:
+            match row.kind:
+                case "prompt":
+                    self._put(partial(prompt_rows, row.text, theme=self.theme))
+                case "answer":
+                    put_markdown(row.text, self._put, self.theme)
+                case _:
+                    style = self.theme.warn if row.outcome in ("denied", "failed") else self.theme.dim
+                    draw = partial(_past_row, wording.past_words(row, event.session), style=style, dim=self.theme.dim)
+                    self._put(draw, close=before in ("call", "more calls"))
+            before = row.kind
+
     def _settled(self, event: events.VerdictReached | events.QuestionAsked | events.QuestionAnswered) -> None:
         card = self._cards.get(event.call)
         if card is None and isinstance(event, events.QuestionAsked) and event.card is not None:
@@ -244,6 +273,13 @@ def failed_rows(problem: Problem, width: int, theme: Theme) -> list[Fragments]:
     """Return the rows about the failure of the session."""
     head = title_rows(theme.badge_bad, "failed", visible(problem.what), width, theme)
     return head + problem_rows(Problem(problem.why, "", problem.fix), "why      ", width, theme)
+
+
+def _past_row(words: str, width: int, style: str, dim: str) -> list[Fragments]:
+    """Return the row of an earlier call, of which the outcome is always visible."""
+    text, _, outcome = visible(words).replace("\n", " ").rpartition("  ")
+    end = f"  {outcome}" if text else ""
+    return [[(dim, cut(f" {text or outcome}", width - cells(end))), (style, end)]]
 
 
 def _labelled(pairs: wording.Pairs, width: int, theme: Theme) -> list[Fragments]:

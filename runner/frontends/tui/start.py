@@ -20,7 +20,7 @@ from runner.frontends.tui.files import FileProposals
 from runner.frontends.tui.history import Remembered
 from runner.frontends.tui.keys import bind_keys, suspend
 from runner.frontends.tui.renderer import canvas
-from runner.problems import Exit, ending_signals, usage
+from runner.problems import Exit, ending_signals
 from runner.stderr import say
 
 if TYPE_CHECKING:
@@ -136,17 +136,18 @@ class _Terminal:
         """Return `args` with the session that the user picks for `--resume` without a name; None if none is picked."""
         from runner.frontends.slash.command import Row
         from runner.gate.gate import folder
+        from runner.sessions.open import no_session_to_resume
         from runner.sessions.selection import SessionSelection
         from runner.sessions.store import SessionStore
-        from runner.sessions.summary import row, summarize_sessions
+        from runner.sessions.summary import labels, summarize_sessions
         from runner.state.paths import state_dir
         from runner.state.workspace import workspace_at
 
         store = SessionStore.of(state_dir(os.environ), workspace_at(str(folder(args.cwd)), os.environ))
         sessions = await asyncio.to_thread(lambda: list(summarize_sessions(store)))
         if not sessions:
-            raise usage("there is no session to resume", "no session of this workspace is stored", "leave --resume out")
-        picked = await self._app.pick("resume which session?", [Row(each.id, row(each, width=90)) for each in sessions])
+            raise no_session_to_resume()
+        picked = await self._app.pick("resume which session?", [Row(each.id, *labels(each)) for each in sessions])
         return replace(args, selection=SessionSelection(resume=picked)) if picked is not None else None
 
     def _colour(self) -> None:
