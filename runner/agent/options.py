@@ -57,7 +57,7 @@ class Option:
 
 # fmt: off
 OPTIONS: tuple[Option, ...] = (
-    Option("--out", "FOLDER", "Folder of the results (default: TASKS with suffix `.batch`).", _BATCH),
+    Option("--out", "FOLDER", "Folder of the results (default: beside TASKS, with suffix `.batch`).", _BATCH),
     Option("--jobs", "N", "Number of tasks that run at once (default: one per core).", _BATCH, least=1, short="-j"),
     Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",

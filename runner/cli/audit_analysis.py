@@ -11,8 +11,6 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from policy.model.tier import MATRIX as STANDING
 from policy.model.tier import Matrix, Mode, Ruling, Tier
 from policy.model.verdict import Problem
@@ -22,7 +20,7 @@ from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.log import AuditLog, Place, log_exists
 from runner.audit.query import Query
 from runner.cli.audit_filters import FILE, log_path, terminal_width
-from runner.cli.gate import JSON, switch, valued
+from runner.cli.gate import JSON, completing, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say
 from runner.text.phrases import os_reason
@@ -36,8 +34,22 @@ class Format(StrEnum):
     OTLP = "otlp"
 
 
+_SUFFIXES = {
+    ".jsonl": Format.JSONL,
+    ".json": Format.JSONL,
+    ".csv": Format.CSV,
+    ".sarif": Format.SARIF,
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+}
 FORMAT = Annotated[
-    Format, typer.Option("--format", metavar="FORMAT", help=f"The format: {', '.join(Format)}.", show_default=False)
+    str | None,
+    valued(
+        "--format",
+        "FORMAT",
+        f"The format: {', '.join(Format)} (default: by the name of --out).",
+        complete=completing(lambda: Format),
+    ),
 ]
 OUT = Annotated[Path | None, valued("--out", "FILE", "Write to this file, with mode 0600 (default: stdout).")]
 LIMIT = Annotated[int | None, valued("--limit", "N", "Only the newest N decisions (default: all).", least=1)]
@@ -47,9 +59,26 @@ QUESTIONS = Annotated[bool, switch("--questions", help="SARIF: include questions
 ENDPOINT = Annotated[str | None, valued("--endpoint", "URL", "OTLP: the collector (default: OTEL_EXPORTER_OTLP_*).")]
 
 
+def _format_of(named: str | None, out: Path | None) -> Format:
+    """Return the format of an export: the named one, else the one of the file name. Raise a usage error."""
+    formats = f"the formats are {', '.join(Format)}"
+    if named is not None:
+        if named not in list(Format):
+            raise not_known(f"there is no format `{named}`", formats, named, Format, "write `--format jsonl`")
+        return Format(named)
+    if out is None or out == Path("-"):
+        raise usage("no format is named", formats, "add for example --out report.html, or --format jsonl")
+    name = out.name.lower()
+    suffix = ".sarif" if name.endswith(".sarif.json") else out.suffix.lower()
+    if suffix not in _SUFFIXES:
+        fix = f"add --format, or name a file with one of {', '.join(_SUFFIXES)}"
+        raise usage(f"the name of `{out}` tells no format", formats, fix)
+    return _SUFFIXES[suffix]
+
+
 def export(
-    format: FORMAT,
     query: Query,
+    format: FORMAT = None,
     out: OUT = None,
     limit: LIMIT = None,
     questions: QUESTIONS = False,
@@ -68,33 +97,34 @@ def export(
     **Examples**
 
         agent audit export --format jsonl | jq 'select(.verdict == "deny") | .id'
-        agent audit export --format csv --since 7d --out week.csv
-        agent audit export --format sarif --workspace . --out denied.sarif
-        agent audit export --format html --out report.html
+        agent audit export --since 7d --out week.csv
+        agent audit export --workspace . --out denied.sarif
+        agent audit export --out report.html
         agent audit export --format otlp --since 1d --endpoint http://127.0.0.1:4318
     """
     from runner.audit.export.out import counted, write
 
-    if questions and format is not Format.SARIF:
+    form = _format_of(format, out)
+    if questions and form is not Format.SARIF:
         raise usage("`--questions` is only for SARIF", "the other formats contain all questions", "omit the option")
-    if format is Format.SARIF and not questions:
+    if form is Format.SARIF and not questions:
         if query.verdicts == ("allow",):
             raise usage("SARIF has no allowed actions", "it contains denials", "add --questions, or use jsonl")
         query = replace(query, verdicts=("deny",))  # the store filters by verdict without reading other records
     out = None if out == Path("-") else out
-    if format is Format.OTLP:
+    if form is Format.OTLP:
         if out is not None:
             raise usage("`--out` cannot be used with OTLP", "OTLP is sent to a collector", "omit it, or use jsonl")
         return _send(log_path(file), query, limit, endpoint)
     if endpoint is not None:
         raise usage("`--endpoint` is only for OTLP", "other formats are not sent", "omit it, or use --format otlp")
-    if format is Format.HTML and out is None and sys.stdout.isatty():
+    if form is Format.HTML and out is None and sys.stdout.isatty():
         raise usage("an HTML report needs a file", "it is a page for a browser", "add --out report.html")
     with AuditLog.open_to_read(log_path(file)) as log:
-        if format is Format.HTML:
+        if form is Format.HTML:
             lines = _page(log, query, limit)
         else:
-            lines = _lines(format, log, counted(deeds(log, query, limit=limit), "decisions"), query, questions)
+            lines = _lines(form, log, counted(deeds(log, query, limit=limit), "decisions"), query, questions)
         with closing(lines):
             write(lines, out)
     return Exit.DONE

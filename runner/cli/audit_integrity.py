@@ -16,7 +16,7 @@ from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
 from runner.cli.audit_filters import FILE, log_path, moment
-from runner.cli.gate import JSON, argument, switch, valued
+from runner.cli.gate import JSON, argument, option_before, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
 from runner.text.phrases import many, os_reason
@@ -136,7 +136,16 @@ Checkpoints are signed only if your configuration has `sign = true` under `[audi
     agent audit key new
     agent audit key show
 """
-key_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
+key_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
+
+
+@key_app.callback()
+def bare(context: typer.Context, json: JSON = False) -> int:
+    if context.invoked_subcommand is None:
+        return show(json=json)
+    if json:
+        raise option_before(f"audit key {context.invoked_subcommand}")
+    return Exit.DONE
 
 
 @key_app.command("new")

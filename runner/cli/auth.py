@@ -12,7 +12,7 @@ import typer
 
 from policy.model.verdict import Problem
 from runner.agent.options import not_known
-from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, switch, valued
+from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, option_before, switch, valued
 from runner.config import Settings, load
 from runner.config.settings import SettingNotice
 from runner.problems import Exit, Stopped, usage
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from runner.secrets.keyring_store import KeyringFailed
     from runner.secrets.resolve import KeySearch
 
-auth_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+auth_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
 
 @completing
@@ -47,7 +47,7 @@ ACCOUNT = Annotated[str | None, valued("--account", "NAME", "The account, such a
 
 
 @auth_app.callback()
-def auth() -> None:
+def auth(context: typer.Context, json: JSON = False) -> int:
     """Store the API keys of providers in the keyring of the system, and show which key is used.
 
     The first source that has a key is used: `--api-key-stdin` of a run, the environment variable of the provider, a
@@ -59,6 +59,11 @@ def auth() -> None:
         agent auth status
         agent auth logout anthropic
     """
+    if context.invoked_subcommand is None:
+        return status(json=json)
+    if json:
+        raise option_before(f"auth {context.invoked_subcommand}")
+    return Exit.DONE
 
 
 @auth_app.command("login")

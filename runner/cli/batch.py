@@ -8,10 +8,10 @@ import typer
 
 from policy.model.tier import Mode
 from runner.agent.options import Given, parse_mode
-from runner.cli.gate import JSON, argument, option, takes_options, valued
+from runner.cli.gate import JSON, argument, option, option_before, takes_options, valued
 from runner.problems import Exit, usage
 
-batch_app = typer.Typer(no_args_is_help=True, rich_markup_mode="markdown")
+batch_app = typer.Typer(invoke_without_command=True, rich_markup_mode="markdown")
 
 _CODES = (
     "**Exit codes**  the worst of its tasks: 0 all done · 3 something was denied · 5 a limit was reached · 1 failed "
@@ -33,11 +33,12 @@ CWD = Annotated[Path | None, option("--cwd", "batch run")]
 
 
 @batch_app.callback()
-def batch() -> int:
+def batch(context: typer.Context, json: JSON = False) -> int:
     """Work on a list of prompts, each on its own copy of the workspace.
 
-    The changes of a task are stored as a patch beside its result; your folder is never changed. To continue an
-    interrupted batch, run the same command again.
+    The changes of a task are stored as a patch beside its result, in a folder beside the list; your files are never
+    changed. To continue an interrupted batch, run the same command again. Without arguments: list the batches in the
+    current folder.
 
     **Examples**
 
@@ -45,6 +46,12 @@ def batch() -> int:
         agent batch check tasks.jsonl
         agent batch show tasks.batch --status failed
     """
+    if context.invoked_subcommand is None:
+        from runner.frontends.batch.command import show_all
+
+        return show_all(Path.cwd(), as_json=json)
+    if json:
+        raise option_before(f"batch {context.invoked_subcommand}")
     return Exit.DONE
 
 
@@ -136,7 +143,8 @@ def check(tasks: TASKS, cwd: CWD = None, json: JSON = False) -> int:
 def show(
     out: Annotated[Path, argument("FOLDER", "The folder that --out named.")],
     status: Annotated[
-        list[ShownStatus] | None, valued("--status", "STATUS", "Only these: done, denied, limit, failed, interrupted.")
+        list[ShownStatus] | None,
+        valued("--status", "STATUS", "Only these: done, denied (done with denied calls), limit, failed, interrupted."),
     ] = None,
     json: JSON = False,
 ) -> int:
@@ -159,6 +167,8 @@ def with_run(words: list[str]) -> list[str]:
     """Return `agent batch TASKS ...` as `agent batch run TASKS ...`. A list named like a command is written
     `./check`.
     """
-    if words[:1] == ["batch"] and len(words) > 1 and words[1] not in (*_OWN, "--help", "-h"):
+    if words in (["batch"], ["batch", "--json"]):  # the list of batches
+        return words
+    if words[:1] == ["batch"] and words[1] not in (*_OWN, "--help", "-h"):
         return ["batch", "run", *words[1:]]
     return words

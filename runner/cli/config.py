@@ -6,7 +6,19 @@ from typing import Annotated
 import typer
 
 from runner.agent.startup import RunArgs
-from runner.cli.gate import CONFIG, CWD, JSON, LIMIT, MODE, UNATTENDED, argument, completing, switch, valued
+from runner.cli.gate import (
+    CONFIG,
+    CWD,
+    JSON,
+    LIMIT,
+    MODE,
+    UNATTENDED,
+    argument,
+    completing,
+    option_before,
+    switch,
+    valued,
+)
 from runner.engine.run_limits import RunBudget
 
 HELP = """Show, check and change the configuration.
@@ -18,12 +30,13 @@ them), `--config FILE`, environment variables, options.
 **Examples**
 
     agent config show --effective
-    agent config check
+    agent config get mode
     agent config set mode accept-edits
+    agent config check
     agent init
 """
 
-config_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
+config_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
 
 
 @completing
@@ -37,6 +50,15 @@ KEY = Annotated[str, argument("KEY", "The name of a key, such as `limits.wall`."
 SOME_KEY = Annotated[str | None, argument("KEY", "A key, or a table of keys.", complete=_keys)]
 PROJECT = Annotated[bool, switch("--project", help="Change .ringfence/config.toml: all users of this project.")]
 LOCAL = Annotated[bool, switch("--local", help="Change .ringfence/config.local.toml: only you, in this project.")]
+
+
+@config_app.callback()
+def bare(context: typer.Context, json: JSON = False) -> int:
+    if context.invoked_subcommand is None:
+        return show(json=json)
+    if json:
+        raise option_before(f"config {context.invoked_subcommand}")
+    return 0
 
 
 @config_app.command("show")
@@ -80,6 +102,22 @@ def show(
         cwd=cwd,
     )
     return run_show(key, args, effective=effective, as_json=json)
+
+
+@config_app.command("get")
+def get_key(key: KEY, json: JSON = False, config: CONFIG = None, cwd: CWD = None) -> int:
+    """Print the value of one key in effect here. Exit 1 if it is not set.
+
+    For the layers that set it: `agent config show KEY --effective`.
+
+    **Examples**
+
+        agent config get mode
+        agent config get limits.wall --json | jq -r .value
+    """
+    from runner.cli.config_actions import run_get
+
+    return run_get(key, as_json=json, config=config, cwd=cwd)
 
 
 @config_app.command("check")

@@ -18,7 +18,7 @@ from runner.config.read_layer import as_text
 from runner.config.schema import SHAPES, Key, key_of
 from runner.config.settings import ConfigError, ConfigLayer
 from runner.config.show import as_json as plain
-from runner.config.show import entries, list_keys, listing, near, no_key, origins, packaged_values, split
+from runner.config.show import entries, list_keys, listing, near, no_key, origins, packaged_values, split, value_json
 from runner.config.toml_value import toml
 from runner.config.trust.widening import condense_notices
 from runner.gate.gate import folder
@@ -53,6 +53,23 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
     for notice in condense_notices(settings):
         say(f"agent: {visible(notice, lines=False)}")
     return Exit.FAILED if alone and found[0].value is None else Exit.DONE
+
+
+def run_get(name: str, *, as_json: bool, config: str | None, cwd: str | None) -> int:
+    """Print the value of one key and return the exit code, which is FAILED if the key is not set."""
+    settings = _load(folder(cwd), config)
+    found = [each for each in list_keys(settings, name) if each.path == split(name)]
+    if not found:  # the name of a table or of a list
+        fix = f"name one key, or see `agent config show {name}`"
+        raise usage(f"`{name}` is not one key", "it is a table of keys, or a list of entries", fix)
+    (key,) = found
+    if as_json:
+        _print(dumps({"key": dotted(key.path), **value_json(key)}))
+    elif key.value is None:
+        say(f"agent: `{dotted(key.path)}` is not set")
+    else:
+        _print(visible(key.value) if isinstance(key.value, str) else toml(key.value))  # type: ignore[arg-type]  # as TOML reads it
+    return Exit.FAILED if key.value is None else Exit.DONE
 
 
 def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str | None) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from policy.model.tier import Mode
-from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, switch, valued
+from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, option_before, switch, valued
 from runner.gate.policy_tools.import_rules import AgentProduct, run_import
 
 HELP = """Show and test the policy: the permission matrix, tables of expected verdicts, verdicts on many scripts.
@@ -25,7 +25,16 @@ For one command, with all reasons: `agent why`.
     agent policy fingerprint
 """
 
-policy_app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode="markdown")
+policy_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
+
+
+@policy_app.callback()
+def bare(context: typer.Context, json: JSON = False) -> int:
+    if context.invoked_subcommand is None:
+        return matrix(json=json)
+    if json:
+        raise option_before(f"policy {context.invoked_subcommand}")
+    return 0
 
 
 @policy_app.command("matrix")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.gate import CWD, JSON, show_help, switch
+from runner.cli.gate import CWD, JSON, option_before, show_help, switch
 from runner.state import paths
 from runner.state.workspace import workspace_at
 from runner.text.sanitize import visible
@@ -22,8 +22,20 @@ For the sandboxes that this machine supports: `agent doctor`.
     agent sandbox cache
 """
 
-sandbox_app = typer.Typer(help=SANDBOX, no_args_is_help=True, rich_markup_mode="markdown")
+sandbox_app = typer.Typer(help=SANDBOX, invoke_without_command=True, rich_markup_mode="markdown")
 sandbox_app.command("show")(show_help)
+
+
+@sandbox_app.callback()
+def bare(context: typer.Context, json: JSON = False) -> int:
+    if context.invoked_subcommand is None:
+        from runner.frontends.exec.argv import parse_gate
+        from runner.frontends.exec.show import run_show
+
+        return run_show(parse_gate("sandbox show", ["--json"] if json else []))
+    if json:
+        raise option_before(f"sandbox {context.invoked_subcommand}")
+    return 0
 
 
 @sandbox_app.command("cache")

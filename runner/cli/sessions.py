@@ -5,13 +5,14 @@ import re
 import shutil
 import sys
 import time
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from runner.cli.gate import JSON, argument, switch, valued
+from runner.agent.options import not_known
+from runner.cli.gate import JSON, argument, completing, switch, valued
 from runner.problems import Exit, usage
 from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
@@ -27,7 +28,7 @@ sessions_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, r
 _AGES = {"m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 
-class ExportFormat(str, Enum):  # noqa: UP042  # typer shows the values of a plain str enum
+class ExportFormat(StrEnum):
     MARKDOWN = "md"
     HTML = "html"
     LINES = "jsonl"
@@ -56,7 +57,7 @@ def sessions(context: typer.Context) -> int:
 
         agent sessions list
         agent sessions show 3f2a
-        agent sessions export 3f2a --format html -o session.html
+        agent sessions export 3f2a -o session.html
         agent sessions rm --older-than 30d
     """
     return listing() if context.invoked_subcommand is None else Exit.DONE
@@ -124,8 +125,14 @@ def show(id: ID, json: JSON = False) -> int:
 def export(
     id: ID,
     format: Annotated[
-        ExportFormat, typer.Option(help="The format: Markdown, one HTML file, or JSON lines.")
-    ] = ExportFormat.MARKDOWN,
+        str | None,
+        valued(
+            "--format",
+            "FORMAT",
+            "The format: md, html or jsonl (default: by the name of --out, else md).",
+            complete=completing(lambda: ExportFormat),
+        ),
+    ] = None,
     out: Annotated[Path | None, valued("--out", "FILE", "A new file to write (default: stdout).", short="-o")] = None,
 ) -> int:
     """Export a session to share it. The HTML file contains everything that it needs, and no scripts.
@@ -134,12 +141,12 @@ def export(
 
     **Examples**
 
-        agent sessions export 3f2a --format html -o session.html
+        agent sessions export 3f2a -o session.html
         agent sessions export 3f2a > session.md
     """
     from runner.sessions.export import FORMATS, reading, write_new
 
-    writer = FORMATS[format.value]
+    writer = FORMATS[_export_format(format, out).value]
     with reading(state_dir(os.environ), id) as session:
         if out is not None:
             write_new(out, writer(session))
@@ -147,6 +154,24 @@ def export(
         for line in writer(session):
             print(line)
     return Exit.DONE
+
+
+_SUFFIXES = {
+    ".html": ExportFormat.HTML,
+    ".htm": ExportFormat.HTML,
+    ".jsonl": ExportFormat.LINES,
+    ".json": ExportFormat.LINES,
+}
+
+
+def _export_format(named: str | None, out: Path | None) -> ExportFormat:
+    """Return the format of an export: the named one, else the one of the file name. Raise a usage error."""
+    formats = f"the formats are {', '.join(ExportFormat)}"
+    if named is not None:
+        if named not in list(ExportFormat):
+            raise not_known(f"there is no format `{named}`", formats, named, ExportFormat, "write `--format md`")
+        return ExportFormat(named)
+    return _SUFFIXES.get(out.suffix.lower(), ExportFormat.MARKDOWN) if out is not None else ExportFormat.MARKDOWN
 
 
 @sessions_app.command("rm")

@@ -210,20 +210,22 @@ def near(path: str, written: Mapping[str, str]) -> str:
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
+def value_json(key: ShownKey) -> dict[str, object]:
+    """Return the value of one key with its places, as JSON."""
+    return {
+        "value": _plain(key.value),
+        "from": [_origin(place) for place in key.by],
+        "overridden": [_origin(place) for place in key.not_by if not place.ignored],
+        "ignored": [_origin(place) for place in key.not_by if place.ignored],
+    }
+
+
 def as_json(
     settings: Settings, found: Iterable[ShownKey], lists: Iterable[tuple[TomlEntry, ConfigLayer]]
 ) -> dict[str, object]:
     """Return every value with its places, as JSON."""
     return {
-        "values": {
-            dotted(each.path): {
-                "value": _plain(each.value),
-                "from": [_origin(place) for place in each.by],
-                "overridden": [_origin(place) for place in each.not_by if not place.ignored],
-                "ignored": [_origin(place) for place in each.not_by if place.ignored],
-            }
-            for each in found
-        },
+        "values": {dotted(each.path): value_json(each) for each in found},
         "lists": [
             {
                 "list": entry.name,

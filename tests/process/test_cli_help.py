@@ -91,7 +91,7 @@ COMPLETIONS = [
     ("agent run --tr", {"--trust-config"}),
     ("agent au", {"audit", "auth"}),
     ("agent sandbox ", {"show", "cache"}),
-    ("agent config ", {"show", "check", "path", "schema", "set", "unset", "migrate"}),
+    ("agent config ", {"show", "check", "path", "schema", "get", "set", "unset", "migrate"}),
     ("agent config show mo", {"mode", "model"}),
     ("agent config set sandbox.mi", {"sandbox.minimum"}),
     ("agent exec --ho", {"--host"}),

@@ -245,7 +245,9 @@ def test_a_merged_file_is_exported_with_the_chains_of_its_records(tmp_path: Path
 
 # words, why not
 MISTAKES = [
-    (["--format", "xml"], "invalid value"),
+    (["--format", "xml"], "the formats are jsonl, csv, sarif, html, otlp"),
+    ([], "add for example --out report.html"),
+    (["--out", "report.pdf"], "tells no format"),
     (["--format", "csv", "--questions"], "is only for SARIF"),
     (["--format", "csv", "--endpoint", "http://c"], "is only for OTLP"),
     (["--format", "otlp", "--out", "x"], "cannot be used with OTLP"),

@@ -195,7 +195,7 @@ def _out(args: BatchArgs) -> Path:
         return args.out.absolute()
     if args.tasks == "-":
         raise usage("there is no folder for the results", "the list comes from standard input", "add --out FOLDER")
-    return Path(f"{Path(args.tasks).stem}.batch").absolute()
+    return Path(args.tasks).parent.resolve() / f"{Path(args.tasks).stem}.batch"
 
 
 def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
@@ -208,15 +208,36 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
         raise usage(f"there is no folder `{out}`", "no such folder", "name the folder of a batch (its --out)")
     past = history(out)
     ended: list[TaskResult] = []
+    printed = 0
     for id, each in past.items():
         result: TaskResult = {"type": "result", "id": id, "status": "interrupted", "attempt": each.attempts}
         if each.result is not None and not each.interrupted:
             result = each.result
             ended.append(result)
-        if not wanted or result.get("status") in wanted:
+        shown = {str(result.get("status"))} | ({"done"} if result.get("status") == Status.DENIED else set())
+        if not wanted or shown & set(wanted):
+            printed += 1
             print(json.dumps(result, separators=(",", ":")) if json_lines else row(result))
     if not json_lines:
+        if wanted and not printed:
+            print(f"no task has the status {' or '.join(wanted)}")
         print(sentence(summary(ended, len(past) - len(ended))))
+    return Exit.DONE
+
+
+def show_all(folder: Path, *, as_json: bool) -> int:
+    """Print one line for each batch in `folder`, and return the exit code."""
+    found = [each for each in sorted(folder.glob("*.batch")) if (each / "journal.jsonl").is_file()]
+    for out in found:
+        past = history(out)
+        ended = [each.result for each in past.values() if each.result is not None and not each.interrupted]
+        counts = summary(ended, len(past) - len(ended))
+        if as_json:
+            print(json.dumps({"out": str(out), **counts}, separators=(",", ":")))
+        else:
+            print(visible(f"{out.name}  {sentence(counts)}", lines=False))
+    if not found and not as_json:
+        print("there is no batch in this folder; to run a list of tasks: agent batch TASKS")
     return Exit.DONE
 
 

@@ -3,10 +3,12 @@
 import json
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from runner.frontends.batch.store import Status, TaskResult, status_of
 from runner.frontends.batch.task import Task
+from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
 
 if TYPE_CHECKING:
@@ -96,14 +98,25 @@ class Bar:
             self._bar.update(self._line, advance=step, description=self._words())
 
     def _words(self) -> str:
-        counts = [f"{self._seen[each]} {each}" for each in Status if self._seen[each]]
+        counts = _status_counts(self._seen)
         costs = [f"{self._cost:.2f}"] if self._cost is not None else []
         return " · ".join([f"{self._running} running", *counts, *costs])
 
 
+def _status_counts(counts: Mapping[Status, int]) -> list[str]:
+    """Return the counts in words. A task with a denied call is done, too."""
+    denied = counts.get(Status.DENIED, 0)
+    done = denied + counts.get(Status.DONE, 0)
+    parts = [f"{done} done" + (f" ({denied} with denied calls)" if denied else "")] if done else []
+    return parts + [f"{counts[each]} {each}" for each in (Status.LIMIT, Status.FAILED) if counts.get(each)]
+
+
 def row(result: TaskResult) -> str:
     """Return one line about a result, without control characters."""
-    parts = [f"{result.get('status')!s:<7}", one_line(str(result.get("id")), 60)]
+    status, denied = result.get("status"), result.get("denied")
+    count = len(denied) if isinstance(denied, list) else 0
+    calls = f", {many(count, 'call')} denied" if count and status in (Status.DONE, Status.DENIED) else ""
+    parts = [f"{'done' if status == Status.DENIED else status}{calls}", one_line(str(result.get("id")), 60)]
     if isinstance(turns := result.get("turns"), int):
         parts.append(f"{turns} turns")
     if isinstance(seconds := result.get("seconds"), int | float):
@@ -112,11 +125,9 @@ def row(result: TaskResult) -> str:
         parts.append(f"cost {cost:.4f}")
     if isinstance(changed := result.get("changed"), list) and changed:
         parts.append(f"{len(changed)} changed")
-    if result.get("status") != Status.DONE:
-        denied = result.get("denied")
-        many = f"{len(denied)} denied" if isinstance(denied, list) and denied else ""
-        said = "" if result.get("status") == Status.DENIED else one_line(str(result.get("reason") or ""), _REASON)
-        parts.append(", ".join(part for part in (many, said) if part))
+    if status not in (Status.DONE, Status.DENIED):
+        said = one_line(str(result.get("reason") or ""), _REASON)
+        parts.append(", ".join(part for part in (f"{many(count, 'call')} denied" if count else "", said) if part))
     return "  ".join(part for part in parts if part)
 
 
@@ -130,7 +141,7 @@ def summary(results: "list[TaskResult]", unfinished: int) -> dict[str, object]:
 
 def sentence(counts: dict[str, object]) -> str:
     """Return the counts of `summary` as one line."""
-    parts = [f"{counts[str(each)]} {each}" for each in Status if counts[str(each)]]
+    parts = _status_counts({each: int(str(counts[str(each)])) for each in Status})
     if counts["unfinished"]:
         parts.append(f"{counts['unfinished']} unfinished")
     text = ", ".join(parts) or "no tasks were done"
