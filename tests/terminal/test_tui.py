@@ -117,6 +117,40 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
     wait_until(lambda: not sleeping("41233"))  # the helper ends its commands after the runner, in a moment
 
 
+def test_escape_takes_back_what_waits_and_then_stops(harness: ScreenHarness) -> None:
+    """The line of the work in progress says how long it takes, how much was received, and which key ends it."""
+    window = harness.start([bash("sleep 297", "word " * 40)], "--mode", "trust-project")
+    window.until("sandbox FULL")
+    window.type("go", "Enter")
+    window.until("running")
+    window.until_whole(lambda screen: re.search(r"working [0-9]+ s, ~50 tokens; Esc stops", screen) is not None)
+    window.type("and then", "Enter")
+    window.until("; Esc withdraws waiting texts")
+    window.type("Escape")
+    window.gone("waits: and then")
+    assert "; Esc stops" in window.until("> and then"), "the work goes on"
+    window.type("Escape")
+    assert "running" not in window.until("stopped by the user")
+    assert "> and then" in window.screen(), "the input stays"
+    leave(window)
+    wait_until(lambda: not sleeping("297"))
+
+
+def test_a_question_mark_in_an_empty_input_opens_the_help(harness: ScreenHarness) -> None:
+    window = harness.start([{"text": "ok"}], size=(80, 24))
+    assert "? help" in window.until("sandbox FULL")
+    window.type("what", "?")
+    window.until("> what?")
+    window.type("C-u", "?")
+    window.until("Ctrl+Z")
+    assert "\n  Ctrl+Z " in window.until("Permissions and sandbox")
+    window.type("/")
+    window.until("1 of 23; up and down scroll")
+    window.type("Up")
+    assert "/quit" in window.until("23 of 23")
+    leave(window)
+
+
 def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
     window = harness.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
     window.until("sandbox FULL")

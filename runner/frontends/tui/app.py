@@ -28,7 +28,7 @@ from runner.frontends.tui.panel import Done, Edit, Panel, PanelStep
 from runner.frontends.tui.picker import Picker
 from runner.frontends.tui.renderer import Canvas, Frame, Painter
 from runner.frontends.tui.rows import Fragments, clip_rows, encode_rows, fit, measure
-from runner.frontends.tui.status import StatusLine, Wait
+from runner.frontends.tui.status import Progress, StatusLine, Wait
 from runner.frontends.tui.theme import Shades
 from runner.text.sanitize import one_line
 
@@ -87,6 +87,7 @@ class App:
         self.host = host
         self.status = StatusLine()
         self._wait = Wait()
+        self._progress = Progress()
         self.editor = Editor(history, lambda: self.menu.leave(self.editor.buffer.document.text_before_cursor))
         self.own_editor = OwnEditor(environ, self._write_code)
         self.menu = Menu(sources)
@@ -155,6 +156,7 @@ class App:
         """Show `event` with the next frame."""
         self.status.take(event)
         self._wait.take(event, time.monotonic())
+        self._progress.take(event, time.monotonic())
         self.soon()
         if self._cycling and isinstance(event, Changed):
             self._cycled = replace(event, was=self._cycled.was if self._cycled is not None else event.was)
@@ -315,6 +317,8 @@ class App:
             self.menu.close("")
             self.application.layout.focus(self.frame.question)
         self._up += self._done()
+        if not self.host.busy:
+            self._progress.stop()
         width, rows = self._size()
         asked = self.panel.lines(width, max(rows - _ROWS_BELOW, 1)) if self.panel is not None else []
         below = [*self.menu.lines(width, rows // 3), self.status.line(width)]
@@ -379,8 +383,8 @@ class App:
             drawn.append([("dim", f"  and {len(waiting) - 3} more")])
         if self.host.busy and self.panel is None:
             mark = _SPINNER[self._beat % len(_SPINNER)] if self._unicode else "*"
-            hint = "Esc withdraws waiting texts" if waiting else "Ctrl+C stops it"
-            doing = self._wait.words(time.monotonic()) or "working"
+            hint = "Esc withdraws waiting texts" if waiting else "Esc stops"
+            doing = self._wait.words(time.monotonic()) or self._progress.words(time.monotonic())
             drawn.append(fit([("ansicyan", f"{mark} "), ("dim", f"{doing}; {hint}")], width))
         if self._label:
             drawn.append(fit([("bold", one_line(self._label, 300)), ("dim", "  Enter: done, Escape: cancel")], width))

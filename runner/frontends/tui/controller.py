@@ -179,7 +179,7 @@ class TerminalController(CommandHost):
         """Start `work` as the only current work. If there is other work, tell the user and drop `work`."""
         if self.busy:
             work.close()
-            self.app.tell("a run is in progress: Ctrl+C stops it")
+            self.app.tell("a run is in progress: Esc stops it")
             return
 
         def over(task: asyncio.Task[None]) -> None:

@@ -3,7 +3,17 @@
 import math
 
 from policy.model.tier import MATRIX, Mode, Ruling, Tier
-from runner.events import Changed, ContextUsed, Event, ModelText, ModelThinking, Retrying, RunEnded, SessionStarted
+from runner.events import (
+    Changed,
+    ContextUsed,
+    Event,
+    ModelText,
+    ModelThinking,
+    Prompted,
+    Retrying,
+    RunEnded,
+    SessionStarted,
+)
 from runner.frontends.tui.rows import Fragments, fit, row_cells
 from runner.frontends.wording import wait_words
 from runner.text.sanitize import one_line
@@ -17,6 +27,7 @@ _MODE = {  # modes with fewer questions have more striking colours
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
 _NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "net: ask", Ruling.DENY: "no network"}
+_PER_TOKEN = 4  # characters, on average
 _GAP = ("dim", " · ")
 
 
@@ -105,3 +116,29 @@ class Wait:
         """Return the remaining wait in words; empty if there is none."""
         remaining = self._until - now
         return f"retry in {wait_words(math.ceil(remaining))}" if remaining > 0 else ""
+
+
+class Progress:
+    """The time and the received tokens of the work in progress. `now` is the time of a clock in seconds."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._characters = 0
+
+    def take(self, event: Event, now: float) -> None:
+        match event:
+            case Prompted():
+                self._began, self._characters = now, 0
+            case ModelText(text) | ModelThinking(text):
+                self._characters += len(text)
+
+    def stop(self) -> None:
+        """Forget the work, which ended."""
+        self._began, self._characters = None, 0
+
+    def words(self, now: float) -> str:
+        """Return the time since the prompt, and an estimate of the tokens that the model wrote since then."""
+        if self._began is None:  # a command of the user, which is no prompt
+            self._began = now
+        tokens = round(self._characters / _PER_TOKEN)
+        return f"working {wait_words(int(now - self._began))}{f', ~{tokens:,} tokens' if tokens else ''}"
