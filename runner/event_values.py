@@ -64,6 +64,7 @@ class Pick:
     Attributes:
         keys: The keys that select the answer.
         words: The exact description of what is granted or forbidden.
+        label: The short description below the action itself, such as "this exact command".
         span: The scope of the grant.
         where: The scope of the grant in words.
         not_covered: Two similar actions that the grant does not cover.
@@ -72,10 +73,18 @@ class Pick:
 
     keys: tuple[str, ...]
     words: str
+    label: str
     span: GrantScope
     where: str
     not_covered: tuple[str, ...]
     yes: bool
+
+
+# The choice of the key `a` in the JSON form of a card.
+_ALL_EDITS: dict[str, object] = {
+    "keys": ["a"], "answer": "yes", "grant": "all edits in the workspace from now on", "where": "mode accept-edits",
+    "not_covered": [],
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +101,12 @@ class Card:
         letters: The letters of the command that look like other letters.
         why: The reason of the question.
         rule: The rule of that reason.
+        place: The place of that rule for a reader, which is "built in" for a rule of the program itself.
+        special: True if the reason says more than `asks`: a rule of the user, a blocked right or a careful question.
         cell: The cell of the permission matrix.
+        asks: The cell as a sentence: "mode default asks before running code".
         more: The other reasons.
+        rights: The rights of an approval that differ from action to action, as label and text.
         terms: The exact rights that an approval gives, as label and text.
         caveats: The rights that the action may need but does not get.
         paths: The paths that the command would change.
@@ -101,6 +114,8 @@ class Card:
         choices: The answers that can be remembered.
         careful: True if only the letter approves, and no other key such as Enter.
         editable: True if the user may change the command.
+        edits: True if the key `a` approves this change and every later change of a file of the workspace.
+        own: True if the user typed the command, so that no model waits for a reason or another command.
     """
 
     question: str
@@ -112,8 +127,12 @@ class Card:
     letters: tuple[str, ...]
     why: str
     rule: str
+    place: str
+    special: bool
     cell: str
+    asks: str
     more: tuple[str, ...]
+    rights: tuple[tuple[str, str], ...]
     terms: tuple[tuple[str, str], ...]
     caveats: tuple[str, ...]
     paths: tuple[str, ...]
@@ -121,6 +140,8 @@ class Card:
     choices: tuple[Pick, ...]
     careful: bool
     editable: bool
+    edits: bool = False
+    own: bool = False
 
     def as_json(self) -> dict[str, object]:
         """Return a JSON-able object. Marks are left out if secrets in the command were masked later, since their
@@ -130,11 +151,12 @@ class Card:
         del fields["question"]
         return fields | {
             "marks": [json_value(mark) for mark in self.marks if self.command[mark.start : mark.end] == mark.text],
+            "rights": dict(self.rights),
             "terms": dict(self.terms),
             "choices": [
-                {"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
-                 "where": pick.where, "not_covered": list(pick.not_covered)}
-                for pick in self.choices
+                *([_ALL_EDITS] if self.edits else []),
+                *({"keys": list(pick.keys), "answer": "yes" if pick.yes else "no", "grant": pick.words,
+                   "where": pick.where, "not_covered": list(pick.not_covered)} for pick in self.choices),
             ],
         }  # fmt: skip
 

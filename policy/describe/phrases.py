@@ -11,6 +11,7 @@ from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
 
 _LONGEST = 100  # characters of an action shown inside a sentence; the whole of it is shown elsewhere
+_SPECIAL_IN_DOUBLE_QUOTES = frozenset('"$`\\!')
 MOST_NAMED = 3  # paths or hosts named before "and N more"
 
 
@@ -65,16 +66,22 @@ def _text(action: Action, around: Around) -> str:
         case RunScript():
             return action.script.strip()
         case RunArgv():
-            return " ".join(map(_quoted, action.argv))
+            return " ".join(map(quoted, action.argv))
         case GlobFiles() | GrepFiles():
-            return f"{action.tool} {_quoted(action.pattern)} in {near(action.root, around)}"
+            return f"{action.tool} {quoted(action.pattern)} in {near(action.root, around)}"
         case _:
             return f"{action.tool} {near(action.path, around)}"
 
 
-def _quoted(word: str) -> str:
-    bare = word and all(char.isalnum() or char in "@%+=:,./-_" for char in word)
-    return word if bare else "'" + word.replace("'", "'\\''") + "'"
+def quoted(word: str) -> str:
+    """Return `word` as it would be typed in a shell, quoted if needed. A word with `'` is in double quotes if these
+    give the word no other meaning.
+    """
+    if word and all(char.isalnum() or char in "@%+=:,./-_" for char in word):
+        return word
+    if "'" in word and not _SPECIAL_IN_DOUBLE_QUOTES & set(word):
+        return f'"{word}"'
+    return "'" + word.replace("'", "'\\''") + "'"
 
 
 def plain(text: str, most: int = _LONGEST) -> str:

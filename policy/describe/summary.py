@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from policy.describe.phrases import MOST_NAMED, Around, joined, named, near, plain, powers, secret_kind, short_list
+from policy.model.abstract_word import SourceSpan
 from policy.model.action import RunScript
 from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
@@ -32,9 +33,15 @@ _DANGERS: dict[Consequence | None, str] = {
     Consequence.IRREVERSIBLE: "does something that cannot be undone, or goes around a protection",
 }
 
+# Commands that run the tests of a project, as typed.
+_TESTS = re.compile(
+    r"(?:pytest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest)(?: |\Z)|python[0-9.]* -m (?:pytest|unittest)(?: |\Z)"
+    r"|(?:npm|pnpm|yarn|bun|cargo|go|make|mvn|gradle|deno|dotnet|mix|swift|zig) test(?: |\Z)"
+)
+
 # Programs that run code from their arguments or from any file. Every other program with RUNS_CODE runs code of the
 # repository.
-_INTERPRETER = re.compile(
+INTERPRETER = re.compile(
     r"(?:python|pypy|node|nodejs|deno|bun|perl|ruby|php|lua|bash|sh|dash|zsh|ksh|fish|[gmn]?awk|sed|R|Rscript|julia"
     r"|groovy|java|ghci|irb|tclsh|osascript|pwsh|sqlite3)[0-9.]*\Z"
 )
@@ -176,7 +183,7 @@ class _Summary:
         exact = [effect for effect in effects if effect.exact]
         fresh = [effect for effect in exact if kind is EffectKind.WRITES and self._kind(effect) is Kind.MISSING]
         made = frozenset(fresh)
-        for group, word in ((fresh, "makes"), ([effect for effect in exact if effect not in made], verb)):
+        for group, word in ((fresh, "creates"), ([effect for effect in exact if effect not in made], verb)):
             names = list(dict.fromkeys(near(effect.target, self.around) for effect in group))
             folders = {near(effect.target, self.around) for effect in group if self._kind(effect) is Kind.FOLDER}
             also = ""
@@ -236,7 +243,9 @@ class _Summary:
             yield "connects to a host that is known only at run time"
 
     def _code(self) -> Iterator[str]:
-        own, unchecked = [], []
+        tests: list[Reason] = []
+        own: list[Reason] = []
+        unchecked: list[Reason] = []
         for reason, _ in self.facts:
             label = reason.command
             if reason.tier is not Tier.EXECUTE or label in self.covered:
@@ -248,19 +257,32 @@ class _Summary:
                     yield f"starts {label}, a program of the project"
                 case Consequence.STARTS_PROGRAMS:
                     yield f"starts other programs from within {label}"
-                case Consequence.RUNS_CODE if _INTERPRETER.fullmatch(label.split()[0]):
-                    unchecked.append(self._typed(reason))
+                case Consequence.RUNS_CODE if _TESTS.match(self._typed(reason)):
+                    tests.append(reason)
+                case Consequence.RUNS_CODE if INTERPRETER.fullmatch(label.split()[0]):
+                    unchecked.append(reason)
                 case Consequence.RUNS_CODE:
-                    own.append(self._typed(reason))
+                    own.append(reason)
                 case _:
                     yield f"{reason.predicate} ({label})"
         runs = [effect.target for effect in self.effects if effect.kind is EffectKind.RUNS]
         if programs := [near(path, self.around) for path in runs if path.startswith("/")]:
             yield f"runs the program {short_list(programs)}"
-        if own:
-            yield f"runs code from this repository ({short_list(_longest(own))})"
-        if unchecked:
-            yield f"runs code that is not analysed ({short_list(_longest(unchecked))})"
+        said: set[SourceSpan] = set()  # `python3 -m pytest` is one command with a reason about each program
+        for verb, reasons in (
+            ("runs this project's tests", tests),
+            ("runs code from this repository", own),
+            ("runs code that is not analysed", unchecked),
+        ):
+            fresh = [each for each in reasons if each.span is None or each.span not in said]
+            if fresh:
+                yield f"{verb} ({short_list(_longest([self._typed_in(each, reasons + unchecked) for each in fresh]))})"
+            said.update(each.span for each in fresh if each.span is not None)
+
+    def _typed_in(self, reason: Reason, reasons: list[Reason]) -> str:
+        """Return the longest form in which one of the reasons names the command of `reason`."""
+        same = [self._typed(each) for each in reasons if each.span is not None and each.span == reason.span]
+        return max((self._typed(reason), *same), key=len)
 
     def _fetched(self) -> Iterator[str]:
         """Yield the code that is downloaded and run. The commands that download it need no other phrase."""

@@ -1,9 +1,8 @@
 """A remembered answer as structure: its subject, its holder and its duration. The text of a command decides nothing."""
 
-import shlex
 from enum import StrEnum
 
-from policy.describe.phrases import joined, plain
+from policy.describe.phrases import joined, plain, quoted
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.command_pattern import HOLE, CommandPattern, is_flag
 from policy.model.frozen import dataclass
@@ -52,7 +51,7 @@ class GrantSubject:
     @property
     def command(self) -> str:
         """Return the command in backticks, with holes as `*`, or an empty text if the subject is not a command."""
-        line = " ".join(word if word == HOLE else shlex.quote(word) for word in self.shape.words)
+        line = " ".join(word if word == HOLE else quoted(word) for word in self.shape.words)
         return f"`{plain(line, _LONGEST_LINE)}`" if line else ""
 
     @property
@@ -70,10 +69,15 @@ class GrantSubject:
                 shown = [each for each in bounds if open_ended or not any(bare[each] in word for word in shape.words)]
                 text += f", {doing} {_listed(tuple(shown))}" if shown else ""
             return text
+        by = "the file tools" if self.tool and Tool.BASH not in self.tool else "a redirection"
+        return f"{self.paths} by {by}"
+
+    @property
+    def paths(self) -> str:
+        """Return what is done to which paths: `reading /data and changing files in docs/`."""
         parts = [f"reading {_listed(self.read)}"] if self.read else []
         parts += [f"changing {_listed(self.write)}"] if self.write else []
-        by = "the file tools" if self.tool and Tool.BASH not in self.tool else "a redirection"
-        return f"{joined(parts)} by {by}"
+        return joined(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Near misses of a grant: actions that it does not allow, each evaluated with the grant before it is shown."""
 
-import shlex
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from policy.describe.phrases import near, plain
+from policy.describe.phrases import near, plain, quoted
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantSubject
 from policy.model.action import Action, GlobFiles, GrepFiles, RunArgv, RunScript
@@ -16,6 +16,7 @@ from policy.permission.paths import absolute
 _SHOWN = 2
 _STRANGE_HOST = "example.net"
 _LONGEST = 100  # characters of one shown command
+_ADDRESS = re.compile(r"(\w+://[^/]+)(?:/.*)?\Z")
 _Words = tuple[str, ...]
 
 
@@ -41,7 +42,7 @@ def _candidates(
     match action:
         case RunScript() | RunArgv():
             for argv, script in _commands(whats, samples, context):
-                line = script or shlex.join(argv)
+                line = script or " ".join(map(quoted, argv))
                 if isinstance(action, RunScript):
                     yield replace(action, script=line), f"`{plain(line, _LONGEST)}`"
                 elif not script:
@@ -60,14 +61,19 @@ def _commands(
     whats: Sequence[GrantSubject], samples: Sequence[_Words], context: EvaluationContext
 ) -> Iterator[tuple[_Words, str]]:
     """Yield pairs of a command similar to those of the grants and a script; exactly one of both is not empty."""
-    whole = " && ".join(shlex.join(words) for words in samples if words)
-    for what, words in zip(whats, samples, strict=True):
+    whole = " && ".join(" ".join(map(quoted, words)) for words in samples if words)
+    pairs = sorted(zip(whats, samples, strict=True), key=lambda pair: not pair[1])  # commands before redirections
+    for what, words in pairs:
         folder = f"{absolute(what.shape.folder, context.facts).rstrip('/')}/"
         paths = [path.removeprefix(folder) for path in _beside(what, context)]  # as a user would type them there
         if not words:
-            yield from (((), f"echo x > {shlex.quote(path)}") for path in paths)
+            yield from (((), f"echo x > {quoted(path)}") for path in paths)
             continue
         for host in what.host:
+            # Another address of the same host, then another host.
+            beside = tuple(_ADDRESS.sub(r"\1/other", word) if host in word else word for word in words)
+            if beside != words:
+                yield beside, ""
             if any(host in word for word in words):
                 yield tuple(word.replace(host, _STRANGE_HOST) for word in words), ""
         if what.read or what.write:

@@ -1,15 +1,18 @@
 """The grants that are offered with a question: the narrowest useful ones, each evaluated before it is offered."""
 
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from policy.decide import open_reasons
+from policy.describe.summary import INTERPRETER
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
-from policy.model.action import RunArgv, RunScript
+from policy.model.action import Action, RunArgv, RunScript
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, is_flag, program_of
 from policy.model.facts import Facts, Kind
@@ -34,18 +37,26 @@ _ORDERED_BY_INPUT = {
     **dict.fromkeys(("ed", "ex", "vi", "vim", "gdb", "lldb", "psql", "mysql", "mariadb", "redis-cli", "mongosh", "ftp",
                      "sftp", "telnet", "nc", "ncat", "socat", "cpio", "git fast-import"), _NEVER_ENOUGH),
 }  # fmt: skip
+_CODE_FLAG = re.compile(r"-[a-zA-Z]*[ceErp]|--eval|--print|--command|--execute")
 _READERS = (Tool.READ, Tool.LS, Tool.GLOB, Tool.GREP)
 _WRITERS = (Tool.WRITE, Tool.EDIT)
 
 
 @dataclass(frozen=True, slots=True)
 class GrantChoice:
-    """One answer that can be remembered: every `what` becomes a grant. `not_covered` are at most two actions, as
-    text, that were evaluated with the grants and are not allowed; empty for a refusal.
+    """One answer that can be remembered.
+
+    Attributes:
+        whats: the subjects, each of which becomes a grant.
+        words: the exact description of the subjects.
+        label: a short description that is read below the action, such as "this exact command".
+        not_covered: at most two actions, as text, that were evaluated with the grants and are not allowed; empty for
+            a refusal.
     """
 
     whats: tuple[GrantSubject, ...]
     words: str
+    label: str
     not_covered: tuple[str, ...] = ()
 
 
@@ -60,8 +71,10 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
         samples = samples or tuple(what.shape.words for what in whats)  # the first form has the exact words
         grants = tuple(draft_grant(what, f"draft{index}") for index, what in enumerate(whats))
         if whats not in offered and covering(context, ask, grants) is not None:
+            action = ask.assessment.action
             words = " and ".join(what.words for what in whats)
-            offered[whats] = GrantChoice(whats, words, misses(context, ask.assessment.action, grants, samples))
+            label = _label(action, whats, exact=not offered)
+            offered[whats] = GrantChoice(whats, words, label, misses(context, action, grants, samples))
     return tuple(offered.values())
 
 
@@ -78,7 +91,44 @@ def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
     grant = replace(draft_grant(what, "draft0"), ruling=Ruling.DENY)
     _, verdict = context.evaluate(ask.assessment.action, (grant.rule,))
     refused = isinstance(verdict, Deny) and verdict.reason.rule == grant.rule.ref
-    return GrantChoice((what,), what.command or what.words) if refused else None
+    words = what.command or what.words
+    return GrantChoice((what,), words, words) if refused else None
+
+
+def _label(action: Action, whats: Sequence[GrantSubject], *, exact: bool) -> str:
+    """Return a choice in short, for a card that shows the action itself.
+
+    With `exact`, the subjects are the commands and paths of the action, else one wider subject.
+    """
+    commands = [what for what in whats if what.shape.words]
+    paths = [what.paths for what in whats if not what.shape.words]
+    if not exact or not commands:
+        return " and ".join([*(what.words for what in commands), *paths])
+    typed = _typed_words(action)
+    own = [what for what in commands if what.shape.words == typed[: len(what.shape.words)] and not what.shape.folder]
+    if len(commands) == 1 and own and (paths or own[0].shape.words == typed):
+        return ", ".join(["this exact command", *paths])
+    if any(what.shape.words == typed for what in own):  # `python3 -m pytest` is a command that runs another one
+        inner = " and ".join(what.command for what in commands if what.shape.words != typed)
+        return ", ".join([f"this exact command and {inner}, which it runs", *paths])
+    if len(commands) > 1 and all(_within(what.shape.words, typed) and not what.shape.folder for what in commands):
+        return ", ".join([f"exactly these {len(commands)} commands", *paths])
+    return " and ".join([*(what.words for what in commands), *paths])
+
+
+def _within(words: Sequence[str], typed: Sequence[str]) -> bool:
+    count = len(words)
+    return len(typed) > count and any(tuple(typed[at : at + count]) == words for at in range(len(typed) - count + 1))
+
+
+def _typed_words(action: Action) -> tuple[str, ...]:
+    """Return the words of the action, or nothing if they cannot be split."""
+    if isinstance(action, RunArgv):
+        return action.argv
+    try:
+        return tuple(shlex.split(action.script)) if isinstance(action, RunScript) else ()
+    except ValueError:
+        return ()
 
 
 def draft_grant(what: GrantSubject, name: str) -> Grant:
@@ -154,7 +204,7 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
     named = bool(what.read or what.write)
     if step.stranger:
         return
-    if runs and not named and Tier.NETWORK not in what.tiers:
+    if runs and not named and Tier.NETWORK not in what.tiers and not _has_code(words):
         bare = list(words)
         while len(bare) > name and is_flag(bare[-1]):
             bare.pop()
@@ -175,6 +225,14 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
         read, write = _above(what.read, facts, "/"), _above(what.write, facts, "/**")
         if read is not None and write is not None:
             yield replace(what, shape=hole or what.shape, read=read, write=write)
+
+
+def _has_code(words: Sequence[str]) -> bool:
+    """Return True if one of the words is code for an interpreter, as in `python3 -c CODE`: more flags may change what
+    the code means.
+    """
+    flags = takewhile(is_flag, words[1:])
+    return bool(INTERPRETER.fullmatch(words[0].rpartition("/")[2])) and any(map(_CODE_FLAG.fullmatch, flags))
 
 
 def _names_host(words: Sequence[str], hosts: Sequence[str]) -> bool:

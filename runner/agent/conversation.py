@@ -159,7 +159,7 @@ class Conversation:
     async def _shell(self, key: str, script: str) -> str:
         """Run the command and return its output, or the reason why it did not run, for the model."""
         try:
-            report = await handle_call(ModelCall(key, ToolCall(key, "bash", {"command": script})), self.ctx)
+            report = await handle_call(ModelCall(key, ToolCall(key, "bash", {"command": script}), own=True), self.ctx)
         except BREAKS as error:
             self.ctx.emit(ErrorRaised(error.problem))
             return f"not run: {error.problem}"

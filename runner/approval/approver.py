@@ -1,22 +1,15 @@
-"""The `Approver` protocol, its questions and answers, and the approvers for a plain terminal and for unattended
-runs."""
+"""The `Approver` protocol, its questions and answers, and the approver for unattended runs."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from dataclasses import field
+from typing import TYPE_CHECKING, Protocol
 
-from policy.model.action import RunScript
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask
-from runner.approval.remembered import HELP, NOTHING, Offer
-from runner.gate.explain import caret_lines
-from runner.text.sanitize import visible
+from runner.approval.remembered import NOTHING, Offer
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from runner.event_values import Card
     from runner.events import Emit
     from runner.gate.grants.store import RememberedAnswer
@@ -61,6 +54,8 @@ class Question:
         before: The text of the file that would be written, or None.
         again: The reason why the same call is asked about once more, or an empty string.
         id: The unique name of the question in this process, or an empty string for a question outside of a turn.
+        edited: A function that returns the question about another script in place of this one, or None if that script
+            leads to no question. None if the script cannot be replaced.
     """
 
     call: str
@@ -70,6 +65,7 @@ class Question:
     before: str | None = None
     again: str = ""
     id: str = ""
+    edited: "Callable[[str], Question | None] | None" = field(default=None, compare=False, repr=False)
 
 
 # The modes that may follow plan mode. `dangerously` is not offered here: a user who wants this mode types /mode.
@@ -116,13 +112,21 @@ def parse_plan_answer(text: str) -> PlanAnswer | None:
     return Leave(Mode(said)) if said in names else Stay(said)
 
 
+# The answer `a`, which approves one edit and changes the mode.
+ALL_EDITS = "yes, and all edits in the workspace from now on (mode accept-edits)"
+
+
 @dataclass(frozen=True, slots=True)
 class Yes:
-    """An approval, valid once for exactly this action. `keep` is the approval to remember for later actions, or
-    None.
+    """An approval, valid once for exactly this action.
+
+    Attributes:
+        keep: The approval to remember for later actions, or None.
+        mode: Mode.ACCEPT_EDITS to change the mode of the session as well, or None. Only for a card with `edits`.
     """
 
     keep: "RememberedAnswer | None" = None
+    mode: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +138,35 @@ class No:
 
 
 @dataclass(frozen=True, slots=True)
+class Later:
+    """No answer, because another answer of the same list changed the mode: the action is evaluated when it is due."""
+
+
+@dataclass(frozen=True, slots=True)
 class Halt:
     """An answer that stops the turn: neither an approval nor a refusal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """An answer that replaces the proposed script. `script` is evaluated from scratch, like any other action."""
+    """An answer that replaces the proposed script. `script` is evaluated from scratch, like any other action.
+
+    `then` is the answer to the question about `script`, if the user has answered that question already.
+    """
 
     script: str
+    then: "Reanswered | None" = None
 
 
-Answer = Yes | No | Halt | Edited
+@dataclass(frozen=True, slots=True)
+class Reanswered:
+    """An answer to the question about an edited script. The answer counts only if the same question is due."""
+
+    question: Question
+    answer: Yes | No
+
+
+Answer = Yes | No | Later | Halt | Edited
 
 # Shows a prompt and returns one line. Raises EOFError at the end of input, KeyboardInterrupt for Ctrl-C.
 ReadLine = Callable[[str], Awaitable[str]]
@@ -168,20 +189,28 @@ async def ask_approver(approver: Approver, questions: Sequence[Question]) -> tup
             stopped = bool(answers) and isinstance(answers[-1], Halt)
             answers.append(Halt() if stopped else await approver.ask(each.ask, each.offer))
         found = tuple(answers)
-    return tuple(_valid_answer(answer, each) for answer, each in zip(found, questions, strict=True))
+    answered = tuple(_valid_answer(answer, each) for answer, each in zip(found, questions, strict=True))
+    accepted = any(isinstance(each, Yes) and each.mode is not None for each in answered)
+    return tuple(
+        No() if isinstance(answer, Later) and not (accepted and each.card.edits) else answer
+        for answer, each in zip(answered, questions, strict=True)
+    )
 
 
 def _valid_answer(answer: object, question: Question) -> Answer:
     """Return `answer` if it is valid for `question`, else a No.
 
-    THREAT: an answer may come from a program, too. An approval is valid only if `keep` is None or an approval.
+    THREAT: an answer may come from a program, too. An approval is valid only if `keep` is None or an approval, and if
+    `mode` is None or the mode that the card offers.
     """
     match answer:
-        case Yes(kept) if kept is None or kept.ruling is Ruling.ALLOW:
+        case Yes(kept, mode) if (kept is None or kept.ruling is Ruling.ALLOW) and (
+            mode is None or (mode is Mode.ACCEPT_EDITS and question.card.edits)
+        ):
             return answer
-        case Edited(script) if question.card.editable and isinstance(script, str) and script.strip():
-            return answer
-        case No() | Halt():
+        case Edited(script, then) if question.card.editable and isinstance(script, str) and script.strip():
+            return answer if then is None or isinstance(then, Reanswered) else No()
+        case No() | Halt() | Later():
             return answer
         case _:
             return No()
@@ -206,179 +235,6 @@ class Unattended:
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         return Stay("there is no user to answer; give the plan as your answer")
-
-
-_SHORT = 12  # screen rows; after a longer command the question is printed again, because it may have scrolled away
-_MANY = 40  # lines of a diff shown before the question; the answer `x` shows the whole diff
-
-
-class Terminal:
-    """The approver that asks on a terminal, line by line.
-
-    Only `y`, `yes`, `all` and the letter of an approval approve. `e`, `x` and `explain` show the reasons, `edit`
-    replaces the command, and Ctrl-C stops the turn. Enter, end of input and any other text refuse. After a number,
-    which is not an answer, the question is put again.
-    """
-
-    name = "terminal"
-
-    def __init__(self, console: "Console", read_line: ReadLine) -> None:
-        self._console = console
-        self._read_line = read_line
-
-    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
-        from runner.approval.card import card
-
-        # The user typed the command and can type another one; no model waits for the edited command.
-        shown_card = replace(card(ask, offer), editable=False)
-        return (await self.ask_all((Question("", ask, offer, shown_card),)))[0]
-
-    async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Ask the questions one after the other.
-
-        If there are several, all are shown before the first is asked. The answer `all` approves this question and all
-        later ones that are `alike`.
-        """
-        answers: dict[int, Answer] = {}
-        if len(questions) > 1:
-            self._print(f"{len(questions)} questions", style="bold")
-            for place, each in enumerate(questions, 1):
-                self._show(each, f"{place} of {len(questions)}: ")
-        for place, each in enumerate(questions):
-            if place in answers:
-                continue
-            like = {
-                other: Yes()
-                for other, one in enumerate(questions[place:], place)
-                if other not in answers and alike(each.card, one.card)
-            }
-            if len(questions) == 1:
-                self._show(each)
-            else:  # the card that was printed last belongs to another question
-                self._print(f"{place + 1} of {len(questions)}: {each.ask.question}", badge=each.card.tier.label)
-            answer = await self._answer(each, like=len(like) > 1)
-            answers.update(like if answer == "all" else {place: answer})
-            if isinstance(answer, Halt):
-                return tuple(Halt() for _ in questions)
-        return tuple(answers[place] for place in range(len(questions)))
-
-    async def _answer(self, question: Question, *, like: bool) -> "Answer | Literal['all']":
-        offer = question.offer
-        more = f"{'/all' if like else ''}{offer.keys}{'/edit' if question.card.editable else ''}/e(xplain)"
-        prompt = f"allow once? [y/N{more}] or say what to do instead: "
-        while True:
-            try:
-                text = (await self._read_line(prompt)).strip()
-                match text.lower():
-                    case "y" | "yes":
-                        return Yes()
-                    case "" | "n" | "no":
-                        return No()
-                    case "all" if like:
-                        return "all"
-                    case "e" | "x" | "explain":
-                        self._explain(question)
-                    case "edit" if question.card.editable:
-                        script = (await self._read_line("new command (empty: unchanged): ")).strip()
-                        if script:
-                            return Edited(script)
-                    case _:
-                        match offer.picked(text):
-                            case None:
-                                return No(text)
-                            case str(mistake):
-                                self._print(mistake, indent=2)
-                            case kept:
-                                return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)
-            except EOFError:
-                return No()
-            except KeyboardInterrupt:
-                return Halt()
-
-    async def leave_plan(self, plan: str) -> PlanAnswer:
-        self._print(plan)
-        while True:
-            try:
-                text = await self._read_line(f"{QUESTION}; N(o), or say what to change: ")
-            except EOFError:
-                return Stay()
-            except KeyboardInterrupt:
-                raise asyncio.CancelledError from None
-            if (answer := parse_plan_answer(text)) is not None:
-                return answer
-
-    def _show(self, question: Question, number: str = "") -> None:
-        """Print the question with its reasons and rights. The whole command is shown, because a hidden end must not be
-        approved.
-        """
-        card, offer = question.card, question.offer
-        if question.again:
-            self._print(question.again, style="italic")
-        self._print(f"{number}{card.question}", style="bold", badge=card.tier.label)
-        self._print(
-            card.command,
-            indent=2,
-            marks=tuple((mark.start, mark.end) for mark in card.marks),
-            lead="$ " if isinstance(question.ask.assessment.action, RunScript) else "",
-        )
-        for line in self._changes(card, _MANY):
-            self._print(line, indent=2)
-        self._print(f"why      {card.why} ({card.rule}; {card.cell})", indent=2)
-        for label, words in card.terms:
-            self._print(f"{label:<8} {words}", indent=2)
-        for line in card.letters:
-            self._print(f"letters  {line}", indent=2)
-        for line in offer.lines:
-            self._print(line, indent=4)
-        rows = sum(1 + len(line) // self._console.width for line in card.command.split("\n"))
-        if rows > _SHORT:  # the question may have scrolled off the screen
-            self._print(f"again    {card.question}", indent=2)
-
-    def _changes(self, card: "Card", most: int) -> list[str]:
-        found = list(card.paths) if len(card.paths) > 1 else []
-        if card.change is not None:
-            lines, note = card.change.diff, card.change.note
-            found += [note] if note else []
-            found += lines if len(lines) <= most else [*lines[: most - 5], f"… {len(lines) - most} lines", *lines[-5:]]
-        return found
-
-    def _explain(self, question: Question) -> None:
-        ask, offer = question.ask, question.offer
-        for reason in ask.assessment.reasons:
-            for line in caret_lines(ask.assessment.action, reason):
-                self._print(line, indent=2)
-        for effect in ask.assessment.effects:
-            bound = "" if effect.exact else " and below"
-            self._print(f"{effect.kind.value} {effect.target}{bound} [{effect.scope.value}]", indent=2)
-        if ask.assessment.tree:
-            self._print(ask.assessment.tree, indent=2)
-        if (change := question.card.change) is not None and len(change.diff) > _MANY:
-            for line in change.diff:
-                self._print(line, indent=2)
-        if offer.lettered:
-            self._print(HELP, indent=2)
-
-    def _print(
-        self,
-        text: str,
-        *,
-        indent: int = 0,
-        style: str = "",
-        badge: str = "",
-        marks: tuple[tuple[int, int], ...] = (),
-        lead: str = "",
-    ) -> None:
-        from rich.padding import Padding
-        from rich.text import Text
-
-        line = Text(overflow="fold")
-        if badge:
-            line.append(f" {badge} ", style="black on yellow").append("  ")
-        body = Text(visible(text), style=style)
-        for start, end in marks:
-            body.stylize("bold red", start, end)
-        line.append(lead).append_text(body)
-        self._console.print(Padding(line, (0, 0, 0, indent), expand=False), markup=False, highlight=False)
 
 
 def alike(card: "Card", other: "Card") -> bool:

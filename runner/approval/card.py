@@ -5,19 +5,21 @@ Every front end renders the same value: the screen, plain lines, and JSON. All t
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
 from policy.describe.phrases import Around, near
 from policy.describe.summary import caveats, summarize
+from policy.evaluation import EvaluationContext
 from policy.model.action import Action, EditFile, RunScript, WriteFile
-from policy.model.assessment import Assessment, EffectKind, Reason
+from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Kind
-from policy.model.tier import MATRIX, Ruling, Tier
-from policy.model.verdict import Ask
+from policy.model.tier import MATRIX, Mode, Ruling, Tier
+from policy.model.verdict import Allow, Ask
 from runner.approval.remembered import NOTHING, Offer, where_words
 from runner.event_values import Card, FileChange, Mark, Pick
-from runner.gate.wording import action_words, cell_words, terms_words
+from runner.gate.wording import action_words, asks_before, card_rights, cell_words, rule_words, terms_words
 from runner.text.sanitize import look_alikes, spelled, visible
 from sandbox.inside.files.diff import unified_rows
 
@@ -46,12 +48,16 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
         letters=tuple(safe_line(line) for line in letters),
         why=safe_line(ask.reason.text),
         rule=safe_line(str(ask.reason.rule)),
+        place=safe_line(rule_words(ask.reason.rule)),
+        special=_special(ask, worst),
         cell=cell_words(ask.cell),
+        asks=asks_before(ask.cell),
         more=tuple(
-            safe_line(f"{each.tier.label}: {each.text} ({each.rule})")
+            safe_line(f"{each.tier.label}: {each.text} ({rule_words(each.rule)})")
             for each in (*assessment.asked, *assessment.reasons)
             if each is not ask.reason and each.tier is not Tier.READ
         )[:_MOST_REASONS],
+        rights=tuple((label, safe_line(words)) for label, words in card_rights(ask.terms, action)),
         terms=tuple((label, safe_line(words)) for label, words in terms_words(ask.terms, action)),
         caveats=tuple(safe_line(each) for each in caveats(assessment, ask.terms)),
         paths=_paths(assessment, around),
@@ -59,6 +65,24 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
         choices=_picks(offer),
         careful=worst >= Tier.DANGEROUS,
         editable=isinstance(action, RunScript),
+    )
+
+
+def accept_edits_allows(context: EvaluationContext, action: Action) -> bool:
+    """Return True if `action` is an edit of a file tool that is a question in mode default and not in accept-edits."""
+    if context.mode is not Mode.DEFAULT or not isinstance(action, WriteFile | EditFile):
+        return False
+    return isinstance(replace(context, mode=Mode.ACCEPT_EDITS).evaluate(action)[1], Allow)
+
+
+def _special(ask: Ask, worst: Tier) -> bool:
+    """Return True if the reason of the question says more than that the mode asks before actions of this tier."""
+    rule = ask.reason.rule
+    return (
+        worst >= Tier.DANGEROUS
+        or rule == Check.ADDITIONAL_RIGHT
+        or rule.kind not in (RuleKind.BUILTIN, RuleKind.COMMAND)
+        or ask.cell.ruling is not Ruling.ASK
     )
 
 
@@ -103,10 +127,11 @@ def _picks(offer: Offer) -> tuple[Pick, ...]:
     picks = []
     for letter, choice, span in offer.lettered:
         missed = tuple(map(safe_line, choice.not_covered))
-        picks.append(Pick((letter,), safe_line(choice.words), span, where_words(span, yes=True), missed, True))
+        words, label = safe_line(choice.words), safe_line(choice.label)
+        picks.append(Pick((letter,), words, label, span, where_words(span, yes=True), missed, True))
     if offer.never is not None:
-        span = offer.spans[0]
-        picks.append(Pick(("d",), safe_line(offer.never.words), span, where_words(span, yes=False), (), False))
+        span, words = offer.spans[0], safe_line(offer.never.words)
+        picks.append(Pick(("d",), words, words, span, where_words(span, yes=False), (), False))
     return tuple(picks)
 
 

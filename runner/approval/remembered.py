@@ -47,7 +47,7 @@ def where_words(span: GrantScope, *, yes: bool, short: bool = False) -> str:
     place = _PLACES[span] if yes or span is not GrantScope.USER else "in any of your projects"
     lasts = yes and span is not GrantScope.SESSION
     if short:
-        return place.removeprefix("in this ") + (f" {_DAYS}" if lasts else "")
+        return place.removeprefix("in ") + (f", {_DAYS}" if lasts else "")
     return place + (f" for {_DAYS}" if lasts else "")
 
 
@@ -75,22 +75,25 @@ class Offer:
         )
 
     @property
-    def keys(self) -> str:
-        """Return the keys that the prompt lists, such as `/s/p/S/P/d`."""
-        letters = [letter for letter, _, _ in self.lettered] + (["d"] if self.never is not None else [])
-        return "".join(f"/{letter}" for letter in letters)
+    def keys(self) -> tuple[str, ...]:
+        """Return the letters of the answers that may be remembered, such as s, p, S, P and d."""
+        return (*(letter for letter, _, _ in self.lettered), *(("d",) if self.never is not None else ()))
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Return the choices as they are shown. Each line states what the choice does not cover."""
-        found = []
-        for letter, choice, span in self.lettered:
-            said = choice.words if span is self.spans[0] else "the same"
-            found.append(f"{letter}  yes, and later {said}, {where_words(span, yes=True)}")
-            if span is self.spans[-1] and choice.not_covered:
-                found.append(f"   but not {' or '.join(choice.not_covered)}")
+        """Return the choices as a plain terminal shows them, in the words of the screen."""
+        found = [f"{letter}  {choice.label}, {where_words(span, yes=True)}" for letter, choice, span in self.lettered]
         if self.never is not None:
-            found.append(f"d  no, and never {self.never.words}, {where_words(self.spans[0], yes=False)}")
+            found.append(f"d  no, and never {where_words(self.spans[0], yes=False)}: {self.never.words}")
+        return tuple(found)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Return exactly what each choice covers, with actions that it does not cover."""
+        found = []
+        for letter, choice, _ in self.lettered:
+            exceptions = f"; but not {' or '.join(choice.not_covered)}" if choice.not_covered else ""
+            found.append(f"{letter}  {choice.words}{exceptions}")
         return tuple(found)
 
     def picked(self, text: str) -> RememberedAnswer | str | None:
@@ -109,9 +112,7 @@ class Offer:
             first.isnumeric()
             and _with_options(RememberedAnswer((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None
         ):
-            return (
-                f"`{one_line(first, 20)}` is not an answer; answer {', '.join(['y', 'n', *self.keys.split('/')[1:]])}"
-            )
+            return f"`{one_line(first, 20)}` is not an answer; answer {', '.join(['y', 'n', *self.keys])}"
         return None
 
 

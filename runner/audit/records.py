@@ -83,6 +83,7 @@ class RecordedAnswer:
     Attributes:
         by: name of the approver, or the remembered answers, in words: `terminal`, `grant g0123abcd`, ...
         seconds: time until the answer; None if the answer was remembered
+        mode: mode that the answer also set; None if the mode stayed
     """
 
     question: str
@@ -91,11 +92,15 @@ class RecordedAnswer:
     feedback: str | None = None
     seconds: float | None = None
     source: AnswerSource = AnswerSource.USER
+    mode: str | None = None
 
     def body(self) -> dict[str, object]:
-        """Return the field `answer` of a record."""
+        """Return the field `answer` of a record. It has a `mode` only if the answer set one."""
+        values = _values(self)
+        if self.mode is None:
+            del values["mode"]
         return {
-            **_values(self),
+            **values,
             "source": self.source.value,
             "question": bounded(self.question),
             "feedback": bounded(self.feedback) if self.feedback is not None else None,

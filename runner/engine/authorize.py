@@ -5,6 +5,7 @@ before the question, the question is asked again. A refusal holds in any case.
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Protocol
 
 from policy.evaluation import EvaluationContext
@@ -13,8 +14,9 @@ from policy.grants.resolve import approve, refuse
 from policy.model.action import Action, EditFile, RunScript, WriteFile
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
+from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Deny, Verdict
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
+from runner.approval.approver import Answer, Edited, Halt, Later, No, Question, Yes
 from runner.approval.remembered import GrantLookup, consume, keep
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
@@ -22,7 +24,7 @@ from runner.gate.grants.store import GrantStore, RememberedAnswer
 from sandbox.inside.regular_file import read_whole
 
 _CHANGED = "the files or settings that decide about this action have changed since the question"
-_EDITED = "the question is now about the command that you edited"
+EDITED = "the question is now about the command that you edited"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,9 @@ class Requester(Protocol):
     def answered(self, yes: bool, feedback: str | None) -> None:
         """Report an answer."""
 
+    def accept_edits(self) -> None:
+        """Change the mode of the session to accept-edits, because the user said so in an answer."""
+
     def replaced(self, action: RunScript, script: str) -> Action:
         """Report that the user replaced the script of `action`, and return the action with the new script."""
 
@@ -126,7 +131,12 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
         if isinstance(verdict, Deny) or (
             isinstance(verdict, Allow) and (early is None or isinstance(early.answer, Yes))
         ):
-            return Authorization(evaluation, verdict, lookup.answer, lookup.names, lookup.by, proposed)
+            recorded = lookup.answer
+            if isinstance(verdict, Allow) and early is not None and isinstance(early.answer, Yes) and early.answer.mode:
+                # The answer changed the mode, which allows the action by now.
+                requester.answered(True, None)
+                recorded = _recorded_yes(early.question, early.answer, requester, early.seconds)
+            return Authorization(evaluation, verdict, recorded, lookup.names, lookup.by, proposed)
         if early is not None and (not isinstance(verdict, Ask) or not isinstance(early.answer, Yes)
                                   or _same(early.question, verdict, evaluation)):  # fmt: skip
             question, answer, seconds = early.question, early.answer, early.seconds
@@ -144,29 +154,44 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
                 recorded = records.RecordedAnswer(question.ask.question, False, requester.approver, feedback, seconds)
                 no = refuse(question.ask, feedback, requester.approver)
                 return Authorization(evaluation, no, recorded, names, (), proposed)
-            case Edited(script):
+            case Later():
+                raise AssertionError("`ask_ahead` drops this answer, and a single question has no other answer")
+            case Edited(script, then):
                 action = evaluation.assessment.action
                 if not isinstance(action, RunScript):  # `Edited` was not offered for this action, so it is a refusal
                     early = EarlyAnswer(question, No(), seconds)
                     continue
                 proposed = proposed or action
-                evaluation, again = requester.evaluate(requester.replaced(action, script)), _EDITED
-            case Yes(wanted):
+                evaluation, again = requester.evaluate(requester.replaced(action, script)), EDITED
+                if then is not None:
+                    early = EarlyAnswer(then.question, then.answer, seconds)
+            case Yes(wanted, mode):
                 now = requester.evaluate(evaluation.assessment.action)
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
                     requester.answered(True, None)
                     names = _remember(now.recalled.context, now.verdict, wanted, requester)
-                    recorded = records.RecordedAnswer(question.ask.question, True, requester.approver, None, seconds)
+                    if mode is not None:
+                        requester.accept_edits()
+                    recorded = _recorded_yes(question, answer, requester, seconds)
                     return Authorization(now, approve(now.verdict), recorded, names, (), proposed)
                 evaluation, again = now, _CHANGED
+
+
+def _recorded_yes(question: Question, answer: Yes, requester: Requester, seconds: float) -> records.RecordedAnswer:
+    mode = answer.mode.value if answer.mode is not None else None
+    return records.RecordedAnswer(question.ask.question, True, requester.approver, None, seconds, mode=mode)
 
 
 def _same(question: Question, ask: Ask, evaluation: Evaluation) -> bool:
     """Return True if the answer to `question` is an answer to `ask`.
 
     Both are about the same action, effects, reasons and rights, and about the same text of a file that is overwritten.
+    The mode may have changed to accept-edits, which is stricter about nothing, by an answer to another question.
     """
-    return question.ask == ask and question.before == text_before(evaluation.assessment.action)
+    asked = question.ask
+    if asked.cell.mode is Mode.DEFAULT and ask.cell.mode is Mode.ACCEPT_EDITS:
+        asked = replace(asked, cell=replace(asked.cell, mode=Mode.ACCEPT_EDITS))
+    return asked == ask and question.before == text_before(evaluation.assessment.action)
 
 
 def _remember(

@@ -204,7 +204,7 @@ class _EscalationRequester(CallRequester):
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question about the right, which can neither be remembered nor answered with another script."""
-        question_card = replace(card(ask, NOTHING, around=context.facts), editable=False)
+        question_card = replace(card(ask, NOTHING, around=context.facts), editable=False, own=self.call.own)
         source = "reported by the program itself" if self.violation.inferred else "reported by the sandbox"
         report = f"the action ran and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)} ({source})"
         return Question(self.call.key, ask, NOTHING, question_card, None, again or report)

@@ -9,23 +9,25 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.frozen import dataclass
+from policy.model.tier import Mode
 from policy.model.verdict import Ask, Problem, Verdict
-from runner.approval.approver import Answer, Halt, Question, ask_approver
-from runner.approval.card import card
-from runner.approval.remembered import offer, with_grants
+from runner.approval.approver import Answer, Halt, Later, Question, Yes, ask_approver
+from runner.approval.card import accept_edits_allows, card
+from runner.approval.remembered import NOTHING, offer, with_grants
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
-from runner.engine.authorize import EarlyAnswer, Evaluation, text_before
+from runner.engine.authorize import EDITED, EarlyAnswer, Evaluation, text_before
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, refused
 from runner.engine.unworkable import unworkable
-from runner.events import MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
+from runner.events import Changed, MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.gate import ruling
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
@@ -111,16 +113,36 @@ class CallRequester:
         self.ctx.emit(VerdictReached(self.call.key, tiers, ruling(verdict), reason.text, reason.rule, verdict.cell))
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
-        """Return the question with the answers that can be remembered."""
+        """Return the question with the answers that can be remembered.
+
+        A question about a command that the user typed has no such answers: the user can type the command again.
+        """
+        action = ask.assessment.action
+        before = text_before(action)
+        if self.call.own:
+            own_card = replace(card(ask, NOTHING, around=context.facts, before=before), editable=False, own=True)
+            return Question(self.call.key, ask, NOTHING, own_card, before, again)
         offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
-        before = text_before(ask.assessment.action)
         question_card = card(ask, offered, around=context.facts, before=before)
-        return Question(self.call.key, ask, offered, question_card, before, again)
+        question_card = replace(question_card, edits=accept_edits_allows(context, action))
+        edited = partial(self._about_edited, action) if isinstance(action, RunScript) else None
+        return Question(self.call.key, ask, offered, question_card, before, again, edited=edited)
+
+    def _about_edited(self, action: RunScript, script: str) -> Question | None:
+        """Return the question about `script` in place of the script of `action`, or None if it leads to none."""
+        evaluation = evaluate_action(replace(action, script=script), self.ctx)
+        if not isinstance(evaluation.verdict, Ask):
+            return None
+        return self.question(evaluation.recalled.context, evaluation.verdict, EDITED)
 
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Put the question to the approver of the session."""
         (answer,), seconds = await _ask_approver((question,), self.ctx)
         return answer, seconds
+
+    def accept_edits(self) -> None:
+        """Change the mode of the session to accept-edits, and report the change."""
+        _accept_edits(self.ctx)
 
     def answered(self, yes: bool, feedback: str | None) -> None:
         """Emit the answer."""
@@ -160,7 +182,22 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
     answers, seconds = await _ask_approver(tuple(questions), ctx)
     if any(isinstance(answer, Halt) for answer in answers):
         raise asyncio.CancelledError
-    return {each.call: EarlyAnswer(each, answer, seconds) for each, answer in zip(questions, answers, strict=True)}
+    early = {}
+    for each, answer in zip(questions, answers, strict=True):
+        if isinstance(answer, Yes) and answer.mode is not None:
+            # At once, because the mode also answers edits that are due before this one.
+            _accept_edits(ctx)
+        if not isinstance(answer, Later):
+            early[each.call] = EarlyAnswer(each, answer, seconds)
+    return early
+
+
+def _accept_edits(ctx: RunContext) -> None:
+    """Change the mode from default to accept-edits. A mode that was chosen since the question stays."""
+    if ctx.live.mode is Mode.DEFAULT:
+        ctx.live.mode = Mode.ACCEPT_EDITS
+        ctx.journal.mode(ctx.live.mode)
+        ctx.emit(Changed("mode", Mode.DEFAULT.value, ctx.live.mode.value, "chosen in the answer to a question"))
 
 
 async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tuple[Sequence[Answer], float]:

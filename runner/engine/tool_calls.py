@@ -38,10 +38,12 @@ class ModelCall:
     Attributes:
         key: The unique key of the call in the session. The id of the provider may repeat.
         of: The call as the provider sent it.
+        own: True if the user typed the command, and no model called.
     """
 
     key: str
     of: ToolCall
+    own: bool = False
 
     @property
     def name(self) -> str:

@@ -177,7 +177,8 @@ def transcript(stream: "IO[str] | None" = None, *, recalls: bool = False) -> "Em
 
 
 def _approver(unattended: bool, emit: "Emit") -> "Approver":
-    from runner.approval.approver import Terminal, Unattended
+    from runner.approval.approver import Unattended
+    from runner.approval.terminal import Terminal
 
     if unattended:
         return Unattended(emit)

@@ -8,7 +8,7 @@ from policy.model.frozen import dataclass
 from policy.model.host_words import names_private_network
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Cell, Deny, Problem, Terms, Verdict
-from runner.gate.wording import RULING_WORDS, action_words, cell_words, terms_words
+from runner.gate.wording import RULING_WORDS, action_words, cell_words, rule_words, terms_words
 from runner.text.sanitize import visible
 
 _LONGEST_LINE = 200  # characters of a script line shown around the words a reason points at
@@ -147,7 +147,7 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
         ("action", shown([action_words(action, explanation.workspace)])),
         ("in one line", shown([explanation.line] if explanation.line else [])),
         ("parse", shown(explanation.tree.splitlines())),
-        ("effects", shown([_effect_words(effect) for effect in explanation.effects])),
+        ("effects", shown([effect_words(effect) for effect in explanation.effects])),
         ("reasons", [line for reason in explanation.reasons for line in caret_lines(action, reason)]),
         ("rules", [line for reason in explanation.rules for line in caret_lines(action, reason)]),
         ("tier", shown([", ".join(tier.label for tier in explanation.tiers)])),
@@ -181,7 +181,8 @@ def names_of(terms: Terms) -> str:
     )
 
 
-def _effect_words(effect: Effect) -> str:
+def effect_words(effect: Effect) -> str:
+    """Return what an effect does and to what, with its scope if it has one. The text is as untrusted as the effect."""
     below = "" if effect.exact else " (and everything below it)"
     scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
     verb = _VERBS.get(effect.kind, effect.kind.value)
@@ -189,9 +190,12 @@ def _effect_words(effect: Effect) -> str:
     return f"{verb} {effect.target or unknown}{below}{scope}"
 
 
-def caret_lines(action: Action, reason: Reason) -> list[str]:
-    """Return one reason, with the words of the script that it refers to underlined."""
-    text = f"{reason.tier.label}: {reason.text}  ({reason.rule})"
+def caret_lines(action: Action, reason: Reason, *, brief: bool = False) -> list[str]:
+    """Return one reason, with the words of the script that it refers to underlined.
+
+    With `brief`, a rule of the program itself is called "built in" instead of its place in the rule files.
+    """
+    text = f"{reason.tier.label}: {reason.text}  ({rule_words(reason.rule) if brief else reason.rule})"
     if reason.rule.kind is RuleKind.USER and reason.rule.line:
         # The text of a rule in a configuration file includes its place; a rule that asks does so for every tier.
         text = f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"

@@ -1,7 +1,8 @@
 """Wording of actions, terms and cells for transcripts, questions and records."""
 
 from policy.model.action import Action, EditFile, GlobFiles, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
-from policy.model.tier import Ruling
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Cell, Rights, Terms
 
 RULING_WORDS = {Ruling.ALLOW: "allowed", Ruling.ASK: "asks", Ruling.DENY: "denied"}
@@ -34,6 +35,8 @@ def action_words(action: Action, workspace: str) -> str:
 
 
 _UNIX = "AF_UNIX too: sockets in the workspace, a named path or a system folder can be reached"
+_WORKSPACE = "the workspace"
+_WITHOUT_LOCKED = "the workspace (not .git/hooks, editor tasks, ...)"
 
 
 def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, str], ...]:
@@ -41,29 +44,104 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
 
     For an `action` of a file tool, the pair `writes` names the one file that the tool changes.
     """
-    writes = list(terms.write)
-    if terms.rights is Rights.WORKSPACE_WRITE:
-        except_locked = ", except auto-run files" if terms.locked else ""
-        writes.insert(0, f"the workspace{except_locked}")
+    writes = _writable(terms)
     if isinstance(action, WriteFile | EditFile):
         writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
-    # A pattern without a folder is a name that counts as public (`*.pub`); a path is one file, opened on purpose.
-    opened = [path for path in terms.shown if "/" in path]
+    opened = _opened(terms)
     shown = f"; secret files opened: {', '.join(opened)}" if opened else ""
     limits = terms.limits
     return (
-        ("reads", ", ".join(["the workspace", "system files", *terms.read]) + shown),
+        ("reads", ", ".join([_WORKSPACE, "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
-        ("network", ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")),
-        *((("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORKSPACE_WRITE else ()),
-        *((("uses", f"credential {', '.join(terms.credentials)}, without seeing it"),) if terms.credentials else ()),
+        ("network", _network(terms)),
+        *_sockets(terms),
+        *_credentials(terms),
         ("limits", f"{limits.wall:g} s, {limits.memory >> 20} MiB of memory, {limits.pids} processes"),
     )
+
+
+def card_rights(terms: Terms, action: Action) -> tuple[tuple[str, str], ...]:
+    """Return the rights of an approval in as few (label, words) pairs as possible, for a card.
+
+    Rights that are the same for every action, such as reading the workspace and the limits, are left out. Each path
+    outside the workspace, opened secret file, host and credential is named, and no list is shortened.
+    """
+    rows: list[tuple[str, str]] = []
+    opened = _opened(terms)
+    if terms.read:
+        rows.append(("reads", ", ".join(terms.read)))
+    if opened:
+        rows.append(("opens", f"secret files: {', '.join(opened)}"))
+    by_file_tool = isinstance(action, WriteFile | EditFile)
+    if isinstance(action, WriteFile | EditFile):
+        writes = _near(action.path, terms.workspace)
+        if others := [path for path in terms.write if path != action.path]:
+            writes += f", in a sandbox that could also write {', '.join(others)}"
+    else:
+        writes = ", ".join(_writable(terms)) or "nothing"
+    network = _network(terms)
+    if network == "none" and not by_file_tool:
+        rows.append(("writes", f"{writes}; no network"))
+    else:
+        rows.append(("writes", writes))
+    if network != "none":
+        rows.append(("network", network))
+    if not by_file_tool:  # a file tool creates no sockets
+        rows += _sockets(terms)
+    return (*rows, *_credentials(terms))
+
+
+def _writable(terms: Terms) -> list[str]:
+    workspace = _WITHOUT_LOCKED if terms.locked else _WORKSPACE
+    return [*([workspace] if terms.rights is Rights.WORKSPACE_WRITE else []), *terms.write]
+
+
+def _opened(terms: Terms) -> list[str]:
+    # A pattern without a folder is a name that counts as public (`*.pub`); a path is one file, opened on purpose.
+    return [path for path in terms.shown if "/" in path]
+
+
+def _network(terms: Terms) -> str:
+    return ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")
+
+
+def _sockets(terms: Terms) -> tuple[tuple[str, str], ...]:
+    return (("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORKSPACE_WRITE else ()
+
+
+def _credentials(terms: Terms) -> tuple[tuple[str, str], ...]:
+    return (("uses", f"credential {', '.join(terms.credentials)}, without seeing it"),) if terms.credentials else ()
 
 
 def cell_words(cell: Cell) -> str:
     """Return the cell of the matrix: `secret x trust-project = deny`."""
     return f"{cell.tier.label} x {cell.mode.value} = {cell.ruling.name.lower()}"
+
+
+_ASKS_BEFORE = {
+    Tier.READ: "reading",
+    Tier.WRITE: "changing files",
+    Tier.EXECUTE: "running code",
+    Tier.AGENT_SPAWN: "starting another agent",
+    Tier.READ_OUTSIDE: "reading outside the workspace",
+    Tier.NETWORK: "connecting to a host",
+    Tier.WRITE_OUTSIDE: "changing files outside the workspace",
+    Tier.MCP_EXTERNAL: "calling an external server",
+    Tier.DANGEROUS: "a dangerous action",
+    Tier.UNKNOWN: "an action that cannot be read with certainty",
+}
+
+
+def asks_before(cell: Cell) -> str:
+    """Return the cell of a question as a sentence: `mode default asks before running code`."""
+    if cell.ruling is not Ruling.ASK:
+        return f"mode {cell.mode.value} would not ask, but a rule does"
+    return f"mode {cell.mode.value} asks before {_ASKS_BEFORE.get(cell.tier, cell.tier.label)}"
+
+
+def rule_words(rule: RuleRef) -> str:
+    """Return the place of a rule for a card: `built in` for a rule of the program itself."""
+    return "built in" if rule.kind in (RuleKind.BUILTIN, RuleKind.COMMAND) else str(rule)
 
 
 def _near(path: str, workspace: str) -> str:

@@ -15,9 +15,10 @@ from policy.model.action import RunScript, WriteFile
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell, Limits, Rights, Terms
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Terminal, Unattended, Yes
+from runner.approval.approver import Answer, Edited, Halt, No, Question, Unattended, Yes
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING
+from runner.approval.terminal import Terminal
 from runner.events import Event, Notice
 from tests.support.terminal_user import ScriptedUser
 
@@ -54,8 +55,12 @@ ANSWERS: list[tuple[tuple[str | BaseException, ...], Answer, str]] = [
     (("yes please",),        No("yes please"),         "only the whole word counts"),
     (("у",),                 No("у"),                  "a Cyrillic look-alike is not y"),
     (("use the cache",),     No("use the cache"),      "other text is a no with feedback"),
-    (("e", "y"),             Yes(),                    "explaining asks again"),
-    (("explain", "e", ""),   No(),                     "as often as one likes"),
+    (("x", "y"),             Yes(),                    "explaining asks again"),
+    (("explain", "x", ""),   No(),                     "as often as one likes"),
+    (("e", "y"),             Yes(),                    "`e` edits, and where nothing can be edited it answers nothing"),
+    (("f", "use make"),      No("use make"),           "a no with words"),
+    (("f", ""),              No(),                     "and without"),
+    (("a",),                 No("a"),                  "all edits is no answer to a command"),
 ]
 # fmt: on
 
@@ -85,11 +90,15 @@ SAFE, RISKY = (
 LISTS: list[tuple[tuple[Ask, ...], tuple[str | BaseException, ...], tuple[Answer, ...], str]] = [
     ((SAFE, SAFE),        ("y", "n"),               (Yes(), No()),              "each its own"),
     ((SAFE, SAFE, SAFE),  ("n", "all"),             (No(), Yes(), Yes()),       "all that are left"),
+    ((SAFE, SAFE, SAFE),  ("n", "A"),               (No(), Yes(), Yes()),       "by the letter of the screen"),
+    ((SAFE, RISKY, SAFE), ("y", "N"),               (Yes(), No(), No()),        "no to the rest"),
+    ((SAFE, RISKY),       ("y", "N"),               (Yes(), No()),              "a capital no is one"),
     ((SAFE, RISKY),       ("all", "n"),             (No("all"), No()),          "of one of a kind there is no all"),
     ((RISKY, RISKY),      ("all", ""),              (No("all"), No()),          "never of what is dangerous"),
     ((SAFE, SAFE),        ("y", KeyboardInterrupt()), (Halt(), Halt()),         "stopping stops all"),
     ((SAFE, SAFE),        (EOFError(), EOFError()), (No(), No()),               "there is no user any more"),
     ((SAFE,),             ("edit", "ls"),           (Edited("ls"),),            "another command"),
+    ((SAFE,),             ("e", "ls"),              (Edited("ls"),),            "by the letter of the screen"),
     ((SAFE,),             ("edit", "", "y"),        (Yes(),),                   "thought better of it"),
     ((SAFE,),             ("edit", EOFError()),     (No(),),                    "the end of input while editing is no"),
     ((SAFE,),             ("all",),                 (No("all"),),               "there is no all of one"),
@@ -112,6 +121,17 @@ def test_a_list_is_answered_line_by_line(
         assert screen.count(f"1 of {len(asks)}: ") == 2, "and the first is named again: the last one stands above"
 
 
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize("line", ["use make", "yy", "e", "f", "a", "A", "s", "2"])
+def test_where_no_model_waits_only_an_answer_is_one(line: str) -> None:
+    """`agent exec` has no model that could read a reason."""
+    screen = io.StringIO()
+    terminal = Terminal(Console(file=screen, width=80), ScriptedUser(line, "n"), model=False)
+    assert asyncio.run(terminal.ask(question())) == No()
+    assert "is not an answer" in screen.getvalue()
+    assert "say what to do" not in screen.getvalue()
+
+
 def test_a_program_that_somebody_typed_is_not_edited_here() -> None:
     assert asked("edit")[0] == No("edit"), "who typed it types another"
 
@@ -126,15 +146,13 @@ def test_what_is_written_stands_as_a_diff() -> None:
 def test_the_question_shows_what_it_rests_on() -> None:
     _, screen = asked("n")
     for part in (
-        "network this connects to",
-        "this connects to api.example.test",
+        "network Connects to api.example.test",
         f"$ {SCRIPT}",
-        "`curl` connects to api.example.test",
-        "command:net:4",
-        "network x default = ask",
+        "mode default asks before connecting to a host",
         "writes nothing",
         "network api.example.test",
-        "30 s",
+        "y yes, once",
+        "n/Enter no",
     ):
         assert part in screen
 
@@ -151,8 +169,8 @@ def test_the_command_is_shown_whole_however_long() -> None:
 def test_what_is_asked_stands_below_a_long_command_too(lines: int, times: int) -> None:
     """Else a harmless end of it is all that is on the screen."""
     _, screen = asked("n", ask=question("rm -rf src" + "\n" * lines + "npm test"))
-    assert screen.count("this connects to api.example.test, which is not on your list") == times
-    assert screen.endswith("which is not on your list") is (times == 2)
+    assert screen.count("Connects to api.example.test") == times
+    assert ("again Connects to api.example.test y yes, once" in screen) is (times == 2)
 
 
 # fmt: off
@@ -190,15 +208,18 @@ def test_terms_name_every_path_that_a_yes_opens() -> None:
     _, screen = asked("n", ask=question(terms=terms))
     for part in ("/data/in", "/data/out", "/w/.env", "the workspace"):
         assert part in screen
-    assert "network none" in screen
+    assert "no network" in screen
 
 
 def test_explain_adds_reasons_effects_and_the_parse() -> None:
     _, short = asked("n")
-    _, long = asked("e", "n")
+    _, long = asked("x", "n")
     assert "(command curl https://..)" not in short
     assert "(command curl https://..)" in long
-    assert "connects api.example.test" in long
+    assert "connects to api.example.test" in long
+    for part in ("`curl` connects to api.example.test (built in)", "system files", "30 s"):
+        assert part in long
+        assert part not in short
 
 
 @pytest.mark.threat("T28")
@@ -225,7 +246,7 @@ def test_what_was_typed_before_the_question_answers_nothing() -> None:
 
 
 def test_a_yes_typed_at_the_question_counts() -> None:
-    assert _in_terminal(typed_ahead=b"", then=b"y\r") == "Yes(keep=None)"
+    assert _in_terminal(typed_ahead=b"", then=b"y\r") == "Yes(keep=None, mode=None)"
 
 
 def _in_terminal(*, typed_ahead: bytes, then: bytes) -> str:
@@ -263,7 +284,7 @@ from policy.model.assessment import Assessment, Reason, RuleKind, RuleRef
 from policy.model.tier import Ruling
 from policy.model.tier import Mode, Tier
 from policy.model.verdict import Ask, Cell, Rights, Terms
-from runner.approval.approver import Terminal
+from runner.approval.terminal import Terminal
 from runner.frontends.plain.line_input import line_reader
 
 reason = Reason(Tier.NETWORK, "why", RuleRef(RuleKind.USER, "rules", 1))

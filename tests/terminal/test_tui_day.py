@@ -85,7 +85,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.press("x", "back to the question")
     window.press("Escape", "y yes, once")
     window.press("y", "│ created")
-    window.until("edit reader.py")
+    window.until("Changes reader.py")
     look("a change", last(window.until("y yes, once"), " write "))
     window.press("s", "I install something.")
     look("what is dangerous", last(window.until("y yes, once"), " dangerous "))

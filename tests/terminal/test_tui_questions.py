@@ -38,8 +38,8 @@ def test_every_key_of_a_card(harness: ScreenHarness) -> None:
     window.type("go", "Enter")
     card = window.until("y yes, once")
     assert "$ touch yes.txt" in card
-    assert "Makes yes.txt" in card
-    assert "write x default = ask" in " ".join(card.split())
+    assert "Creates yes.txt" in card
+    assert "mode default asks before changing files" in " ".join(card.split())
     window.press("x", "back to the question")
     window.press("Escape", "y yes, once")
     window.press("y", "Second.")
@@ -108,7 +108,7 @@ def test_what_the_sandbox_stopped_is_offered_and_runs_again(harness: ScreenHarne
         assert "the action ran and was stopped" in card
         assert "reported by the program itself" in card
         assert "read-outside" in card
-        assert f"reads the workspace, system files, {data}" in card
+        assert f"reads {data} writes" in card
         assert "in this session" not in card, "this once, and nothing is remembered"
         screen = window.press("y", "Seen.")
         assert "out there" in screen

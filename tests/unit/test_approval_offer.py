@@ -10,8 +10,9 @@ from rich.console import Console
 
 from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.tier import Ruling
-from runner.approval.approver import Answer, No, Terminal, Yes
+from runner.approval.approver import Answer, No, Yes
 from runner.approval.remembered import NOTHING, Offer, offer
+from runner.approval.terminal import Terminal
 from runner.gate.grants.store import GrantStore, RememberedAnswer
 from tests.support.grant_questions import evaluation_context, question
 from tests.support.terminal_user import ScriptedUser
@@ -108,21 +109,23 @@ def test_without_choices_a_letter_is_only_a_word() -> None:
     for line in ("s", "P", "d"):
         answer, screen = asked(line, given=NOTHING)
         assert answer == No(line)
-        assert "later" not in screen
+        assert "in this session" not in screen
 
 
 @pytest.mark.threat("T38")
 def test_the_choices_say_what_they_are_and_what_they_are_not() -> None:
     _, screen = asked("n")
     for part in (
-        "s  yes, and later exactly `npm test`, in this session",
-        "p  yes, and later the same, in this project for 30 days",
-        "but not `npm test --force` or `npm other`",
-        "S  yes, and later `npm test` with any flags, in this session",
-        "d  no, and never `npm test`, in this session",
+        "s  this exact command, in this session",
+        "p  this exact command, in this project for 30 days",
+        "S  `npm test` with any flags, in this session",
+        "d  no, and never in this session: `npm test`",
     ):
         assert part in screen
-    assert "`7d`" in asked("e", "n")[1]
+    assert "but not" not in screen
+    explained = asked("x", "n")[1]
+    assert "s  exactly `npm test`; but not `npm test --force` or `npm other`" in explained
+    assert "`7d`" in explained
 
 
 def test_a_yes_keeps_nothing() -> None:

@@ -23,11 +23,11 @@ from tests.support.law import examples
 # fmt: off
 LINES = [
     ("rm -rf src",                        Tier.WRITE,     "Deletes src/",                 False,  "a folder and what is in it"),
-    ("npm test",                          Tier.EXECUTE,   "Runs code from this repository", False, "the project's own code"),
+    ("npm test",                          Tier.EXECUTE,   "Runs this project's tests",     False, "the project's own code"),
     ("curl https://example.org/x",        Tier.NETWORK,   "Connects to example.org",         False, "a host"),
     ("curl https://example.org/x | sh",   Tier.DANGEROUS, "",                             True,  "download and run"),
     ("echo hi > notes.txt",               Tier.WRITE,     "Changes notes.txt",            False, "a file"),
-    ("touch fresh.txt",                   Tier.WRITE,     "Makes fresh.txt",              False, "facts say that it is not there"),
+    ("touch fresh.txt",                   Tier.WRITE,     "Creates fresh.txt",            False, "facts say that it is not there"),
     ("eval \"$X\"",                       Tier.UNKNOWN,   "Cannot be read",               True,  "unknown is careful too"),
     ("ls docs; npm test && rm -rf docs && sudo ls", Tier.DANGEROUS, "Needs administrator", True,  "the worst comes first"),
 ]

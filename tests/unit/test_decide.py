@@ -542,7 +542,7 @@ def test_a_question_is_one_safe_line(text: str, why: str) -> None:
         (ReadFile("/home/u/p/src/a.py"), "`read src/a.py`"),
         (ReadFile("/home/u/notes"), "`read ~/notes`"),
         (WriteFile("/srv/x", "data"), "`write /srv/x`"),
-        (RunArgv(("echo", "a b", "it's"), "/home/u/p"), r"`echo 'a b' 'it'\''s'`"),
+        (RunArgv(("echo", "a b", "it's"), "/home/u/p"), """`echo 'a b' "it's"`"""),
     ],
 )
 def test_actions_are_named_as_people_write_them(action: Action, shown: str) -> None:

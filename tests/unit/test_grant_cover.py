@@ -25,7 +25,11 @@ TEST = approved_grants("npm test", "exactly `npm test`")
 FLAGS = approved_grants("npm test", "`npm test` with any flags")
 RUN = approved_grants("npm run build", "`npm run *`")
 MAKE = approved_grants("make test", "`make test` with any flags")
-PERL = approved_grants("perl -e 'print 1'", "`perl -e 'print 1'` with any further flags")
+# No question offers further flags for code of an interpreter. An earlier version stored such grants.
+PERL = tuple(
+    replace(grant, what=replace(grant.what, shape=replace(grant.what.shape, flags=True)))
+    for grant in approved_grants("perl -e 'print 1'", "exactly `perl -e 'print 1'`")
+)
 CURL = approved_grants("curl https://api.example.com/x", "`curl *`, connecting to api.example.com")
 TOUCH = approved_grants("touch docs/x", "`touch *`, changing files in docs/")
 WRITE = approved_grants(WriteFile(f"{WORK}/docs/n.md", "x"), "changing files in docs/ by the file tools")

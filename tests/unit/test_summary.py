@@ -171,7 +171,7 @@ FILES = [
     (ReadFile("/home/me/work/a.txt"), "only reads the workspace and the system"),
     (ReadFile("/home/me/letter.txt"), "reads ~/letter.txt, outside the workspace"),
     (ReadFile("/home/me/work/.env"), "reads .env, an environment file that may hold passwords"),
-    (WriteFile("/home/me/work/new.txt", ""), "makes new.txt"),
+    (WriteFile("/home/me/work/new.txt", ""), "creates new.txt"),
     (WriteFile("/home/me/work/a.txt", ""), "changes a.txt"),
     (EditFile("/home/me/work/a.txt", "a", "b"), "changes a.txt"),
     (ListFolder("/home/me/work"), "only reads the workspace and the system"),

@@ -5,6 +5,7 @@ approves.
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,10 @@ from policy.model.assessment import Reason, RuleKind, RuleRef
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell
 from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
-from runner.approval.card import card
+from runner.approval.card import accept_edits_allows, card
 from runner.approval.remembered import offer
 from runner.frontends.tui.approval import ApprovalPanel
+from runner.frontends.tui.approval_rows import detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, PanelStep, Unanswered
 from runner.frontends.tui.question import PlanQuestion
 from runner.frontends.tui.rows import Fragments, row_cells
@@ -46,7 +48,9 @@ def put(given: Action | str | Ask, call: str = "1.1", before: str | None = None,
         (GrantScope.SESSION, GrantScope.PROJECT),
         GrantStore(None, GrantHolder(HERE, "main", "s"), lambda text: None),
     )
-    return Question(call, ask, offered, card(ask, offered, around=at.facts, before=before), before, again)
+    shown = card(ask, offered, around=at.facts, before=before)
+    shown = replace(shown, edits=accept_edits_allows(at, ask.assessment.action))
+    return Question(call, ask, offered, shown, before, again)
 
 
 class Screen:
@@ -152,10 +156,19 @@ def test_by_the_end_the_whole_command_was_on_the_screen(name: str, width: int, r
     assert all(any(row in frame for frame in frames) for row in told), "every row was drawn"
     assert not screen.panel._unseen(0)
     whole = _solid("".join(row.replace("↳", "") for row in told))
-    for part in re.split(r" {24,}|\n", asked.card.command):
-        assert _solid(part) in whole, "every character of the command"
-    for part in (asked.card.why, *(words for _, words in asked.card.terms)):
+    shown = asked.card
+    if shown.change is None:
+        for part in re.split(r" {24,}|\n", shown.command):
+            assert _solid(part) in whole, "every character of the command"
+    else:
+        for row in (row for row in shown.change.diff if row[:1] in "+-"):
+            assert _solid(row) in whole, "every changed line"
+    for part in (*(words for _, words in shown.rights), *shown.caveats):
         assert _solid(part) in whole
+    assert shown.change is not None or _solid(shown.why if shown.special else shown.asks) in whole
+    details = _solid("".join("".join(text for _, text in row) for row in detail_rows(shown, (), width - 1, PLAIN)))
+    for part in (shown.why, *(words for _, words in shown.terms), *(pick.words for pick in shown.choices)):
+        assert _solid(part) in details, "the explanation has the reason, every right and every answer in full"
 
 
 def _solid(text: str) -> str:
@@ -237,7 +250,8 @@ def test_s_and_p_take_the_narrowest_choice_shown() -> None:
 
 @pytest.mark.threat("T38")
 def test_a_choice_that_does_not_fit_its_row_is_shown_whole_first() -> None:
-    assert Screen(put("npm test"), width=40).press("s").answers is not None, "fits in fewer words"
+    assert Screen(put("npm test"), width=72).press("s").answers is not None, "fits"
+    assert Screen(put("npm test"), width=60).press("s").answers is not None, "fits on rows of their own"
     screen = Screen(put("npm test"), width=34, rows=30)
     assert screen.press("s").answers is None
     whole = " ".join(screen.text().split())
@@ -249,16 +263,16 @@ def test_a_choice_that_does_not_fit_its_row_is_shown_whole_first() -> None:
 
 
 @pytest.mark.threat("T38")
-@pytest.mark.parametrize(("rows", "shown"), [(10, "session: exactly `npm test`"), (7, "s p S P d")])
+@pytest.mark.parametrize(("rows", "shown"), [(10, "in this session: this exact command"), (7, "s p S P yes")])
 def test_in_a_low_window_what_may_be_remembered_is_told(rows: int, shown: str) -> None:
     """A terminal of 16 and one of 13 rows. Whatever has no row of its own is shown whole before it is taken."""
     screen = Screen(put("npm test"), width=60, rows=rows)
     drawn = screen.text()
     assert shown in drawn
     assert len(drawn.split("\n")) <= rows
-    assert drawn.split("\n")[-1].startswith("  y yes, once · n no")
+    assert drawn.split("\n")[-2].startswith("  y yes, once · n/Enter no")
     taken = screen.press("end", "s").answers is not None
-    assert taken is ("s p S P d" not in shown)
+    assert taken is ("s p S P" not in shown)
     assert screen.press("s").answers is not None
 
 
@@ -352,10 +366,10 @@ def test_a_yes_counts_only_when_the_end_was_on_the_screen(key: str) -> None:
 def test_jumping_to_the_end_passes_no_end_of_a_command() -> None:
     """Behind a long command stand its rights; the end key shows those, and the command's own end only where it fits."""
     asked = put("npm test\n" + "\n".join(f"echo {n}" for n in range(100)) + "\nrm -rf src # tail")
-    screen = Screen(asked, rows=10).press("end")
+    screen = Screen(asked, width=40, rows=7).press("end")
     assert "# tail" not in screen.text()
     assert screen.press("y").answers is None
-    assert Screen(asked, rows=10).press(*["down"] * 200, "y").answers == (Yes(),)
+    assert Screen(asked, width=40, rows=7).press(*["down"] * 200, "y").answers == (Yes(),)
 
 
 @pytest.mark.threat("T38")

@@ -14,8 +14,9 @@ from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment
 from policy.model.profile import Source
 from policy.model.verdict import Ask, Verdict
-from runner.approval.approver import Answer, Question, Terminal, ask_approver
+from runner.approval.approver import Answer, Question, ask_approver
 from runner.approval.remembered import GrantLookup, Offer, keep, offer, with_grants
+from runner.approval.terminal import Terminal
 from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import Evaluation, authorize
 from runner.facts.gather import gather
@@ -114,13 +115,16 @@ class _TerminalRequester:
         """Show the question on the terminal, and return the answer and the time that it took, in seconds."""
         from rich.console import Console
 
-        self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line)
+        self._terminal = self._terminal or Terminal(Console(stderr=True), _read_line, model=False)
         began = time.monotonic()
         (answer,) = await ask_approver(self._terminal, (question,))
         return answer, time.monotonic() - began
 
     def answered(self, yes: bool, feedback: str | None) -> None:
         """Do nothing: the user has just answered on the same terminal."""
+
+    def accept_edits(self) -> None:
+        """Do nothing: no question of this requester offers another mode."""
 
     def replaced(self, action: RunScript, script: str) -> Action:
         """Return the action with the new script. Unused, since no question of this requester offers an edit."""

@@ -14,6 +14,7 @@ from runner.approval.approver import (
     Answer,
     Edited,
     Halt,
+    Later,
     Leave,
     No,
     PlanAnswer,
@@ -74,9 +75,24 @@ class Questions:
         return No(_NO_USER)
 
     async def ask_all(self, questions: Sequence[Question]) -> tuple[Answer, ...]:
-        """Return the answers as soon as each question has one, or only Halts as soon as one answer is a Halt."""
-        answers = await self._answers({each.id: _Pending(partial(_read, each), No(_NO_USER)) for each in questions})
-        return tuple(each if isinstance(each, Yes | No | Halt | Edited) else No() for each in answers)
+        """Return the answers as soon as each question has one, or only Halts as soon as one answer is a Halt.
+
+        The answer that accepts all edits closes the other questions about edits, which need no answer of their own.
+        """
+        pending = {each.id: _Pending(partial(_read, each), No(_NO_USER)) for each in questions}
+        edits = [pending[each.id].answer for each in questions if each.card.edits]
+
+        def close_edits(answered: "asyncio.Future[object]") -> None:
+            answer = None if answered.cancelled() else answered.result()
+            if isinstance(answer, Yes) and answer.mode is not None:
+                for other in edits:
+                    if not other.done():
+                        other.set_result(Later())
+
+        for each in edits:
+            each.add_done_callback(close_edits)
+        answers = await self._answers(pending)
+        return tuple(each if isinstance(each, Yes | No | Later | Halt | Edited) else No() for each in answers)
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         """Ask for the mode that follows plan mode. The caller has emitted the plan."""
@@ -162,9 +178,11 @@ def _read(question: Question, line: AnswerLine) -> Answer:
             return Halt()
         case "edit" if line.feedback is None and line.command is not None and question.card.editable:
             return Edited(line.command)
+        case "a" if line.bare and question.card.edits:
+            return Yes(mode=Mode.ACCEPT_EDITS)
         case _ if line.bare and (remembering := _remembering_answer(line.answer, question)) is not None:
             return remembering
-    keys = [key for pick in question.card.choices for key in pick.keys]
+    keys = [*(["a"] if question.card.edits else []), *(key for pick in question.card.choices for key in pick.keys)]
     words = ["yes", "no (optionally with `feedback`)", "stop"]
     words += ["edit (with `command`)"] if question.card.editable else []
     words += [f"a key of its card ({', '.join(keys)})"] if keys else []

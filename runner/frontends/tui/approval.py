@@ -9,14 +9,15 @@ import time
 from collections.abc import Callable, Sequence
 
 from policy.model.action import RunScript
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes, alike
-from runner.approval.remembered import where_words
+from policy.model.tier import Mode
+from runner.approval.approver import ALL_EDITS, Answer, Edited, Halt, Later, No, Question, Reanswered, Yes, alike
 from runner.event_values import Pick
-from runner.frontends.tui.approval_rows import Content, content, detail_rows
+from runner.frontends.tui.approval_answers import choice_rows, key_rows
+from runner.frontends.tui.approval_rows import Content, content, counts, detail_rows, pick_words
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, Guard, Panel, PanelStep, Unanswered
 from runner.frontends.tui.rows import Fragments, fit, wrapped
 from runner.frontends.tui.theme import DARK, Theme
-from runner.gate.explain import caret_lines
+from runner.gate.explain import caret_lines, effect_words
 from runner.text.sanitize import one_line, visible
 
 _LISTED = 4  # other questions named below a card
@@ -46,6 +47,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         self._view = ""  # "" (the card), "x" (its explanation), or the key of a choice that is shown in full
         self._editing = ""
         self._hint = ""
+        self._edits: dict[int, str] = {}  # commands of the user in place of the proposed ones
         self._cut: set[str] = set()  # keys of choices whose words did not fit on their row
 
     # ---- drawing
@@ -81,8 +83,10 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         card = self._question.card
         badge = f" {card.tier.label} "
         count = f" {self._at + 1} of {len(self._questions)} " if len(self._questions) > 1 else ""
-        rows = wrapped(self._theme.strong, card.line, max(width - len(badge) - len(count) - 1, 8))
+        lines = counts(card.change) if card.change is not None else ""
+        rows = wrapped(self._theme.strong, card.line, max(width - len(badge) - len(count) - len(lines) - 1, 8))
         first = [(self._theme.badge(card.tier), badge), (self._theme.dim, count), ("", " "), *rows[0]]
+        first += [(self._theme.dim, lines)] if lines else []
         if len(rows) > 2:  # the full text is the first scrolling row
             rows = [rows[0], fit([*rows[1], ("", " …")], width - 2)]
         return [first, *([("", "  "), *row] for row in rows[1:])]
@@ -90,15 +94,13 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
     def _body(self, width: int) -> Content:
         if self._view == "x":
             return Content(detail_rows(self._question.card, self._reasons(), width, self._theme))
-        if (pick := self._pick(self._view)) is not None:
-            text = _pick_words(pick)
-            rows = [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
-            if pick.not_covered:
-                exceptions = f"but not {' or '.join(pick.not_covered)}"
-                rows += [[("", "  "), *row] for row in wrapped("", exceptions, width - 2)]
-            return Content(tuple(rows))
+        if self._view:
+            pick = self._pick(self._view)
+            text = pick_words(pick) if pick is not None else ALL_EDITS
+            return Content(tuple([("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)))
         if (self._at, width) not in self._drawn:
-            self._drawn.clear()
+            if any(drawn != width for _, drawn in self._drawn):
+                self._drawn.clear()
             question = self._question
             cut = self._head(width)[-1][-1][1].endswith("…")
             self._drawn[self._at, width] = content(question.card, question.again, width, self._theme, first=cut)
@@ -106,8 +108,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 
     def _reasons(self) -> tuple[str, ...]:
         assessment = self._question.ask.assessment
-        lines = [line for reason in assessment.reasons for line in caret_lines(assessment.action, reason)]
-        lines += [f"{each.kind.value} {each.target} [{each.scope.value}]" for each in assessment.effects]
+        lines = [line for reason in assessment.reasons for line in caret_lines(assessment.action, reason, brief=True)]
+        lines += [effect_words(each) for each in assessment.effects]
         return tuple(visible(line) for line in (*lines, *assessment.tree.split("\n")))
 
     def _foot(self, width: int, *, low: bool = False) -> list[Fragments]:
@@ -121,41 +123,24 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if (more := len(self._open_others) - _LISTED) > 0:
             rows.append([(self._theme.dim, f"  and {more} more questions")])
         self._cut = set()
-        if low and card.choices:
+        picks = [pick for pick in card.choices if pick.yes]
+        if low and (picks or card.edits):
             self._cut_all()
-            named = " ".join("/".join(pick.keys) for pick in card.choices)
-            words = "yes, and remember it" if all(pick.yes for pick in card.choices) else "remember it"
-            rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {words}: each is shown first")], width))
+            named = " ".join([*(["a"] if card.edits else []), *("/".join(pick.keys) for pick in picks)])
+            words = "yes, and remember it: each is shown first"
+            rows.append(fit([("", "  "), (self._theme.strong, named), ("", f" {words}")], width))
         else:
-            rows += self._choices(card.choices, width)
-        keys = ["y yes, once", "n no", "f no, and say why"]
-        keys += ["e edit"] if card.editable else []
-        keys += ["x explain"]
-        keys += ["tab next"] if self._open_others else []
-        keys += ["A approve all like it"] if self._like else []
-        keys += ["N no to the rest"] if self._open_others else []
-        text = " · ".join(keys)
-        text = text if len(text) <= width - 2 else text.replace("no, and say why", "no, say why")
-        rows += [[("", "  "), *row] for row in wrapped(self._theme.strong, text, width - 2)]
+            choices, self._cut = choice_rows(card, width, self._theme)
+            rows += choices
+        rows += key_rows(card, bool(self._open_others), len(self._like), width, self._theme)
         if self._hint:
             rows.append([(self._theme.warn, f"  {self._hint}")])
         return rows
 
-    def _choices(self, picks: Sequence[Pick], width: int) -> list[Fragments]:
-        """Return a row for each answer that can be remembered, in shorter words if one of them would not fit."""
-        strong = self._theme.strong
-        for short in (False, True):
-            rows = [[("", "  "), (strong, f"{'/'.join(each.keys):<3}"), ("", f" {_pick_words(each, short)}")]
-                    for each in picks]  # fmt: skip
-            cut = {key for pick, row in zip(picks, rows, strict=True) if fit(row, width) != row for key in pick.keys}
-            if not cut:
-                break
-        self._cut.update(cut)
-        return [fit(row, width) for row in rows]
-
     def _cut_all(self) -> None:
         """Mark every answer that can be remembered as cut. A cut answer is shown in full before it counts."""
-        self._cut.update(key for pick in self._question.card.choices for key in pick.keys)
+        self._cut.update(key for pick in self._question.card.choices if pick.yes for key in pick.keys)
+        self._cut.update("a" if self._question.card.edits else "")
 
     def _row(self, place: int) -> Fragments:
         card = self._questions[place].card
@@ -185,6 +170,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         pick = self._pick(self._view)
         if pick is not None and key in pick.keys:
             return self._take(pick)
+        if self._view == "a" and key in ("a", "s-tab"):
+            return self._accept_edits()
         if key in ("escape", "x", "n", "enter", "q"):
             self._look("")
         return Unanswered()
@@ -210,7 +197,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                 return self._set(No())
             case "enter":
                 self._hint = "Enter is not an answer here: y approves, n refuses"
-            case "f":
+            case "f" if not question.card.own:
                 self._editing = "f"
                 return Edit("", "refuse, and tell the model why or what to do instead")
             case "e" if question.card.editable:
@@ -218,17 +205,30 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                 return Edit(_editable_text(question), "edit the command; it is evaluated again")
             case "x":
                 self._look("x")
-            case "tab" | "right" | "s-tab" | "left":
-                self._turn(-1 if key in ("s-tab", "left") else 1)
+            case "a" | "s-tab" if question.card.edits:
+                if "a" in self._cut:
+                    self._look("a")
+                    return Unanswered()
+                return self._accept_edits()
+            case "s-tab":
+                self._hint = "Shift+Tab is an answer only to a question about an edit in the workspace"
+            case "tab" | "right" | "left":
+                self._turn(-1 if key == "left" else 1)
             case "A" if self._like:
                 if self._unseen(self._at):
                     return self._agreed(Yes())
-                for place in (self._at, *self._like):  # their rows show them completely
-                    self._answers[place] = Yes()
+                like = self._like
+                if (unseen := next((place for place in like if not self._is_seen(place)), None)) is not None:
+                    self._at = unseen
+                    self._look("")
+                    self._hint = "not approved yet: A also approves this one; read it, then press A again"
+                    return Unanswered()
+                for place in (self._at, *like):
+                    self._answers[place] = self._final(place, Yes())
                 return self._next()
             case "N" if self._open_others:
                 for place in (self._at, *self._open_others):
-                    self._answers[place] = No()
+                    self._answers[place] = self._final(place, No())
                 return self._next()
             case _:
                 if (pick := self._pick(key)) is not None:
@@ -238,6 +238,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                     return self._take(pick)
                 if key in ("s", "p"):
                     self._hint = f"{key} is not possible: this answer cannot be remembered; y approves once"
+                elif key == "a":
+                    self._hint = "a is an answer only to a question about an edit in the workspace; y approves once"
                 elif key.isnumeric():
                     self._hint = "a digit is not an answer; use the letters"
         return Unanswered()
@@ -247,6 +249,14 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if offered is None or isinstance(offered, str):
             return Unanswered()
         return self._agreed(Yes(offered)) if pick.yes else self._set(No(keep=offered))
+
+    def _accept_edits(self) -> PanelStep[tuple[Answer, ...]]:
+        """Approve the question with a change of the mode. Other edits of the list are evaluated in the new mode."""
+        if not self._unseen(self._at):
+            for place in self._open_others:
+                if self._questions[place].card.edits:
+                    self._answers[place] = Later()
+        return self._agreed(Yes(mode=Mode.ACCEPT_EDITS))
 
     def _agreed(self, answer: Yes) -> PanelStep[tuple[Answer, ...]]:
         """Accept an approval only if the ends of all parts of the card were on the screen; else scroll there."""
@@ -267,24 +277,41 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
 
     @property
     def _like(self) -> list[int]:
-        """Return the places of the other questions that the same approval may answer."""
-        own, listed = self._question.card, self._open_others[:_LISTED]
-        return [place for place in listed if alike(own, self._questions[place].card) and self._is_complete(place)]
+        """Return the places of the other questions that the same approval may answer.
+
+        Each of them has the same rights as the current card, and is shown completely by its row or is a change of a
+        file, whose card must have been read before the approval counts.
+        """
+        own, terms = self._question.card, self._question.ask.terms
+        return [
+            place
+            for at, place in enumerate(self._open_others)
+            if alike(own, self._questions[place].card)
+            and self._questions[place].ask.terms == terms
+            and (self._questions[place].card.change is not None or (at < _LISTED and self._is_complete(place)))
+        ]
+
+    def _is_seen(self, place: int) -> bool:
+        """Return True if a question was shown completely, by its row or by its card at the current width."""
+        return self._questions[place].card.change is None or not self._unseen(place)
 
     def _is_complete(self, place: int) -> bool:
-        """Return True if a row shows a question completely.
-
-        The row shows the whole command, the rights are those of the current card, and the card has no further content.
-        """
+        """Return True if a row shows a question completely: the whole command, and the card has no further content."""
         other, row = self._questions[place], self._row(place)
         card = other.card
-        plain = card.change is None and len(card.paths) < 2 and not card.letters and not other.again
-        same = other.ask.terms == self._question.ask.terms
-        return plain and same and len(card.command) < 500 and fit(row, self._width) == row
+        plain = len(card.paths) < 2 and not card.letters and not other.again
+        return plain and len(card.command) < 500 and fit(row, self._width) == row
 
     def _set(self, answer: Answer) -> PanelStep[tuple[Answer, ...]]:
-        self._answers[self._at] = answer
+        self._answers[self._at] = self._final(self._at, answer)
         return self._next()
+
+    def _final(self, place: int, answer: Answer) -> Answer:
+        """Return the answer to the question that was asked: with the edited command, if the user edited it."""
+        script = self._edits.get(place)
+        if script is None:
+            return answer
+        return Edited(script, Reanswered(self._questions[place], answer) if isinstance(answer, Yes | No) else None)
 
     def _next(self) -> PanelStep[tuple[Answer, ...]]:
         if len(self._answers) == len(self._questions):
@@ -315,7 +342,20 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if kind != "e" or not text.strip() or text == _editable_text(self._question):
             self._hint = "the command is unchanged"
             return Unanswered()
-        return self._set(Edited(text))
+        about = self._question.edited(text) if self._question.edited is not None else None
+        if about is None:
+            return self._set(Edited(text))
+        self._edits[self._at] = text
+        self._questions = (*self._questions[: self._at], about, *self._questions[self._at + 1 :])
+        self._forget(self._at)
+        return Unanswered()
+
+    def _forget(self, place: int) -> None:
+        """Forget what was on the screen of a question, because another question took its place."""
+        self._seen.pop(place, None)
+        self._drawn.clear()
+        self._look("")
+        self._hint = ""
 
     @property
     def _question(self) -> Question:
@@ -338,10 +378,3 @@ def _editable_text(question: Question) -> str:
     if isinstance(action, RunScript) and action.script.replace("\t", "    ") == shown:
         return action.script
     return shown
-
-
-def _pick_words(pick: Pick, short: bool = False) -> str:
-    if not short:
-        return f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}"
-    where = where_words(pick.span, yes=pick.yes, short=True)
-    return f"{'yes' if pick.yes else 'no, never'}, {where}: {pick.words}"

@@ -1,9 +1,11 @@
 """A card as rows of the screen, and the ends of its parts, which must be seen before an approval counts."""
 
+import re
+
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from runner.approval.card import squeeze_blanks
-from runner.event_values import Card, FileChange
+from runner.event_values import Card, FileChange, Pick
 from runner.frontends.tui.rows import Fragments, cells, head, wrapped
 from runner.frontends.tui.theme import Theme
 
@@ -11,6 +13,9 @@ _INDENT = "  "
 _GOES_ON = "↳ "  # marks a row that continues a line, unlike a real newline
 _BLANK = 3  # successive empty lines that are shown; more are replaced by their count
 _LABEL = 8  # columns
+_NAMED = 2  # paths that the summary line and the command name without a list
+_SHORT = 7  # rows of a diff that is shown with few unchanged lines
+_HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,8 @@ class Content:
 def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
     """Return the card without badge and answers, in `width` columns.
 
-    With `first`, begin with the card's summary line. `again` is a text above the card, or empty.
+    With `first`, begin with the card's summary line. `again` is a text above the card, or empty. The rights are those
+    that differ from action to action; `detail_rows` has all of them.
     """
     rows: list[Fragments] = []
     ends: dict[str, int] = {}
@@ -37,19 +43,23 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
     if first:
         rows += _text_rows(theme.strong, card.line, width)
         ends["line"] = len(rows) - 1
-    rows += _command(card, width, theme)
-    ends["command"] = len(rows) - 1
-    if card.change is not None:
+    if card.change is None:
+        rows += _command(card, width, theme)
+        ends["command"] = len(rows) - 1
+    else:  # the right to write names the path of the file
         rows += _change(card.change, width, theme)
         ends["change"] = len(rows) - 1
-    if len(card.paths) > 1:
+    if len(card.paths) > _NAMED:
         for path in card.paths:
             rows += _text_rows("", path, width)
         ends["paths"] = len(rows) - 1
     for line in card.letters:
         rows += _labelled_rows("letters", line, width, theme.warn, theme)
-    rows += _labelled_rows("why", f"{card.why} ({card.rule}; {card.cell})", width, "", theme)
-    for label, words in card.terms:
+    if card.special:
+        rows += _labelled_rows("why", card.why, width, "", theme)
+    elif card.change is None:
+        rows += _labelled_rows("why", card.asks, width, "", theme)
+    for label, words in card.rights:
         rows += _labelled_rows(label, words, width, "", theme)
     for caveat in card.caveats:
         rows += _labelled_rows("but", caveat, width, theme.warn, theme)
@@ -58,11 +68,24 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
 
 
 def detail_rows(card: Card, lines: tuple[str, ...], width: int, theme: Theme) -> tuple[Fragments, ...]:
-    """Return the rows of the explanation: the other reasons of the card, and `lines`, which are safe to show."""
-    rows: list[Fragments] = []
-    for line in (card.question, "", *card.more, "", *lines):
-        rows += _text_rows(theme.strong if line == card.question else "", line, width)
+    """Return the rows of the explanation: the reason, all rights, the answers that can be remembered in full, the other
+    reasons, and `lines`, which are safe to show.
+    """
+    rows = _text_rows(theme.strong, card.line, width)
+    rows += _labelled_rows("why", f"{card.why} ({card.place}); {card.asks}", width, "", theme)
+    for label, words in card.terms:
+        rows += _labelled_rows(label, words, width, "", theme)
+    for pick in card.choices:
+        rows += _labelled_rows("/".join(pick.keys), pick_words(pick), width, "", theme)
+    for line in ("", *card.more, *([""] if card.more else []), *lines):
+        rows += _text_rows("", line, width)
     return tuple(rows)
+
+
+def pick_words(pick: Pick) -> str:
+    """Return exactly what an answer covers, with actions that it does not cover."""
+    exceptions = f"; but not {' or '.join(pick.not_covered)}" if pick.not_covered else ""
+    return f"{'yes, and' if pick.yes else 'no, and never'} {pick.where}: {pick.words}{exceptions}"
 
 
 def pieces(card: Card, theme: Theme) -> list[tuple[str, str]]:
@@ -120,15 +143,57 @@ def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> l
     return rows
 
 
+def counts(change: FileChange) -> str:
+    """Return the number of changed lines, to follow the summary line."""
+    return f"  +{change.added}" if change.new else f"  +{change.added} -{change.removed}"
+
+
 def _change(change: FileChange, width: int, theme: Theme) -> list[Fragments]:
-    counts = f"+{change.added} -{change.removed}" + (", a new file" if change.new else "")
-    rows = _text_rows(theme.strong, f"{change.path}  {counts}", width)
-    if change.note:
-        rows += _text_rows(theme.warn, change.note, width)
+    rows = _text_rows(theme.warn, change.note, width) if change.note else []
     styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
-    for line in change.diff:
+    for line in brief_diff(change.diff):
         rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
+    if not change.diff:
+        rows += _text_rows(theme.dim, "an empty file" if change.new else "no line changes", width)
     return rows
+
+
+def brief_diff(diff: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a diff with fewer unchanged lines, so that a short change needs few rows.
+
+    The result has the most unchanged lines around each change, up to three, with which it takes at most `_SHORT` rows;
+    a longer diff has one. Each hunk begins with the number of its first line in the new file.
+    """
+    if not any(map(_HUNK.match, diff)):  # a new file
+        return diff
+    for around in (3, 2, 1, 0):
+        shorter = hunks_around(diff, around)
+        if len(shorter) <= _SHORT:
+            return shorter
+    return hunks_around(diff, 1)
+
+
+def hunks_around(diff: tuple[str, ...], around: int) -> tuple[str, ...]:
+    """Return the diff with at most `around` unchanged lines before and after each change."""
+    changed = [at for at, row in enumerate(diff) if row[:1] in "+-"]
+    near = {at + off for at in changed for off in range(-around, around + 1)}
+    rows: list[str] = []
+    number, open_ = 1, False
+    for at, row in enumerate(diff):
+        if (begins := _HUNK.match(row)) is not None:
+            number, open_ = int(begins[1]), False
+        elif row.startswith("@"):  # the count of lines that are not shown
+            rows.append(row)
+            open_ = False
+        else:
+            if row[:1] in "+-" or at in near:
+                rows += [] if open_ else [f"@@ line {number} @@"]
+                rows.append(row)
+                open_ = True
+            else:
+                open_ = False
+            number += row[:1] != "-"
+    return tuple(rows)
 
 
 def _text_rows(style: str, text: str, width: int) -> list[Fragments]:
