@@ -312,7 +312,9 @@ def test_a_session_continues_with_its_own_model(tmp_path: Path) -> None:
         more = {"OPENAI_BASE_URL": server.url}
         first = agent(tmp_path, "run", "one", **more)
         assert first.returncode == 0, first.stderr
-        assert "openai:own, the default: its address is in `OPENAI_BASE_URL`" in " ".join((first.stdout + first.stderr).split())
+        assert "openai:own, the default: its address is in `OPENAI_BASE_URL`" in " ".join(
+            (first.stdout + first.stderr).split()
+        )
         [id] = [json.loads(row)["id"] for row in agent(tmp_path, "sessions", "list", "--json").stdout.splitlines()]
         server.models = ("other", "further")
         config = tmp_path / "home" / ".config" / "ringfence"
