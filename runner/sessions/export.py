@@ -1,7 +1,8 @@
 """Lookup of a session for display, and its export as plain text, Markdown, one HTML file, or its own lines.
 
 THREAT T74: models, files and commands chose most of this text. All of it passes `visible`. In Markdown it stands in
-fences longer than any inside; in HTML it is escaped, and the page allows no script, no request and no frame.
+fences longer than any inside; in HTML it is escaped (an answer of a model is written by `answer_html`), and the page
+allows no script, no request and no frame.
 """
 
 import base64
@@ -21,6 +22,7 @@ from policy.model.verdict import Problem
 from runner.audit.legacy import current_rule
 from runner.messages import ImageBlock, ThinkingBlock, ToolCall, UserMessage, joined_text
 from runner.problems import Exit, Stopped, usage
+from runner.sessions.answer_html import STYLE, answer_html
 from runner.sessions.entries import Answered, JournalEntry, Unsound, line, message_of
 from runner.sessions.history import SessionHistory, history_of, index, no_session
 from runner.sessions.store import SessionStore, choose
@@ -248,18 +250,20 @@ def as_markdown(session: Session) -> Iterator[str]:
 def as_html(session: Session) -> Iterator[str]:
     """Yield one HTML page that loads nothing and runs no script."""
     title = f"Session {session.past.session[:8]}"
-    yield _PAGE.format(title=title, style=_STYLE)
+    yield _PAGE.format(title=title, style=f"{_STYLE}{STYLE}")
     yield f"<h1>{title}</h1><table>"
     for label, words in session.facts():
         yield f"<tr><th>{_safe(label)}</th><td>{_safe(one_line(words, 2000))}</td></tr>"
     yield "</table>"
+    minute = ""
     for part in parts(session.tree, session.past.path):
-        stamp = f"<time>{_safe(_minute(part.time))}</time>"
+        now = _minute(part.time)
+        stamp, minute = "" if now == minute else f" <time>{_safe(now)}</time>", now
         if part.kind == "note":
-            yield f'<p class="note">{stamp} {_safe(one_line(part.title, 2000))}</p>'
+            yield f'<p class="note">{_safe(one_line(part.title, 2000))}{stamp}</p>'
             continue
         kind = part.kind + (" failed" if part.failed else "")
-        yield f'<section class="{kind}"><header><b>{_NAMES[part.kind]}</b> {stamp}</header>'
+        yield f'<section class="{kind}"><header><b>{_NAMES[part.kind]}</b>{stamp}</header>'
         if part.title:
             yield f'<pre class="title">{_safe(visible(part.title))}</pre>'
         if part.facts:
@@ -267,6 +271,8 @@ def as_html(session: Session) -> Iterator[str]:
             yield f"<dl>{''.join(facts)}</dl>"
         if part.text:
             text = f"<pre>{_safe(visible(part.text, prose=part.prose))}</pre>"
+            if part.kind == "model":
+                text = f'<div class="answer">{answer_html(part.text)}</div>'
             rows = part.text.count("\n") + 1
             # Long results and the text sent for a /command are folded, other texts are not.
             if part.kind == "thinking" or (part.title and rows > 12):
@@ -318,11 +324,12 @@ section.user { border-color: var(--you) } section.tool { border-color: var(--too
 section.failed { border-color: var(--bad) }
 section.thinking { color: var(--dim) } pre { white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0;
   font-size: .9em }
-section.user pre, section.model pre { font: inherit } pre.title { font-weight: 600 }
+section.user pre { font: inherit } pre.title { font-weight: 600 }
 section.tool pre:not(.title) { background: var(--soft); padding: .5rem .7rem; border-radius: 4px }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 0 1rem; margin: .2rem 0; font-size: .85em;
   color: var(--dim) }
-dd { margin: 0; overflow-wrap: anywhere } .note { color: var(--dim); font-size: .9em } img { max-width: 100% }
+dd { margin: 0; overflow-wrap: anywhere } .note { color: var(--dim); font-size: .9em }
+img { max-width: 100% }
 summary { cursor: pointer; color: var(--dim); font-size: .9em }
 """
 
