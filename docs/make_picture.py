@@ -124,7 +124,7 @@ def record() -> list[str]:
         first = tmux("capture-pane", "-p", "-e")
         time.sleep(2)  # a key counts only after the card was visible for a moment
         tmux("send-keys", "y")
-        wait(lambda: "done (2 turns)" in screen())
+        wait(lambda: "done (2 requests)" in screen())
         enter("/quit")
         wait(lambda: screen().rstrip().endswith("$"))
         enter("clear")

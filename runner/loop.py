@@ -10,7 +10,7 @@ import asyncio
 from policy.model.frozen import dataclass
 from runner.audit.chain import AuditError
 from runner.engine.budget import BudgetExceeded, Limit
-from runner.engine.execute import execute_call
+from runner.engine.execute import StopListener, execute_call
 from runner.engine.judge import judge_call
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, ModelCall
@@ -25,10 +25,13 @@ from sandbox.backend import SandboxUnavailable
 BREAKS = (ProviderError, SandboxUnavailable, AuditError, JournalError)
 
 
-async def handle_call(call: ModelCall, ctx: RunContext) -> CallResult:
-    """Judge and execute one call of the model, and return its recorded result. Raise one of `BREAKS`."""
+async def handle_call(call: ModelCall, ctx: RunContext, stopped: StopListener = lambda report: None) -> CallResult:
+    """Judge and execute one call of the model, and return its recorded result. Raise one of `BREAKS`.
+
+    If the task is cancelled while a command runs, `stopped` is called with the result so far.
+    """
     judged = judge_call(call, ctx)
-    return judged if isinstance(judged, CallResult) else await execute_call(judged, ctx)
+    return judged if isinstance(judged, CallResult) else await execute_call(judged, ctx, stopped)
 
 
 @dataclass(frozen=True, slots=True)

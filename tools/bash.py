@@ -118,7 +118,7 @@ def _ending(action: RunScript, finished: Finished) -> str:
             longer = f"give a longer `timeout` (at most {_TIMEOUT_MOST})"
             return f"ended by the wall-time limit of {seconds(limit)}; {longer}, or do less in one call"
         case "cancelled":
-            return f"cancelled after {took}"
+            return f"stopped after {took}"
         case "watch":
             return f"ended after {took}: it created an auto-run file (other programs run it); the file was moved away"
         case str(limit_name):

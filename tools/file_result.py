@@ -69,6 +69,8 @@ def problem_of(finished: Finished) -> Problem | None:
         except ValidationError:
             return Problem("the action failed", "the sandbox reported no reason", _AGAIN)
         return Problem(stated.what, stated.why, stated.fix)
+    if finished.ended_by == "cancelled":
+        return Problem("the action was stopped", "the run was stopped before it was done", "use its output so far")
     if finished.ended_by is not None and not finished.data:
         why = f"it reached the {short(finished.ended_by)} limit"
         return Problem("the action was stopped", why, "request less in one call")

@@ -8,7 +8,7 @@ from policy.model.verdict import Problem
 from runner.engine.budget import BudgetMeter
 from runner.engine.run_context import RunContext
 from runner.engine.steering import UserInput
-from runner.engine.tool_calls import ModelCall
+from runner.engine.tool_calls import CallResult, ModelCall
 from runner.events import Changed, ErrorRaised, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
 from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, joined_text, without_thoughts
@@ -158,14 +158,16 @@ class Conversation:
 
     async def _shell(self, key: str, script: str) -> str:
         """Run the command and return its output, or the reason why it did not run, for the model."""
+        so_far: list[CallResult] = []
         try:
-            report = await handle_call(ModelCall(key, ToolCall(key, "bash", {"command": script}), own=True), self.ctx)
+            call = ModelCall(key, ToolCall(key, "bash", {"command": script}), own=True)
+            report = await handle_call(call, self.ctx, so_far.append)
         except BREAKS as error:
             self.ctx.emit(ErrorRaised(error.problem))
             return f"not run: {error.problem}"
         except asyncio.CancelledError:  # by the user, who continues the conversation
             self.ctx.emit(Notice("the command was stopped"))
-            return _HALTED
+            return "\n".join([_HALTED, *(joined_text(report.result.content) for report in so_far)])
         return joined_text(report.result.content)
 
     async def stopped(self) -> None:

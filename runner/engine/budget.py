@@ -9,6 +9,7 @@ from runner.engine.run_limits import RunLimits
 from runner.messages import AssistantMessage, Message, Usage, blocks_of, texts_of
 from runner.problems import Exit
 from runner.providers.catalog import FREE, Price, cost
+from runner.text.phrases import many
 
 MOST_ANSWERED = 16_384  # tokens of one answer, as long as the budget has them
 LEAST_ANSWERED = 16  # tokens of one answer. SOURCE: the smallest number that OpenAI's API accepts
@@ -64,7 +65,10 @@ class BudgetMeter:
     def turn(self) -> None:
         """Raise BudgetExceeded if the run may ask for no further answer."""
         if self.turns >= self._limits.turns:
-            raise BudgetExceeded(f"stopped after {self.turns} turns, the most that this run may have", Limit.TURNS)
+            raise BudgetExceeded(
+                f"stopped after {many(self.turns, 'request')} to the model, the most that this run may have",
+                Limit.TURNS,
+            )
 
     def max_answer_tokens(self, messages: Sequence[Message], wanted: int = MOST_ANSWERED) -> int:
         """Return the largest number of tokens, at most `wanted`, that the answer to a request with `messages` may have.

@@ -27,19 +27,26 @@ from runner.engine.authorize import Authorization, Evaluation, authorize
 from runner.engine.judge import CallRequester, evaluate_action
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, denied, finished, headed, listener
+from runner.engine.tool_calls import CallResult, Judgement, Planned, denied, finished, headed, listener
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
 from runner.sessions.entries import EntryBody
 from runner.text.sanitize import one_line
-from sandbox.backend import Outcome, Violation, interrupted_connections
+from sandbox.backend import Outcome, OutputBuffer, Violation, interrupted_connections
 
 _LONGEST = 1000  # characters of an action; the message that proposed the action contains all of it
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if changes were not searched
 
 
-async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> CallResult:
-    """Authorize the action, record the decision, and run the action only after the record is durable."""
+StopListener = Callable[[CallResult], None]  # takes the result of a command that was cancelled
+
+
+async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped: StopListener) -> CallResult:
+    """Authorize the action, record the decision, and run the action only after the record is durable.
+
+    If the task is cancelled while a command runs, call `stopped` with the result of the command, which contains its
+    output so far, before asyncio.CancelledError is raised.
+    """
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
     authorization = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
@@ -51,15 +58,21 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext) -> Call
     decision = _decision(judgement, authorization, ctx)
     decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=authorization.proposed)
     number = _record(planned, decision, ctx)
+
+    def told(report: CallResult) -> CallResult:
+        if authorization.proposed is None:
+            return report
+        who, action = answerer(ctx.approver.name), action_words(planned.action, ctx.cwd)
+        return headed(report, f"{who} changed your command; this is the result of:\n{action}", ctx)
+
     if isinstance(verdict, Deny):
-        report = denied(planned, verdict, ctx, number)
-    else:
-        outcome = await _run_recorded(verdict.permit, number, planned, ctx)
-        report = await _finish(judgement, verdict.permit, outcome, number, ctx)
-    if authorization.proposed is None:
-        return report
-    who, action = answerer(ctx.approver.name), action_words(planned.action, ctx.cwd)
-    return headed(report, f"{who} changed your command; this is the result of:\n{action}", ctx)
+        return told(denied(planned, verdict, ctx, number))
+
+    def stop(report: CallResult) -> None:
+        stopped(told(report))
+
+    outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
+    return told(await _finish(judgement, verdict.permit, outcome, number, ctx, stop))
 
 
 def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
@@ -102,7 +115,9 @@ def _record(planned: Planned, decision: Decision, ctx: RunContext) -> int:
     return number
 
 
-async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number: int, ctx: RunContext) -> CallResult:
+async def _finish(
+    judgement: Judgement, permit: Permit, outcome: Outcome, number: int, ctx: RunContext, stopped: StopListener
+) -> CallResult:
     """Return the result of an action. After the sandbox blocked it, run it again with each right that the user adds."""
     planned = judgement.planned
     granted: list[ExtraRight] = []
@@ -116,7 +131,7 @@ async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number
             return headed(finished(planned, outcome, ctx, before), f"the sandbox stopped this action, and {why}", ctx)
         permit = escalated.verdict.permit
         ctx.emit(Notice(f"the action runs once more, with {right.words}"))
-        outcome = await _run_recorded(permit, number, planned, ctx)
+        outcome = await _run_recorded(permit, number, planned, ctx, stopped)
     report = finished(planned, outcome, ctx, number)
     if not granted:
         return report
@@ -124,10 +139,12 @@ async def _finish(judgement: Judgement, permit: Permit, outcome: Outcome, number
     return headed(report, f"the sandbox stopped this action; {who} allowed {rights} once, and it ran again:", ctx)
 
 
-async def _run_recorded(permit: Permit, number: int, planned: Planned, ctx: RunContext) -> Outcome:
+async def _run_recorded(
+    permit: Permit, number: int, planned: Planned, ctx: RunContext, stopped: StopListener
+) -> Outcome:
     """Run the permit, and keep the files that it changes so that the changes can be undone."""
     if ctx.undo is None:
-        return await _run(permit, number, planned.call, ctx, lambda: None)
+        return await _run(permit, number, planned, ctx, lambda: None, stopped)
     words = ctx.redactor.text(action_words(planned.action, ctx.cwd))
     try:
         running = await ctx.undo.before(permit, words, planned.call.key)
@@ -146,27 +163,46 @@ async def _run_recorded(permit: Permit, number: int, planned: Planned, ctx: RunC
         return undo.changed
 
     try:
-        return await _run(permit, number, planned.call, ctx, look)
+        return await _run(permit, number, planned, ctx, look, stopped)
     finally:  # after the outcome is recorded: the session file may refuse the entry
         if step is not None:
             ctx.journal.snapshot(str(step), planned.call.key)
 
 
 async def _run(
-    permit: Permit, number: int, call: ModelCall, ctx: RunContext, look: Callable[[], ChangedFiles]
+    permit: Permit,
+    number: int,
+    planned: Planned,
+    ctx: RunContext,
+    look: Callable[[], ChangedFiles],
+    stopped: StopListener,
 ) -> Outcome:
-    """Run the permit and record the outcome, even if an exception ends the run, with the changes that `look` finds."""
+    """Run the permit and record the outcome, even if an exception ends the run, with the changes that `look` finds.
+
+    If a command is cancelled, call `stopped` with its result.
+    """
     started, began = time.monotonic(), time.time()
+    printed = OutputBuffer(permit.terms.limits.output, listener(planned.call, ctx.emit))
+
+    def listen(stream: int, chunk: bytes) -> None:
+        printed.take(stream, chunk)
+
     try:
-        outcome = await ctx.sandbox.run(permit, listen=listener(call, ctx.emit))
+        outcome = await ctx.sandbox.run(permit, listen=listen)
     except BaseException as end:
-        how = "cancelled" if isinstance(end, asyncio.CancelledError) else "failure"
-        seconds, made = time.monotonic() - started, interrupted_connections(end)
-        ctx.audit.finished(
-            number,
-            Outcome(status=130, seconds=seconds, ended_by=how, connections=made),
-            records.Ran(began, changed=look()),
+        cancelled = isinstance(end, asyncio.CancelledError)
+        out, err = map(bytes, printed.streams)
+        outcome = Outcome(
+            130,
+            out,
+            err,
+            seconds=time.monotonic() - started,
+            ended_by="cancelled" if cancelled else "failure",
+            connections=interrupted_connections(end),
         )
+        ctx.audit.finished(number, outcome, records.Ran(began, changed=look()))
+        if cancelled and isinstance(planned.action, RunScript | RunArgv):
+            stopped(finished(planned, outcome, ctx, number))
         raise
     ctx.audit.finished(number, outcome, records.Ran(began, changed=look()))
     return outcome

@@ -5,10 +5,10 @@ import asyncio
 from policy.model.verdict import Problem
 from runner.engine.budget import BudgetExceeded, BudgetMeter
 from runner.engine.completion import Completion
-from runner.engine.execute import execute_call
+from runner.engine.execute import StopListener, execute_call
 from runner.engine.judge import announce, ask_ahead, evaluate_call, judge_call
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import CallResult, Judgement, ModelCall
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall, headed
 from runner.events import Denied, Notice, Steered
 from runner.messages import (
     AssistantMessage,
@@ -54,6 +54,7 @@ class TurnLoop:
         self._reading: list[asyncio.Task[None]] = []
         self._results: dict[int, ToolResult] = {}
         self._written = False  # the message of the calls is in the journal
+        self._failed = False  # an error or a limit ended the run
         self._count = 0  # calls of the reply, before those beyond _MOST_KEPT were removed
 
     async def through(self, until: float | None = None) -> str:
@@ -204,7 +205,7 @@ class TurnLoop:
             if isinstance(judged, CallResult):  # the call did not become an action, so it was not denied either
                 self._keep(place, judged.result)
                 continue
-            report = await execute_call(judged, self._ctx)
+            report = await execute_call(judged, self._ctx, self._stopped(place))
             self._keep(place, report.result)
             self.spent.printed(report.output)
             if report.denied is None:
@@ -237,13 +238,26 @@ class TurnLoop:
 
         async def beside() -> None:
             async with self._slots:
-                report = await execute_call(judged, self._ctx)
+                report = await execute_call(judged, self._ctx, self._stopped(place))
                 self._keep(place, report.result)
                 self.spent.printed(report.output)
 
         self._reading.append(asyncio.create_task(beside()))
 
+    def _stopped(self, place: int) -> StopListener:
+        """Return the function that keeps the result of a command that was cancelled, with the reason for the model."""
+
+        def keep(report: CallResult) -> None:
+            late = self._completion.until is not None and asyncio.get_running_loop().time() >= self._completion.until
+            why = "the time of the run was over" if late else "the user stopped this command"
+            why = "the run ended" if self._failed else why
+            self._keep(place, headed(report, f"{why} before it was done; this is its output so far:", self._ctx).result)
+
+        return keep
+
     async def _stop_reading(self) -> None:
+        current = asyncio.current_task()
+        self._failed = current is not None and not current.cancelling()  # nobody stopped the run
         for task in self._reading:
             if not task.cancelling():  # once: a second cancel would cut short the killing of its child
                 task.cancel()

@@ -9,6 +9,7 @@ from policy.model.tier import Tier
 from runner import events
 from runner.approval.card import safe, squeeze_blanks
 from runner.event_values import PastRow
+from runner.problems import Exit
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -61,7 +62,7 @@ def resumption_labels(event: events.Resumed, *, shown: bool = False) -> Pairs:
     """
     since, until = (at[:16].replace("T", " ") for at in (event.began, event.until))
     until = until.removeprefix(f"{since[:10]} ")  # the same day
-    so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'turn')}, {since} to {until} UTC"
+    so_far = f"{many(event.prompts, 'prompt')}, {many(event.turns, 'request')}, {since} to {until} UTC"
     return (
         ("forked" if event.forked else "resumed", f"{event.session[:8]}: {so_far}"),
         *(() if shown else _ends_of(event)),
@@ -115,11 +116,12 @@ def note_words(event: events.Retrying | events.Compacted | events.Changed) -> st
 
 
 def run_end_words(event: events.RunEnded) -> str:
-    """Return one line about the end of a run: the reason, and the turns, denials and tokens."""
+    """Return one line about the end of a run: the reason, and the requests to the model, denials and tokens."""
     count, usage = len(event.denied), event.usage
     denied = f", {count} denied" if count else ""
     used = f"; {usage.input} tokens in, {usage.output} out" if usage.input or usage.output else ""
-    return f"{event.reason} ({many(event.turns, 'turn')}{denied}{used})"
+    reason = "stopped" if event.exit == Exit.INTERRUPTED else event.reason
+    return f"{reason} ({many(event.turns, 'request')}{denied}{used})"
 
 
 def command_lines(command: str, mark: str = "…") -> list[str]:
@@ -165,7 +167,7 @@ def output_lines(event: events.ActionFinished, action: Action | None = None) -> 
     command = isinstance(action, RunScript | RunArgv)
     text = overwritten_text(event.text) if command else event.text
     lines = visible(text, prose=command).rstrip("\n").split("\n") if text.strip() else []
-    if lines and lines[-1].startswith("[exit status "):
+    if lines and lines[-1].startswith(("[exit status ", "[stopped after ")):
         lines.pop()
     if event.violations:
         lines = [line for line in lines if not (line.startswith("[") and "stopped by the sandbox: " in line[:40])]
@@ -209,6 +211,8 @@ def contained_words(event: events.ActionFinished) -> list[str]:
 
 def end_words(event: events.ActionFinished) -> str:
     """Return the end of an action and its duration: `ok, 12 ms`; `exit 1, ended by the time limit, 30.0 s`."""
+    if event.ended_by == "cancelled":
+        return f"stopped, {seconds_words(event.seconds)}"
     how = "ok" if went_well(event) else f"exit {event.status}" if event.status else "failed"
     if event.ended_by:
         how += f", ended by {event.ended_by}"

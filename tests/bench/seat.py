@@ -180,7 +180,7 @@ def turns(base: Path, url: str, count: int) -> tuple[float, float]:
     first = 0.0
     for number in range(count):
         seat.type(b"go\r")
-        seat.until(lambda seen: b"(1 turn" in seen)
+        seat.until(lambda seen: b"(1 request" in seen)
         if number == 0:
             first = seat.memory()
     last = seat.memory()

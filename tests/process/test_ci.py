@@ -36,7 +36,7 @@ EXITS: list[tuple[tuple[dict[str, object], ...], tuple[str, ...], int, str | Non
     ((bash(NET), DONE), (), 3, None, "done", "a denial shows"),
     ((bash("false"), DONE), (), 0, None, "done", "a command that fails is the model's to see"),
     (({"text": "no", "stop": "refusal"},), (), 1, None, "declined", "a model that will not"),
-    ((bash(TOUCH), DONE), ("--max-turns", "1"), 5, "turns", "1 turns", "turns"),
+    ((bash(TOUCH), DONE), ("--max-turns", "1"), 5, "turns", "1 request", "turns"),
     ((bash(TOUCH, used=(900, 50)), DONE), ("--max-tokens", "1000"), 5, "tokens", "1000 tokens", "tokens"),
     ((bash("sleep 30"),), ("--timeout", "2s"), 5, "wall", "2 s", "time"),
     ((bash("head -c 5000 /dev/zero | tr '\\0' x"), DONE), ("--max-output", "1K"), 5, "output", "bytes", "output"),

@@ -53,7 +53,19 @@ from runner.sessions.journal import Journal
 from runner.sessions.store import JournalError
 from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
 from sandbox.linux.backend import Linux
-from tests.support.loop_harness import DONE, NETWORK, READ, WORK, FakeSandbox, FixedApprover, Make, bash, busy, call
+from tests.support.loop_harness import (
+    DONE,
+    NETWORK,
+    READ,
+    WORK,
+    FakeSandbox,
+    FixedApprover,
+    LoopHarness,
+    Make,
+    bash,
+    busy,
+    call,
+)
 from tests.support.web_site import SECRET as SERVED
 from tests.support.web_site import Site
 
@@ -437,6 +449,53 @@ def test_cancelling_reaches_the_child_at_once_and_the_record_says_so(stage: Make
     assert next(found.audit.rows(kind="finished")).body["ended_by"] == "cancelled"
     assert len(found.results()) == 1, "the history stays whole, so the talk can go on"
     assert found.results()[0].is_error
+
+
+def run_and_stop(found: LoopHarness, count: int = 1) -> Ending:
+    """Play the turns, and cancel the run when `count` commands were started."""
+
+    async def interrupted() -> Ending:
+        task = asyncio.ensure_future(run("do it", found.ctx, found.history))
+        for _ in range(count):
+            await found.sandbox.started.get()
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    return asyncio.run(interrupted())
+
+
+@pytest.mark.parametrize("script", [WORK, "cat a"], ids=["alone", "beside other reads"])
+def test_the_output_of_a_stopped_command_is_shown_and_told_to_the_model(stage: Make, script: str) -> None:
+    found = stage(bash(script, "echo later"), DONE, behave=lambda _: b"one\ntwo\n")
+    assert run_and_stop(found).exit is Exit.INTERRUPTED
+    told, later = found.told()
+    assert told.startswith("the user stopped this command before it was done; this is its output so far:\none\ntwo\n")
+    assert "[stderr]\nof stderr\n[stopped after " in told
+    assert later.startswith("not run") or later.startswith("the user stopped"), "every call has a result"
+    (event, *_) = found.of(ActionFinished)
+    assert (event.status, event.ended_by) == (130, "cancelled")  # type: ignore[attr-defined]  # ActionFinished
+    assert "one\ntwo" in event.text  # type: ignore[attr-defined]  # ActionFinished
+    assert found.results()[0].is_error
+    record = next(found.audit.rows(kind="finished")).body
+    assert record["ended_by"] == "cancelled"
+
+
+def test_a_secret_in_the_output_of_a_stopped_command_is_masked(stage: Make) -> None:
+    secret = Secret("sk-quite-secret-0123456789")
+    found = stage(bash(WORK), DONE, behave=lambda _: f"key {secret.reveal()}\n".encode())
+    found.ctx = replace(found.ctx, redactor=Redactor([secret]))
+    run_and_stop(found)
+    assert "[secret]" in found.told()[0]
+    assert secret.reveal() not in repr(found.history) + repr(found.of(ActionFinished))
+
+
+def test_a_command_that_the_time_of_the_run_ends_does_not_blame_the_user(stage: Make) -> None:
+    found = stage(bash(WORK), DONE, behave=lambda _: b"one\n", bounds=RunLimits(seconds=2.0))
+    assert found.play().exit is Exit.LIMIT
+    assert found.told()[0].startswith(
+        "the time of the run was over before it was done; this is its output so far:\none"
+    )
 
 
 def test_cancelling_ends_everything_that_runs_side_by_side(stage: Make) -> None:

@@ -332,7 +332,7 @@ def test_a_conversation_whose_key_is_piped_in(model: ModelServer) -> None:
         with terminal(place, script, command=["/bin/sh", "-c"]) as there:
             there.until("\x1b[2C")  # the prompt is there
             there.type("hello\r")
-            there.until("done (2 turns")
+            there.until("done (2 requests")
             there.until("\x1b[2C", 2)  # the next prompt: what is typed before it is forgotten
             there.type("\x04")
             assert there.end() in (0, 3), there.seen

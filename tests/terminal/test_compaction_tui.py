@@ -30,7 +30,7 @@ def test_who_speaks_while_notes_are_written_is_heard_after_them(harness: ScreenH
         harness.windows.append(window)
         window.type("one", "Enter")
         window.until("end 1")
-        window.until("done (1 turn)")
+        window.until("done (1 request)")
         window.type("two", "Enter")
         window.until("end 2")
         window.gone("working")

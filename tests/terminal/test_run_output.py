@@ -52,7 +52,14 @@ def test_the_forms_of_the_output(place: CliHarness, words: tuple[str, ...], prin
     if printed == "answer":
         assert done.stdout == f"{ANSWER}\n"
         assert ANSWER.splitlines()[0] not in done.stderr, "the answer is printed once"
-        for text in ("workspace  ", "> go", LONG.strip(), "$ curl https://example.com", "denied   ", "done (2 turns"):
+        for text in (
+            "workspace  ",
+            "> go",
+            LONG.strip(),
+            "$ curl https://example.com",
+            "denied   ",
+            "done (2 requests",
+        ):
             assert text in done.stderr, why
     elif printed == "all":
         assert done.stderr == ""
@@ -67,7 +74,7 @@ def test_the_forms_of_the_output(place: CliHarness, words: tuple[str, ...], prin
 ENDS: list[tuple[list[dict[str, object]], tuple[str, ...], int, str, str, str]] = [
     ([ASKED, LAST], ("--mode=trust-project", "--max-turns=1"), 5, "", "I write.", "a limit ends it after a call"),
     ([{"text": "Half of", "stop": "refusal"}], (), 1, "Half of\n", "the model declined", "a run that failed"),
-    ([{"text": ""}], (), 0, "", "done (1 turn)", "an empty answer"),
+    ([{"text": ""}], (), 0, "", "done (1 request)", "an empty answer"),
 ]
 # fmt: on
 
@@ -226,7 +233,7 @@ def test_at_a_terminal_everything_is_shown_and_a_redirected_answer_is_alone(
     assert (place.work / "answer.txt").read_text() == f"{ANSWER}\n", (
         "neither the question nor its answer is in the file"
     )
-    assert "done (2 turns)" in apart.seen
+    assert "done (2 requests)" in apart.seen
     assert (place.work / "made").exists()
 
 

@@ -22,7 +22,7 @@ def test_a_talk_from_the_first_key_to_the_last(harness: ScreenHarness) -> None:
     ]
     window = harness.start(turns, "--mode", "trust-project")
     window.type("write it", "Enter")  # before anything is open
-    screen = window.until("done (2 turns)")
+    screen = window.until("done (2 requests)")
     assert "That is done." in screen, "drawn as Markdown, and whole"
     assert screen.count("> write it") == 1
     window.type("and", "M-Enter", "now?", "Enter")
@@ -104,12 +104,12 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
     window.type("run", "Enter")
     window.until("running")
     window.type("C-c")
-    window.until("stopped by the user")
+    window.until("stopped (")
     window.type("ask", "Enter")
     window.until("f no, and say why")
     window.type("C-c")
     screen = window.gone("f no, and say why")
-    assert screen.count("stopped by the user") == 2
+    assert screen.count("stopped (") == 2
     window.type("C-c")
     window.until("press Ctrl+C again")
     window.type("C-c")
@@ -130,7 +130,7 @@ def test_escape_takes_back_what_waits_and_then_stops(harness: ScreenHarness) -> 
     window.gone("waits: and then")
     assert "; Esc stops" in window.until("> and then"), "the work goes on"
     window.type("Escape")
-    assert "running" not in window.until("stopped by the user")
+    assert "running" not in window.until("stopped (")
     assert "> and then" in window.screen(), "the input stays"
     leave(window)
     wait_until(lambda: not sleeping("297"))
@@ -151,6 +151,30 @@ def test_a_question_mark_in_an_empty_input_opens_the_help(harness: ScreenHarness
     leave(window)
 
 
+def test_the_output_of_a_stopped_command_stays_and_reaches_the_model(harness: ScreenHarness) -> None:
+    lines = "for n in 1 2 3; do echo line $n; done; sleep 297"
+    window = harness.start(
+        [bash(lines), {"when": "line 3", "text": "I saw it.", "otherwise": {"text": "I saw nothing."}}],
+        "--mode",
+        "trust-project",
+    )
+    window.until("sandbox FULL")
+    window.type("go", "Enter")
+    window.until("line 3")
+    window.type("C-c")
+    screen = window.until("stopped (")
+    assert all(f"│ line {number}" in screen for number in (1, 2, 3))
+    assert "└ stopped, " in screen
+    window.type("and now?", "Enter")
+    window.until("I saw it.")
+    window.type(f"!{lines}", "Enter")
+    window.until("running")
+    window.type("C-c")
+    screen = window.until("the command was stopped")
+    assert screen.count("│ line 3") == 2, "the same for a command of the user"
+    leave(window)
+
+
 def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
     window = harness.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
     window.until("sandbox FULL")
@@ -166,7 +190,7 @@ def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarn
     window.type("C-u", "and then", "Enter")
     window.until("waits: and then")
     window.type("C-c")
-    window.until("stopped by the user")
+    window.until("stopped (")
     window.until("> and then")
     window.type("C-c")
     window.gone("> and then")
@@ -238,7 +262,7 @@ def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(harness: Scr
 def test_who_leaves_the_list_of_sessions_begins_none(harness: ScreenHarness) -> None:
     window = harness.start([{"text": "Once."}])
     window.type("go", "Enter")
-    window.until("done (1 turn)")
+    window.until("done (1 request)")
     leave(window)
     kept = list((harness.state / "sessions").rglob("*.jsonl"))
     for key in ("Escape", "C-c"):
@@ -256,7 +280,7 @@ def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(harness: Scr
     assert "default - script.json - " in screen, "a terminal without UTF-8 gets marks that it has"
     window._do("set-option", "-s", "set-clipboard", "on")
     window.type("go", "Enter")
-    window.until("done (1 turn)")
+    window.until("done (1 request)")
     window.type("/copy", "Enter")
     window.until("sent to the clipboard")
     wait_until(lambda: bool(window._do("list-buffers").strip()))
@@ -301,7 +325,7 @@ def test_a_window_that_changes_its_size_shows_nothing_twice(harness: ScreenHarne
         wait_until(lambda: "typed19x" not in "".join(line.strip() for line in window.screen().split("\n")))
     window.type("Enter")
     window.until("word199")
-    whole = window.until("done (1 turn)")
+    whole = window.until("done (1 request)")
     assert "".join(line.strip() for line in whole.split("\n")).count("typed0") == 1, whole
     leave(window)
 

@@ -79,7 +79,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
 
     window = harness.start(TURNS, size=(100, 40))
     window.type("why is the count wrong?", "Enter")
-    window.until("done (2 turns)")
+    window.until("done (2 requests)")
     window.type("mend it", "Enter")
     look("a new file", last(window.until("y yes, once"), " write "))
     window.press("x", "back to the question")
@@ -97,7 +97,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.type("C-u", "touch right.txt", "Enter")
     window.until("that you edited")
     window.press("y", "Then it is as you want.")
-    window.until("done (6 turns, 1 denied)")
+    window.until("done (6 requests, 1 denied)")
     window.type("/diff", "Enter")
     window.until("@@ -0,0 +1,2 @@")
     window.type("/undo", "Enter")
@@ -121,7 +121,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.until("$ sleep 43210")  # the second is a turn of its own
     window.until("└ running")
     window.type("C-c")
-    window.until("stopped by the user")
+    window.until("stopped (")
     window.type("C-u", "/quit", "Enter")
     screen = window.until("LEFT 0")
     look("all of it", "> why is" + screen.partition("> why is")[2])
@@ -129,7 +129,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.until("resumed")
     window.type("go on", "Enter")
     window.until("I go on.")
-    window.until("done (1 turn)")
+    window.until("done (1 request)")
     window.type("C-d")
     look("the next day", "> " + window.until("LEFT 0").partition("\n> ")[2])
     text = "\n\n".join(seen) + "\n"

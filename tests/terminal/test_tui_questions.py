@@ -71,7 +71,7 @@ def test_stopping_at_a_card_stops_the_turn(harness: ScreenHarness) -> None:
     window.type("go", "Enter")
     window.until("y yes, once")
     window.type("C-c")
-    window.until("stopped by the user")
+    window.until("stopped (")
     window.type("C-d")
     window.until("LEFT 0")
     assert not (harness.work / "a.txt").exists()

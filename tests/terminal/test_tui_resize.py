@@ -36,7 +36,7 @@ def test_what_went_up_stays_and_what_is_live_is_there_once(harness: ScreenHarnes
     window.resize(120, 30)
     window.type("C-u")
     Path(harness.work / "go").touch()
-    told = [*(f"• {item.strip()} " for item in ITEMS), "> go ", "read $ echo", "The end.", "done (2 turns)"]
+    told = [*(f"• {item.strip()} " for item in ITEMS), "> go ", "read $ echo", "The end.", "done (2 requests)"]
     window.until_whole(lambda screen: "working;" not in screen and _once(told, re.sub(r"\s+", " ", screen)))
 
 

@@ -112,7 +112,7 @@ def test_what_is_written_is_live_until_it_is_whole() -> None:
     assert up(shown) == "\none two\n"
     assert live(shown) == ["", "three"]
     shown.take(ENDED)
-    assert up(shown) == "\nthree\n\ndone (1 turn)\n"
+    assert up(shown) == "\nthree\n\ndone (1 request)\n"
     assert live(shown) == []
 
 

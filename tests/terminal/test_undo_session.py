@@ -257,7 +257,7 @@ def test_on_a_real_terminal(base: Path) -> None:
     try:
         window.until("/quit to leave")
         window.type("go", "Enter")
-        window.until("done (2 turns)")
+        window.until("done (2 requests)")
         assert not (harness.w / "src").exists()
         window.type("/undo", "Enter")
         shown = window.until("bring back  src/m.py")

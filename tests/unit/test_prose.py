@@ -18,10 +18,10 @@ def gone_on(forked: bool, prompts: int, first: str, said: str, *changes: str) ->
 # fmt: off
 RESUMED = [
     (gone_on(False, 2, "look", "Done.", "mode"),
-        (("resumed", f"a1b2c3d4: 2 prompts, 2 turns, {SO_FAR}"), ("first", "look"), ("last", "mend it"), ("answered", "Done."), ("changed", "mode")),
+        (("resumed", f"a1b2c3d4: 2 prompts, 2 requests, {SO_FAR}"), ("first", "look"), ("last", "mend it"), ("answered", "Done."), ("changed", "mode")),
         "all there is"),
     (gone_on(True, 1, "mend it", ""),
-        (("forked", f"a1b2c3d4: 1 prompt, 2 turns, {SO_FAR}"), ("last", "mend it")),
+        (("forked", f"a1b2c3d4: 1 prompt, 2 requests, {SO_FAR}"), ("last", "mend it")),
         "one prompt is not told twice, and no answer is no row"),
 ]
 NOTES = [
@@ -32,8 +32,8 @@ NOTES = [
     (Changed("model", "a:b", "c:d", "busy"), "the model is now c:d (was a:b): busy",            "and why"),
 ]
 ENDED = [
-    (RunEnded(0, "done", 1, Usage(), ()),            "done (1 turn)",                           "nothing was counted"),
-    (RunEnded(0, "done", 2, Usage(10, 3), ()),       "done (2 turns; 10 tokens in, 3 out)",     "tokens"),
+    (RunEnded(0, "done", 1, Usage(), ()),            "done (1 request)",                           "nothing was counted"),
+    (RunEnded(0, "done", 2, Usage(10, 3), ()),       "done (2 requests; 10 tokens in, 3 out)",     "tokens"),
 ]
 COMMANDS = [
     ("$ ls\n",                  ["$ ls"],                                                       "as it is"),

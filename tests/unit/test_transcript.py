@@ -128,7 +128,7 @@ I will look first.
  └ instead  call one of these
 note: asking again in 1 s
 
-done (2 turns; 10 tokens in, 20 out)
+done (2 requests; 10 tokens in, 20 out)
 """
 
 
@@ -301,7 +301,7 @@ def test_a_read_that_was_stopped_is_drawn_although_it_never_ended() -> None:
         ended,
     ]
     text = drawn(prompt)
-    assert text.index(" read   $ sleep 60") < text.index(" └ stopped") < text.index("stopped by the user")
+    assert text.index(" read   $ sleep 60") < text.index(" └ stopped") < text.index("stopped (1 request)")
     again = [
         events.ToolProposed("1.1", "nope", None),
         events.MalformedCall("1.1", "nope", Problem("no", "no", "no")),

@@ -118,7 +118,7 @@ def row(result: TaskResult) -> str:
     calls = f", {many(count, 'call')} denied" if count and status in (Status.DONE, Status.DENIED) else ""
     parts = [f"{'done' if status == Status.DENIED else status}{calls}", one_line(str(result.get("id")), 60)]
     if isinstance(turns := result.get("turns"), int):
-        parts.append(f"{turns} turns")
+        parts.append(many(turns, "request"))
     if isinstance(seconds := result.get("seconds"), int | float):
         parts.append(f"{seconds:.1f} s")
     if isinstance(cost := result.get("cost"), int | float):
