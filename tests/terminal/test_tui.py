@@ -168,7 +168,7 @@ def test_the_output_of_a_stopped_command_stays_and_reaches_the_model(harness: Sc
     window.type("and now?", "Enter")
     window.until("I saw it.")
     window.type(f"!{lines}", "Enter")
-    window.until("running")
+    window.until_whole(lambda screen: screen.count("│ line 3") == 2)
     window.type("C-c")
     screen = window.until("the command was stopped")
     assert screen.count("│ line 3") == 2, "the same for a command of the user"
