@@ -20,6 +20,7 @@ def main() -> int:
 
 if TYPE_CHECKING:
     from runner.api import *  # noqa: F403  # every public name, for type checkers and editors
+    from runner.api import __all__ as __all__
 else:
 
     def __getattr__(name: str) -> object:

@@ -3,7 +3,17 @@
 May import everything except `cli` and `frontends`. Nothing in this project imports this module but `ringfence.py`.
 """
 
-from policy.model.action import Action, RunScript
+from policy.model.action import (
+    Action,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    RunArgv,
+    RunScript,
+    WriteFile,
+)
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny, Limits, Permit, Problem, Rights, Terms
 from policy.model.verdict import ProblemError as Error
@@ -61,10 +71,29 @@ from runner.events import (
 )
 from runner.gate.gate import GateArgs, open_gate
 from runner.loop import Ending
-from runner.messages import Failure, ProviderError, Thinking, Usage
+from runner.messages import (
+    AssistantMessage,
+    Failure,
+    Message,
+    Provider,
+    ProviderError,
+    Reply,
+    Request,
+    Stop,
+    StreamEvent,
+    TextBlock,
+    TextDelta,
+    Thinking,
+    ThinkingDelta,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
 from runner.problems import Exit, Stopped
 from runner.providers import OpenModel
 from runner.providers.endpoint import SetupError
+from runner.providers.scripted import ScriptedProvider, Turn
 from runner.secrets.secret import SecretError
 from runner.sessions.selection import SessionSelection
 from runner.sessions.store import SessionError
@@ -90,8 +119,13 @@ __all__ = [  # noqa: RUF022  # by subject
     # errors
     "AuditError", "ConfigError", "Error", "Failure", "PlaceError", "Problem", "ProviderError", "SandboxUnavailable",
     "SecretError", "SessionError", "SetupError", "StateError", "Stopped",
+    # a provider of the program
+    "AssistantMessage", "Message", "Provider", "Reply", "Request", "ScriptedProvider", "Stop", "StreamEvent",
+    "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
+    # actions
+    "Action", "EditFile", "GlobFiles", "GrepFiles", "ListFolder", "ReadFile", "RunArgv", "RunScript", "WriteFile",
     # the sandbox alone
-    "Action", "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome",
-    "Permit", "Rights", "RunScript", "Terms", "Violation", "open_backend", "open_gate",
+    "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",
+    "Rights", "Terms", "Violation", "open_backend", "open_gate",
 ]
 # fmt: on

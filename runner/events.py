@@ -344,7 +344,7 @@ class RunEnded(_Event, type="run_ended"):
         turns: The number of turns.
         usage: The tokens as the provider counts them.
         denied: Every denied action.
-        limit: The limit that ended the run (runner.engine.budget.Limit), or None.
+        limit: The limit that ended the run (`ringfence.Limit`), or None.
         cost: The cost, or None if the price is unknown.
         text: The answer of the model: the text of its last message. Empty if the run ended after a call, before the
             model had answered.

@@ -1,8 +1,11 @@
 """The exit codes and fatal signals of the program, and the mapping from exceptions to a Problem and an exit code."""
 
+import contextlib
 import errno
 import os
 import signal
+from collections.abc import Iterator
+from contextvars import ContextVar
 from enum import IntEnum
 
 from policy.model.verdict import Problem, ProblemError
@@ -35,6 +38,51 @@ class Stopped(ProblemError):
 def usage(what: str, why: str, fix: str) -> Stopped:
     """Return the error for a mistake on the command line or in the configuration."""
     return Stopped(Problem(what, why, fix), Exit.USAGE)
+
+
+# The arguments of `Agent` (runner/agent/agent.py) that have the meaning of options of the command line.
+_ARGUMENTS = {
+    "--config": "config={}",
+    "--continue": "SessionSelection(latest=True)",
+    "--cwd": "cwd={}",
+    "--fork": "SessionSelection(fork={})",
+    "--limit": "limits=[{}]",
+    "--max-cost": "RunBudget(cost={})",
+    "--max-denials": "RunBudget(denials={})",
+    "--max-output": "RunBudget(output={})",
+    "--max-tokens": "RunBudget(tokens={})",
+    "--max-turns": "RunBudget(turns={})",
+    "--mode": "mode={}",
+    "--model": "model={}",
+    "--no-session": "SessionSelection(unkept=True)",
+    "--resume": "SessionSelection(resume={})",
+    "--timeout": "RunBudget(timeout={})",
+    "--trust-config": "trust_config={}",
+}
+_in_program: ContextVar[bool] = ContextVar("in_program", default=False)
+
+
+@contextlib.contextmanager
+def naming_arguments(program: bool) -> Iterator[None]:
+    """Let `option` name arguments of `Agent` inside this context if `program` is True: a Python program gave them."""
+    token = _in_program.set(program)
+    try:
+        yield
+    finally:
+        _in_program.reset(token)
+
+
+def option(name: str, value: str | int = "", command: str = "") -> str:
+    """Return how the user or the program that started this session writes an option.
+
+    `--cwd` with the value `/w` is `--cwd /w` on a command line, where `command` precedes it, and `cwd="/w"` in a Python
+    program. A value of capitals (`FOLDER`) is a placeholder. Return an empty string if a program cannot give the
+    option.
+    """
+    if not _in_program.get():
+        return " ".join(word for word in (command, name, str(value)) if word)
+    quoted = isinstance(value, str) and value and not value.isupper()
+    return _ARGUMENTS.get(name, "").format(f'"{value}"' if quoted else value)
 
 
 def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:

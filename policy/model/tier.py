@@ -27,6 +27,12 @@ class Tier(IntEnum):
         """Return the name that a user types and reads: `read-outside`, not `READ_OUTSIDE`."""
         return self.name.lower().replace("_", "-")
 
+    def __str__(self) -> str:
+        return self.label
+
+    def __format__(self, spec: str) -> str:
+        return format(self.label, spec)
+
 
 class Mode(StrEnum):
     """The amount of autonomy of a session; the modes are the columns of the matrix."""

@@ -8,6 +8,8 @@ closed.
 The terminal, JSON mode and tests are programs of this kind. docs/guide/embedding.md describes it, with every event.
 """
 
+from __future__ import annotations  # `help(Agent)` shows the names of the types, not their modules
+
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ from runner.approval.approver import Answer, Approver, Edited, Halt, No, PlanAns
 from runner.approval.card import card
 from runner.approval.remembered import NOTHING, Offer
 from runner.engine.run_limits import RunBudget
-from runner.problems import usage
+from runner.problems import naming_arguments, option, usage
 from runner.sessions.selection import SessionSelection
 
 if TYPE_CHECKING:
@@ -37,55 +39,67 @@ if TYPE_CHECKING:
 class Agent:
     """An agent in one folder: one conversation after another, all in one event loop.
 
+        async with ringfence.Agent("project", model="anthropic:claude-sonnet-5-5", approver=decide) as agent:
+            ending = await agent.run("why does the build fail?")
+            print(ending.text)
+
     Nothing is read or opened before the first prompt or `open`. Leaving `async with`, `close`, and the end of the event
-    loop end every child process and seal the audit log.
+    loop end every child process and seal the audit log. Every error that the agent raises on purpose is a
+    `ringfence.Error`.
     """
 
     def __init__(
         self,
         cwd: str | Path | None = None,
         *,
-        model: "str | OpenModel | None" = None,
+        model: str | OpenModel | None = None,
         mode: Mode | str | None = None,
-        approver: "Approver | Decide | None" = None,
-        emit: "Emit | None" = None,
+        approver: Approver | Decide | None = None,
+        emit: Emit | None = None,
         selection: SessionSelection | None = None,
-        limits: tuple[str, ...] = (),
+        limits: Sequence[str] = (),
         budget: RunBudget | None = None,
-        config: str | None = None,
+        config: str | Path | None = None,
         trust_config: str | None = None,
         start: Callable[[], SessionStart] | None = None,
     ) -> None:
-        """Prepare an agent; nothing is opened yet.
+        """Prepare an agent; nothing is opened yet. The configuration replaces arguments that are None or empty.
 
-        `cwd` is the workspace, by default the current folder. `mode` is a permission mode, `limits` are limits of
-        commands such as `wall=60`, `budget` has the limits of a whole run, and `config` is the path of a configuration
-        file. The configuration replaces arguments that are None or empty.
+        cwd: The working folder, by default the current one. The workspace is the repository around it.
+        model: `provider:model`, or an `OpenModel` with a provider of the program.
+        mode: The permission mode, or its name.
+        approver: Answers questions: a function of one `Question`, which returns True or an `Answer` and may be async,
+            or an `Approver`. Without one, every question is a denial.
+        emit: A function that is called with every event of every session.
+        selection: The session to continue, such as `SessionSelection(resume=ID)`, or `SessionSelection(unkept=True)`
+            to store none. By default a new session begins.
+        limits: The limits of each command, such as `["wall=60s", "memory=2G"]`.
+        budget: The limits of each run.
+        config: An additional configuration file. It may allow more.
+        trust_config: The hash of the files of the repository that may be used (`agent trust show`). Without it, only
+            files that the user trusted before are used; no question is asked about them.
+        start: Returns the start of a session, and replaces all arguments except `approver` and `emit`: for the front
+            ends of ringfence.
 
-        `approver` answers questions: an Approver, or a function of one `Question` that returns True or an `Answer`.
-        Without one, every question is a denial.
-
-        `model` is `provider:model`, or an `OpenModel` of the program. `emit` is called with every event of every
-        session, including sessions whose events are not iterated. `selection` names an earlier session
-        (`SessionSelection(resume=ID)`) or keeps none (`SessionSelection(unkept=True)`). Files of the repository apply
-        if they were trusted before or have the hash `trust_config`; no question is asked about them. `start` returns
-        the start of a session and replaces all arguments except `approver` and `emit`.
+        Raise `Stopped` for an argument that cannot be used.
         """
         self._emit_to_program = emit
-        named = model if isinstance(model, str) else None
-        args = RunArgs(
-            mode=None if mode is None else _mode(mode),
-            model=named,
-            cwd=str(cwd) if cwd is not None else None,
-            limits=limits,
-            config=config,
-            selection=selection or SessionSelection(),
-            trust_config=trust_config,
-            budget=budget or RunBudget(),
-        )
+        self._in_program = start is None
+        with naming_arguments(self._in_program):
+            args = RunArgs(
+                mode=None if mode is None else _mode(mode),
+                model=model if isinstance(model, str) else None,
+                cwd=str(cwd) if cwd is not None else None,
+                limits=_limits(limits),
+                config=str(config) if config is not None else None,
+                selection=_selection(selection),
+                trust_config=trust_config,
+                budget=(budget or RunBudget()).checked(),
+            )
+            answers = approver_of(approver) or Unattended(self._emit)
         opened = None if isinstance(model, str) else model
         begin = start or (lambda: prepare_start(args, unattended=approver is None, asks=False, model=opened))
-        self._session = ActiveSession(begin, approver_of(approver) or Unattended(self._emit), self._emit)
+        self._session = ActiveSession(begin, answers, self._emit)
         self._events: asyncio.Queue[Event | None] | None = None  # for the iteration over `prompt`
         self._work: asyncio.Task[Ending] | None = None
 
@@ -106,7 +120,7 @@ class Agent:
         return self._session.conversation
 
     @property
-    def settings(self) -> "Settings":
+    def settings(self) -> Settings:
         """Return the settings of the configuration. Raise a usage error if no session is open."""
         return self._session.start.settings
 
@@ -123,11 +137,13 @@ class Agent:
     async def open(self) -> Conversation:
         """Open a session if none is open, and return its conversation.
 
-        Raise what `prepare_start` and `open_session` raise; then no session is open.
+        Raise an Error if the model, the configuration, the folder or the sandbox cannot be used; then no session is
+        open.
         """
-        return await self._session.open()
+        with naming_arguments(self._in_program):
+            return await self._session.open()
 
-    def prompt(self, text: str) -> "Answering":
+    def prompt(self, text: str) -> Answering:
         """Work on `text` and on texts queued meanwhile, and yield every event in order up to the last `run_ended`.
 
         Leaving the iteration stops the run and all its child processes. Raise what `open` and the approver raise; no
@@ -135,7 +151,7 @@ class Agent:
         """
         return Answering(lambda events: self._start_run(text, events))
 
-    async def run(self, text: str) -> "Ending":
+    async def run(self, text: str) -> Ending:
         """Work on `text` as `prompt` does, without an iteration, and return the end of the last run.
 
         A timeout of the caller (`asyncio.timeout`) stops the run and is raised as usual.
@@ -191,19 +207,20 @@ class Agent:
             await asyncio.wait({self._work})
         await self._session.close()
 
-    async def _run_prompt(self, text: str) -> "Ending":
+    async def _run_prompt(self, text: str) -> Ending:
         if not text.strip():
             raise usage("the prompt is empty", "there is no task", "write what to do")
-        return await (await self.open()).prompt(text)
+        with naming_arguments(self._in_program):
+            return await (await self.open()).prompt(text)
 
-    async def _start_run(self, text: str, events: "asyncio.Queue[Event | None]") -> "asyncio.Task[Ending]":
+    async def _start_run(self, text: str, events: asyncio.Queue[Event | None]) -> asyncio.Task[Ending]:
         await self._require_idle()
         work = self._work = asyncio.ensure_future(self._run_prompt(text))
         self._events = events
         work.add_done_callback(self._finish)
         return work
 
-    def _finish(self, _: "asyncio.Task[Ending]") -> None:
+    def _finish(self, _: asyncio.Task[Ending]) -> None:
         events, self._events, self._work = self._events, None, None
         if events is not None:
             events.put_nowait(None)
@@ -217,15 +234,31 @@ class Agent:
 
     async def switch(self, where: SessionSelection) -> Conversation:
         """Switch to the session `where`; the current session stays stored. Raise what `resume` raises."""
-        async with self._session.door:
-            await self._require_idle()
-            return await self._session.move(where)
+        with naming_arguments(self._in_program):
+            async with self._session.door:
+                await self._require_idle()
+                return await self._session.move(where)
 
-    def _emit(self, event: "Event") -> None:
+    def _emit(self, event: Event) -> None:
         if self._events is not None:
             self._events.put_nowait(event)
         if self._emit_to_program is not None:
             self._emit_to_program(event)
+
+
+def _limits(given: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise usage(f"`limits={given!r}` is one text", "limits are a list", f"write `{option('--limit', given)}`")
+    return tuple(given)
+
+
+def _selection(given: SessionSelection | None) -> SessionSelection:
+    if given is None:
+        return SessionSelection()
+    if given.resume == "":  # on a command line, a list to choose from
+        fix = f"write `{option('--resume', 'ID')}`, or `{option('--continue')}` for the latest one"
+        raise usage("no session is named", f"`{option('--resume')}` has no id", fix)
+    return given.checked()
 
 
 def _mode(said: Mode | str) -> Mode:
@@ -243,7 +276,7 @@ Begin = Callable[["asyncio.Queue[Event | None]"], Awaitable["asyncio.Task[Ending
 class Answering:
     """An iterator over the events of one prompt, for one pass. The run starts with the request for the first event."""
 
-    def __init__(self, begin: "Begin") -> None:
+    def __init__(self, begin: Begin) -> None:
         self._work: asyncio.Task[Ending] | None = None
         self._begin = begin
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -251,7 +284,7 @@ class Answering:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> "Event":
+    async def __anext__(self) -> Event:
         if self._work is None:
             self._work = await self._begin(self._events)
         try:
@@ -275,7 +308,7 @@ class Answering:
             stop(self._work)
 
 
-def stop(work: "asyncio.Task[Ending]") -> None:
+def stop(work: asyncio.Task[Ending]) -> None:
     """Cancel a run that is in progress."""
     if not work.done() and not work.cancelling():  # a second cancel would interrupt the killing of child processes
         work.cancel()

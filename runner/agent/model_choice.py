@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from runner.problems import Stopped, usage
+from runner.problems import Stopped, option, usage
 from runner.providers.usable import UsableProvider, usable_providers
 from runner.secrets.resolve import KEYED, VARIABLES
 
@@ -58,13 +58,14 @@ def no_model(usable: Sequence[UsableProvider]) -> Stopped:
     """Return the error for a session without a model, where no user can be asked."""
     if usable:
         why = "several providers can be used: " + "; ".join(f"{each.name} ({each.why})" for each in usable)
-        fix = f'add --model {usable[0].spec}, or write `model = "{usable[0].spec}"` in your configuration'
+        fix = f'add {option("--model", usable[0].spec)}, or write `model = "{usable[0].spec}"` in your configuration'
         return usage("no model is chosen", why, fix)
     variables = " or ".join((", ".join(f"`{VARIABLES[name]}`" for name in KEYED[:-1]), f"`{VARIABLES[KEYED[-1]]}`"))
+    local = option("--model", "ollama:qwen3:8b")
     return usage(
         "no model is chosen",
         "no model is named, and no provider has a key",
-        f"set {variables}, or name a local model, such as `--model ollama:qwen3:8b`; `agent demo` needs no model",
+        f"set {variables}, or name a local model, such as `{local}`; `agent demo` needs no model",
     )
 
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from policy.model.verdict import Limits, limit_names
-from runner.problems import usage
+from runner.problems import option, usage
 
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 _BYTES = {"": 1.0, "b": 1.0, "k": 2.0**10, "m": 2.0**20, "g": 2.0**30, "t": 2.0**40}
@@ -43,10 +43,10 @@ def apply_limits(base: Limits, settings: tuple[str, ...]) -> Limits:
         name, sign, value = setting.partition("=")
         name = name.strip().replace("_", "-")
         if not sign or name not in limit_names():
-            what = f"`{setting}` is not a limit" if sign else f"`--limit {setting}` has no value"
+            what = f"`{setting}` is not a limit" if sign else f"`{option('--limit', setting)}` has no value"
             why = f"a limit is NAME=VALUE; the names are {', '.join(limit_names())}"
-            raise usage(what, why, "try --limit memory=2G")
-        amount = _amount(value, name, f"--limit {name}")
+            raise usage(what, why, f"try {option('--limit', 'memory=2G')}")
+        amount = _amount(value, name, option("--limit", name))
         values[name.replace("-", "_")] = amount if name == "wall" else int(amount)
     return Limits(**values)
 
@@ -71,5 +71,6 @@ def parse_money(text: str) -> float:
     except ValueError:
         value = -1.0
     if not (0 < value < float("inf")):
-        raise usage(f"`{text}` is not an amount for --max-cost", "an amount is a number such as 2.50", "correct it")
+        what = f"`{text}` is not an amount for {option('--max-cost')}"
+        raise usage(what, "an amount is a number such as 2.50", "correct it")
     return value

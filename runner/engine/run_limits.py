@@ -1,13 +1,13 @@
 """Limits of one run, from command-line options and settings."""
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from policy.model.frozen import dataclass
 from policy.toml.schema import Value
 from runner.config import Settings
 from runner.engine.retry_policy import RetryPolicy
-from runner.problems import usage
+from runner.problems import option, usage
 from runner.providers import OpenModel
 from runner.providers.catalog import price_of, published
 
@@ -57,18 +57,26 @@ class RunBudget:
     Attributes:
         turns: The largest number of turns.
         tokens: The largest number of tokens, sent and received.
-        cost: The largest cost in the currency of the prices, as text: `2.50`.
-        timeout: The longest duration, as text: `90s`, `20m`, `1h`.
-        output: The largest number of bytes that all actions may print, as text: `50m`.
+        cost: The largest cost in the currency of the prices.
+        timeout: The longest duration, in seconds or with a unit: `90s`, `20m`, `1h`.
+        output: The largest number of bytes that all actions together may print, or a text with a unit: `50M`.
         denials: The number of denials that ends an unattended run.
     """
 
     turns: int | None = None
     tokens: int | None = None
-    cost: str | None = None
-    timeout: str | None = None
-    output: str | None = None
+    cost: str | float | None = None
+    timeout: str | float | None = None
+    output: str | int | None = None
     denials: int | None = None
+
+    def checked(self) -> Self:
+        """Return these limits. Raise a usage error for a count below 1."""
+        for name, count in (("turns", self.turns), ("tokens", self.tokens), ("denials", self.denials)):
+            if count is not None and count < 1:
+                named = option(f"--max-{name}", count)
+                raise usage(f"`{named}` is not a limit", "a limit is at least 1", "leave it out, or correct it")
+        return self
 
     def given_options(self) -> tuple[tuple[str, str, Value], ...]:
         """Return the name, option and value of each given option except `--max-turns`. Raise a usage error."""
@@ -77,9 +85,9 @@ class RunBudget:
         cost, timeout, output = self.cost, self.timeout, self.output
         rows: tuple[tuple[str, str, Value | None], ...] = (
             ("tokens", "--max-tokens", self.tokens),
-            ("money", "--max-cost", None if cost is None else parse_money(cost)),
-            ("time", "--timeout", None if timeout is None else parse_seconds(timeout, "--timeout")),
-            ("output", "--max-output", None if output is None else parse_bytes(output, "--max-output")),
+            ("money", "--max-cost", None if cost is None else parse_money(str(cost))),
+            ("time", "--timeout", None if timeout is None else parse_seconds(str(timeout), option("--timeout"))),
+            ("output", "--max-output", None if output is None else parse_bytes(str(output), option("--max-output"))),
             ("denials", "--max-denials", self.denials),
         )
         return tuple((name, option, value) for name, option, value in rows if value is not None)
@@ -126,7 +134,7 @@ def priced(limits: RunLimits, model: OpenModel, settings: Settings) -> RunLimits
                 f"no price is known for `{name}`, so a budget of {limits.money:g} cannot be enforced",
                 f"neither ringfence's price list of {published().as_of} nor your configuration has a price for it",
                 f'add [price."{name}"] with input, output, cache_read and cache_write (per million tokens) to '
-                "your configuration, or limit the run with --max-tokens",
+                f"your configuration, or limit the run with {option('--max-tokens')}",
             )
         return replace(limits, money=None, price=price)
     return replace(limits, price=price)

@@ -18,7 +18,7 @@ from runner.config import Settings, load
 from runner.config.load import flag_settings, with_flags
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather, unfit_folder
-from runner.problems import usage
+from runner.problems import Stopped, option, usage
 from runner.secrets.secret import register_environment
 from runner.state.paths import private
 
@@ -170,17 +170,20 @@ def folder(text: str | None) -> Path:
     try:
         path = Path(os.path.realpath(text if text is not None else os.getcwd(), strict=True))
     except OSError as error:
-        name = text if text is not None else "the current folder"
         from runner.text.phrases import os_reason
 
-        why = os_reason(error)
-        raise usage(f"`{name}` cannot be the working folder", why, "give an existing folder with --cwd") from None
+        fix = f"give an existing folder with {option('--cwd')}"
+        raise _unfit(text if text is not None else "the current folder", os_reason(error), fix) from None
     if not path.is_dir():
-        raise usage(f"`{text}` cannot be the working folder", "it is not a folder", "give a folder with --cwd")
+        raise _unfit(text or path, "it is not a folder", f"give a folder with {option('--cwd')}")
     if not os.access(path, os.R_OK | os.X_OK):
-        why, fix = "you have no permission to read it", "ask its owner, or give another folder with --cwd"
-        raise usage(f"`{text or path}` cannot be the working folder", why, fix)
+        fix = f"ask its owner, or give another folder with {option('--cwd')}"
+        raise _unfit(text or path, "you have no permission to read it", fix)
     return path
+
+
+def _unfit(path: str | Path, why: str, fix: str) -> Stopped:
+    return usage(f"`{path}` cannot be the working folder", why, fix)
 
 
 def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> None:
@@ -191,7 +194,8 @@ def refuse_folder(cwd: str, environ: Mapping[str, str], profile: Profile) -> Non
     """
     floor = unfit_folder(cwd, environ, profile)
     if floor is not None:
-        raise usage(f"`{cwd}` cannot be the working folder", floor.why, floor.fix)
+        fix = f"go to a project folder first (`cd FOLDER`), or name one with `{option('--cwd', 'FOLDER')}`"
+        raise _unfit(cwd, floor.why, fix)
 
 
 def has_remembered_answers() -> bool:

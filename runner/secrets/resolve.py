@@ -13,6 +13,7 @@ from typing import assert_never
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.problems import option
 from runner.secrets.accounts import AccountFile, Accounts, account_of
 from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
 from runner.secrets.keyring_store import SERVICE, KeyringFailed, KeyringStore, item
@@ -157,7 +158,9 @@ def ways(provider: str, *, keyring: bool) -> str:
         return f"{steps[0] if steps else 'unlock or start a keyring'}, or name another source in its `[[credential]]`"
     steps.append(f"set `{VARIABLES[provider]}`")
     steps.append(f"name a program that prints it (`helper` in `[auth.{provider}]`)")
-    return f"{', '.join(steps)}, or give it on standard input with `--api-key-stdin`"
+    if stdin := option("--api-key-stdin"):
+        steps.append(f"give it on standard input with `{stdin}`")
+    return f"{', '.join(steps[:-1])}, or {steps[-1]}"
 
 
 def find(request: KeyRequest) -> FoundKey | None:

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResult, Usage, UserMessage, answers
+from runner.problems import option
 from runner.sessions.entries import VERSION, Answered, CompactionRecord, JournalEntry, Unsound, message_of, parse, usual
 from runner.sessions.rewind import RewindPoint, rewind_points, text_of, typed_of
 from runner.sessions.store import SessionError
@@ -313,7 +314,8 @@ def no_session(name: str, why: str) -> SessionError:
 
 
 def _stopped(name: str, why: str) -> SessionError:
-    fix = f"correct that line, or continue from before it in a new session: `agent --fork {name[:8]}`"
+    copy = option("--fork", name[:8], command="agent")
+    fix = f"correct that line, or continue from before it in a new session: `{copy}`"
     return SessionError(Problem(f"the session {name[:8]} cannot be continued", why, fix))
 
 

@@ -14,7 +14,7 @@ from policy.model.frozen import dataclass
 from runner import VERSION as PROGRAM
 from runner.audit.chain import now
 from runner.event_values import PastRow
-from runner.problems import usage
+from runner.problems import option, usage
 from runner.providers.catalog import Price
 from runner.secrets.redactor import Redactor
 from runner.sessions.entries import VERSION, JournalEntry, Unsound, line
@@ -201,7 +201,7 @@ def choose_target(
     if flags.latest:
         latest = latest_answered(store)
         if latest is None:
-            fix = "leave --continue out, or see `agent sessions list --all`"
+            fix = f"leave {option('--continue')} out, or see `agent sessions list --all`"
             raise usage("there is no session to continue", "no session of this workspace is stored", fix)
         return SessionTarget.resumed(store, latest, model=model)
     if flags.resume is not None:
@@ -210,7 +210,7 @@ def choose_target(
         there, id = choose(SessionStore.all(state), flags.resume)
         if there.key != store.key:
             why = f"its workspace is `{summarize_session(there, id).workspace}`"
-            fix = f"change to that folder, or copy the session: `agent --fork {id[:8]}`"
+            fix = f"change to that folder, or copy the session: `{option('--fork', id[:8], command='agent')}`"
             raise usage(f"the session {id[:8]} belongs to another workspace", why, fix)
         return SessionTarget.resumed(store, id, model=model)
     return SessionTarget(store)
@@ -225,8 +225,9 @@ def no_session_to_resume() -> Exception:
 def _pick_session(store: SessionStore, unattended: bool) -> str:
     """Return the session that the user names by its number in the list or by its id."""
     if unattended:
-        why = "`--resume` without an id shows a list, and there is no user to choose from it"
-        raise usage("no session is named", why, "write `--resume ID`, or `--continue` for the latest one")
+        why = f"`{option('--resume')}` without an id shows a list, and there is no user to choose from it"
+        fix = f"write `{option('--resume', 'ID')}`, or `{option('--continue')}` for the latest one"
+        raise usage("no session is named", why, fix)
     sessions = summarize_sessions(store)
     if not sessions:
         raise no_session_to_resume()

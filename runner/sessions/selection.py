@@ -1,9 +1,10 @@
 """The session that a run belongs to, as typed: `--continue`, `--resume [ID]`, `--fork ID` or `--no-session`."""
 
 import re
+from typing import Self
 
 from policy.model.frozen import dataclass
-from runner.problems import usage
+from runner.problems import option, usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +25,19 @@ class SessionSelection:
     unkept: bool = False
     upto: str = ""
 
+    def checked(self) -> Self:
+        """Return this selection. Raise a usage error if two fields exclude each other."""
+        given = {"--continue": self.latest, "--resume": self.resume is not None, "--fork": self.fork is not None}
+        named = [option(name) for name, is_given in (given | {"--no-session": self.unkept}).items() if is_given]
+        if len(named) > 1:
+            why = "each of them selects the session"
+            raise usage(f"`{named[0]}` and `{named[1]}` exclude each other", why, "leave one of them out")
+        return self
+
 
 def parse_selection(latest: bool, resume: str | None, fork: str | None, unkept: bool) -> SessionSelection:
     """Return the selection of the command-line options. Raise a usage error for two options that exclude each other."""
-    options = {"--continue": latest, "--resume": resume is not None, "--fork": fork is not None, "--no-session": unkept}
-    named = [name for name, set in options.items() if set]
-    if len(named) > 1:
-        why = "each of them selects the session"
-        raise usage(f"`{named[0]}` and `{named[1]}` exclude each other", why, "leave one of them out")
-    return SessionSelection(latest, resume, fork, unkept)
+    return SessionSelection(latest, resume, fork, unkept).checked()
 
 
 def with_value(words: list[str]) -> list[str]:

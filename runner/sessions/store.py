@@ -15,7 +15,7 @@ from typing import BinaryIO, ClassVar
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
-from runner.problems import Exit
+from runner.problems import Exit, option
 from runner.sessions.entries import Unsound
 from runner.sessions.tree import Tree
 from runner.state.workspace import workspace_key
@@ -291,7 +291,7 @@ def _lock(handle: int, id: str) -> None:
     except BlockingIOError:
         holder = _holder(handle)
         who = f"process {holder} uses it" if holder else "another process uses it"
-        fix = f"end that process, or continue a copy of the session: `agent --fork {id[:8]}`"
+        fix = f"end that process, or continue a copy of the session: `{option('--fork', id[:8], command='agent')}`"
         raise SessionError(Problem(f"the session {id[:8]} is in use", who, fix)) from None
 
 
@@ -332,7 +332,8 @@ _OF_WRITING = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def written_problem(error: OSError, path: Path) -> Problem:
     """Return the problem of a session that could not be written."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-    fix = f"{'make room' if full else 'check the file'}, or start with `--no-session`, which stores no session"
+    first, unstored = "make room" if full else "check the file", option("--no-session")
+    fix = f"{first}, or start with `{unstored}`, which stores no session"
     return Problem("the session could not be written, so the run was stopped", f"`{path}`: {_reason(error)}", fix)
 
 

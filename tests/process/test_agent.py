@@ -1,7 +1,9 @@
 """Tests of the library `runner.agent`: single events, several sessions, and no leftovers."""
 
 import asyncio
+import inspect
 import os
+import pydoc
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,6 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+import ringfence
 from policy.model.tier import Mode
 from policy.model.verdict import Ask, ProblemError
 from runner.agent.agent import Agent
@@ -18,6 +21,7 @@ from runner.agent.startup import RunArgs, prepare_start
 from runner.approval.approver import Answer, Halt, No, PlanAnswer, Question, Stay, Yes
 from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
+from runner.engine.run_limits import RunBudget
 from runner.events import (
     ActionFinished,
     Changed,
@@ -340,14 +344,97 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ({"mode": "root"},    "there is no mode `root`"),
     ({"approver": "yes"}, "it is not a function"),
     ({"approver": Half()}, "no `leave_plan`"),
+    ({"limits": "wall=60"}, "write `limits="),
+    ({"budget": RunBudget(turns=0)}, "a limit is at least 1"),
+    ({"selection": SessionSelection(latest=True, fork="deadbeef")}, "exclude each other"),
+    ({"selection": SessionSelection(resume="")}, "has no id"),
 ]
 # fmt: on
 
 
 @pytest.mark.parametrize(("given", "why"), ODD, ids=[row[1] for row in ODD])
 def test_what_cannot_be_meant_is_said_at_once(folder: Path, given: dict[str, Any], why: str) -> None:
-    with pytest.raises(ProblemError, match=why):
+    with pytest.raises(ringfence.Error, match=why):
         Agent(folder, **given)
+
+
+HASH = "0" * 64
+# fmt: off
+REFUSED: list[tuple[dict[str, Any], type[ringfence.Error], str]] = [
+    ({"cwd": "/nowhere"},                                   ringfence.Stopped,      "give an existing folder with cwd="),
+    ({"cwd": "/dev/null"},                                  ringfence.Stopped,      "give a folder with cwd="),
+    ({"cwd": "/"},                                          ringfence.Stopped,      "or name one with `cwd=FOLDER`"),
+    ({"model": None},                                       ringfence.Stopped,      '`model="ollama:qwen3:8b"`'),
+    ({"model": "nobody:knows"},                             ringfence.SetupError,   "there is no provider `nobody`"),
+    ({"model": "scripted:/nowhere"},                        ringfence.SetupError,   "no such file"),
+    ({"model": "anthropic:x"},                              ringfence.SecretError,  "set `ANTHROPIC_API_KEY`"),
+    ({"limits": ["wal=60"]},                                ringfence.Stopped,      'try limits=["memory=2G"]'),
+    ({"limits": ["wall=x"]},                                ringfence.Stopped,      'not an amount for limits=["wall"]'),
+    ({"budget": RunBudget(cost="x")},                       ringfence.Stopped,      "not an amount for RunBudget(cost=)"),
+    ({"budget": RunBudget(timeout=-1)},                     ringfence.Stopped,      "not an amount for RunBudget(timeout=)"),
+    ({"budget": RunBudget(output="x")},                     ringfence.Stopped,      "not an amount for RunBudget(output=)"),
+    ({"config": Path("/nowhere")},                          ringfence.ConfigError,  "there is no such file"),
+    ({"trust_config": "abc"},                               ringfence.Stopped,      '`trust_config="abc"` is not a hash'),
+    ({"trust_config": HASH},                                ringfence.Stopped,      'to trust it, write `trust_config="'),
+    ({"selection": SessionSelection(resume="deadbeef")},    ringfence.SessionError, "there is no session `deadbeef`"),
+    ({"selection": SessionSelection(fork="deadbeef")},      ringfence.SessionError, "there is no session `deadbeef`"),
+    ({"selection": SessionSelection(latest=True)},          ringfence.Stopped,      "leave SessionSelection(latest=True) out"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("given", "kind", "says"), REFUSED, ids=[f"{next(iter(row[0]))}: {row[2]}" for row in REFUSED])
+def test_an_error_names_the_arguments_of_the_program(
+    folder: Path, given: dict[str, Any], kind: type[ringfence.Error], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The texts for a command line name its options; test_cli has those."""
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def work() -> None:
+        agent = ringfence.Agent(**{"cwd": folder, "model": model(Turn("hi"))} | given)
+        with pytest.raises(kind) as caught:
+            await agent.open()
+        assert isinstance(caught.value, ringfence.Error)
+        assert says in str(caught.value)
+        assert str(caught.value) == str(caught.value.problem)
+        assert "`--" not in str(caught.value)
+        assert " --cwd" not in str(caught.value)
+        await agent.close()
+
+    asyncio.run(work())
+
+
+def test_the_end_of_a_run_has_the_answer(folder: Path) -> None:
+    async def work() -> None:
+        async with Agent(
+            folder, model=model(bash("true"), Turn("it is fixed")), budget=RunBudget(timeout=60.5)
+        ) as agent:
+            assert (await agent.run("fix it")).text == "it is fixed"
+
+    asyncio.run(work())
+
+
+def test_the_help_of_the_agent_has_public_names_only() -> None:
+    text = pydoc.plain(pydoc.render_doc(ringfence.Agent))
+    signature = text[: text.index("An agent in one folder")]
+    assert "mode: 'Mode | str | None' = None" in signature
+    assert "runner." not in signature.replace("runner.agent.agent", "")
+    assert "policy." not in signature
+    parameters = set(inspect.signature(ringfence.Agent).parameters)
+    assert {name for name in parameters if f"{name}: " not in str(ringfence.Agent.__init__.__doc__)} == set()
+    hidden = {"SessionStart"}  # of the front ends
+    names = set(re.findall(r"\b[A-Z]\w+", signature)) - {
+        "Agent",
+        "Sequence",
+        "Path",
+        "Callable",
+        "None",
+        "Python",
+        "Library",
+        "Documentation",
+    }
+    assert names - set(ringfence.__all__) - hidden == set()
 
 
 @pytest.mark.threat("T107")

@@ -2,21 +2,23 @@
 
 import ast
 import importlib.util
+import json
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
 
-import sandbox
+import ringfence
 from runner.frontends.jsonl.protocol import TYPES
 from tests.support.places import ROOT
 
 PAGE = (ROOT / "docs" / "guide" / "embedding.md").read_text("utf-8")
 
 
-AGENT, LINES, SANDBOX = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+ANSWER, AGENT, LINES, SANDBOX = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 SCRIPT = """
 [[turn]]
 calls = [{ name = "bash", arguments = { command = "echo new > notes.txt" } }]
@@ -48,6 +50,12 @@ def run(code: str, folder: Path, *words: str) -> "subprocess.CompletedProcess[st
         env={"PATH": "/usr/bin:/bin", "HOME": str(home), "PYTHONPATH": str(ROOT), "LANG": "C.UTF-8"},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
+
+
+def test_the_answer_is_what_the_page_says(folder: Path) -> None:
+    done = run(ANSWER, folder, f"scripted:{folder.parent.parent}/script.toml", "go")
+    assert (done.returncode, done.stdout) == (0, "that is all\n"), done.stderr
+    assert (folder / "notes.txt").read_text() == "old\n", "plan mode changes nothing"
 
 
 def test_the_agent_does_what_the_page_says(folder: Path) -> None:
@@ -102,22 +110,43 @@ def test_the_sandbox_does_what_the_page_says(folder: Path) -> None:
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
-def test_importing_the_package_loads_nothing() -> None:
-    script = "import sys; before = set(sys.modules); import sandbox; print(sorted(set(sys.modules) - before))"
+@pytest.mark.parametrize("package", ["ringfence", "sandbox"])
+def test_importing_the_package_loads_nothing(package: str) -> None:
+    script = f"import sys; before = set(sys.modules); import {package}; print(sorted(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert ast.literal_eval(done.stdout) == ["sandbox"]
+    assert ast.literal_eval(done.stdout) == [package]
+
+
+def test_the_names_load_no_module_of_a_front_end() -> None:
+    script = "import json, sys, ringfence; ringfence.Agent; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    loaded = set(json.loads(done.stdout))
+    assert "runner.agent.agent" in loaded
+    assert not loaded & {"typer", "rich", "prompt_toolkit", "httpx", "keyring", "docker", "cryptography", "bashlex"}
+    assert not {name for name in loaded if name.startswith(("runner.cli", "runner.frontends"))}
 
 
 def test_every_name_is_there_and_in_the_page() -> None:
-    assert [name for name in sandbox.__all__ if getattr(sandbox, name, None) is None] == []
-    assert [name for name in sandbox.__all__ if f"`{name}" not in PAGE] == []
+    assert [name for name in ringfence.__all__ if getattr(ringfence, name, None) is None] == []
+    assert [name for name in ringfence.__all__ if f"`{name}" not in PAGE] == []
+    assert {each.__name__ for each in typing.get_args(ringfence.Event)} <= {*ringfence.__all__}
+    assert {*ringfence.__all__} <= {*dir(ringfence)}
+    assert len({*ringfence.__all__}) == len(ringfence.__all__)
     with pytest.raises(AttributeError):
-        sandbox.back_door  # noqa: B018  # looking is the test
+        ringfence.back_door  # type: ignore[attr-defined]  # noqa: B018  # looking is the test
+
+
+def test_every_error_of_the_program_has_one_base() -> None:
+    """Errors of other bases are caught where they are raised: no caller of a package sees them."""
+    for name in ringfence.__all__:
+        found = getattr(ringfence, name)
+        if isinstance(found, type) and issubclass(found, BaseException):
+            assert issubclass(found, ringfence.Error), name
 
 
 @pytest.mark.threat("T29")
 def test_the_surface_makes_no_permit() -> None:
     """Anyone who embeds us is judged as everybody is: the mint is not among the names."""
-    assert not {"Mint", "_MINT", "mint"} & {*sandbox.__all__}
+    assert not {"Mint", "_MINT", "mint", "decide", "approve"} & {*ringfence.__all__}
     with pytest.raises(TypeError):
-        sandbox.Permit(None, None, None)  # type: ignore[arg-type]  # a forgery
+        ringfence.Permit(None, None, None)  # type: ignore[arg-type]  # a forgery

@@ -192,8 +192,11 @@ def test_the_program_in_the_environment_of_the_workspace_is_read_only(installed:
 
 
 def test_the_examples_of_the_page_work(installed: Installed) -> None:
-    agent, lines, sandbox = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    answer, agent, lines, sandbox = re.findall(r"^```python\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     base = installed.project.parent.parent
+    (installed.project / "embedding.py").write_text(answer)
+    done = installed.run("python", "embedding.py", installed.project, f"scripted:{base}/script.toml", "go")
+    assert (done.returncode, done.stdout) == (0, "that is all\n"), done.stderr
     for name, code in (("agent", agent), ("lines", lines)):
         (installed.project / "notes.txt").write_text("old\n")
         (installed.project / "embedding.py").write_text(code)

@@ -88,6 +88,9 @@ def test_matrix_as_printed_is_the_reviewed_one() -> None:
 def test_every_tier_has_a_row_and_every_mode_a_column() -> None:
     assert [row[0] for row in rows()] == ["tier", *(tier.label for tier in MATRIX)]
     assert {row[0] for row in rows()[1:]} == {tier.label for tier in Tier}
+    assert [f"{tier}, {tier!s}, {tier:>12}" for tier in (Tier.READ_OUTSIDE,)] == [
+        "read-outside, read-outside, read-outside"
+    ]
     assert all(len(row) == 1 + len(Mode) for row in rows())
 
 

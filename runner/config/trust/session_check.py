@@ -13,7 +13,7 @@ from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.store import TrustAnswer, TrustStore, has_answers
 from runner.config.trust.text import named
 from runner.config.trust.widening import widenings
-from runner.problems import usage
+from runner.problems import option, usage
 from runner.state.paths import home, state_dir
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ def decide_trust(request: TrustRequest, settings: "Settings", environ: Mapping[s
         return TrustedFiles(None, notices)
     answer, left_out = review.answer, ""
     if not request.attended:
-        how = "an unattended run needs `--trust-config HASH`; `agent trust` shows the files and the hash"
+        pin = option("--trust-config", "HASH")
+        how = f"an unattended run needs `{pin}`; `agent trust` shows the files and the hash"
         left_out = f"not used without trust: {named(review.counts)}; {how}"
     elif answer is None and request.asker is None and not (request.asks and os.isatty(0) and os.isatty(2)):
         left_out = f"not used, because no user can be asked: {named(review.counts)}; `agent trust` asks"
@@ -138,7 +139,7 @@ def agree(review: TrustReview, pinned: str, flag: str) -> None:
     inventory = review.inventory
     if len(pinned) != _HASH or not set(pinned) <= set("0123456789abcdef"):
         why = "a hash has 64 digits of 0-9 and a-f"
-        raise usage(f"`{flag} {pinned[:80]}` is not a hash", why, "copy the hash that `agent trust show` prints")
+        raise usage(f"`{option(flag, pinned[:80])}` is not a hash", why, "copy the hash that `agent trust show` prints")
     if pinned == inventory.sha256:
         return
     other = next((each for each in review.answers if each.sha256 == pinned), None)
@@ -147,7 +148,7 @@ def agree(review: TrustReview, pinned: str, flag: str) -> None:
     raise usage(
         f"`{inventory.workspace}` does not contain the trusted content",
         f"{what} (expected: {pinned})",
-        f"check it with `agent trust show`; to trust it, write `{flag} {inventory.sha256}`",
+        f"check it with `agent trust show`; to trust it, write `{option(flag, inventory.sha256)}`",
     )
 
 
