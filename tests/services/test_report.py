@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from policy.model.action import RunScript
+from policy.model.assessment import Effect, EffectKind
+from policy.model.tier import Tier
 from policy.model.verdict import Problem
 from runner.audit.export.page import About, document
 from runner.audit.log import AuditLog
@@ -19,7 +22,7 @@ from runner.audit.verify import verify
 from tests.support import forked_agent
 from tests.support.audit_records import fill
 from tests.support.report_browser import ABOUT, in_browser, opened
-from tests.support.sample_decisions import HOSTILE, SampleLog, hostile_log, ordinary_decisions, sample_log
+from tests.support.sample_decisions import HOSTILE, SampleLog, hostile_log, ordinary_decisions, reason, sample_log
 
 AGENT = str(Path(sys.executable).parent / "agent")
 expect.set_options(timeout=60_000)
@@ -41,6 +44,54 @@ def test_the_page_asks_for_nothing_and_runs_its_own_script_only() -> None:
     )
     for sink in ("innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "fetch(", "XMLHttp", "import("):
         assert sink not in script, sink
+
+
+@in_browser
+@pytest.mark.parametrize("width", [420, 1280])
+def test_every_text_has_room(browser: Browser, tmp_path: Path, width: int) -> None:
+    """Nothing runs out of its box, and the button that clears the filters is in a row with others."""
+    page = opened(browser, tmp_path, sample_log().deeds).page
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{page.url.partition('#')[0]}#id=9")
+    page.reload()
+    page.evaluate("document.body.classList.add('reading')")
+    box = page.locator("#clear").bounding_box()
+    order = page.locator("#f-order").bounding_box()
+    assert box is not None
+    assert order is not None
+    assert abs(box["y"] - order["y"]) < 2
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    out = page.evaluate("""() => [...document.querySelectorAll(".key span, .script .caret, .plots svg, .toggle")].filter((each) => {
+        const inner = each.getBoundingClientRect(), outer = each.closest(".card, .script, form").getBoundingClientRect();
+        return inner.right > outer.right + 1 || inner.left < outer.left - 1;
+    }).map((each) => each.outerHTML.slice(0, 80))""")
+    assert out == []
+    assert page.evaluate(
+        "[...document.querySelectorAll('.key span')].every((each) => each.getClientRects().length === 1)"
+    )
+    cut = page.evaluate("""() => { const pen = document.createElement("canvas").getContext("2d");
+        return [...document.querySelectorAll("#filters input, #filters select")].filter((each) => {
+            pen.font = getComputedStyle(each).font;
+            const said = each.placeholder || each.selectedOptions[0].text, inside = each.clientWidth - (each.placeholder ? 12 : 26);
+            return pen.measureText(said).width > inside;
+        }).map((each) => each.id); }""")
+    assert cut == []
+    assert page.inner_text("#detail h2") == "sh runs what was just downloaded", "backticks are code"
+    assert page.inner_text("#detail h2 code") == "sh"
+
+
+@in_browser
+def test_a_single_further_bar_is_shown_instead_of_a_line_about_it(browser: Browser, tmp_path: Path) -> None:
+    for count, shown, more in ((9, 9, ""), (10, 8, "and 2 others; the filter below has all of them")):
+        log = SampleLog()
+        log.session("aaaa000011112222")
+        for number in range(count):
+            told = (reason(Tier.NETWORK, "connects", "command:network", 31),)
+            effects = (Effect(EffectKind.CONNECTS, f"h{number}.example:443"),)
+            log.decided("aaaa000011112222", RunScript("curl", "/w"), told, effects)
+        page = opened(browser, tmp_path, log.deeds).page
+        assert page.locator("#plot-hosts .bar").count() == shown
+        assert page.locator("#plot-hosts .none").all_inner_texts() == ([more] if more else [])
 
 
 def test_the_page_is_shipped() -> None:

@@ -70,6 +70,12 @@
     const length = whole(one);
     return length ? [...nodes, make("span", { class: "cut" }, `\u2026 cut: ${count(length)} characters in all`)] : nodes;
   };
+  // Returns `said` with each pair of backticks as code, where all of them are in pairs.
+  function coded(said) {
+    const pieces = said.split("`");
+    return pieces.length % 2 ? pieces.map((piece, at) => (at % 2 ? make("code", {}, safe(piece)) : safe(piece))).flat() : safe(said);
+  }
+  const prose = (one) => (whole(one) ? shown(one) : coded(text(one)));
   const mono = (one, name = "") => make("bdi", { class: `mono ${name}`, dir: "ltr" }, shown(one));
 
   const count = (number) => Number(number || 0).toLocaleString("en-US");
@@ -215,11 +221,13 @@
     svg.append(draw("path", { class: "rug", d: [...strokes].map((at) => `M${at} ${rug - 4}v10`).join("") }));
     // Labels with times are below the beginnings of bars, as many as there is room for.
     const long = plot.end - plot.begin > 2 * 86400000, every = Math.ceil(plot.bars.length / Math.max(2, Math.floor(inner / 96)));
-    for (let index = 0; index <= plot.bars.length; index += every) {
-      const time = plot.begin + index * plot.step, place = x(time);
+    for (let index = 0, before = -Infinity; index <= plot.bars.length; index += every) {
+      const time = plot.begin + index * plot.step, place = x(time), last = place > width - 46;
+      if (last && place - before < 112) break; // it would touch the label before it
+      before = place;
       const said = long ? day(time).slice(5) + (plot.step < 86400000 ? " " + hour(time) : "") : plot.step < 60000 ? clock(time) : hour(time);
       svg.append(draw("line", { class: "grid", x1: place, x2: place, y1: floor, y2: floor + 4 }));
-      svg.append(draw("text", { class: "axis", x: place, y: high - 10, "text-anchor": place > width - 46 ? "end" : "middle" }, said));
+      svg.append(draw("text", { class: "axis", x: place, y: high - 10, "text-anchor": last ? "end" : "middle" }, said));
     }
     if (state.from || state.until) {
       const a = Math.max(left, state.from ? x(state.from) : left), b = Math.min(width - right, state.until ? x(state.until) : width - right);
@@ -265,6 +273,7 @@
   function barPlot(box, entries, field, most) {
     const top = Math.max(1, ...entries.map(([, sums]) => sums[0] + sums[1] + sums[2]));
     const list = make("ol", { class: "bars" });
+    if (entries.length === most + 1) most += 1; // a line about one other takes as much room as that one
     for (const [name, sums] of entries.slice(0, most)) {
       const total = sums[0] + sums[1] + sums[2];
       const svg = draw("svg", { viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" }, draw("rect", { class: "track", x: 0, y: 0, width: 100, height: 8 }));
@@ -324,7 +333,7 @@
   function line(row) {
     return make("li", {}, make("button", { type: "button", class: `row ${VERDICTS[row.verdict]}`, id: `r${row.id}`, "data-id": row.id, "aria-current": state.id === row.id ? "true" : null, onclick: () => open(row.id, true) },
       make("span", { class: "what" }, badge(row.verdict), chip(row.tier), make("bdi", { class: "mono act", dir: "ltr" }, safe(brief(text(row.action))))),
-      make("span", { class: "who" }, make("time", { datetime: new Date(row.time).toISOString() }, state.order === "denials" && days > 1 ? stamp(row.time).slice(5) : clock(row.time)), make("span", { class: "tool" }, safe(brief(text(row.tool)))), make("span", { class: "why" }, make("bdi", { dir: "ltr" }, safe(brief(text(row.why))))), ...marks(row), make("span", { class: "number" }, `#${row.id}`)),
+      make("span", { class: "who" }, make("time", { datetime: new Date(row.time).toISOString() }, state.order === "denials" && days > 1 ? stamp(row.time).slice(5) : clock(row.time)), make("span", { class: "tool" }, safe(brief(text(row.tool)))), make("span", { class: "why" }, make("bdi", { dir: "ltr" }, coded(brief(text(row.why))))), ...marks(row), make("span", { class: "number" }, `#${row.id}`)),
     ));
   }
 
@@ -385,8 +394,8 @@
         pre.append(row);
         if (end <= stop || b === chars.length) {
           const from = wide(at, a), carets = Math.max(1, Math.min(wide(a, b), 400)), beside = from + carets <= 40;
-          pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, make("span", { class: "no" }), " ".repeat(from), "^".repeat(carets), note && beside ? ` ${clear(note)}` : "", "\n"));
-          if (note && !beside) pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, make("span", { class: "no" }), clear(note), "\n"));
+          pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, make("span", { class: "under" }, " ".repeat(from), "^".repeat(carets)), note && beside ? ` ${clear(note)}` : "", "\n"));
+          if (note && !beside) pre.append(make("span", { class: "line caret", "aria-hidden": "true" }, clear(note), "\n"));
         }
       } else {
         row.append(...part(at, stop), "\n");
@@ -414,16 +423,16 @@
     const holder = make("div", { class: "holder" }), note = `${text(row.tier)}: ${text(row.why)}`;
     holder.append(script(row.action, command ? row.span : null, note));
     const reasons = (row.reasons || []).map(([tier, why, rule, span]) => {
-      const told = [chip(tier), " ", make("bdi", { dir: "ltr" }, shown(why)), " ", mono(rule, "soft")];
+      const told = [chip(tier), " ", make("bdi", { dir: "ltr" }, prose(why)), " ", mono(rule, "soft")];
       if (!span || !command) return make("div", { class: "reason" }, told);
       return make("button", { type: "button", class: "reason", title: "Show the words that it is about", onclick: () => holder.replaceChildren(script(row.action, span, `${text(tier)}: ${text(why)}`)) }, told);
     });
     const [lessReasons, lessEffects] = row.more || [0, 0];
     const found = [
-      make("header", {}, make("p", { class: "what" }, badge(row.verdict), chip(row.tier), make("span", { class: "number" }, `#${row.id}`), make("button", { type: "button", class: "plain close", onclick: back }, "Back to the list")), make("h2", {}, make("bdi", { dir: "ltr" }, shown(row.why))), make("p", { class: "soft" }, `${stamp(row.time)} UTC \u00b7 `, make("bdi", { dir: "ltr" }, shown(row.tool)), ...(row.kind ? [" \u00b7 ", ...safe(text(row.kind))] : []))),
+      make("header", {}, make("p", { class: "what" }, badge(row.verdict), chip(row.tier), make("span", { class: "number" }, `#${row.id}`), make("button", { type: "button", class: "plain close", onclick: back }, "Back to the list")), make("h2", {}, make("bdi", { dir: "ltr" }, prose(row.why))), make("p", { class: "soft" }, `${stamp(row.time)} UTC \u00b7 `, make("bdi", { dir: "ltr" }, shown(row.tool)), ...(row.kind ? [" \u00b7 ", ...safe(text(row.kind))] : []))),
       holder,
     ];
-    if (row.problem) found.push(make("div", { class: "refusal" }, make("p", {}, make("strong", {}, shown(row.problem[0]))), make("p", {}, shown(row.problem[1])), make("p", { class: "soft" }, "What to do: ", shown(row.problem[2]))));
+    if (row.problem) found.push(make("div", { class: "refusal" }, make("p", {}, make("strong", {}, prose(row.problem[0]))), make("p", {}, prose(row.problem[1])), make("p", { class: "soft" }, "What to do: ", prose(row.problem[2]))));
     if (outcome && outcome.violations) found.push(part(`Stopped by the sandbox (${count(outcome.stopped)})`, items(outcome.violations.map(([what, fix, layer, guess]) => [make("bdi", { dir: "ltr" }, shown(what)), make("span", { class: "soft" }, `${guess ? ", inferred from its own message" : ` by ${clear(text(layer))}`}; `, shown(fix))]), "bad")));
     found.push(part("Decided by", pairs([
       ["Rule", row.rule ? mono(row.rule) : "none"],
@@ -565,8 +574,8 @@
   function show() {
     filter();
     fields();
-    plots();
     list();
+    plots(); // after the list, which decides whether there is a scroll bar
   }
 
   function move(by) {
@@ -615,8 +624,8 @@
   if (!state.id && matching.length && !narrow()) state.id = matching[0].id;
   state.page = page;
   fields();
-  plots();
   list();
   detail(byId.get(state.id));
+  plots();
   listen();
 })();
