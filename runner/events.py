@@ -209,11 +209,11 @@ class ToolProposed(_Event, type="tool_proposed"):
 
 @dataclass(frozen=True, slots=True)
 class VerdictReached(_Event, type="verdict"):
-    """The gate reached a verdict: the tiers (highest first), the ruling, and its reason, rule and matrix cell."""
+    """The gate reached a verdict: the tiers (highest first), the verdict, and its reason, rule and matrix cell."""
 
     call: str
     tiers: tuple[Tier, ...]
-    ruling: Ruling
+    verdict: Ruling
     why: str
     rule: RuleRef
     cell: Cell

@@ -2,7 +2,6 @@
 each decision, or one line of JSON per decision.
 """
 
-import json
 import textwrap
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.fields import Body, items, mapping, number, text, texts
 from runner.audit.log import AuditLog
 from runner.audit.query import Query
+from runner.text.json_line import json_line
 from runner.text.sanitize import one_line, visible
 
 _RED, _GREEN, _YELLOW, _DIM, _END = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
@@ -48,13 +48,13 @@ def json_lines(log: AuditLog, query: Query | None = None, *, limit: int | None =
     """Yield the decisions that match `query` as JSON: every field of the record, and `outcome` (null if there is
     none)."""
     for deed in deeds(log, query, limit=limit):
-        yield json_line(deed)
+        yield decision_json(deed)
 
 
-def json_line(deed: DecisionTrail) -> str:
+def decision_json(deed: DecisionTrail) -> str:
     """Return one decision as JSON. In a merged file, the object has the chain and the number in that chain."""
     outcome = {"id": deed.finished.id, **deed.finished.body} if deed.finished else None
-    return json.dumps({**_named(deed.record), **deed.record.body, "outcome": outcome})
+    return json_line({**_named(deed.record), **deed.record.body, "outcome": outcome})
 
 
 def _named(record: Record) -> dict[str, object]:
@@ -63,13 +63,13 @@ def _named(record: Record) -> dict[str, object]:
 
 
 def whole(log: AuditLog, record: Record) -> str:
-    """Return one record with its session and its outcome as indented JSON."""
+    """Return one record with its session and its outcome as JSON."""
     session = log.named("session", str(record.body.get("session")))
     finished = log.outcome_of(record.id)
     body = {**_named(record), **record.body}
     body["session_record"] = session.body if session and session.id != record.id else None
     body["outcome"] = finished.body if finished else None
-    return json.dumps(body, indent=2)
+    return json_line(body)
 
 
 def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[str]:

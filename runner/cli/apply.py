@@ -3,7 +3,6 @@
 import os
 import sys
 from hashlib import sha256
-from json import dumps
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from runner.cli.undo import snapshot_scope
 from runner.problems import Exit, Stopped, usage
 from runner.state import paths
 from runner.stderr import coloured, say
+from runner.text.json_line import json_line
 from runner.text.phrases import os_reason
 from runner.text.sanitize import visible
 from sandbox.backend import Outcome
@@ -81,7 +81,7 @@ def apply(
 
     def report(text: str = "", *, applied: bool = False, step: int | None = None) -> int:
         if json:
-            print(dumps({"applied": applied, "step": step, **plan_json(planned, dangers)}))
+            print(json_line({"applied": applied, "step": step, **plan_json(planned, dangers)}))
         elif text:
             print(text)
         return Exit.DONE

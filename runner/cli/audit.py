@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
-from json import dumps
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +21,7 @@ from runner.cli.gate import CONFIG, JSON, argument, completing, option_before, s
 from runner.problems import Exit, usage
 from runner.state.paths import config_file, home
 from runner.stderr import coloured
+from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
     from runner.audit.reports.stats import Known
@@ -169,7 +169,7 @@ def stats(query: Query, top: TOP = 10, json: JSON = False, config: CONFIG = None
             for deed in _with_progress(log, query):
                 counts.add(deed)
     if json:
-        print(dumps(stats_json(counts, _known(config))))
+        print(json_line(stats_json(counts, _known(config))))
     elif not counts.whole.all:
         print(nothing(query))
     else:
@@ -226,7 +226,7 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
         agent audit tail -f --denied
         agent audit tail -f -n 0 --json | jq -r .kind
     """
-    from runner.audit.list_view import entry_lines, finished_line, json_line
+    from runner.audit.list_view import decision_json, entry_lines, finished_line
     from runner.audit.tail import Follower, TailEvent
     from runner.audit.tail import follow as events
 
@@ -234,10 +234,10 @@ def tail(query: Query, follow: FOLLOW = False, lines: LINES = 10, json: JSON = F
 
     def tell(event: TailEvent) -> None:
         if isinstance(event, DecisionTrail):
-            rows = [json_line(event)] if json else entry_lines(event, colour=colour, width=width)
+            rows = [decision_json(event)] if json else entry_lines(event, colour=colour, width=width)
         else:
             record = {"id": event.id, "hash": event.hash, **event.body}
-            rows = [dumps(record)] if json else finished_line(event, colour=colour, width=width)
+            rows = [json_line(record)] if json else finished_line(event, colour=colour, width=width)
         for line in rows:
             print(line)
         sys.stdout.flush()
@@ -276,7 +276,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
 
     path = log_path(file)
     if file is None and not log_exists(path):
-        print('{"looked": 0, "more": false, "suggestions": [], "left": []}' if json else nothing(None))
+        print('{"looked":0,"more":false,"suggestions":[],"left":[]}' if json else nothing(None))
         return Exit.DONE
     gate, _ = open_gate(GateArgs(script="", argv=None), os.environ)
     rules = gate.settings.rules
@@ -288,7 +288,7 @@ def suggest(query: Query, least: LEAST = 1, limit: LOOKED_AT = 1000, json: JSON 
         search = Search(log.facts, Policies(os.environ, None).of, context, examples)
         report = search.report(deeds(log, query), limit=limit, least=least)
     if json:
-        print(dumps(report_json(report, config=config)))
+        print(json_line(report_json(report, config=config)))
     else:
         print(report_text(report, config=shown, colour=coloured(sys.stdout), width=terminal_width()))
     return Exit.DONE

@@ -23,6 +23,7 @@ from runner.cli.audit_filters import FILE, log_path, terminal_width
 from runner.cli.gate import JSON, completing, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import coloured, say
+from runner.text.json_line import json_line
 from runner.text.phrases import os_reason
 
 
@@ -285,7 +286,7 @@ def replay(
                     found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
     above = found.above(worst) if worst is not None else []
     if json:
-        print(dumps(document(found, fingerprint(here.profile, here.rules, cells), above)))
+        print(json_line(document(found, fingerprint(here.profile, here.rules, cells), above)))
     else:
         for line in lines(found, colour=coloured(sys.stdout), width=terminal_width()):
             print(line)

@@ -6,7 +6,6 @@ import sys
 from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from runner.cli.audit_filters import FILE, log_path, moment
 from runner.cli.gate import JSON, argument, option_before, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
+from runner.text.json_line import json_line
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
@@ -76,7 +76,7 @@ def verify(
         if json:
             rows = [{**asdict(chain), "head": chain.head} for chain in chains]
             hash = result.head.partition(":")[2]
-            print(dumps({"sealed": True, "count": result.count, "hash": hash, "chains": rows}))
+            print(json_line({"sealed": True, "count": result.count, "hash": hash, "chains": rows}))
             return Exit.DONE
         print(f"all {result.count} records are intact")
         for chain in chains:
@@ -87,7 +87,7 @@ def verify(
             print(f"the seal matches the first {noted[-1].number} records")
         return Exit.DONE
     if json:
-        print(dumps({"sealed": False, **asdict(result)}))
+        print(json_line({"sealed": False, **asdict(result)}))
         return Exit.FAILED
     what = f"the audit log is not intact{f' from record {result.id} on' if result.id else ''}"
     elsewhere = "by moving it away" if isinstance(path, Path) else "in another database or schema"
@@ -194,7 +194,7 @@ def show(json: JSON = False) -> int:
     from runner.audit.signing import required_signer
 
     public = required_signer().public
-    print(dumps({"key": public, "algorithm": "Ed25519"}) if json else public)
+    print(json_line({"key": public, "algorithm": "Ed25519"}) if json else public)
     return Exit.DONE
 
 
@@ -219,7 +219,7 @@ def seal(
     from runner.audit.signing import stored_signer
 
     with AuditLog.open_to_read(log_path(file)) as log:
-        text = dumps(create_seal(log.store, stored_signer), indent=1)
+        text = json_line(create_seal(log.store, stored_signer))
     write([text], out)
     return Exit.DONE
 
@@ -261,7 +261,7 @@ def prune(
     extent = f"{count:,} record{'s' * (count != 1)} of {sessions:,} session{'s' * (sessions != 1)}"
     if count == 0 or dry_run:
         text = f"{extent} would be removed" if count else "there is nothing to remove"
-        print(dumps(report) if json else text)
+        print(json_line(report) if json else text)
         return Exit.DONE
     if not yes and not _confirm(f"remove {extent} permanently?"):
         print("nothing was removed")
@@ -277,7 +277,7 @@ def prune(
     report["bytes"] = max(size - _size(path), 0)
     text = f"{extent} were removed; their tombstone is record {report['tombstone']}"
     text += "" if signs else ", not signed because there is no key (`agent audit key new` makes one)"
-    print(dumps(report) if json else text)
+    print(json_line(report) if json else text)
     if notice:
         say(f"notice: {notice}")
     return Exit.DONE
@@ -323,7 +323,7 @@ def merge(
         chains = [
             {"log": head.log, "count": head.number, "hash": head.hash, "from": name} for head, name in done.chains
         ]
-        print(dumps({"into": str(into), "chains": chains, "left_out": list(done.left_out)}))
+        print(json_line({"into": str(into), "chains": chains, "left_out": list(done.left_out)}))
         return Exit.DONE
     lines = [f"left out: {text}" for text in done.left_out]
     lines += [f"log {head.log}: {head.number:,} records, from {name}" for head, name in done.chains]

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.providers.key_options import KeyFlags, key_request, piped_key, typed_key
 from runner.providers.remotes import PROVIDERS, Remote, reached
 from runner.stderr import say
+from runner.text.json_line import json_line
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def status(
 
         agent auth status
         agent auth status anthropic --account work
-        agent auth status --json | jq '.[] | {provider, source}'
+        agent auth status --json | jq '{provider, source}'
     """
     from runner.config.trust.widening import condense_notices
     from runner.gate.gate import folder
@@ -145,7 +145,8 @@ def status(
     _print_notes((*held.notices, *condense_notices(replace(settings, notices=tuple(about)))))
     lent = () if provider else settings.profile.credentials
     if json:
-        print(dumps([*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)]))
+        for line in (*(_as_json(each, held.value.of(each.provider)) for each in searches), *map(as_json, lent)):
+            print(json_line(line))
     else:
         for each in searches:
             _show(each, held.value.of(each.provider))

@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 
 from policy.toml.lines import lines_of
@@ -28,6 +27,7 @@ from runner.secrets.secret import register_environment
 from runner.state import paths as places
 from runner.state.workspace import workspace_at
 from runner.stderr import say
+from runner.text.json_line import json_line
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -39,7 +39,7 @@ def run_show(key: str | None, args: RunArgs, *, effective: bool, as_json: bool) 
     found, lists = list_keys(settings, key), entries(settings, key)
     alone = key is not None and len(found) == 1 and ".".join(found[0].path) == key.replace('"', "") and not lists
     if as_json:
-        _print(dumps(plain(settings, found, lists)))
+        _print(json_line(plain(settings, found, lists)))
     elif alone and not effective:
         value = found[0].value
         if value is None:
@@ -64,7 +64,7 @@ def run_get(name: str, *, as_json: bool, config: str | None, cwd: str | None) ->
         raise usage(f"`{name}` is not one key", "it is a table of keys, or a list of entries", fix)
     (key,) = found
     if as_json:
-        _print(dumps({"key": dotted(key.path), **value_json(key)}))
+        _print(json_line({"key": dotted(key.path), **value_json(key)}))
     elif key.value is None:
         say(f"agent: `{dotted(key.path)}` is not set")
     else:
@@ -82,7 +82,7 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         found = check_here(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
     if as_json:
         faults = [asdict(fault) for fault in found.faults]
-        _print(dumps({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
+        _print(json_line({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
     else:
         for line in (*map(str, found.faults), *(f"notice: {notice}" for notice in found.notices)):
             _print(visible(line, lines=False))
@@ -98,7 +98,7 @@ def run_path(*, as_json: bool, config: str | None, cwd: str | None) -> int:
     """Print the paths of the files and return the exit code."""
     layers = files(folder(cwd), os.environ, config=Path(config) if config else None)
     if as_json:
-        _print(dumps({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in layers}))
+        _print(json_line({str(layer): {"path": str(path), "there": os.path.lexists(path)} for layer, path in layers}))
         return Exit.DONE
     for layer, path in layers:
         there = "" if os.path.lexists(path) else "  (does not exist)"

@@ -3,7 +3,6 @@
 import os
 import sys
 from dataclasses import asdict
-from json import dumps
 from typing import Annotated
 
 from runner.agent.options import least
@@ -11,6 +10,7 @@ from runner.audit.log import log_place as audit_place
 from runner.cli.gate import ACCEPT, JSON, REQUIRE, switch
 from runner.config import load
 from runner.stderr import coloured
+from runner.text.json_line import json_line
 from sandbox.backend import Level
 
 
@@ -38,7 +38,9 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     if isinstance(place := audit_place(settings, os.environ), str):
         findings += (record(place),)
     if json:
-        print(dumps({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]}))
+        print(
+            json_line({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]})
+        )
     else:
         print(render(findings, minimum, colour=coloured(sys.stdout)))
     return verdict(findings, minimum)

@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable, Iterable
-from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from runner.cli.gate import JSON, MODE, argument, option_before, print_notices, 
 from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import PlaceError, private, state_dir
+from runner.text.json_line import json_line, utc_time
 from runner.text.sanitize import visible
 
 HELP = """List, show, add and remove grants: your remembered answers.
@@ -81,7 +81,7 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
 
         agent grants list --all
         agent grants list --workspace ~/src/shop
-        agent grants list --json | jq '.[].what.words'
+        agent grants list --json | jq .what.words
     """
     now = time.time()
     here = _workspace_path(workspace)
@@ -168,7 +168,7 @@ def show(name: ID, json: JSON = False) -> int:
         raise _unknown(name)
     now = time.time()
     if json:
-        print(dumps(_grant_json(grant, now)))
+        print(json_line(_grant_json(grant, now)))
         return Exit.DONE
     for label, text in labelled_fields(grant, now):
         print(f"{label:<9} {visible(text, lines=False)}")
@@ -286,9 +286,19 @@ def _unknown(name: str) -> Stopped:
 def _grant_json(grant: Grant, now: float) -> dict[str, object]:
     from runner.gate.grants.codec import to_json
 
-    return {**to_json(grant), "holds": not grant.ended(now) and not grant.early(now), "says": about(grant)}
+    stored = to_json(grant)
+    return {
+        "id": stored.pop("id"),
+        "verdict": stored.pop("ruling"),
+        **stored,
+        "created": utc_time(grant.created),
+        "expires": utc_time(grant.expires),
+        "holds": not grant.ended(now) and not grant.early(now),
+        "says": about(grant),
+    }
 
 
 def _print_json(grants: Iterable[Grant], now: float) -> int:
-    print(dumps([_grant_json(grant, now) for grant in grants]))
+    for grant in grants:
+        print(json_line(_grant_json(grant, now)))
     return Exit.DONE

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from json import dumps
 from typing import Annotated
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from policy.model.tier import Mode
 from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, option_before, switch, valued
 from runner.gate.policy_tools.import_rules import AgentProduct, run_import
+from runner.text.json_line import json_line
 
 HELP = """Show and test the policy: the permission matrix, tables of expected verdicts, verdicts on many scripts.
 
@@ -52,7 +52,7 @@ def matrix(json: JSON = False) -> int:
 
     if json:
         heading, *tiers = rows()
-        print(dumps({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in tiers}))
+        print(json_line({row[0]: dict(zip(heading[1:], row[1:], strict=True)) for row in tiers}))
     else:
         print(table(), end="")
     return 0
@@ -80,7 +80,7 @@ def number(cwd: CWD = None, config: CONFIG = None, unattended: UNATTENDED = Fals
     settings = open_gate(args, os.environ)[0].settings
     digest = fingerprint(settings.profile, settings.rules)
     row = {"policy": digest, "sources": list(settings.sources), "hashes": dict(settings.hashes)}
-    print(dumps(row) if json else digest)
+    print(json_line(row) if json else digest)
     return 0
 
 

@@ -1,7 +1,6 @@
 """`agent sandbox show` and `agent sandbox cache`: the rights of commands, and the cache kept between them."""
 
 import os
-from json import dumps
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from runner.cli.gate import CWD, JSON, option_before, show_help, switch
 from runner.state import paths
 from runner.state.workspace import workspace_at
+from runner.text.json_line import json_line
 from runner.text.sanitize import visible
 from sandbox.workspace import tool_cache
 
@@ -69,8 +69,8 @@ def cache(
             tool_cache.clear(each.folder)
         tool_cache.sweep(base)
     if json:
-        rows = [{"workspace": at.workspace, "bytes": at.size, "gone": at.gone, "cleared": clear} for at in caches]
-        print(dumps(rows))
+        for at in caches:
+            print(json_line({"workspace": at.workspace, "bytes": at.size, "gone": at.gone, "cleared": clear}))
         return 0
     for each in caches:
         words = f"{_size_words(each.size):>9}  {visible(each.workspace, lines=False)}"

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
 from runner.stderr import say
+from runner.text.json_line import json_line
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def listing(json: JSON = False) -> int:
     **Examples**
 
         agent trust list
-        agent trust list --json | jq -r '.[] | [.answer, .workspace] | @tsv'
+        agent trust list --json | jq -r '[.answer, .workspace] | @tsv'
     """
     from runner.config.trust.store import TrustStore
 
@@ -111,12 +111,12 @@ def listing(json: JSON = False) -> int:
         answer, state = "yes" if each.yes else "no", _state(workspace, each)
         row = {"workspace": workspace, "sha256": each.sha256, "answer": answer, "time": each.time}
         rows.append({**row, "entries": len(each.entries), "state": state})
-        if not json:
+        if json:
+            print(json_line(rows[-1]))
+        else:
             when = visible(each.time.replace("T", " ").rstrip("Z"), lines=False)
             print(f"{answer:<4} {when:<19}  {each.sha256[:12]}  {visible(workspace, lines=False)}{_STATES[state]}")
-    if json:
-        print(dumps(rows))
-    elif not rows:
+    if not rows and not json:
         print("there are no answers")
     return Exit.DONE
 
@@ -227,7 +227,7 @@ def _print_evaluation(review: "TrustReview", json: bool, *, files: bool = False)
             "entries": [_entry(each) for each in inventory.entries],
             "changed": [{"path": path, "how": how} for path, how in since[1]] if since else [],
         }
-        print(dumps(form))
+        print(json_line(form))
         return Exit.DONE
     if not review.inventory.entries:
         print("this repository contains no files that need trust")

@@ -1,7 +1,6 @@
 """`agent undo`: restore files as they were before the last actions, including files that a command changed."""
 
 import os
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +11,7 @@ from runner.problems import Exit, Stopped, usage
 from runner.secrets.secret import register_environment
 from runner.state import paths
 from runner.state.paths import state_dir
+from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
     from runner.changes.undo.scope import SnapshotScope
@@ -87,7 +87,7 @@ def undo(
         except UndoError as error:  # not a usage error: too little is stored, or an action is running
             raise Stopped(error.problem, Exit.FAILED) from None
         if json:
-            print(dumps(revert_json(result, dry=wish.dry)))
+            print(json_line(revert_json(result, dry=wish.dry)))
         else:
             told = revert_text(result, ground.workspace, dry=wish.dry, redo=redo)
             for line in diff_text(store, result.items, ground.workspace) if diff else told:
@@ -120,7 +120,8 @@ def _list(store: "Store", json: bool) -> int:
     from runner.changes.undo.text import steps_json, steps_text
 
     if json:
-        print(dumps(steps_json(store, 1000)))
+        for row in steps_json(store, 1000):
+            print(json_line(row))
         return Exit.DONE
     steps = store.steps()
     if not steps:
@@ -137,7 +138,7 @@ def _clear(kept: Path | None, json: bool) -> int:
 
     size = clear(kept) if kept is not None else 0
     if json:
-        print(f'{{"bytes": {size}}}')
+        print(json_line({"bytes": size}))
     else:
         print(f"deleted {size:,} bytes: earlier actions cannot be undone now" if size else "nothing was stored")
     return Exit.DONE
@@ -147,5 +148,6 @@ def _nothing(json: bool, show: bool) -> int:
     if not show:
         why = "no action of a model changed a file here"
         raise Stopped(Problem("there is nothing to undo", why, "see `agent undo --help`"), Exit.FAILED)
-    print("[]" if json else "nothing to undo: no action of a model changed a file here")
+    if not json:
+        print("nothing to undo: no action of a model changed a file here")
     return Exit.DONE

@@ -1,6 +1,5 @@
 """Summary of a session for a list, without parsing the whole file: the first lines, and counts over the rest."""
 
-import json
 import time
 from itertools import islice
 from typing import BinaryIO
@@ -11,6 +10,7 @@ from runner.sessions.entries import LONGEST, VERSION, Unsound, message_of, parse
 from runner.sessions.history import cut
 from runner.sessions.rewind import said_of
 from runner.sessions.store import SessionError, SessionStore, StoredSession
+from runner.text.json_line import json_line
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
 
@@ -46,7 +46,7 @@ class SessionSummary:
     def as_json(self) -> str:
         fields = {name: getattr(self, name) for name in SessionSummary.__slots__}
         when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.written))
-        return json.dumps({**fields, "written": when})
+        return json_line({**fields, "written": when})
 
 
 def summarize_session(store: SessionStore, id: str, stored: StoredSession | None = None) -> SessionSummary:

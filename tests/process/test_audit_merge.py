@@ -249,7 +249,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert said("verify", "--file", str(into)).startswith("all 19 records are intact")
     listed = [json.loads(line) for line in said("list", "--json", "--file", str(into)).splitlines()]
     assert [each["outcome"]["status"] for each in listed] == [3, 3, 2, 2, 1, 1, 0, 0]
-    assert f'"id": {listed[3]["id"]}' in said("show", str(listed[3]["id"]), "--json", "--file", str(into))
+    assert f'"id":{listed[3]["id"]},' in said("show", str(listed[3]["id"]), "--json", "--file", str(into))
     assert "was merged from several" in said("prune", "--older-than", "now", "--yes", "--file", str(into), code=1)
     assert "cannot be sealed" in said("seal", "--file", str(into), code=1)
     assert "already exists" in said("merge", str(one), "--into", str(into), code=1)

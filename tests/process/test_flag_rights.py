@@ -326,7 +326,7 @@ def test_the_terms_can_be_seen_before(place: Path) -> None:
         run(place, "sandbox", "show", "--json", "--read", str(place / "home" / ".."), "ls").stdout or "null"
     )
     assert shown is None, "a folder that holds the home is given to nobody"
-    (found,) = json.loads(run(place, "sandbox", "show", "--json", "--write", "docs", "--env", "A=v4lue", "ls").stdout)
+    found = json.loads(run(place, "sandbox", "show", "--json", "--write", "docs", "--env", "A=v4lue", "ls").stdout)
     assert (found["terms"]["rights"], "A" in found["terms"]["env"]) == ("workspace-write", True)
     assert {"kind": "rw", "from": str(place / "work"), "to": str(place / "work")} in found["mounts"]
     assert "v4lue" not in json.dumps(found)

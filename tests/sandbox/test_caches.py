@@ -240,11 +240,11 @@ def test_the_command_shows_and_empties_them(tmp_path: Path) -> None:
     assert (f"{tmp_path}/one" in shown, f"{tmp_path}/two" in shown) == (True, False)
     assert "emptied" in run("one", "sandbox", "cache", "--clear")
     (tmp_path / "one").rmdir()
-    rows = json.loads(run("two", "sandbox", "cache", "--all", "--json"))
+    rows = [json.loads(line) for line in run("two", "sandbox", "cache", "--all", "--json").splitlines()]
     assert [(row["workspace"], row["gone"], row["bytes"] > 1 << 20) for row in rows] == [
         (f"{tmp_path}/one", True, False),
         (f"{tmp_path}/two", False, True),
     ]
     run("two", "sandbox", "cache", "--all", "--clear")
     assert run("two", *fill) == "x\n", "and it is filled anew"
-    assert len(json.loads(run("two", "sandbox", "cache", "--all", "--json"))) == 1, "what is gone is swept up"
+    assert len(run("two", "sandbox", "cache", "--all", "--json").splitlines()) == 1, "what is gone is swept up"

@@ -192,7 +192,8 @@ def test_it_is_listed_and_not_looked_for(place: Place) -> None:
     assert "forge: added by the proxy to requests of commands" in told
     assert f"to      GET localhost:{place.port}/team/" in told
     assert "from    the helper `/bin/false`" in told
-    (row,) = (each for each in json.loads(place.agent("auth", "status", "--json").stdout) if "credential" in each)
+    rows = map(json.loads, place.agent("auth", "status", "--json").stdout.splitlines())
+    (row,) = (each for each in rows if "credential" in each)
     assert (row["credential"], row["header"], row["intercept"]) == ("forge", "Authorization", False)
 
 

@@ -32,7 +32,7 @@ def sources(
     place: KeyringHarness, provider: str = "anthropic", *words: str, code: int = 0, **told: str
 ) -> dict[str, str]:
     """Return the state of each source according to `auth status`."""
-    (row,) = json.loads(said(place, "auth", "status", provider, "--json", *words, code=code, **told))
+    row = json.loads(said(place, "auth", "status", provider, "--json", *words, code=code, **told))
     return {each["source"]: each["state"] for each in row["tried"]}
 
 

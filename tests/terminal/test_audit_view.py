@@ -13,7 +13,7 @@ from policy.model.verdict import Problem
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
 from runner.audit.detail_view import deed_text, record_text
-from runner.audit.list_view import WIDE, entry_lines, finished_line, json_line
+from runner.audit.list_view import WIDE, decision_json, entry_lines, finished_line
 from runner.audit.log import AuditLog
 from runner.audit.records import Refusal, SessionInfo
 from runner.audit.reports.stats import Known, Stats, stats_text
@@ -59,7 +59,7 @@ def test_of_a_merged_log_the_chain_is_named() -> None:
     deed = DecisionTrail(merged, deed.session, deed.finished)
     assert "8f3fa940  exec" in "\n".join(entry_lines(deed, colour=False, width=WIDE))
     assert f"record 70 (17 of log 8f3fa94021ba57cd): {merged.hash}" in deed_text(deed)
-    told = json.loads(json_line(deed))
+    told = json.loads(decision_json(deed))
     assert (told["id"], told["log"], told["number"]) == (70, "8f3fa94021ba57cd", 17)
 
 

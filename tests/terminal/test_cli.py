@@ -203,7 +203,7 @@ def test_json_is_one_event_a_line(harness: CliHarness) -> None:
     assert events[-1]["exit"] == done.returncode != 0
     denied = harness.agent("exec", "--json", "cat ~/.ssh/id_rsa")
     kinds = [json.loads(line)["type"] for line in denied.stdout.splitlines()]
-    assert kinds == ["verdict", "denied", "run_ended"]
+    assert kinds == ["session_started", "verdict", "denied", "run_ended"]
     assert denied.returncode == 3
 
 

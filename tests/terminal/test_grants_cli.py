@@ -39,7 +39,8 @@ class Harness:
         )  # fmt: skip
 
     def listed(self, *words: str) -> list[dict[str, object]]:
-        found: list[dict[str, object]] = json.loads(self.agent("grants", "list", "--json", *words).stdout)
+        said = self.agent("grants", "list", "--json", *words).stdout
+        found: list[dict[str, object]] = [json.loads(line) for line in said.splitlines()]
         return found
 
     def at_terminal(self, *words: str, answers: tuple[str, ...] = ()) -> tuple[int, str, int]:
@@ -170,7 +171,8 @@ def test_grants_of_another_folder_are_listed_when_asked_for(harness: Harness) ->
     other = harness.base / "other"
     other.mkdir()
     assert len(harness.listed("--workspace", str(harness.work))) == 1
-    assert json.loads(harness.agent("grants", "--json").stdout) == harness.listed(), "the list needs no word of its own"
+    alone = [json.loads(line) for line in harness.agent("grants", "--json").stdout.splitlines()]
+    assert alone == harness.listed(), "the list needs no word of its own"
     assert harness.listed("--workspace", str(other)) == []
     assert len(harness.listed("--all", "--workspace", str(other))) == 1
 

@@ -263,7 +263,7 @@ def test_a_name_that_no_file_has_is_told(tmp_path: Path, name: str) -> None:
 
 def test_ones_own_command_passes_the_gate_and_the_model_hears_of_it(tmp_path: Path) -> None:
     events = play(tmp_path, [Turn("I see")], "!echo mine", "!cat /etc/shadow", "what was that?")
-    judged = [event.ruling.name for event in events if isinstance(event, VerdictReached)]
+    judged = [event.verdict.name for event in events if isinstance(event, VerdictReached)]
     assert judged == ["ALLOW", "DENY"]
     assert "mine" in next(event.text for event in events if isinstance(event, ActionFinished))
 

@@ -76,7 +76,7 @@ def test_nothing_is_said_where_there_is_nothing(harness: Harness) -> None:
     assert "contains no files" in done.stdout
     assert harness.shown()["state"] == "nothing to decide"
     assert harness.agent("trust", "list").stdout == "there are no answers\n"
-    assert json.loads(harness.agent("trust", "list", "--json").stdout) == []
+    assert harness.agent("trust", "list", "--json").stdout == ""
 
 
 def test_the_life_of_an_answer(harness: Harness) -> None:
@@ -90,7 +90,7 @@ def test_the_life_of_an_answer(harness: Harness) -> None:
     done = harness.agent("trust", "accept", "--sha256", str(first["sha256"]))
     assert (done.returncode, done.stdout) == (0, f"trusted: {first['sha256']}\n"), done.stderr
     assert harness.shown()["state"] == "trusted"
-    (row,) = json.loads(harness.agent("trust", "list", "--json").stdout)
+    row = json.loads(harness.agent("trust", "list", "--json").stdout)
     assert (row["workspace"], row["answer"], row["sha256"]) == (str(harness.work), "yes", first["sha256"])
     assert row["state"] == "same"
     harness.file("AGENTS.md", "Use tabs. \n")
@@ -439,7 +439,7 @@ def test_two_who_are_asked_at_once(harness: Harness, screen: Screen, first: str)
     finally:
         other.close()
     assert ("the model gets" in one, "the model gets" in two) == (first == "yes", second == "yes")
-    (row,) = json.loads(harness.agent("trust", "list", "--json").stdout)
+    row = json.loads(harness.agent("trust", "list", "--json").stdout)
     assert row["answer"] == second
 
 

@@ -53,7 +53,7 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"action": {"type": "EditFile", "path": "/w/a", "old": "x", "new": "y", "replace_all": False, "seen": None}},
      "every action is whole"),
     (events.VerdictReached("1.1", (Tier.SECRET, Tier.READ), Ruling.DENY, "why", RULE, CELL),
-     {"type": "verdict", "tiers": ["secret", "read"], "ruling": "deny", "rule": "command:cat:3",
+     {"type": "verdict", "tiers": ["secret", "read"], "verdict": "deny", "rule": "command:cat:3",
       "cell": {"tier": "secret", "mode": "default", "ruling": "deny"}}, "tiers by the names that users type"),
     (events.QuestionAsked("1.1", "may it?"), {"type": "question_asked"}, "question"),
     (events.PickWanted("p1", "which?", ({"value": "a", "label": "A", "detail": ""},)),

@@ -17,7 +17,7 @@ from policy.model.verdict import Problem
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export.otlp_record import log_record
 from runner.audit.fields import beginning
-from runner.audit.list_view import json_line
+from runner.audit.list_view import decision_json
 from runner.problems import Exit, Stopped, usage
 from runner.text.gunzip import PackedError, PackedTooLarge, gunzip, layer_of
 from runner.text.http_address import AddressFault, HttpAddress, read_address
@@ -220,7 +220,7 @@ def _batches(deeds: Iterable[DecisionTrail]) -> Iterator[list[DecisionTrail]]:
     batch: list[DecisionTrail] = []
     size = 0
     for deed in deeds:
-        own = len(json_line(deed))
+        own = len(decision_json(deed))
         if batch and (len(batch) >= BATCH or size + own > BATCH_BYTES):
             yield batch
             batch, size = [], 0

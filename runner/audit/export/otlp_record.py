@@ -8,7 +8,7 @@ from runner import VERSION
 from runner.audit.decisions import DecisionTrail
 from runner.audit.export.table import flat
 from runner.audit.fields import beginning, items, mapping, milliseconds, number
-from runner.audit.list_view import json_line
+from runner.audit.list_view import decision_json
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def attributes(deed: DecisionTrail) -> dict[str, str | int | float | bool | list
         "process.exit.code": values["status"],
         "vcs.ref.head.revision": deed.start.get("commit"),
         "log.record.uid": deed.record.hash,
-        "log.record.original": json_line(deed),
+        "log.record.original": decision_json(deed),
         "ringfence.record.id": deed.record.id,
         "ringfence.tiers": items(body.get("tiers")),
         "ringfence.action.type": mapping(body.get("action")).get("type"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, items, length, mapping, number
-from runner.audit.list_view import json_line
+from runner.audit.list_view import decision_json
 
 COLUMNS = (
     "id", "time", "session", "workspace", "model", "tool", "verdict", "asked", "tier", "mode", "ruling", "action",
@@ -73,4 +73,4 @@ def _cell(value: object) -> str:
 def jsonl_lines(deeds: Iterable[DecisionTrail]) -> Iterator[str]:
     """Yield each decision as one line of JSON, with the same object as `agent audit list --json`."""
     for deed in deeds:
-        yield json_line(deed)
+        yield decision_json(deed)

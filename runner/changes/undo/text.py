@@ -12,6 +12,7 @@ from runner.changes.undo.file_state import Change, Entry, FileKind
 from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import RevertResult
 from runner.changes.undo.store import Store, UndoStep
+from runner.text.json_line import utc_time
 from runner.text.sanitize import one_line, visible
 from sandbox.inside.files.diff import unified_rows
 
@@ -51,8 +52,8 @@ def steps_json(store: Store, limit: int) -> list[dict[str, object]]:
             "command": step.words,
             "session": step.session,
             "call": step.call,
-            "started": step.started,
-            "ended": step.ended,
+            "started": utc_time(step.started),
+            "ended": utc_time(step.ended),
             "undone_by": step.undone,
             "takes_back": list(step.takes_back),
             "notes": list(step.notes),

@@ -1,7 +1,6 @@
 """`agent batch`: read and check the list, leave out the tasks that are done, and run the rest."""
 
 import asyncio
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from runner.frontends.batch.task import Budget, Task, within
 from runner.frontends.batch.tasklist import LARGEST, Defaults, parse
 from runner.gate.gate import refuse_folder
 from runner.problems import Exit, Stopped, usage
+from runner.text.json_line import json_line
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
@@ -64,7 +64,7 @@ def check(args: BatchArgs, tasks: tuple[Task, ...]) -> int:
     """Print that the list has no mistakes, without running anything, and return the exit code."""
     if args.json:
         for task in tasks:
-            print(json.dumps({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
+            print(json_line({"id": task.id, "line": task.line, "workspace": task.cwd, "task": task.fingerprint}))
     else:
         folders = visible(", ".join(sorted({task.cwd for task in tasks})), lines=False)
         print(f"{many(len(tasks), 'task')} in {folders}; the list has no mistakes")
@@ -105,7 +105,7 @@ def _close(args: BatchArgs, out: Path, total: int, results: Sequence[TaskResult]
     counts = summary(list(results), total - len(results))
     code = worst([*([ended] if ended is not None else []), *(code_of(result) for result in results)])
     if args.json:
-        print(json.dumps({"type": "batch", "exit": int(code), "ended_by": why or None, **counts, "out": str(out)}))
+        print(json_line({"type": "batch", "exit": int(code), "ended_by": why or None, **counts, "out": str(out)}))
     else:
         print(f"{sentence(counts)}\nresults: {visible(str(out / 'results.jsonl'), lines=False)}")
     if why and ended is not Exit.INTERRUPTED:
@@ -217,7 +217,7 @@ def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
         shown = {str(result.get("status"))} | ({"done"} if result.get("status") == Status.DENIED else set())
         if not wanted or shown & set(wanted):
             printed += 1
-            print(json.dumps(result, separators=(",", ":")) if json_lines else row(result))
+            print(json_line(result) if json_lines else row(result))
     if not json_lines:
         if wanted and not printed:
             print(f"no task has the status {' or '.join(wanted)}")
@@ -233,7 +233,7 @@ def show_all(folder: Path, *, as_json: bool) -> int:
         ended = [each.result for each in past.values() if each.result is not None and not each.interrupted]
         counts = summary(ended, len(past) - len(ended))
         if as_json:
-            print(json.dumps({"out": str(out), **counts}, separators=(",", ":")))
+            print(json_line({"out": str(out), **counts}))
         else:
             print(visible(f"{out.name}  {sentence(counts)}", lines=False))
     if not found and not as_json:

@@ -13,6 +13,7 @@ from runner.frontends.ci.result import CiResult, OutputContent
 from runner.frontends.ci.summary import Page
 from runner.frontends.output_file import Outlets
 from runner.problems import Exit, Stopped
+from runner.text.json_line import json_line
 
 
 def write_outputs(
@@ -39,7 +40,7 @@ def write_outputs(
         result = replace(result, patch=patch.path)
     write("--sarif", lambda: f"{json.dumps(_sarif(result, content), indent=1)}\n".encode())
     if result.head is not None:
-        write("--seal", lambda: f"{json.dumps(_seal(content), indent=1)}\n".encode())
+        write("--seal", lambda: f"{json_line(_seal(content))}\n".encode())
     write("--summary", lambda: Page(result, content).text().encode("utf-8", "backslashreplace"))
     result = _failed(result, failed, shown)
     events = outlets.get("--events")

@@ -58,7 +58,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
                     audit.refused(session, Refusal("exec", action_words(action, gate.cwd), verdict.problem))
                 else:
                     audit.decided(session, case.decision(verdict, "none"))
-            return report.denied(case.assessment, verdict)
+            return report.denied(case.assessment, verdict, session)
         case Allow() as verdict:
             stdin = _read_stdin(gate.limits.wall)
             minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum

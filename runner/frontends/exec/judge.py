@@ -1,6 +1,5 @@
 """The verdicts on many scripts: JSON lines in, JSON lines out. The facts are gathered once, and nothing is run."""
 
-import json
 import os
 from collections.abc import Iterator
 from functools import partial
@@ -13,6 +12,7 @@ from runner.gate.explain import reason_json
 from runner.gate.gate import GateArgs, open_gate, ruling
 from runner.problems import Exit, usage
 from runner.stderr import say
+from runner.text.json_line import json_line
 from runner.text.strict_json import parse_strictly
 
 _LONGEST = 16 << 20  # bytes of one line: enough for a script of 1 MiB with every character escaped
@@ -41,7 +41,7 @@ def judge_lines(
             "tiers": [tier.label for tier in assessment.tiers],
             "reasons": [reason_json(reason) for reason in dict.fromkeys(reasons)],
         }
-        sink.write(json.dumps(answer) + "\n")
+        sink.write(json_line(answer) + "\n")
         sink.flush()  # the caller may wait for this answer before its next question
     return Exit.DONE
 

@@ -109,7 +109,7 @@ class PlainReport:
         # Mask only known secrets: a text that looks like a key may be data that the user redirects to a file.
         self._masked = _masking(shapes=False)
 
-    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+    def denied(self, assessment: Assessment, verdict: Deny, session: str) -> int:
         """Report that nothing ran, and return the exit code."""
         from runner.gate.explain import caret_lines
 
@@ -159,7 +159,8 @@ class EventReport:
         self._decoders = {1: decoder("replace"), 2: decoder("replace")}
         self._masked = _masking(shapes=True)
 
-    def denied(self, assessment: Assessment, verdict: Deny) -> int:
+    def denied(self, assessment: Assessment, verdict: Deny, session: str) -> int:
+        self._print({"type": "session_started", "session": session, "enforcement": None})  # no sandbox was started
         self._judged(assessment, verdict)
         self._print({"type": "denied", "call": "exec", "problem": asdict(verdict.problem)})
         return self._end(Exit.DENIED)
@@ -205,7 +206,7 @@ class EventReport:
                 "type": "verdict",
                 "call": "exec",
                 "tiers": [tier.label for tier in assessment.tiers],
-                "ruling": "allow" if isinstance(verdict, Allow) else "deny",
+                "verdict": "allow" if isinstance(verdict, Allow) else "deny",
                 "why": verdict.reason.text,
                 "rule": str(verdict.reason.rule),
                 "cell": {"tier": cell.tier.label, "mode": cell.mode.value, "ruling": cell.ruling.name.lower()},

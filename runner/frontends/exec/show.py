@@ -1,6 +1,5 @@
 """`agent sandbox show`: the exact rights of a permit, and what a sandbox would mount for them. Runs nothing."""
 
-import json
 import os
 from dataclasses import asdict, replace
 
@@ -16,6 +15,7 @@ from runner.gate.wording import RULING_WORDS, terms_words
 from runner.problems import Exit, Stopped
 from runner.secrets.redactor import masked
 from runner.stderr import print_problem, say
+from runner.text.json_line import json_line
 from runner.text.sanitize import visible
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside import syscalls
@@ -64,7 +64,7 @@ def run_show(args: GateArgs) -> int:
             found = [_rights_report("asks; after an approval the command gets", verdict.terms)]
         else:
             found = [_rights_report(f"{RULING_WORDS[Ruling.ALLOW]}; the command gets", verdict.permit.terms)]
-    print(masked(json.dumps([_as_json(one) for one in found]) if args.json else "\n".join(map(_render, found))))
+    print(masked("\n".join(json_line(_as_json(one)) if args.json else _render(one) for one in found)))
     return Exit.DONE
 
 

@@ -4,6 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, open_gate
+from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
     from policy.model.assessment import Assessment
@@ -38,9 +39,7 @@ def run_why(args: GateArgs) -> int:
         rule=_tried(gate, assessment, verdict),
     )
     if args.json:
-        import json
-
-        print(masked(json.dumps(explanation.as_json())))
+        print(masked(json_line(explanation.as_json())))
     else:
         import sys
 

@@ -91,9 +91,9 @@ class Transcript:
                 self._verdicts.pop(call, None)
             case events.VerdictReached():
                 self._verdicts[event.call] = event
-                if event.ruling is Ruling.ALLOW:
+                if event.verdict is Ruling.ALLOW:
                     self._open.add(event.call)
-                if event.tiers != (Tier.READ,) and event.ruling is not Ruling.ASK:
+                if event.tiers != (Tier.READ,) and event.verdict is not Ruling.ASK:
                     self._header(event.call)
             case events.QuestionAsked():
                 pass  # the approver shows the question
@@ -173,8 +173,8 @@ class Transcript:
         lines = wording.command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
         tier = verdict.cell.tier
         self._title(f" {tier.label} ", "{} on {}".format(*wording.BADGE_COLOURS[tier]), "\n".join(lines))
-        word, style = _WORD[verdict.ruling]
-        if verdict.ruling is not Ruling.DENY:  # the Problem of a denial contains the reason
+        word, style = _WORD[verdict.verdict]
+        if verdict.verdict is not Ruling.DENY:  # the Problem of a denial contains the reason
             why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
             self._row(why)
 

@@ -133,7 +133,7 @@ class CallCard:
         """Return the answer or the rule that allowed the call, and the reason; empty for a read without a question."""
         if self.answer is not None:
             return [_answer_row(self.answer, theme)]
-        if self.verdict is None or self.verdict.ruling is not Ruling.ALLOW or isinstance(self.action, _QUIET):
+        if self.verdict is None or self.verdict.verdict is not Ruling.ALLOW or isinstance(self.action, _QUIET):
             return []
         why = cut("  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300), width - len("   allowed"))
         return [[(theme.good, "allowed"), (theme.dim, why)]]

@@ -218,7 +218,7 @@ class Screen:
         match event:
             case events.VerdictReached():
                 card.verdict = event
-                if event.ruling is Ruling.ALLOW:
+                if event.verdict is Ruling.ALLOW:
                     card.began = self._now()
             case events.QuestionAsked():
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None

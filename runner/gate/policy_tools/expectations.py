@@ -19,6 +19,7 @@ from runner.gate.policy_tools.reference_machine import EXAMPLE_FILES, WORKSPACE,
 from runner.gate.policy_tools.tables import Expectation, Table, parse_table, wanted_word
 from runner.gate.wording import cell_words
 from runner.problems import Exit, usage
+from runner.text.json_line import json_line
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
@@ -207,8 +208,6 @@ def _table(name: str) -> Table:
 
 
 def _as_json(differences: Iterable[VerdictDifference], rows: int, count: int, tables: list[Table]) -> None:
-    from json import dumps
-
     from runner.gate.explain import reason_json
 
     failed = [
@@ -228,7 +227,11 @@ def _as_json(differences: Iterable[VerdictDifference], rows: int, count: int, ta
         }
         for each in differences
     ]
-    print(dumps({"tests": rows, "verdicts": count, "files": [table.source for table in tables], "differences": failed}))
+    print(
+        json_line(
+            {"tests": rows, "verdicts": count, "files": [table.source for table in tables], "differences": failed}
+        )
+    )
 
 
 def _clear() -> None:

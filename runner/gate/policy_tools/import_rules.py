@@ -2,7 +2,6 @@
 imported.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from runner.gate.policy_tools.importers.result import Import, as_json, as_toml, examples_toml, rule_lines
 from runner.problems import Exit, usage
 from runner.stderr import say
+from runner.text.json_line import json_line
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
 
@@ -52,7 +52,7 @@ def run_import(name: str, kind: AgentProduct | None, *, as_json_only: bool, out:
 
     found = sound(reader(kind)(text, source), shipped())
     if as_json_only:
-        print(json.dumps(as_json(found, kind.value)))
+        print(json_line(as_json(found, kind.value)))
         return Exit.DONE
     rules = as_toml(found, NAMES[kind])
     if out is None:

@@ -13,6 +13,7 @@ from runner.config import Settings, load, shipped
 from runner.config.settings import ConfigError, SettingNotice
 from runner.gate.gate import folder
 from runner.problems import Exit
+from runner.text.json_line import json_line
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
@@ -54,9 +55,7 @@ def run_lint(file: str | None, *, cwd: str | None, strict: bool, as_json: bool) 
         findings = [LintFinding(Severity.ERROR, "unusable", place, error.line, text, error.problem.fix)]
         sources = sources or (place,)
     if as_json:
-        from json import dumps
-
-        print(dumps({"sources": list(sources), "findings": [asdict(finding) for finding in findings]}))
+        print(json_line({"sources": list(sources), "findings": [asdict(finding) for finding in findings]}))
     else:
         for finding in findings:
             print(finding)
