@@ -56,7 +56,7 @@ def decide(
             rule_text = f"{text[:1].upper()}{text[1:]}. " if reason in assessment.asked else ""
             return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts))
         case _:
-            return Deny(_problem(assessment, facts, cell, reason), cell, reason)
+            return Deny(_problem(assessment, facts, cell, reason), cell, reason, *_lifting(assessment))
 
 
 def deciding_cell(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> Cell:
@@ -143,18 +143,29 @@ def _fix(assessment: Assessment, cell: Cell) -> str:
     """Return the fix for a refusal: for the person who can start the program differently, or for the model, which
     cannot.
     """
-    rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode}
-    allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and mode is not Mode.DANGEROUSLY]
-    asking = [mode for mode, ruling in rulings.items() if ruling is Ruling.ASK]
+    allowed, asking = _lifting(assessment)
     ways = []
     if allowed:
-        ways.append(f"the user who starts the agent can allow it with `--mode {allowed[0].value}`")
+        ways.append(f"the user who starts the agent can allow it with `--mode {allowed.value}`")
     if cell.ruling is Ruling.ASK:
         ways.append("a user at a terminal is asked first")
     elif asking:
-        ways.append(f"with `--mode {asking[0].value}` a user at a terminal is asked first")
+        ways.append(f"with `--mode {asking.value}` a user at a terminal is asked first")
     if cell.tier is Tier.NETWORK and cell.mode is not Mode.PLAN:
         way = "the user can allow a host for one command (`agent exec --host HOST`) or by a rule with `host`"
         ways.append(way)
     ways.append("otherwise do it another way or leave it to the user")
     return "; ".join(ways)
+
+
+def _lifting(assessment: Assessment) -> tuple[Mode | None, Mode | None]:
+    """Return the first mode that allows the action and the first mode that asks, without the mode `dangerously`.
+
+    A rule of the user that requires a question holds in every mode.
+    """
+    rulings = {mode: deciding_cell(assessment, mode).ruling for mode in Mode if mode is not Mode.DANGEROUSLY}
+    asked = [
+        mode for mode, ruling in rulings.items() if ruling is Ruling.ASK or (ruling < Ruling.ASK and assessment.asked)
+    ]
+    allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and not assessment.asked]
+    return next(iter(allowed), None), next((mode for mode in asked if mode is not Mode.DONT_ASK), None)

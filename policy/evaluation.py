@@ -101,7 +101,8 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
         closed = backend in _CLOSED and any(effect.kind is EffectKind.CONNECTS for effect in assessment.effects)
         if not (raw or closed) or verdict.cell.ruling is not Ruling.ASK:
             return verdict
-        return replace(verdict, problem=replace(verdict.problem, fix=_YOURSELF))
+        problem = replace(verdict.problem, fix=_YOURSELF)
+        return replace(verdict, problem=problem, allowed_in=None, asked_in=None)
     terms = verdict.terms if isinstance(verdict, Ask) else verdict.permit.terms
     fix = _YOURSELF
     if raw:

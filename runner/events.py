@@ -290,7 +290,8 @@ class ActionFinished(_Event, type="finished"):
 @dataclass(frozen=True, slots=True)
 class Denied(_Event, type="denied"):
     """Policy or the user refused an action, and nothing was run. `action` is one line about the action, and `record`
-    the number of the decision in the audit log."""
+    the number of the decision in the audit log. `allowed_in` is the first mode that allows the action without a
+    question, and `asked_in` the first mode in which the user is asked; null if no change of the mode would do that."""
 
     call: str
     action: str
@@ -298,6 +299,8 @@ class Denied(_Event, type="denied"):
     rule: RuleRef
     problem: Problem
     record: int = 0
+    allowed_in: Mode | None = None
+    asked_in: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,9 +192,19 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
+    """The refusal of an action.
+
+    Attributes:
+        allowed_in: The least permissive mode in which the action needs no approval, or None. `dangerously` is never
+            named.
+        asked_in: The least permissive mode in which a user is asked first, or None.
+    """
+
     problem: Problem
     cell: Cell
     reason: Reason
+    allowed_in: Mode | None = None
+    asked_in: Mode | None = None
 
 
 Verdict = Allow | Ask | Deny

@@ -125,7 +125,16 @@ def refused(call: ModelCall, problem: Problem, ctx: RunContext, note: str | None
 def denied(planned: Planned, verdict: Deny, ctx: RunContext, record: int) -> CallResult:
     """Report that the policy or a user denied the action."""
     action = one_line(action_words(planned.action, ctx.cwd), _REFUSED)
-    event = Denied(planned.call.key, action, verdict.cell.tier, verdict.reason.rule, verdict.problem, record)
+    event = Denied(
+        planned.call.key,
+        action,
+        verdict.cell.tier,
+        verdict.reason.rule,
+        verdict.problem,
+        record,
+        verdict.allowed_in,
+        verdict.asked_in,
+    )
     ctx.emit(event)
     return CallResult(refused(planned.call, verdict.problem, ctx, ctx.refusals.denied(verdict.cell.tier)), event)
 

@@ -124,6 +124,18 @@ def run_end_words(event: events.RunEnded) -> str:
     return f"{reason} ({many(event.turns, 'request')}{denied}{used})"
 
 
+def denial_fix(event: events.Denied, *, keys: bool) -> str:
+    """Return what the user of a conversation can do about a denial: change the mode, or what the problem says.
+
+    `keys` is True if Shift+Tab changes the mode. The model is told the text of the problem in any case.
+    """
+    mode = event.allowed_in or event.asked_in
+    if mode is None:
+        return event.problem.fix
+    does = "allows it" if event.allowed_in else "asks you first"
+    return f"{'Shift+Tab or ' if keys else ''}/mode {mode.value} {does}"
+
+
 def command_lines(command: str, mark: str = "…") -> list[str]:
     """Return the lines of a command, safe to show. A long command is cut, unlike in its question.
 

@@ -175,6 +175,22 @@ def test_the_output_of_a_stopped_command_stays_and_reaches_the_model(harness: Sc
     leave(window)
 
 
+def test_a_denial_names_the_key_and_the_command_that_lift_it(harness: ScreenHarness) -> None:
+    """The model is told more, such as how the program can be started; the user is at the keys."""
+    turns = [bash("python3 x.py"), {"when": "who starts the agent", "text": "I was told how."}, bash("touch a")]
+    window = harness.start([*turns, {"text": "It ran."}], "--mode", "plan")
+    window.until("sandbox FULL")
+    window.type("go", "Enter")
+    screen = window.until("I was told how.")
+    assert "instead  Shift+Tab or /mode trust-project allows it" in screen
+    assert "who starts the agent" not in screen
+    window.type("/mode trust-project", "Enter")
+    window.until("the mode is now trust-project")
+    window.type("again", "Enter")
+    window.until("It ran.")
+    leave(window)
+
+
 def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
     window = harness.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
     window.until("sandbox FULL")

@@ -125,6 +125,31 @@ def test_deciding_cell(tiers: list[Tier], mode: Mode, plain: bool, ruling: Rulin
 # --- terms ------------------------------------------------------------------------------------------------------------
 
 
+# tiers, mode, edit of a plain file, first mode that allows, first mode that asks, why
+LIFTING = [
+    ([Tier.WRITE],              Mode.PLAN,     True,  Mode.ACCEPT_EDITS,  Mode.DEFAULT, "a plain edit"),
+    ([Tier.WRITE],              Mode.PLAN,     False, Mode.TRUST_PROJECT, Mode.DEFAULT, "another write"),
+    ([Tier.WRITE, Tier.EXECUTE], Mode.PLAN,    False, Mode.TRUST_PROJECT, Mode.DEFAULT, "code"),
+    ([Tier.NETWORK],            Mode.PLAN,     False, None,               Mode.DEFAULT, "no mode allows it but one that is never named"),
+    ([Tier.NETWORK],            Mode.DONT_ASK, False, None,               Mode.DEFAULT, "the same"),
+    ([Tier.SECRET],             Mode.DEFAULT,  False, None,               None,         "no mode"),
+    ([Tier.DENIED, Tier.WRITE], Mode.PLAN,     False, None,               None,         "no mode"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("tiers", "mode", "plain", "allowed", "asked", "why"), LIFTING, ids=[f"{r[1]}-{r[5]}" for r in LIFTING]
+)
+def test_a_denial_names_the_modes_that_lift_it(
+    tiers: list[Tier], mode: Mode, plain: bool, allowed: Mode | None, asked: Mode | None, why: str
+) -> None:
+    found = denial(assess(tiers, [], plain_edit=plain), mode)
+    assert (found.allowed_in, found.asked_in) == (allowed, asked), why
+    for lifting, expected in ((allowed, Allow), (asked, Ask)):
+        if lifting is not None:
+            assert isinstance(verdict(assess(tiers, [], plain_edit=plain), lifting), expected), "and they do"
+
+
 def effect(kind: EffectKind, target: str, scope: Scope, *, exact: bool = True) -> Effect:
     return Effect(kind, target, scope, exact)
 

@@ -2,9 +2,11 @@
 
 import pytest
 
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.tier import Mode, Tier
 from policy.model.verdict import Problem
-from runner.events import Changed, Compacted, Resumed, Retrying, RunEnded
-from runner.frontends.wording import command_lines, note_words, resumption_labels, run_end_words
+from runner.events import Changed, Compacted, Denied, Resumed, Retrying, RunEnded
+from runner.frontends.wording import command_lines, denial_fix, note_words, resumption_labels, run_end_words
 from runner.messages import Failure, Usage
 
 BEGAN, UNTIL = "2026-03-04T05:06:07.089Z", "2026-03-05T06:07:08.089Z"
@@ -62,3 +64,19 @@ def test_ends(event: RunEnded, words: str, why: str) -> None:
 @pytest.mark.parametrize(("command", "lines", "why"), COMMANDS, ids=[why for *_, why in COMMANDS])
 def test_commands(command: str, lines: list[str], why: str) -> None:
     assert command_lines(command) == lines, why
+
+
+# first mode that allows, first mode that asks, True if there is a key, words, why
+LIFTED = [
+    (Mode.TRUST_PROJECT, Mode.DEFAULT, True,  "Shift+Tab or /mode trust-project allows it", "a mode allows it"),
+    (Mode.TRUST_PROJECT, Mode.DEFAULT, False, "/mode trust-project allows it",              "without the key"),
+    (None,               Mode.DEFAULT, True,  "Shift+Tab or /mode default asks you first",  "no mode allows it"),
+    (None,               None,         True,  "use a copy",                                 "no mode lifts it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("allowed", "asked", "keys", "words", "why"), LIFTED, ids=[why for *_, why in LIFTED])
+def test_a_denial_names_the_key(allowed: Mode | None, asked: Mode | None, keys: bool, words: str, why: str) -> None:
+    problem = Problem("no", "why", "use a copy")
+    rule = RuleRef(RuleKind.BUILTIN, "a/b")
+    assert denial_fix(Denied("1.1", "$ x", Tier.EXECUTE, rule, problem, 1, allowed, asked), keys=keys) == words, why

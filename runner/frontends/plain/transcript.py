@@ -112,11 +112,12 @@ class Transcript:
                 self._header(event.call)
                 self._finished(event)
                 self._open.discard(event.call)
-            case events.Denied(call, _, _, rule, problem):
+            case events.Denied(call, rule=rule, problem=problem):
                 self._header(call)
                 self._open.discard(call)
                 # The header shows the refused action; the Problem has the reason, the rule and the alternative.
-                self._problem(Problem(f"{problem.why} ({rule})", "", problem.fix), "denied   ")
+                fix = wording.denial_fix(event, keys=False) if self._recalls else problem.fix
+                self._problem(Problem(f"{problem.why} ({rule})", "", fix), "denied   ")
             case events.MalformedCall(_, tool, problem):
                 self._title(" call ", "black on yellow", tool)
                 self._problem(problem, "refused  ")

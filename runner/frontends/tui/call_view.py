@@ -107,7 +107,8 @@ class CallCard:
             rows += _body_rows(_answer_row(answer, theme), width, theme, last=not answer.yes)
             if not answer.yes:  # the reason is the user's own, who needs no alternative
                 return rows
-        return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", problem.fix), "denied   ", width, theme)
+        fix = wording.denial_fix(event, keys=True)
+        return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", fix), "denied   ", width, theme)
 
     def stopped(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the rows of a call whose run ended before it did."""
