@@ -610,7 +610,6 @@ ANSWERS = [
     ("y\n", 0, True, "yes"),
     ("n\n", 3, False, "no"),
     ("\n", 3, False, "Enter is a no"),
-    ("use another name\n", 3, False, "anything else is a no with words"),
     ("\x04", 3, False, "end of input is a no"),
     ("\x03", 130, False, "Ctrl-C is neither"),
 ]
@@ -635,6 +634,28 @@ def test_a_question_at_the_terminal(
         answer = decided["answer"]
         assert isinstance(answer, dict)
         assert (answer["yes"], answer["by"]) == (made, "terminal")
+
+
+@pytest.mark.threat("T35")
+def test_the_letters_of_exec_are_those_of_a_conversation(harness: CliHarness, start: Callable[..., Terminal]) -> None:
+    """No model reads a reason, so other words answer nothing, and neither do digits and the letters of other cards."""
+    terminal = start("exec", "touch asked.txt")
+    terminal.until("allow once? [y/N/p/d/x]:")
+    for part in ("Creates asked.txt", "n/Enter no", "p  this exact command, in this project for 30 days",
+                 "d  no, and never in this project"):  # fmt: skip
+        assert part in terminal.seen
+    assert "say what to do instead" not in terminal.seen
+    for typed in ("use another name", "1", "2", "e", "a", "A", "f", "s"):
+        time.sleep(0.3)
+        terminal.type(f"{typed}\n")
+        terminal.until(f"`{typed}` is not an answer")
+    time.sleep(0.3)
+    terminal.type("x\n")
+    terminal.until("writes asked.txt  (built in)")
+    assert not (harness.work / "asked.txt").exists()
+    time.sleep(0.3)
+    terminal.type("n\n")
+    assert terminal.end() == 3, terminal.seen
 
 
 @pytest.mark.threat("T35")

@@ -10,10 +10,11 @@ from rich.console import Console
 from policy.grants.grant import GrantScope, GrantSubject
 from policy.model.command_pattern import CommandPattern
 from policy.model.tier import Mode, Ruling
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
-from runner.events import Denied, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
+from runner.approval.approver import Answer, Edited, Halt, Later, No, Question, Reanswered, Yes
+from runner.events import Changed, Denied, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.frontends.plain.transcript import Transcript
 from runner.gate.grants.store import RememberedAnswer
+from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from tests.support import loop_harness
@@ -176,6 +177,106 @@ def test_a_file_tool_has_no_command_to_edit(stage: Make) -> None:
     assert found.sandbox.ran == []
 
 
+# ---- all edits from now on
+
+
+def write(*names: str) -> Turn:
+    return Turn(calls=tuple(ToolCall("", "write", {"path": name, "content": "x\n"}) for name in names))
+
+
+def all_edits(question: Question) -> Answer:
+    return Yes(mode=Mode.ACCEPT_EDITS)
+
+
+def one_edit_for_all(place: int) -> Script:
+    """The answers of the screen: `a` at one question, and no answer to the other edits."""
+    return lambda each: all_edits(each) if each.call == f"1.{place}" else Later()
+
+
+def test_an_answer_that_accepts_all_edits_changes_the_mode(stage: Make) -> None:
+    panel = Panel(all_edits)
+    found = stage(write("a.txt"), write("b.txt"), DONE, approver=panel, mode=Mode.DEFAULT, unattended=False)
+    found.play()
+    assert found.ctx.live.mode is Mode.ACCEPT_EDITS
+    assert len(panel.asked) == 1, "the second edit is no question"
+    assert len(found.sandbox.ran) == 2
+    assert [(event.was, event.now) for event in found.of(Changed) if isinstance(event, Changed)] == [
+        ("default", "accept-edits")
+    ]
+    first, second = sorted(found.audit.rows(kind="decided"), key=lambda row: row.id)
+    assert first.body["answer"]["mode"] == "accept-edits"  # type: ignore[index]  # an object
+    assert first.body["answer"]["yes"] is True  # type: ignore[index]  # an object
+    assert second.body["answer"] is None
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_other_edits_of_the_turn_are_allowed_by_the_new_mode(stage: Make, place: int) -> None:
+    panel = Panel(one_edit_for_all(place))
+    found = ask_in(stage, panel, write("a.txt", "b.txt", "c.txt"))
+    assert len(panel.asked) == 1
+    assert len(found.sandbox.ran) == 3
+    rows = sorted(found.audit.rows(kind="decided"), key=lambda row: row.id)
+    answers = [row.body["answer"] for row in rows]
+    assert [answer is not None for answer in answers] == [place == number for number in (1, 2, 3)]
+    assert answers[place - 1]["mode"] == "accept-edits"  # type: ignore[index]  # an object
+
+
+def test_an_approval_of_a_command_in_the_same_list_still_counts(stage: Make) -> None:
+    """The mode changed since the question, but only to a looser one, and the command is what was on the screen."""
+    panel = Panel(lambda each: all_edits(each) if each.card.edits else Yes())
+    found = ask_in(stage, panel, Turn(calls=(*write("a.txt").calls, *bash(WORK).calls)))
+    assert len(panel.asked) == 1
+    assert WORK in found.sandbox.ran
+
+
+@pytest.mark.threat("T108")
+def test_an_edit_that_leads_elsewhere_by_then_is_asked_in_the_new_mode(stage: Make, tmp_path: Path) -> None:
+    outside = tmp_path / "precious"
+    outside.write_text("x\n")
+
+    def swap(question: Question) -> Answer:
+        target = tmp_path / "w" / "b.txt"
+        if not target.is_symlink():
+            target.symlink_to(outside)
+        return all_edits(question) if question.call == "1.1" else Later()
+
+    panel = Panel(swap, lambda _: No())
+    found = ask_in(stage, panel, write("a.txt", "b.txt"))
+    assert "precious" in panel.asked[1][0].card.line
+    assert len(found.sandbox.ran) == 1
+
+
+# fmt: off
+NOT_OFFERED = [
+    (bash(WORK),                                                       Mode.DEFAULT,      "a command"),
+    (bash("touch a.txt"),                                              Mode.DEFAULT,      "a plain command for files"),
+    (call("write", {"path": ".git/hooks/pre-commit", "content": "x"}), Mode.DEFAULT,      "what other programs run"),
+    (call("write", {"path": ".vscode/tasks.json", "content": "x"}),    Mode.DEFAULT,      "a task of an editor"),
+    (call("write", {"path": "/var/tmp/nowhere/a", "content": "x"}),    Mode.DEFAULT,      "outside the workspace"),
+    (call("write", {"path": "/var/tmp/nowhere/a", "content": "x"}),    Mode.ACCEPT_EDITS, "in the mode itself"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T108")
+@pytest.mark.parametrize(("turn", "mode", "why"), NOT_OFFERED, ids=[row[-1] for row in NOT_OFFERED])
+def test_where_it_is_not_offered_it_is_a_no(stage: Make, turn: Turn, mode: Mode, why: str) -> None:
+    panel = Panel(all_edits)
+    found = ask_in(stage, panel, turn, mode=mode)
+    assert not any(each.card.edits for asked in panel.asked for each in asked), why
+    assert found.sandbox.ran == []
+    assert found.ctx.live.mode is mode
+
+
+@pytest.mark.threat("T108")
+def test_no_other_mode_comes_with_an_answer_and_no_answer_is_left_out(stage: Make) -> None:
+    panel = Panel(lambda _: Yes(mode=Mode.DANGEROUSLY), lambda _: Later())
+    found = stage(write("a.txt"), write("b.txt", "c.txt"), DONE, approver=panel, mode=Mode.DEFAULT, unattended=False)
+    found.play()
+    assert found.sandbox.ran == [], "and where no answer changed the mode, every question needs one"
+    assert found.ctx.live.mode is Mode.DEFAULT
+
+
 # ---- a person who changes the command
 
 # fmt: off
@@ -209,6 +310,45 @@ def test_an_edited_command_is_judged_as_any_other(
     assert edited[0] == script
     judged = [event for event in found.of(VerdictReached) if isinstance(event, VerdictReached)]
     assert len(judged) == len(panel.asked) + (not more or why.startswith("as often")), "each time by the same gate"
+
+
+def reanswered(script: str, answer: Yes | No) -> Script:
+    """The answers of the screen: an edit, and at once the answer to the question about it."""
+
+    def edit(question: Question) -> Answer:
+        assert question.edited is not None
+        about = question.edited(script)
+        return Edited(script, Reanswered(about, answer) if about is not None else None)
+
+    return edit
+
+
+@pytest.mark.threat("T108")
+@pytest.mark.parametrize(("answer", "runs"), [(Yes(), ["python3 y.py"]), (No("not that"), [])], ids=["yes", "no"])
+def test_an_edit_with_its_answer_is_not_asked_about_again(stage: Make, answer: Yes | No, runs: list[str]) -> None:
+    panel = Panel(reanswered("python3 y.py", answer))
+    found = ask_in(stage, panel, bash(NETWORK))
+    assert len(panel.asked) == 1
+    assert found.sandbox.ran == runs
+    (row,) = found.audit.rows(kind="decided")
+    assert row.body["answer"]["yes"] is bool(runs)  # type: ignore[index]  # an object
+    assert row.body["proposed"]["script"] == NETWORK  # type: ignore[index]  # an object
+
+
+@pytest.mark.threat("T108")
+def test_an_answer_to_another_question_does_not_count_for_an_edit(stage: Make) -> None:
+    """A program may send anything: what was approved must be the question about exactly this script."""
+
+    def forged(question: Question) -> Answer:
+        assert question.edited is not None
+        about = question.edited("python3 y.py")
+        assert about is not None
+        return Edited("rm -rf src", Reanswered(about, Yes()))
+
+    panel = Panel(forged, lambda _: No())
+    found = ask_in(stage, panel, bash(NETWORK))
+    assert len(panel.asked) == 2
+    assert found.sandbox.ran == []
 
 
 def test_a_transcript_says_that_another_command_was_written(stage: Make) -> None:

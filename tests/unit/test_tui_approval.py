@@ -17,9 +17,9 @@ from policy.model.action import Action, EditFile, WriteFile
 from policy.model.assessment import Reason, RuleKind, RuleRef
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell
-from runner.approval.approver import Answer, Edited, Halt, No, Question, Yes
+from runner.approval.approver import Answer, Edited, Halt, Later, No, Question, Yes
 from runner.approval.card import accept_edits_allows, card
-from runner.approval.remembered import offer
+from runner.approval.remembered import NOTHING, offer
 from runner.frontends.tui.approval import ApprovalPanel
 from runner.frontends.tui.approval_rows import detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, PanelStep, Unanswered
@@ -308,6 +308,150 @@ def test_the_editor_gets_the_script_where_that_is_safe_to_show(script: str, expe
     screen = Screen(put(script), rows=40).press("e")
     assert screen.step == Edit(expected, "edit the command; it is evaluated again"), why
     assert screen.panel.edited(expected) == Unanswered(), "nothing was changed"
+
+
+# ---- all edits from now on
+
+EDIT = EditFile(f"{HERE}/notes.txt", "x", "y")
+ALL = Yes(mode=Mode.ACCEPT_EDITS)
+
+
+def write(name: str, lines: int = 1, call: str = "1.1") -> Question:
+    return put(WriteFile(f"{HERE}/{name}", "".join(f"line {n}\n" for n in range(lines))), call)
+
+
+@pytest.mark.threat("T35")
+@pytest.mark.parametrize("key", ["a", "s-tab"])
+def test_one_key_accepts_all_edits(key: str) -> None:
+    assert Screen(put(EDIT, before="x\n")).press(key).answers == (ALL,)
+    for script in ("npm test", "touch a", "sudo ls", "echo x > a"):
+        assert Screen(put(script)).press(key).answers is None, "only at an edit of a file tool"
+    for path in (f"{HERE}/.git/hooks/pre-commit", f"{HERE}/.vscode/tasks.json", f"{TOP}/log/syslog"):
+        assert Screen(put(WriteFile(path, "x"))).press(key).answers is None, path
+    screen = Screen(put(EDIT, before="x\n"))
+    screen.draw()
+    screen.now += GUARD - 0.01
+    assert screen.panel.key(key) == Unanswered(), "a key typed ahead"
+    assert Screen(write("long.txt", 300)).press(key).answers is None, "the end of the change was not read"
+    assert Screen(write("long.txt", 300)).press(*["pagedown"] * 40, key).answers == (ALL,)
+
+
+@pytest.mark.threat("T38")
+@pytest.mark.parametrize("key", ["a", "s-tab"])
+def test_on_a_narrow_screen_it_is_shown_whole_before_it_counts(key: str) -> None:
+    screen = Screen(put(EDIT, before="x\n"), width=34)
+    assert screen.press(key).answers is None
+    assert "all edits in the workspace" in " ".join(screen.text().split())
+    assert screen.press("y").answers is None
+    assert screen.press(key).answers == (ALL,)
+
+
+def test_other_edits_of_the_list_wait_for_the_new_mode() -> None:
+    screen = Screen(put("npm test"), write("a", call="1.2"), write("b", call="1.3"), put("sudo ls", "1.4"))
+    assert screen.press("tab", "a").answers is None
+    assert screen.press("n", "n").answers == (No(), ALL, Later(), No()), "only commands are left"
+
+
+def test_all_changes_of_files_are_approved_when_each_was_read() -> None:
+    questions = (write("a", call="1.1"), write("b", call="1.2"), write("c", 300, "1.3"))
+    screen = Screen(*questions)
+    assert "A approve all 3 alike" in screen.text()
+    assert screen.press("A").answers is None
+    assert "A also approves this one" in screen.text()
+    assert "Creates b" in screen.text()
+    assert screen.press("A").answers is None, "the third is there now"
+    assert screen.press("A").answers is None, "and not read to its end"
+    assert screen.press(*["pagedown"] * 40, "A").answers == (Yes(), Yes(), Yes())
+    assert "A approve" not in Screen(write("a"), put(WriteFile(f"{TOP}/log/syslog", "x"), "1.2")).text(), "other rights"
+
+
+# ---- a command that the user typed or edited
+
+
+def test_a_command_of_the_user_is_yes_or_no() -> None:
+    asked = put("npm test")
+    own = Question("!1", asked.ask, NOTHING, replace(card(asked.ask, NOTHING), editable=False, own=True))
+    told = Screen(own).text()
+    assert told.endswith("  y yes, once · n/Enter no · x explain")
+    assert "no network" in told
+    for key in ("s", "p", "S", "P", "d", "e", "f", "a", "A", "N"):
+        assert Screen(own).press(key).step == Unanswered(), key
+    assert Screen(own).press("y").answers == (Yes(),)
+
+
+@pytest.mark.threat("T38")
+def test_the_question_about_an_edited_command_follows_at_once() -> None:
+    first = replace(put("npm test"), edited=lambda script: None if script == "ls" else put(script, again="edited"))
+    screen = Screen(first, put("npm run build", "1.2"))
+    screen.press("e")
+    assert screen.panel.edited("curl https://example.org/x") == Unanswered()
+    assert "1 of 2" in screen.text()
+    assert "network  example.org" in screen.text()
+    assert screen.press("enter").answers is None, "Enter refuses and approves nothing"
+    (edited, other) = screen.press("y").answers or (None, None)
+    assert isinstance(edited, Edited)
+    assert edited.then is not None
+    assert isinstance(edited.then.answer, No)
+    assert other == Yes()
+    screen = Screen(first)
+    screen.press("e")
+    assert screen.panel.edited("ls") == Done((Edited("ls"),)), "what is no question is not asked"
+    screen = Screen(first)
+    screen.press("e")
+    screen.panel.edited("curl https://example.org/x\n" + "echo x\n" * 100)
+    assert screen.press("y").answers is None, "the end of the new command must be read as well"
+
+
+# ---- the size of a card
+
+
+def edit_of(lines: int) -> Question:
+    """A change in the middle of a file, with `lines` changed lines."""
+    old = [f"old {n}" for n in range(lines // 2)]
+    new = [f"new {n}" for n in range(lines - lines // 2)]
+    around = [f"line {n}" for n in range(20)]
+    before = "\n".join([*around, *old, *around]) + "\n"
+    return put(EditFile(f"{HERE}/notes.txt", "\n".join(old) or "line 19\nline 0", "\n".join(new) or "x"), before=before)
+
+
+@pytest.mark.parametrize("lines", [2, 3, 4, 5, 6])
+def test_a_short_edit_takes_at_most_twelve_rows(lines: int) -> None:
+    """80x24: the panel has two columns and six rows less than the terminal."""
+    asked = edit_of(lines)
+    screen = Screen(asked, width=78, rows=18)
+    assert len(screen.draw()) <= 12, screen.text()
+    assert asked.card.change is not None
+    assert asked.card.change.added + asked.card.change.removed == lines
+    for row in asked.card.change.diff:
+        assert row[:1] == " " or row[:2] == "@@" or row in screen.text()
+    assert screen.press("y").answers == (Yes(),), "all of it is there"
+
+
+# fmt: off
+COMMANDS = [
+    "npm test", "npm run build", "npm run build -- --watch", "python3 -m pytest -q", "python3 -c 'print(1)'",
+    "python3 -c \"open('/var/tmp/nc-x', 'w')\"", "make test", "git commit -m x", "curl https://api.example.com/x",
+    "curl -sS https://example.org/x > notes.txt", "touch docs/x", "rm -rf docs", "npm test && npm run build",
+    "cat @TOP/log/syslog", "grep -r x @TOP/log", "echo x > ~/out/y", "bash -c 'npm test'", "./bin/tool x",
+    "cd sub && npm test", "ssh host uptime", "npm run a-very-long-name-of-a-script-that-goes-on-and-on:production:all",
+]
+# fmt: on
+
+
+@pytest.mark.parametrize("script", COMMANDS)
+def test_a_card_fits_and_its_choices_can_be_told_apart(script: str) -> None:
+    asked = put(script)
+    rows = Screen(asked, width=78, rows=18).text().split("\n")
+    assert len(rows) <= 12, rows
+    keys = {key for pick in asked.card.choices if pick.yes for key in pick.keys}
+    answers = [row.strip() for row in rows if row.strip()[:1] in keys and row.strip()[1:3] == "  "]
+    told = [[part[3:] for part in row.split(" · ")] for row in answers]  # without the keys
+    assert sum(map(len, told)) == len(keys), rows
+    assert len({parts[0][:40] for parts in told}) == len(told), "each row differs within its first 40 characters"
+    assert all(len({part[:40] for part in parts}) == len(parts) for parts in told), "and so do the scopes of a row"
+    assert not any("'\"'\"'" in row for row in rows), "a quote is shown in double quotes"
+    if "-c " in script and "bash" not in script:
+        assert not any("further flags" in row for row in rows), "no flags for code that nobody reads"
 
 
 # ---- stray keys

@@ -109,7 +109,9 @@ class _TerminalRequester:
         from runner.approval.card import card
 
         offered = offer(context, ask, _SPANS, self.grants)
-        return Question("", ask, offered, replace(card(ask, offered), editable=False), None, again)
+        return Question(
+            "", ask, offered, replace(card(ask, offered, around=context.facts), editable=False), None, again
+        )
 
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Show the question on the terminal, and return the answer and the time that it took, in seconds."""
