@@ -117,7 +117,7 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
             case "typed":
                 yield SessionPart("typed", entry.time, str(body["text"]))
             case "end":
-                turns = many(int(str(body["turns"])), "turn")
+                turns = many(int(str(body["turns"])), "request")
                 yield SessionPart("note", entry.time, f"{body['reason']} (exit {body['exit']}, {turns})")
             case "grant":
                 yield SessionPart("note", entry.time, _granted(body["grant"]))
@@ -199,7 +199,7 @@ class Session:
         yield "workspace", past.workspace
         yield "time", f"{_minute(past.began)} to {_minute(past.until)} UTC"
         yield "model", past.model
-        yield "turns", f"{past.turns}, of {many(past.prompts, 'prompt')}"
+        yield "requests", f"{past.turns}, of {many(past.prompts, 'prompt')}"
         if used := usage_text(self.tree, past.path):
             yield "used", used
         yield from (("note", notice) for notice in past.notices)

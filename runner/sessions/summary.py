@@ -124,7 +124,7 @@ def labels(seen: SessionSummary) -> tuple[str, str]:
     if seen.broken is not None:
         return start, f"cannot be read: {seen.broken}"
     fork = f"  (from {seen.forked_from[:8]})" if seen.forked_from else ""
-    return f"{start}  {many(seen.turns, 'turn'):<9}", f"{seen.first}{fork}"
+    return f"{start}  {many(seen.turns, 'request'):<11}", f"{seen.first}{fork}"
 
 
 def _first(file: BinaryIO) -> str:

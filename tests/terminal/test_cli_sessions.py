@@ -65,7 +65,7 @@ def test_a_list_has_the_sessions_with_an_answer_by_the_time_that_it_prints(harne
     first = next(str(each["id"]) for each in harness.list() if each["first"] == "the first")
     os.utime(harness.store.path(first), (2_000_000_000, 2_000_000_000))
     shown = harness.agent("sessions").stdout.splitlines()
-    assert shown[0].startswith(f"{first[:8]}  2033-05-18 03:33 UTC  2 turns    the first"), shown
+    assert shown[0].startswith(f"{first[:8]}  2033-05-18 03:33 UTC  2 requests   the first"), shown
 
 
 def test_without_a_session_nothing_is_written(harness: SessionHarness) -> None:

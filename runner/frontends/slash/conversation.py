@@ -128,7 +128,7 @@ async def _cost(words: str, host: CommandHost) -> None:
         f"model     {ctx.live.named}",
         f"sent      {sent:,} tokens, {usage.cache_read:,} of them read from the cache",
         f"received  {usage.output:,} tokens",
-        f"turns     {conversation.turns:,}",
+        f"requests  {conversation.turns:,}",
         f"cost      {cost}",
     ]
     session = ctx.journal.kept

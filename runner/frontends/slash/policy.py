@@ -193,7 +193,7 @@ _command = partial(SlashCommand, group=POLICY_GROUP)
 COMMANDS = (
     _command("permissions", "", "show what is allowed, asked and denied here", _permissions, aliases=("rules",)),
     _command("grants", "[revoke ID]", "show or revoke remembered answers", _grants, words=lambda host: ("revoke",)),
-    _command("audit", "[WHICH]", "decisions so far: denied, asked, or one NUMBER in full", _audit,
+    _command("audit", "[WHICH]", "decisions so far; denied, asked, or a NUMBER", _audit,
              words=lambda host: ("denied", "asked", "allowed", "last")),
     _command("why", "[COMMAND]", "explain the last decision, or that on COMMAND", _why),
     _command("sandbox", "[COMMAND]", "show the sandbox, or the exact rights of a command", _sandbox),
