@@ -70,7 +70,8 @@ def _usual_environment(context: EvaluationContext) -> bool:
 
 
 def _absent(name: str, context: EvaluationContext) -> bool:
-    plain = bool(name) and name.isprintable() and "/" not in name and name not in (".", "..")
+    # THREAT T28: a name with a letter of another script is shown to the user, on the card that explains the letter.
+    plain = bool(name) and name.isascii() and name.isprintable() and "/" not in name and name not in (".", "..")
     return plain and context.facts.which(name) is None
 
 

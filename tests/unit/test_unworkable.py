@@ -242,6 +242,7 @@ SCRIPTS = [
     ("/usr/bin/gti",                   None,   "the same"),
     ("command gti",                    None,   "a builtin that runs it"),
     ("env gti",                        None,   "a program that runs it"),
+    ("n\u0440m install",               None,   "a letter of another script: the card explains it"),
     ("mapfile x",                      None,   "a builtin"),
     ("coproc gti",                     None,   "a reserved word"),
     ("gti 'x",                         None,   "it cannot be read"),
