@@ -60,6 +60,7 @@ CONTENTS = {
         Containers <reference/containers>
         Platforms <reference/platforms>
         Records <reference/record>
+        JSON <reference/json>
         Exit codes <reference/exit-codes>
     """,
     "Security": """

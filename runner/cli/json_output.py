@@ -1,0 +1,315 @@
+"""The JSON output of every command with `--json`, as the page docs/reference/json.md and its test have it."""
+
+from enum import StrEnum
+
+from policy.model.frozen import dataclass
+
+
+class Form(StrEnum):
+    """The form of an output: one object, one object per line, or events of a session (docs/guide/embedding.md)."""
+
+    OBJECT = "one object"
+    LINES = "lines"
+    EVENTS = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonField:
+    """One field of an object.
+
+    Attributes:
+        kind: The types of the value, joined by ` or `: text, time, number, boolean, object, texts, numbers, objects
+            (the last three are lists), any, null.
+        optional: True if the field can be missing.
+    """
+
+    name: str
+    kind: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOutput:
+    """The output of one command.
+
+    Attributes:
+        command: The words of the command after `agent`.
+        about: One sentence about the object, or about the object of each line.
+        fields: The fields of the object; empty for events.
+        also: Other commands with the same output.
+        open: True if the object can have more fields, which another page lists.
+    """
+
+    command: str
+    form: Form
+    about: str
+    fields: tuple[JsonField, ...] = ()
+    also: tuple[str, ...] = ()
+    open: bool = False
+
+
+def _fields(text: str) -> tuple[JsonField, ...]:
+    """Return the fields that `text` lists: `name type, name? type or type`. `?` marks an optional field."""
+    pairs = (each.strip().partition(" ") for each in text.split(","))
+    return tuple(JsonField(name.rstrip("?"), kind.strip(), name.endswith("?")) for name, _, kind in pairs)
+
+
+_DECISION = """id number, hash text, time time, session text, kind text, tool text, verdict? text, tiers? texts,
+    action? object or null, outcome object or null"""
+_TRUST = """workspace text, sha256 text, state text, counts texts, widens objects, entries objects, changed objects"""
+_GRANT = """id text, verdict text, scope text, what object, workspace text, agent text, session text, created time,
+    expires time or null, uses number or null, who text, reason text, script text, over boolean, holds boolean,
+    says text"""
+_VALUE = "value any, from objects, overridden objects, ignored objects"
+_RESULT = """type text, exit number, reason text, limit text or null, turns number, usage object, cost number or null,
+    seconds number, denied objects, changed objects, session text or null, log object, patch text or null, text text"""
+_TASK = f"""{_RESULT.replace(", text text", ", text? text")}, id text, status text, attempt number, started time,
+    ended time, metadata object, task text, events text or null, error? text or null, node? text"""
+_COUNTS = "out text, done number, denied number, limit number, failed number, unfinished number, cost number or null"
+
+OUTPUTS: tuple[JsonOutput, ...] = (
+    JsonOutput("run", Form.EVENTS, "The events of the session; `run_ended` contains the answer as `text`."),
+    JsonOutput(
+        "ci",
+        Form.EVENTS,
+        "The events of the session. The last line is the result (ci.md): an object with the `type` `result`.",
+    ),
+    JsonOutput(
+        "exec",
+        Form.EVENTS,
+        "The events `session_started`, `verdict`, `output`, `finished` or `denied`, and `run_ended`.",
+    ),
+    JsonOutput(
+        "why",
+        Form.OBJECT,
+        "The verdict on an action and its reasons. Nothing is run.",
+        _fields(
+            """action object, line text, tree text, effects objects, tiers texts, reasons objects, mode text,
+            cell object, verdict text, because object, problem object or null, question text or null,
+            terms object or null, rules objects, ways texts, rule text or null"""
+        ),
+    ),
+    JsonOutput(
+        "batch run",
+        Form.LINES,
+        "The result of each task that ended, as in `results.jsonl`; the last line has the `type` `batch`, the counts"
+        " and `exit`.",
+        open=True,
+        fields=_fields("type text, exit number"),
+    ),
+    JsonOutput("batch show", Form.LINES, "The latest result of each task.", _fields(_TASK)),
+    JsonOutput("batch", Form.LINES, "The counts of each batch in the current folder.", _fields(_COUNTS)),
+    JsonOutput(
+        "batch check", Form.LINES, "Each task of the list.", _fields("id text, line number, workspace text, task text")
+    ),
+    JsonOutput(
+        "audit list",
+        Form.LINES,
+        "Each decision with its outcome. record.md lists the fields.",
+        _fields(_DECISION),
+        also=("audit",),
+        open=True,
+    ),
+    JsonOutput(
+        "audit tail",
+        Form.LINES,
+        "Each decision (with `outcome` null while it runs) and each outcome. record.md lists the fields.",
+        _fields("id number, hash text, time time, kind text"),
+        open=True,
+    ),
+    JsonOutput(
+        "audit show",
+        Form.OBJECT,
+        "One record with its session and its outcome. record.md lists the fields.",
+        _fields(f"{_DECISION}, session_record object or null"),
+        open=True,
+    ),
+    JsonOutput(
+        "audit stats",
+        Form.OBJECT,
+        "Counts of the decisions.",
+        _fields(
+            """decisions number, sessions number, first time or null, last time or null, verdicts object,
+            answers object, tiers objects, modes objects, tools objects, rules objects, hosts objects,
+            commands objects, asked objects, denied objects, slowest objects, never object"""
+        ),
+    ),
+    JsonOutput(
+        "audit suggest",
+        Form.OBJECT,
+        "Rules that would allow what was approved again and again.",
+        _fields("looked number, more boolean, suggestions objects, left objects"),
+        open=True,
+    ),
+    JsonOutput(
+        "audit replay",
+        Form.OBJECT,
+        "The recorded actions whose verdict differs under another policy.",
+        _fields(
+            """replayed number, policy text, differences objects, counts object, unknown objects, looked number,
+            above objects"""
+        ),
+        open=True,
+    ),
+    JsonOutput(
+        "audit verify",
+        Form.OBJECT,
+        "The state of the hash chain. `sealed` is false if it is broken; the object then has `id` and `why`.",
+        _fields("sealed boolean, count? number, hash? text, chains? objects, id? number, why? text"),
+        open=True,
+    ),
+    JsonOutput(
+        "audit prune",
+        Form.OBJECT,
+        "The removed records. The optional fields are missing if nothing was removed.",
+        _fields("records number, sessions number, before time, tombstone? number, signed? boolean, bytes? number"),
+    ),
+    JsonOutput(
+        "audit merge", Form.OBJECT, "The new log and its chains.", _fields("into text, chains objects, left_out texts")
+    ),
+    JsonOutput(
+        "audit key show",
+        Form.OBJECT,
+        "The public half of the key that signs checkpoints.",
+        _fields("key text, algorithm text"),
+        also=("audit key",),
+    ),
+    JsonOutput("grants", Form.LINES, "Each remembered approval or refusal.", _fields(_GRANT), also=("grants list",)),
+    JsonOutput("grants show", Form.OBJECT, "One remembered approval or refusal.", _fields(_GRANT)),
+    JsonOutput("grants prune", Form.LINES, "Each removed grant.", _fields(_GRANT)),
+    JsonOutput(
+        "trust",
+        Form.OBJECT,
+        "The files of the repository that configure the agent, and the state of the user's answer.",
+        _fields(_TRUST),
+        also=("trust show",),
+    ),
+    JsonOutput(
+        "trust list",
+        Form.LINES,
+        "Each answer about a repository. `state` is same, changed, gone or closed.",
+        _fields("workspace text, sha256 text, answer text, time time, entries number, state text"),
+    ),
+    JsonOutput(
+        "undo",
+        Form.OBJECT,
+        "The files that were restored, or would be with `--dry-run`.",
+        _fields(
+            "dry boolean, whole boolean, step number or null, steps numbers, items objects, set_aside texts",
+        ),
+    ),
+    JsonOutput(
+        "undo --list",
+        Form.LINES,
+        "Each action that can be undone, newest first.",
+        _fields(
+            """id number, kind text, command text, session text, call text, started time, ended time or null,
+            undone_by number or null, takes_back numbers, notes texts, changes objects"""
+        ),
+    ),
+    JsonOutput("undo --clear", Form.OBJECT, "The size of the removed snapshots.", _fields("bytes number")),
+    JsonOutput(
+        "apply",
+        Form.OBJECT,
+        "The changes of the patch, and whether they were applied. `step` is the number for `agent undo`.",
+        _fields("applied boolean, step number or null, files objects, problems objects, warnings objects"),
+    ),
+    JsonOutput(
+        "sessions list",
+        Form.LINES,
+        "Each stored session of the workspace.",
+        _fields(
+            """id text, key text, workspace text, began time, written time, size number, forked_from text or null,
+            first text, prompts number, turns number, broken text or null"""
+        ),
+    ),
+    JsonOutput(
+        "sessions show",
+        Form.LINES,
+        "Each entry of the session file; docs/guide/sessions.md describes the types.",
+        _fields("id text, parentId text or null, time time, type text"),
+        open=True,
+    ),
+    JsonOutput(
+        "auth status",
+        Form.LINES,
+        "Each provider with the source of its key, then each injected credential, whose object has other fields.",
+        _fields(
+            """provider text, source text or null, local boolean, tried objects, accounts texts,
+            chosen text or null"""
+        ),
+        also=("auth",),
+    ),
+    JsonOutput(
+        "config show",
+        Form.OBJECT,
+        "Every setting in force: `values` has an object for each key, with the fields of `config get`.",
+        _fields("values object, lists objects, notices texts"),
+        also=("config",),
+    ),
+    JsonOutput("config get", Form.OBJECT, "One setting and the layers that set it.", _fields(f"key text, {_VALUE}")),
+    JsonOutput(
+        "config check",
+        Form.OBJECT,
+        "The faults of the configuration.",
+        _fields("sources texts, faults objects, notices texts"),
+    ),
+    JsonOutput(
+        "config path",
+        Form.OBJECT,
+        "The file of each layer: `path`, and `there` if it exists.",
+        _fields("system object, user object, project? object, local? object, named? object"),
+    ),
+    JsonOutput(
+        "policy matrix",
+        Form.OBJECT,
+        "The permission matrix: for each tier, the ruling of each mode.",
+        _fields("read object, write object, execute object, network object"),
+        also=("policy",),
+        open=True,
+    ),
+    JsonOutput(
+        "policy fingerprint",
+        Form.OBJECT,
+        "The fingerprint of the policy.",
+        _fields("policy text, sources texts, hashes object"),
+    ),
+    JsonOutput(
+        "policy judge",
+        Form.LINES,
+        "The verdict on each script that is read from standard input (without `--json`).",
+        _fields("id any, verdict text, tiers texts, reasons objects"),
+    ),
+    JsonOutput(
+        "policy test",
+        Form.OBJECT,
+        "The verdicts that differ from the expected ones.",
+        _fields("tests number, verdicts number, files texts, differences objects"),
+    ),
+    JsonOutput(
+        "policy lint",
+        Form.OBJECT,
+        "Contradictions and faults of the user's rules.",
+        _fields("sources texts, findings objects"),
+    ),
+    JsonOutput(
+        "policy import",
+        Form.OBJECT,
+        "The rules that were made from the settings of another agent.",
+        _fields("kind text, mode text or null, rules objects, left objects, examples objects"),
+    ),
+    JsonOutput(
+        "sandbox show",
+        Form.LINES,
+        "Each set of rights: one for a command, two without a command.",
+        _fields("title text, terms object, mounts objects, refused text or null"),
+        also=("sandbox",),
+    ),
+    JsonOutput(
+        "sandbox cache",
+        Form.LINES,
+        "Each cache of a workspace.",
+        _fields("workspace text, bytes number, gone boolean, cleared boolean"),
+    ),
+    JsonOutput("doctor", Form.OBJECT, "The checks of the machine.", _fields("exit number, findings objects")),
+)
