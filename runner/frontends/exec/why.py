@@ -4,7 +4,6 @@ import os
 from typing import TYPE_CHECKING
 
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, open_gate
-from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
     from policy.model.assessment import Assessment
@@ -39,6 +38,8 @@ def run_why(args: GateArgs) -> int:
         rule=_tried(gate, assessment, verdict),
     )
     if args.json:
+        from runner.text.json_line import json_line
+
         print(masked(json_line(explanation.as_json())))
     else:
         import sys
