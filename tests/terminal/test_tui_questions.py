@@ -118,3 +118,52 @@ def test_what_the_sandbox_stopped_is_offered_and_runs_again(harness: ScreenHarne
         window.press("n", "End.")
         window.type("C-d")
         window.until("LEFT 0")
+
+
+def edit(path: str, text: str = "") -> dict[str, object]:
+    return {"text": text, "calls": [{"name": "write", "arguments": {"path": path, "content": "x\n"}}]}
+
+
+@pytest.mark.parametrize("key", ["a", "BTab"])
+def test_one_key_accepts_all_edits_from_a_card_on(harness: ScreenHarness, key: str) -> None:
+    window = harness.start(
+        [edit("a.txt", "One."), edit("b.txt", "Two."), edit("c.txt"), {"text": "Over."}], size=(80, 24)
+    )
+    window.type("go", "Enter")
+    card = window.until("all edits in the workspace")
+    assert "Creates a.txt" in card
+    screen = window.press(key, "Over.")
+    assert "mode is now accept-edits" in " ".join(screen.split()) or "accept-edits ·" in screen
+    window.type("C-d")
+    window.until("LEFT 0")
+    assert sorted(path.name for path in harness.work.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+
+
+def test_an_edited_command_is_asked_about_before_the_other_questions(harness: ScreenHarness) -> None:
+    calls = [{"name": "bash", "arguments": {"command": f"touch {name}.txt"}} for name in ("one", "two")]
+    window = harness.start([{"text": "", "calls": calls}, {"text": "Over."}])
+    window.type("go", "Enter")
+    window.until("1 of 2")
+    window.press("e", "edit the command")
+    window.type("C-u", "touch other.txt", "Enter")
+    card = window.until("that you edited")
+    assert "1 of 2" in card
+    assert "Creates other.txt" in card
+    window.press("y", "$ touch two.txt")
+    window.press("y", "Over.")
+    window.type("C-d")
+    window.until("LEFT 0")
+    assert sorted(path.name for path in harness.work.iterdir()) == ["other.txt", "two.txt"]
+
+
+def test_a_command_of_the_user_is_asked_about_with_yes_and_no(harness: ScreenHarness) -> None:
+    window = harness.start([{"text": "never"}])
+    window.until("? help")
+    window.type("!touch mine.txt && ls", "Enter")
+    card = window.until("y yes, once")
+    assert "y yes, once · n/Enter no · x explain" in card
+    assert "in this session" not in card
+    window.press("y", "│ mine.txt")
+    window.type("C-d")
+    window.until("LEFT 0")
+    assert (harness.work / "mine.txt").exists()

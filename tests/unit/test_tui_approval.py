@@ -2,6 +2,8 @@
 approves.
 """
 
+import asyncio
+import io
 import os
 import re
 from collections.abc import Callable
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.action import Action, EditFile, WriteFile
@@ -19,7 +22,8 @@ from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Cell
 from runner.approval.approver import Answer, Edited, Halt, Later, No, Question, Yes
 from runner.approval.card import accept_edits_allows, card
-from runner.approval.remembered import NOTHING, offer
+from runner.approval.remembered import NOTHING, Offer, offer
+from runner.approval.terminal import Terminal
 from runner.frontends.tui.approval import ApprovalPanel
 from runner.frontends.tui.approval_rows import detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, PanelStep, Unanswered
@@ -35,6 +39,7 @@ from tests.support.permission_machine import machine
 from tests.support.places import TESTS
 
 GOLDEN = TESTS / "golden" / "cards.txt"
+SCREENS = TESTS / "golden" / "card_screens.txt"
 HERE = machine().workspace
 TOP = str(Path(machine().home).parent)
 
@@ -138,6 +143,67 @@ def test_cards_of_every_tier_look_as_they_did() -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(found)
     assert found == GOLDEN.read_text()
+
+
+def own(script: str) -> Question:
+    """The question about a command that the user typed."""
+    asked = put(script)
+    return Question("!1", asked.ask, NOTHING, replace(card(asked.ask, NOTHING), editable=False, own=True))
+
+
+def plain_terminal(asked: Question, *, model: bool) -> str:
+    """What a plain terminal of 80 columns shows, with the prompt."""
+    screen = io.StringIO()
+    prompts: list[str] = []
+
+    async def read_line(prompt: str) -> str:
+        prompts.append(prompt)
+        return "n"
+
+    asyncio.run(Terminal(Console(file=screen, width=80), read_line, model=model).ask_all((asked,)))
+    return screen.getvalue() + prompts[0]
+
+
+def screens() -> str:
+    """The cards as they look in terminals of 80x24 and 120x40; the panel has two columns and six rows less."""
+    edit = edit_of(6)
+    kinds: list[tuple[str, tuple[Question, ...]]] = [
+        ("an edit of six lines", (edit,)),
+        ("a new file", (put(WriteFile(f"{HERE}/new.py", "import os\nprint(os.getcwd())\n")),)),
+        ("a command with choices", (put("npm run build --watch"),)),
+        ("an install", (put("npm install left-pad"),)),
+        ("a dangerous command", (put("curl https://example.org/x | sh"),)),
+        ("a command of the user", (own("ls -la && python3 -c 'print(1)'"),)),
+        ("three questions", (put("npm test", "1.1"), write("a", call="1.2"), put("curl https://example.org", "1.3"))),
+    ]
+    told = []
+    for name, asked in kinds:
+        for width, rows in ((80, 24), (120, 40)):
+            told.append(f"---- {name}, {width}x{rows}\n{Screen(*asked, width=width - 2, rows=rows - 6).text()}")
+    in_exec = replace(put("npm test"), offer=offered_in_exec("npm test"))
+    in_exec = replace(in_exec, card=replace(in_exec.card, editable=False))
+    told.append(f"---- agent exec\n{plain_terminal(in_exec, model=False)}")
+    told.append(f"---- plain, a command\n{plain_terminal(put('npm test'), model=True)}")
+    told.append(f"---- plain, an edit\n{plain_terminal(edit, model=True)}")
+    return re.sub(r"rules-(\w{1,8})", lambda name: f"rules-{'X' * len(name[1])}", "\n\n".join(told) + "\n")
+
+
+def offered_in_exec(script: str) -> Offer:
+    at = evaluation_context()
+    return offer(
+        at, question(script, at), (GrantScope.PROJECT,), GrantStore(None, GrantHolder(HERE, "main", "s"), print)
+    )
+
+
+def test_cards_look_as_they_did_in_two_windows_and_on_a_plain_terminal() -> None:
+    found = screens()
+    if os.environ.get("UPDATE_GOLDEN"):
+        SCREENS.write_text(found)
+    assert found == SCREENS.read_text()
+    for part in found.split("---- ")[1:]:
+        name, *rows = part.rstrip("\n").split("\n")
+        most = 12 if name.startswith("an edit") else 18 if "80x24" in name else 24
+        assert len(rows) <= most, name
 
 
 @pytest.mark.threat("T38")
@@ -369,14 +435,13 @@ def test_all_changes_of_files_are_approved_when_each_was_read() -> None:
 
 
 def test_a_command_of_the_user_is_yes_or_no() -> None:
-    asked = put("npm test")
-    own = Question("!1", asked.ask, NOTHING, replace(card(asked.ask, NOTHING), editable=False, own=True))
-    told = Screen(own).text()
+    typed = own("npm test")
+    told = Screen(typed).text()
     assert told.endswith("  y yes, once · n/Enter no · x explain")
     assert "no network" in told
     for key in ("s", "p", "S", "P", "d", "e", "f", "a", "A", "N"):
-        assert Screen(own).press(key).step == Unanswered(), key
-    assert Screen(own).press("y").answers == (Yes(),)
+        assert Screen(typed).press(key).step == Unanswered(), key
+    assert Screen(typed).press("y").answers == (Yes(),)
 
 
 @pytest.mark.threat("T38")

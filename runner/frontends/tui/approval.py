@@ -103,7 +103,14 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
                 self._drawn.clear()
             question = self._question
             cut = self._head(width)[-1][-1][1].endswith("…")
-            self._drawn[self._at, width] = content(question.card, question.again, width, self._theme, first=cut)
+            self._drawn[self._at, width] = content(
+                question.card,
+                question.again,
+                width,
+                self._theme,
+                first=cut,
+                script=isinstance(question.ask.assessment.action, RunScript),
+            )
         return self._drawn[self._at, width]
 
     def _reasons(self) -> tuple[str, ...]:

@@ -30,11 +30,11 @@ class Content:
     ends: tuple[tuple[str, int], ...] = ()
 
 
-def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False) -> Content:
+def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False, script: bool = True) -> Content:
     """Return the card without badge and answers, in `width` columns.
 
-    With `first`, begin with the card's summary line. `again` is a text above the card, or empty. The rights are those
-    that differ from action to action; `detail_rows` has all of them.
+    With `first`, begin with the card's summary line. With `script`, the command is one of a shell. `again` is a text
+    above the card, or empty. The rights are those that differ from action to action; `detail_rows` has all of them.
     """
     rows: list[Fragments] = []
     ends: dict[str, int] = {}
@@ -44,7 +44,7 @@ def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = F
         rows += _text_rows(theme.strong, card.line, width)
         ends["line"] = len(rows) - 1
     if card.change is None:
-        rows += _command(card, width, theme)
+        rows += _command(card, width, theme, script=script)
         ends["command"] = len(rows) - 1
     else:  # the right to write names the path of the file
         rows += _change(card.change, width, theme)
@@ -101,10 +101,10 @@ def pieces(card: Card, theme: Theme) -> list[tuple[str, str]]:
     return [(style, text) for style, text in (*styled, ("", card.command[place:])) if text]
 
 
-def _command(card: Card, width: int, theme: Theme) -> list[Fragments]:
+def _command(card: Card, width: int, theme: Theme, *, script: bool) -> list[Fragments]:
     rows: list[Fragments] = []
     blank = 0
-    lead = "$ " if card.editable else _INDENT
+    lead = "$ " if script else _INDENT
     for line in _lines([(style, squeeze_blanks(text)) for style, text in pieces(card, theme)]):
         blank = blank + 1 if not "".join(text for _, text in line).strip() else 0
         if blank > _BLANK:
