@@ -27,6 +27,11 @@ class Tier(IntEnum):
         """Return the name that a user types and reads: `read-outside`, not `READ_OUTSIDE`."""
         return self.name.lower().replace("_", "-")
 
+    @property
+    def shown(self) -> str:
+        """Return the name that a user reads in a conversation: `forbidden` for DENIED, whose label is also a verdict."""
+        return "forbidden" if self is Tier.DENIED else self.label
+
     def __str__(self) -> str:
         return self.label
 

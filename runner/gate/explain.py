@@ -150,7 +150,7 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
         ("effects", shown([effect_words(effect) for effect in explanation.effects])),
         ("reasons", [line for reason in explanation.reasons for line in caret_lines(action, reason)]),
         ("rules", [line for reason in explanation.rules for line in caret_lines(action, reason)]),
-        ("tier", shown([", ".join(tier.label for tier in explanation.tiers)])),
+        ("tier", shown([", ".join(tier.shown for tier in explanation.tiers)])),
         ("cell", shown([cell_words(explanation.cell)])),
         ("verdict", shown(verdict)),
     ]
@@ -195,10 +195,10 @@ def caret_lines(action: Action, reason: Reason, *, brief: bool = False) -> list[
 
     With `brief`, a rule of the program itself is called "built in" instead of its place in the rule files.
     """
-    text = f"{reason.tier.label}: {reason.text}  ({rule_words(reason.rule) if brief else reason.rule})"
+    text = f"{reason.tier.shown}: {reason.text}  ({rule_words(reason.rule) if brief else reason.rule})"
     if reason.rule.kind is RuleKind.USER and reason.rule.line:
         # The text of a rule in a configuration file includes its place; a rule that asks does so for every tier.
-        text = f"{'asks' if reason.tier is Tier.READ else reason.tier.label}: {reason.text}"
+        text = f"{'asks' if reason.tier is Tier.READ else reason.tier.shown}: {reason.text}"
     text = visible(text, lines=False)
     if not isinstance(action, RunScript) or reason.span is None:
         return [f"  {text}"]

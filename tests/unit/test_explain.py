@@ -199,13 +199,13 @@ def test_what_a_rule_of_the_users_denies_needs_a_change_of_that_rule() -> None:
 # the reason, what stands beside the mark, why
 TOLD = [
     (Reason(Tier.DENIED, "your rule /c.toml:3 denies `ls`: no", RuleRef(RuleKind.USER, "/c.toml", 3)),
-     "denied: your rule /c.toml:3 denies `ls`: no", "its place is said once"),
+     "forbidden: your rule /c.toml:3 denies `ls`: no", "its place is said once"),
     (Reason(Tier.READ, "your rule /c.toml:3 asks before `ls`: look", RuleRef(RuleKind.USER, "/c.toml", 3)),
      "asks: your rule /c.toml:3 asks before `ls`: look", "a rule that asks is no tier"),
     (Reason(Tier.READ, "`ls` lists files", RuleRef(RuleKind.COMMAND, "x", 3)),
      "read: `ls` lists files  (command:x:3)", "a fact names its place"),
     (Reason(Tier.DENIED, "`ls /a:0` is on the denied list", RuleRef(RuleKind.USER, "[deny] commands")),
-     "denied: `ls /a:0` is on the denied list  ([deny] commands)", "a list without lines is named"),
+     "forbidden: `ls /a:0` is on the denied list  ([deny] commands)", "a list without lines is named"),
 ]  # fmt: skip
 
 

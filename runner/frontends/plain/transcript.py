@@ -173,7 +173,7 @@ class Transcript:
         _, action = self._actions[call]
         lines = wording.command_lines(action_words(action, self._cwd) if action is not None else "", self._cut)
         tier = verdict.cell.tier
-        self._title(f" {tier.label} ", "{} on {}".format(*wording.BADGE_COLOURS[tier]), "\n".join(lines))
+        self._title(f" {tier.shown} ", "{} on {}".format(*wording.BADGE_COLOURS[tier]), "\n".join(lines))
         word, style = _WORD[verdict.verdict]
         if verdict.verdict is not Ruling.DENY:  # the Problem of a denial contains the reason
             why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))

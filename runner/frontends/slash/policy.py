@@ -152,7 +152,7 @@ async def _permissions(words: str, host: CommandHost) -> None:
         raise Mistake("/permissions takes no argument; /mode changes the mode, and your configuration has the rules")
     rows = [f"mode {ctx.live.mode.value}:"]
     for ruling, label in ((Ruling.ALLOW, "allowed"), (Ruling.ASK, "asks"), (Ruling.DENY, "denied")):
-        tiers = [tier.label for tier in Tier if MATRIX[tier][ctx.live.mode] is ruling]
+        tiers = [tier.shown for tier in Tier if MATRIX[tier][ctx.live.mode] is ruling]
         if tiers:
             rows.append(f"  {label:<8} {', '.join(tiers)}")
     rules = ctx.profile.permissions

@@ -64,7 +64,7 @@ class CallCard:
         """Return the badge and the command. Further rows of a long command are indented."""
         lines = wording.command_lines(self.tool if self.action is None else action_words(self.action, self._cwd))
         tier = self.verdict.cell.tier if self.verdict is not None else self.tier
-        style, label = (theme.badge_odd, "call") if tier is None else (theme.badge(tier), tier.label)
+        style, label = (theme.badge_odd, "call") if tier is None else (theme.badge(tier), tier.shown)
         return title_rows(style, label, "\n".join(lines), width, theme)
 
     def finished(self, event: ActionFinished, width: int, theme: Theme, *, whole: bool = False) -> list[Fragments]:
