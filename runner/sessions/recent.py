@@ -80,7 +80,7 @@ def _call(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered)
     words = f"{call.name} {call.raw or json.dumps(call.arguments, ensure_ascii=False)}"
     if verdict is not None:
         words = str(verdict.body["action"])
-    outcome = "failed" if answered.result.is_error else "ok"
+    outcome = "failed" if answered.result.is_error else "done"  # the exit status of a command is not recorded
     if verdict is not None and verdict.body["verdict"] == "deny":
         outcome = "denied"
     return PastRow("call", one_line(words, _CHARACTERS), outcome)

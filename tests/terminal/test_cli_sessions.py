@@ -349,7 +349,7 @@ def test_going_on_at_a_terminal(harness: SessionHarness) -> None:
     window = Tmux(harness.base, harness.work, harness.environ, AGENT, "--plain", "--model", harness.model, "-c")
     try:
         screen = window.until("/quit to leave")
-        for told in ("resumed ", "1 prompt, 2 requests", "> look around", "\n  $ ls  ok\n", "\nThere is one file."):
+        for told in ("resumed ", "1 prompt, 2 requests", "> look around", "\n  $ ls  done\n", "\nThere is one file."):
             assert told in screen
         window.type("go on", "Enter")
         window.until("done (2 requests)")

@@ -421,7 +421,7 @@ def test_the_last_exchanges_are_those_that_were_shown(tmp_path: Path) -> None:
     assert journal.close() is None
     rows = recent(store)
     assert rows[:2] == [("prompt", "/init", ""), ("answer", "I look.", "")]
-    assert [(row[0], row[2]) for row in rows[2:5]] == [("call", "ok"), ("call", "denied"), ("call", "failed")]
+    assert [(row[0], row[2]) for row in rows[2:5]] == [("call", "done"), ("call", "denied"), ("call", "failed")]
     assert [row[1] for row in rows[2:4]] == ["$ ls", "$ cat /etc/shadow"]
     assert rows[5:] == [("answer", "**Done.**", "")]
 

@@ -141,18 +141,25 @@ POLICY_GROUP = "Permissions and sandbox"  # the heading of commands about decisi
 LONGEST_NAME = 28  # columns of the names in a table; a longer name gets a line of its own
 
 
+_NARROWEST = 20  # columns of a text beside a name
+
+
 def table(rows: Iterable[tuple[str, str]], width: int, *, column: int = 0) -> list[str]:
-    """Return lines with a name and a text for each row. Further lines of a text are below its beginning.
+    """Return lines with a name and a text for each row. Further lines of a text are below its beginning. In a narrow
+    window, a text begins below its name.
 
     Names take at least `column` columns.
     """
-    import textwrap
+    from textwrap import wrap
 
     rows = list(rows)
     wide = min(max((len(name) for name, _ in rows), default=0), LONGEST_NAME, max(width // 2 - 4, 1))
     wide, lines = max(wide, column), []
+    if width - wide - 4 < _NARROWEST:
+        room = max(width - 4, 8)
+        return [f"  {line}" for name, text in rows for line in (name, *(f"  {part}" for part in wrap(text, room)))]
     for name, text in rows:
-        first, *rest = textwrap.wrap(text, max(width - wide - 4, 20), break_on_hyphens=False) or [""]
+        first, *rest = wrap(text, width - wide - 4, break_on_hyphens=False) or [""]
         if len(name) > wide:
             lines.append(f"  {name}")
             name = ""
