@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := policy sandbox tools runner profiles
+PACKAGES := policy sandbox tools runner profiles ringfence.py
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # More workers than processors, because many tests mostly wait.

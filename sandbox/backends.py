@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 BACKENDS = ("T1", "T2", "T3", "seatbelt", "container")
 _BY_PLATFORM = {"linux": ("T1", "T2", "T3"), "darwin": ("seatbelt",)}  # names of sys.platform
 _NO_OPTIONS = ContainerOptions()
+_ACCEPT = '`--accept-partial`, or with `minimum = "partial"` in `[sandbox]` of your configuration'
+_LISTED = "`agent doctor` lists what it does not enforce"
 
 
 def here() -> list[str]:
@@ -84,16 +86,16 @@ async def open_backend(
         if first is None:
             first = SandboxUnavailable(_too_weak(candidate, insisted))
         elif not insisted:
-            problem, words = first.problem, "(`agent doctor` lists what it does not enforce)"
+            problem = first.problem
             why = f"{problem.why}; the weaker {enforcement.backend} sandbox would work, but enforces less"
-            fix = f"{problem.fix}; or accept the weaker sandbox with --accept-partial {words}"
+            fix = f"{problem.fix}; or accept the weaker sandbox with {_ACCEPT} ({_LISTED})"
             first = SandboxUnavailable.of(problem.what, why, fix, check=first.check)
     raise first or SandboxUnavailable(_too_weak("none", insisted))
 
 
 def _too_weak(name: str, insisted: bool) -> Problem:
     why = "partial enforcement must be accepted explicitly"
-    fix = "add --accept-partial to use it (`agent doctor` lists what it does not enforce)"
+    fix = f"accept it with {_ACCEPT} ({_LISTED})"
     if insisted:
         why = "this backend and full enforcement were both requested"
         fix = "leave --backend out, or name a backend with full enforcement (`agent doctor` lists them)"

@@ -140,4 +140,4 @@ def test_a_program_is_refused_when_it_opens_a_session(world: World, monkeypatch:
         with pytest.raises(Stopped) as error:
             asyncio.run(opened(cwd))
         assert error.value.code is Exit.USAGE
-        assert "--cwd FOLDER" in error.value.problem.fix
+        assert "`cwd=FOLDER`" in error.value.problem.fix

@@ -242,6 +242,20 @@ def test_a_type_checker_reads_the_wheel(installed: Installed, tmp_path: Path) ->
 
 
 @pytest.mark.threat("T22")
+@pytest.mark.parametrize("backend", ["T1", "T2"])
+def test_a_module_of_the_environment_replaces_none_of_the_standard_library(installed: Installed, backend: str) -> None:
+    """Backports have names of the standard library; a helper imports the package from the same folder."""
+    modules = [installed.site / f"{name}.py" for name in ("enum", "re", "struct", "socket", "marshal", "difflib")]
+    for module in modules:
+        module.write_text(f"open({str(installed.project / 'replaced')!r}, 'w')\n")
+    done = installed.run("agent", "exec", "--mode", "trust-project", "--backend", backend, "echo fine")
+    for module in modules:
+        module.unlink()
+    assert (done.returncode, done.stdout) == (0, "fine\n"), done.stderr
+    assert not (installed.project / "replaced").exists()
+
+
+@pytest.mark.threat("T22")
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in the project", "with --cwd"])
 def test_the_source_of_the_project_is_neither_imported_nor_locked(installed: Installed, elsewhere: bool) -> None:
     """The project is installed as editable, in the layout `src`, and PYTHONPATH names a folder as well."""
