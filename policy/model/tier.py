@@ -29,7 +29,7 @@ class Tier(IntEnum):
 
     @property
     def shown(self) -> str:
-        """Return the name that a user reads in a conversation: `forbidden` for DENIED, whose label is also a verdict."""
+        """Return the name that a user reads: `forbidden` for DENIED, whose label is also the word of a verdict."""
         return "forbidden" if self is Tier.DENIED else self.label
 
     def __str__(self) -> str:

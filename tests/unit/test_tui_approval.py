@@ -152,7 +152,7 @@ def own(script: str) -> Question:
 
 
 def plain_terminal(asked: Question, *, model: bool) -> str:
-    """What a plain terminal of 80 columns shows, with the prompt."""
+    """Return the text of a plain terminal of 80 columns, with the prompt."""
     screen = io.StringIO()
     prompts: list[str] = []
 
