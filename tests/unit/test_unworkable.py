@@ -317,8 +317,8 @@ def test_a_command_whose_program_is_missing_goes_back_to_the_model(
 def test_a_dangerous_command_is_decided_even_if_its_program_is_missing(stage: Make) -> None:
     """The record of what a model tried is worth more than the shorter answer."""
     person = FixedApprover(No())
-    calls = bash("gti; rm -rf .git", "doas-x ls; sudo ls")
+    calls = bash("gti; rm -rf .git", "doas-x ls; sudo ls", "gti > /var/tmp/x")
     found = stage(calls, DONE, mode=Mode.TRUST_PROJECT, approver=person, unattended=False)
     found.play()
     assert not found.of(MalformedCall)
-    assert len(found.of(Denied)) == len(list(found.audit.rows(kind="decided"))) == 2
+    assert len(found.of(Denied)) == len(list(found.audit.rows(kind="decided"))) == 3
