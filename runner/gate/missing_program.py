@@ -9,15 +9,15 @@ from policy.model.tier import Tier
 from policy.model.verdict import Problem
 from runner.text.phrases import similar
 
-_DECIDED = frozenset([Tier.DANGEROUS, Tier.WRITE_OUTSIDE])
+_DECIDED = frozenset([Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE_OUTSIDE, Tier.DANGEROUS])
 _FIX = "use another program, or ask the user to install it where the sandbox finds it"
 
 
 def no_such_program(assessment: Assessment, context: EvaluationContext) -> Problem | None:
     """Return the problem if an action certainly starts with a program that does not exist, with the name it may mean.
 
-    Return None for an action that is dangerous or changes files outside the workspace: the record states what was
-    tried, and a user decides.
+    Return None for an action that is dangerous or reaches beyond the workspace (a host, a file outside): the record
+    states what was tried, and a user decides.
     """
     if not _DECIDED.isdisjoint(assessment.tiers):
         return None

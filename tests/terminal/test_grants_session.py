@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,36 @@ def test_a_fork_takes_no_grant_along(harness: SessionHarness) -> None:
         window.until("allow once?")
         window.type("n", "Enter")
         window.until("Turn one is over.")
+        window.leave()
+    finally:
+        window.close()
+
+
+@pytest.mark.threat("T68")
+def test_a_remote_and_exactly_its_host_are_remembered(harness: SessionHarness) -> None:
+    """The first card names the host that the settings of the repository name. Another host is another question."""
+    call = 'calls = [{ name = "bash", arguments = { command = "git fetch origin" } }]'
+    (harness.base / "script.toml").write_text(f'[[turn]]\n{call}\n[[turn]]\ntext = "It ended."\n' * 3)
+    subprocess.run(["git", "init", "-q"], cwd=harness.work, check=True)
+    remote = ["git", "remote", "add", "origin", "https://one.invalid/x.git"]
+    subprocess.run(remote, cwd=harness.work, check=True)
+    window = _talk(harness)
+    try:
+        window.type("go", "Enter")
+        screen = window.until("allow once?")
+        assert re.search(r"network +one\.invalid", screen)
+        window.type("s", "Enter")
+        window.until("It ended.")
+        window.type("again", "Enter")
+        screen = window.until_whole(lambda screen: screen.count("It ended.") == 2)
+        assert screen.count("allow once?") == 1, "exactly this command with exactly this host"
+        subprocess.run(
+            ["git", "remote", "set-url", "origin", "https://two.invalid/x.git"], cwd=harness.work, check=True
+        )
+        window.type("once more", "Enter")
+        window.until_whole(lambda screen: screen.count("allow once?") == 2 and "two.invalid" in screen)
+        window.type("n", "Enter")
+        window.until_whole(lambda screen: screen.count("It ended.") == 3)
         window.leave()
     finally:
         window.close()

@@ -314,11 +314,11 @@ def test_a_command_whose_program_is_missing_goes_back_to_the_model(
     assert len(list(found.audit.rows(kind="refused"))) == told
 
 
-def test_a_dangerous_command_is_decided_even_if_its_program_is_missing(stage: Make) -> None:
+def test_a_command_beyond_the_workspace_is_decided_even_if_its_program_is_missing(stage: Make) -> None:
     """The record of what a model tried is worth more than the shorter answer."""
     person = FixedApprover(No())
-    calls = bash("gti; rm -rf .git", "doas-x ls; sudo ls", "gti > /var/tmp/x")
+    calls = bash("gti; rm -rf .git", "doas-x ls; sudo ls", "gti > /var/tmp/x", "gti; curl http://x.test")
     found = stage(calls, DONE, mode=Mode.TRUST_PROJECT, approver=person, unattended=False)
     found.play()
     assert not found.of(MalformedCall)
-    assert len(found.of(Denied)) == len(list(found.audit.rows(kind="decided"))) == 3
+    assert len(found.of(Denied)) == len(list(found.audit.rows(kind="decided"))) == 4
