@@ -208,6 +208,33 @@ def test_a_key_of_the_card_is_remembered(folder: Path) -> None:
     assert len(front.of("finished")) == 2
 
 
+@pytest.mark.threat("T107")
+def test_one_answer_accepts_all_edits_and_closes_the_other_questions_about_them(folder: Path) -> None:
+    calls = [ToolCall("", "write", {"path": name, "content": "x\n"}) for name in ("a", "b")]
+    calls.append(ToolCall("", "bash", {"command": "touch c"}))
+
+    async def program(front: Front) -> None:
+        front.say("prompt", text="go")
+        third = await front.until("question_asked", 3)
+        first, second = front.of("question_asked")[:2]
+        keys = [[key for choice in each["card"]["choices"] for key in choice["keys"]] for each in (first, third)]
+        assert "a" in keys[0]
+        assert "a" not in keys[1], "a command is no edit"
+        front.say("answer", id=third["id"], answer="a")
+        await front.until("error")
+        front.say("answer", id=first["id"], answer="a")
+        front.say("answer", id=third["id"], answer="no")
+        await front.until("run_ended")
+        front.say("answer", id=second["id"], answer="yes")
+        await front.until("error", 2)
+
+    front, _ = talk(folder, [Turn(calls=tuple(calls)), Turn("done")], program)
+    assert (folder / "a").exists()
+    assert (folder / "b").exists(), "allowed by the mode"
+    assert not (folder / "c").exists()
+    assert [(each["was"], each["now"]) for each in front.of("changed")] == [("default", "accept-edits")]
+
+
 def test_a_command_can_be_put_in_the_place_of_the_models(folder: Path) -> None:
     async def program(front: Front) -> None:
         front.say("prompt", text="go")

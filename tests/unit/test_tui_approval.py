@@ -25,7 +25,7 @@ from runner.approval.card import accept_edits_allows, card
 from runner.approval.remembered import NOTHING, Offer, offer
 from runner.approval.terminal import Terminal
 from runner.frontends.tui.approval import ApprovalPanel
-from runner.frontends.tui.approval_rows import detail_rows
+from runner.frontends.tui.approval_rows import brief_diff, detail_rows
 from runner.frontends.tui.panel import CAREFUL, GUARD, Done, Edit, PanelStep, Unanswered
 from runner.frontends.tui.question import PlanQuestion
 from runner.frontends.tui.rows import Fragments, row_cells
@@ -490,6 +490,27 @@ def test_a_short_edit_takes_at_most_twelve_rows(lines: int) -> None:
     for row in asked.card.change.diff:
         assert row[:1] == " " or row[:2] == "@@" or row in screen.text()
     assert screen.press("y").answers == (Yes(),), "all of it is there"
+
+
+# fmt: off
+DIFFS: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
+    (("+a", "+b"),                                     ("+a", "+b"),                                         "a new file has no hunks"),
+    (("@@ -4,3 +4,3 @@", " a", "-b", "+c", " d"),      ("@@ line 4 @@", " a", "-b", "+c", " d"),             "what is short stays whole"),
+    (("@@ -1,7 +1,7 @@", " a", " b", " c", "-x", "+y", " d", " e", " f"),
+     ("@@ line 2 @@", " b", " c", "-x", "+y", " d", " e"),                                                   "as many unchanged lines as fit"),
+    (("@@ -1,9 +1,9 @@", " a", "-x", "+y", " b", " c", " d", " e", " f", "-z", "+w"),
+     ("@@ line 2 @@", "-x", "+y", "@@ line 8 @@", "-z", "+w"),                                                "a gap begins a hunk of its own"),
+    (("@@ -1,3 +1,2 @@", " a", "-@@ -9 +9 @@", " b"),  ("@@ line 1 @@", " a", "-@@ -9 +9 @@", " b"),         "a line of the file is no hunk"),
+    (("@@ -1 +1 @@", *["-x"] * 9, "@@ 46000 lines are not shown @@", " a", " b", " c", "+y"),
+     ("@@ line 1 @@", *["-x"] * 9, "@@ 46000 lines are not shown @@", "@@ @@", " c", "+y"),                  "behind a gap no number is known"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T38")
+@pytest.mark.parametrize(("diff", "expected", "why"), DIFFS, ids=[row[-1] for row in DIFFS])
+def test_a_short_diff_loses_only_unchanged_lines(diff: tuple[str, ...], expected: tuple[str, ...], why: str) -> None:
+    assert brief_diff(diff) == expected, why
 
 
 # fmt: off

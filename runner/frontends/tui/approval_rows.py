@@ -178,21 +178,21 @@ def hunks_around(diff: tuple[str, ...], around: int) -> tuple[str, ...]:
     changed = [at for at, row in enumerate(diff) if row[:1] in "+-"]
     near = {at + off for at in changed for off in range(-around, around + 1)}
     rows: list[str] = []
-    number, open_ = 1, False
+    number, open_ = 1, False  # the number is 0 if it is unknown
     for at, row in enumerate(diff):
         if (begins := _HUNK.match(row)) is not None:
             number, open_ = int(begins[1]), False
         elif row.startswith("@"):  # the count of lines that are not shown
             rows.append(row)
-            open_ = False
+            number, open_ = 0, False
         else:
             if row[:1] in "+-" or at in near:
-                rows += [] if open_ else [f"@@ line {number} @@"]
+                rows += [] if open_ else [f"@@ line {number} @@" if number else "@@ @@"]
                 rows.append(row)
                 open_ = True
             else:
                 open_ = False
-            number += row[:1] != "-"
+            number += row[:1] != "-" and number > 0
     return tuple(rows)
 
 
