@@ -35,6 +35,14 @@ class Stopped(ProblemError):
         self.code = code
 
 
+class CommandChosen(Exception):
+    """The signal that the user chose a command of `agent` in place of a session. `words` are its command line."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__(" ".join(words))
+        self.words = words
+
+
 def usage(what: str, why: str, fix: str) -> Stopped:
     """Return the error for a mistake on the command line or in the configuration."""
     return Stopped(Problem(what, why, fix), Exit.USAGE)

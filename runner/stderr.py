@@ -18,16 +18,42 @@ def coloured(stream: TextIO) -> bool:
 
 
 def print_problem(problem: Problem, *, label: str = "agent") -> None:
-    """Write a problem (what, why, how to fix) to stderr, after `label`. Control characters are escaped visibly."""
+    """Write a problem (what, why, how to fix) to stderr, after `label`. Control characters are escaped visibly.
+
+    At a terminal, lines are wrapped at words.
+    """
     from runner.text.sanitize import visible
 
     bold, dim, end = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if coloured(sys.stderr) else ("", "", "")
-    lines = [f"{bold}{label}: {visible(problem.what)}{end}"]
+    lines = [f"{bold}{_wrapped(f'{label}: {visible(problem.what)}', 0)}{end}"]
     for name, text in (("why", problem.why), ("fix", problem.fix)):
         if text:
-            shown = visible(text).replace("\n", "\n       ")
-            lines.append(f"  {dim}{name}:{end} {shown}")
+            shown = _wrapped(f"  {name}: {visible(text)}", _INDENT).removeprefix(f"  {name}:")
+            lines.append(f"  {dim}{name}:{end}{shown}")
     _write("\n".join(lines))
+
+
+_INDENT = 7  # columns before the text of `why` and `fix`
+
+
+def _wrapped(text: str, indent: int) -> str:
+    """Return `text`, wrapped at words to the width of the terminal that stderr is; other outputs get whole lines.
+
+    Lines after the first begin with `indent` blanks.
+    """
+    lines, after = text.split("\n"), " " * indent
+    try:
+        width = os.get_terminal_size(2).columns
+    except OSError:
+        width = 0
+    if width > 4 * _INDENT:
+        from textwrap import TextWrapper
+
+        wrapper = TextWrapper(width - indent, break_on_hyphens=False, break_long_words=False)
+        first = TextWrapper(width, subsequent_indent=after, break_on_hyphens=False, break_long_words=False)
+        rest = [row for each in lines[1:] for row in (wrapper.wrap(each) or [""])]
+        return f"\n{after}".join(["\n".join(first.wrap(lines[0])), *rest])
+    return f"\n{after}".join(lines)
 
 
 def say(text: str) -> None:

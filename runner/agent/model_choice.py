@@ -7,13 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from runner.problems import Stopped, option, usage
+from runner.problems import CommandChosen, Stopped, option, usage
 from runner.providers.usable import UsableProvider, usable_providers
 from runner.secrets.resolve import KEYED, VARIABLES
 
 if TYPE_CHECKING:
     from runner.config import Settings
     from runner.providers.listing import FoundServer
+
+_WIDTH = 200  # characters of a row on a plain terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +31,11 @@ class ModelRow:
 ChooseRow = Callable[[str, Sequence[ModelRow]], str | None]
 
 
-class CommandChosen(Exception):
-    """The signal that the user chose a command of `agent` in place of a session. `words` are its command line."""
-
-    def __init__(self, words: tuple[str, ...]) -> None:
-        super().__init__(" ".join(words))
-        self.words = words
-
-
 def choose_model(settings: "Settings", environ: Mapping[str, str], choose: ChooseRow | None) -> tuple[str, str]:
     """Return the model to use (`provider:model`, or a provider whose server is to be asked), and why it is used.
 
-    `choose` asks the user; without it, more than one usable provider, or none, is a usage error. Raise CommandChosen,
-    or KeyboardInterrupt if the user chose nothing.
+    `choose` asks the user; without it, more than one usable provider, or none, is a usage error, as no choice is. Raise
+    CommandChosen if the user chooses a command.
     """
     usable = usable_providers(settings, environ)
     if len(usable) == 1:
@@ -50,7 +44,7 @@ def choose_model(settings: "Settings", environ: Mapping[str, str], choose: Choos
         raise no_model(usable)
     if usable:
         rows = [ModelRow(each.spec, each.spec, each.why) for each in usable]
-        return _chosen(choose("which model? (`model` in your configuration sets it for good)", rows)), ""
+        return _chosen(choose("which model? `model` in your configuration sets it for good", rows), usable), ""
     return _begin(choose)
 
 
@@ -112,9 +106,10 @@ def pick_model(choose: ChooseRow, provider: str, models: Sequence[str]) -> str:
     return _chosen(choose(f"which model of {provider}?", [ModelRow(model, model) for model in models]))
 
 
-def _chosen(answer: str | None) -> str:
+def _chosen(answer: str | None, usable: Sequence[UsableProvider] = ()) -> str:
+    """Return the answer, or raise the error of a session without a model if the user chose no row."""
     if answer is None:
-        raise KeyboardInterrupt
+        raise no_model(usable)
     return answer
 
 
@@ -126,3 +121,26 @@ def _has_keyring() -> bool:
         return bool(KeyringStore(patience=1.5).name())
     except KeyringFailed:
         return False
+
+
+def ask_on_terminal(title: str, rows: Sequence[ModelRow]) -> str | None:
+    """Let the user choose a row at a plain terminal, by its number or its label. A `ChooseRow`."""
+    from runner.config.trust.prompt import typed_line
+    from runner.stderr import say
+    from runner.text.sanitize import one_line
+
+    for number, row in enumerate(rows, 1):
+        say(f"{number:>3}  {one_line(f'{row.label}  {row.detail}'.rstrip(), _WIDTH)}")
+    while True:
+        try:
+            answer = typed_line(f"{title} (a number; Enter: none) ").strip()
+        except EOFError:
+            say("")
+            return None
+        if not answer:
+            return None
+        if answer.isascii() and answer.isdigit() and 1 <= int(answer[:9]) <= len(rows):
+            return rows[int(answer) - 1].value
+        if named := [row.value for row in rows if answer == row.label]:
+            return named[0]
+        say(f"`{one_line(answer, 40)}` is not a number or a name from this list")

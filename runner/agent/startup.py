@@ -52,6 +52,7 @@ class RunArgs:
     budget: RunBudget = field(default_factory=RunBudget)
     plain: bool = False
     fallback: str | None = None
+    prompt: str | None = None  # the first prompt of a conversation
 
 
 def run_args(given: Given) -> RunArgs:

@@ -7,6 +7,7 @@ from runner.cli.apply import apply
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
 from runner.cli.batch import batch_app, with_run
+from runner.cli.command_line import split_prompt
 from runner.cli.config import config_app, init
 from runner.cli.doctor import demo, doctor
 from runner.cli.gate import exec_help, why_help
@@ -70,9 +71,10 @@ app.command("demo")(demo)
 
 def run_app(words: list[str]) -> int:
     """Run one command and return its exit code. Raise a usage error for a mistake on the command line."""
-    words = with_run(with_value(words))
+    options, prompt = split_prompt(words)
+    words = with_run(with_value(options))
     try:
-        code = app(args=words, prog_name="agent", standalone_mode=False)
+        code = app(args=words, prog_name="agent", standalone_mode=False, obj=prompt)
     except typer.TyperException as error:
         if not error.format_message():  # a group without a command, whose help was already printed
             return Exit.USAGE
@@ -95,7 +97,8 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     names = [item.name or "" for item in app.registered_commands] + [item.name or "" for item in app.registered_groups]
     command = next((word for word in words if word in names), "")
     group = next((item.typer_instance for item in app.registered_groups if item.name == command), None)
-    inner = {item.name for item in group.registered_commands} if group is not None else set()
+    inner = [each.name or "" for each in group.registered_commands] if group else []
+    inner += [each.name or "" for each in group.registered_groups] if group else []
     below = [word for word in words if word in inner][:1]
     unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
     if unknown is not None and not command:
@@ -103,15 +106,20 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
             why = "an ID has 4 to 16 characters, 0-9 and a-f"
             fix = "see `agent sessions list`, or choose with `agent --resume`"
             return usage(f"there is no session `{unknown}`", why, fix)
-        return _no_command(unknown, names)
+        return _no_command(unknown, names, words)
+    if unknown is not None:
+        why, fix = f"the commands of `agent {command}` are {', '.join(inner)}", f"see `agent {command} --help`"
+        return not_known(f"there is no command `{command} {unknown}`", why, unknown, inner, fix)
     if command in ("run", "ci") and "unexpected extra argument" in what:
         return usage("there is more than one prompt", f"`agent {command}` takes one", "put the whole prompt in quotes")
     help_of = " ".join(["agent", *([command] if command else []), *below])
     return usage(what, "the command line is not valid", f"see `{help_of} --help`")
 
 
-def _no_command(name: str, names: list[str]) -> Stopped:
-    if " " in name:
-        return usage("a prompt needs the command `run`", f"`{name}` is not a command", f'try: agent run "{name}"')
+def _no_command(name: str, names: list[str], words: list[str]) -> Stopped:
     why = f"the commands are {', '.join(names)}"
-    return not_known(f"there is no command `{name}`", why, name, names, "see `agent --help`")
+    fix = f"see `agent --help`; a prompt of one word is written `agent -- {name}`"
+    after = words[words.index(name) :]
+    if len(after) > 1 and not any(word.startswith("-") for word in after):
+        fix = f'a prompt is one word in quotes: agent "{" ".join(after)}"'
+    return not_known(f"there is no command `{name}`", why, name, names, fix)

@@ -6,6 +6,10 @@ import sys
 
 from runner import VERSION
 
+TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _GARBAGE = 50_000  # new objects before a collection: importing creates fewer, and none of them are garbage
 
 
@@ -55,6 +59,11 @@ def _version() -> int:
 
 def _dispatch(words: list[str]) -> int:
     _refuse_foreign_packages(words)
+    from runner.cli.command_line import split_prompt, usual_words
+
+    words = usual_words(words)
+    if words in (["--version"], ["-V"]):
+        return _version()
     if words and words[0] in ("exec", "why"):
         gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
         from runner.frontends.exec.argv import parse_gate, wants_help
@@ -79,14 +88,31 @@ def _dispatch(words: list[str]) -> int:
             from runner.frontends.exec.show import run_show
 
             return run_show(parse_gate("sandbox show", words[2:]))
-    if not words or words[0].startswith("-"):
+    options, prompt = split_prompt(words)
+    if prompt is not None or not words or words[0].startswith("-"):
         from runner.frontends.tui import fast_start
 
-        if fast_start.fits(words):
-            return fast_start.start(words)
+        if fast_start.fits(options):
+            return _until_chosen(lambda: fast_start.start(options, prompt))
     from runner.cli.app import run_app
 
-    return run_app(words)
+    return _until_chosen(lambda: run_app(words))
+
+
+def _until_chosen(start: "Callable[[], int]") -> int:
+    """Run `start`. If the user chooses a command in its place, run the command; after a login, run `start` again."""
+    from runner.problems import CommandChosen
+
+    while True:
+        try:
+            return start()
+        except CommandChosen as chosen:
+            words = chosen.words
+        from runner.cli.app import run_app
+
+        code = run_app(list(words))
+        if code or words[0] != "auth":
+            return code
 
 
 def _refuse_foreign_packages(words: list[str]) -> None:

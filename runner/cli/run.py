@@ -83,6 +83,7 @@ def converse(context: typer.Context, given: Given) -> int:
         agent why 'curl https://example.com | sh'    explain the decision
         agent run "fix the failing test"             let a model work
         agent --mode trust-project                   start a conversation
+        agent "fix the failing test"                 start a conversation with this prompt
         agent -c                                     continue the last conversation
         agent --json                                 read requests of a program as JSON lines:
         echo '{"type": "prompt", "text": "why?"}' | agent --json
@@ -90,11 +91,11 @@ def converse(context: typer.Context, given: Given) -> int:
     """
     args = run_args(given)
     if context.invoked_subcommand is not None:
-        if given.any():
+        if given.any():  # the options that the command has were moved (runner/cli/command_line.py)
             name = context.invoked_subcommand
             raise usage(
                 f"the options of `{name}` must follow its name",
-                f"an option was given before `{name}`",
+                f"an option that `{name}` does not have was given before it",
                 f"write `agent {name} [options] ...`",
             )
         return Exit.DONE
@@ -107,7 +108,10 @@ def converse(context: typer.Context, given: Given) -> int:
         args.key.check(prompt_from_stdin=True)
         return serve(args, None)
     if os.isatty(1) and not args.unattended and (os.isatty(0) or args.key.from_stdin):
-        return start_conversation(args)
+        return start_conversation(replace(args, prompt=context.obj))
+    if context.obj is not None:
+        why = "a conversation needs a terminal for its input and output"
+        raise usage("a prompt needs the command `run`", why, f'try: agent run "{context.obj}"')
     return start_run(args, None, None)
 
 

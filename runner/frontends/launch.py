@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from runner.agent.model_choice import ask_on_terminal
 from runner.agent.startup import RunArgs, SessionStart, prepare_start
 from runner.frontends.output_file import Outlets
 from runner.frontends.prompt_input import prompt_input
@@ -14,9 +15,10 @@ from runner.frontends.terminal.probe import at_terminal, spell_out
 from runner.problems import Exit, Stopped, usage
 from runner.providers.key_options import is_stdin, take_terminal
 from runner.stderr import unwritten
+from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
-    from runner.approval.approver import Approver
+    from runner.approval.approver import Approver, ReadLine
     from runner.engine.steering import UserInput
     from runner.events import Emit, Event
     from runner.frontends.jsonl.writer import JsonLines
@@ -66,7 +68,8 @@ def start_run(
         files = Outlets.opened({"--last-message": last_message}, workspace, os.environ, inside_too=True)
         outlet = stack.enter_context(files).get("--last-message")
         unattended = is_unattended(args.unattended)
-        start = prepare_start(args, unattended=unattended)
+        asks = not (unattended or args.json) and os.isatty(0) and os.isatty(2)
+        start = prepare_start(args, unattended=unattended, choose=ask_on_terminal if asks else None)
         apart = lines is None and form is OutputForm.TEXT
         emit = lines or (AnswerApart(guarded(transcript(sys.stderr))) if apart else guarded(transcript()))
         ending = asyncio.run(play(words, start, _approver(unattended, emit), emit, lines))
@@ -107,10 +110,10 @@ def start_conversation(args: RunArgs) -> int:
     if not args.plain and at_terminal():
         from runner.frontends.tui.start import start_terminal
 
-        return start_terminal(lambda: args)
+        return start_terminal(lambda: args, prompt=args.prompt)
     from runner.agent.agent import Agent
 
-    start = prepare_start(args, unattended=False)
+    start = prepare_start(args, unattended=False, choose=ask_on_terminal if os.isatty(0) else None)
     if not os.isatty(0) and not take_terminal():
         fix = "give a prompt, or start `agent` at a terminal"
         raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)
@@ -126,7 +129,7 @@ def start_conversation(args: RunArgs) -> int:
 
         end_by_signals()
         async with Agent(approver=_approver(False, emit), emit=emit_others, start=lambda: start) as agent:
-            code = await converse(agent, line_reader())
+            code = await converse(agent, _with_prompt(line_reader(), args.prompt))
             session = agent.conversation.ctx.journal.kept
         if session is not None:
             print(f"\nto continue: agent --resume {session[:8]}")
@@ -136,6 +139,19 @@ def start_conversation(args: RunArgs) -> int:
         return asyncio.run(work())
     except asyncio.CancelledError:  # by a signal
         return Exit.INTERRUPTED
+
+
+def _with_prompt(read: "ReadLine", prompt: str | None) -> "ReadLine":
+    """Return a reader whose first line is `prompt`, which is shown as if it was typed; `read` for None."""
+    first = [prompt] if prompt is not None else []
+
+    async def line(shown: str) -> str:
+        if not first:
+            return await read(shown)
+        print(f"{shown}{visible(first[0])}")
+        return first.pop()
+
+    return line
 
 
 def guarded(show: "Emit") -> "Emit":

@@ -38,19 +38,18 @@ Pairs = tuple[tuple[str, str], ...]  # label, words
 
 
 def session_labels(event: events.SessionStarted) -> Pairs:
-    """Return the workspace, the mode, the model and the enforcement of a session, as labels and words."""
+    """Return the workspace, the mode, the model and the enforcement of a session, as labels and words.
+
+    `/sandbox` and `agent doctor` show the backend, its checks, and what enforces the limits.
+    """
     enforcement = event.enforcement
-    held = sum(ok for _, ok in enforcement.checks)
+    level = enforcement.level.value.lower()
     return (
         ("workspace", event.workspace),
         *((("folder", event.cwd),) if event.cwd != event.workspace else ()),
         ("mode", f"{event.mode.value}{', unattended' if event.unattended else ''}"),
         ("model", f"{event.model}, {event.model_why}" if event.model_why else event.model),
-        (
-            "sandbox",
-            f"{enforcement.backend} {enforcement.level.value}, {held} of {len(enforcement.checks)} checks passed",
-        ),
-        *((("limits", f"enforced by {enforcement.limits}"),) if enforcement.limits else ()),
+        ("sandbox", "full" if level == "full" else f"{level} ({enforcement.backend})"),
         *((NOT_HELD, words) for words in enforcement.missing),
     )
 

@@ -394,7 +394,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window = harness.start([{"text": "Again."}])
     window.until("sandbox FULL")
     window.type("Up", "Up", "Up")
-    wait_until(lambda: "/mode accept-edits" in window.screen().partition("limits")[2])
+    wait_until(lambda: "/mode accept-edits" in window.screen().partition("sandbox    full")[2])
     leave(window)
     history = harness.state / "history"
     assert history.stat().st_mode & 0o777 == 0o600

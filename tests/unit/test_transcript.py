@@ -79,7 +79,7 @@ EXPECTED = """\
 workspace  /w
 mode       trust-project, unattended
 model      scripted:demo
-sandbox    T1 FULL, 2 of 2 checks passed
+sandbox    full
 
 > fix the test
 

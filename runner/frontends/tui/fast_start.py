@@ -36,15 +36,15 @@ def fits(words: list[str]) -> bool:
     return not takes
 
 
-def start(words: list[str]) -> int:
-    """Run plain `agent` with these options, and return the exit code."""
+def start(words: list[str], prompt: str | None = None) -> int:
+    """Run plain `agent` with these options and a first prompt, and return the exit code. Raise CommandChosen."""
     import gc
 
     with hushed() as early:
         gc.disable()  # imports create no garbage
         from runner.frontends.tui.start import start_terminal
 
-        return start_terminal(lambda: _parsed(words), early)
+        return start_terminal(lambda: _parsed(words), early, prompt)
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from runner.frontends.slash.command import Row
 from runner.frontends.tui.menu import best
-from runner.frontends.tui.panel import Done, Panel, PanelStep, Unanswered
+from runner.frontends.tui.panel import Done, Guard, Panel, PanelStep, Unanswered
 from runner.frontends.tui.rows import Fragments, cells, cut, fit
 from runner.text.sanitize import one_line
 
@@ -13,9 +13,13 @@ _MOST = 15  # rows of the list that are shown
 
 
 class Picker(Panel[str | None]):
-    """A Panel whose answer is the chosen row's value, or None. Labels and details of rows are searched."""
+    """A Panel whose answer is the chosen row's value, or None. Labels and details of rows are searched.
 
-    def __init__(self, title: str, rows: Sequence[Row], *, query: str = "") -> None:
+    `guard` ignores keys until a list that the user did not ask for has been shown for a moment.
+    """
+
+    def __init__(self, title: str, rows: Sequence[Row], *, query: str = "", guard: Guard | None = None) -> None:
+        self._guard = guard
         self._title = one_line(title, _LONGEST)
         self._rows = [_shown(row) for row in rows]
         self._matches: list[Row] = []
@@ -25,6 +29,8 @@ class Picker(Panel[str | None]):
             self._at = next((place for place, row in enumerate(self._rows) if row.now), 0)
 
     def lines(self, width: int, rows: int) -> list[Fragments]:
+        if self._guard is not None:
+            self._guard.drawn()
         count = f"{len(self._matches)} of {len(self._rows)}" if len(self._matches) != len(self._rows) else ""
         drawn: list[Fragments] = [[("bold", self._title), ("", "  "), ("dim", count)]]
         drawn.append([("ansicyan", "? "), ("", self._query), ("reverse", " ")])
@@ -45,6 +51,8 @@ class Picker(Panel[str | None]):
         return [fit(row, width) for row in drawn]
 
     def key(self, key: str) -> PanelStep[str | None]:
+        if self._guard is not None and key != "c-c" and self._guard.early():
+            return Unanswered()
         match key:
             case "enter":
                 return Done(self._matches[self._at].value) if self._matches else Unanswered()

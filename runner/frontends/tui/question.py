@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
 from policy.model.verdict import Ask
@@ -13,12 +14,17 @@ from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.prompt import TrustReply
 from runner.config.trust.text import HEADING, QUESTION, contents, description, summary
 from runner.events import Display
+from runner.frontends.slash.command import Row
 from runner.frontends.tui.app import App
 from runner.frontends.tui.approval import ApprovalPanel
 from runner.frontends.tui.panel import Done, Edit, Guard, Panel, PanelStep, Unanswered
+from runner.frontends.tui.picker import Picker
 from runner.frontends.tui.rows import Fragments, fit, wrapped
 from runner.frontends.tui.theme import DARK
 from runner.text.sanitize import visible
+
+if TYPE_CHECKING:
+    from runner.agent.model_choice import ModelRow
 
 _PLAN_WORDS = {
     Mode.DEFAULT: "yes, and ask me before each change",
@@ -67,6 +73,12 @@ async def trusted(app: App, brought: TrustReview) -> TrustReply:
 def asker(app: App, loop: asyncio.AbstractEventLoop, brought: TrustReview) -> TrustReply:
     """Call `trusted` in the event loop from another thread, and return the user's answer."""
     return asyncio.run_coroutine_threadsafe(trusted(app, brought), loop).result()
+
+
+def choose_model_row(app: App, loop: asyncio.AbstractEventLoop, title: str, rows: Sequence["ModelRow"]) -> str | None:
+    """Show the rows as a list in the event loop from another thread, and return the value of the chosen row or None."""
+    listed = [Row(row.value, row.label, row.detail) for row in rows]
+    return asyncio.run_coroutine_threadsafe(app.ask(Picker(title, listed, guard=Guard())), loop).result()
 
 
 class ChoicePanel(Panel[TrustReply | None]):

@@ -27,14 +27,16 @@ if TYPE_CHECKING:
     from runner.agent.startup import RunArgs, SessionStart
 
 
-def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
-    """Run the conversation until the user leaves, and return the exit code.
+def start_terminal(args: "Callable[[], RunArgs]", early: str = "", prompt: str | None = None) -> int:
+    """Run the conversation until the user leaves, and return the exit code. Raise CommandChosen if the user chooses a
+    command in place of a session.
 
-    `args` parses the options, and is called once keys are accepted. `early` is the text that was typed before.
+    `args` parses the options, and is called once keys are accepted. `early` is the text that was typed before. `prompt`
+    is sent first.
     """
 
     async def run() -> int:
-        return await _Terminal(args, early).run()
+        return await _Terminal(args, early, prompt).run()
 
     return asyncio.run(run())
 
@@ -42,7 +44,7 @@ def start_terminal(args: "Callable[[], RunArgs]", early: str = "") -> int:
 class _Terminal:
     """The conversation at one terminal: its input and output, the App that draws, and the session behind it."""
 
-    def __init__(self, args: "Callable[[], RunArgs]", early: str) -> None:
+    def __init__(self, args: "Callable[[], RunArgs]", early: str, prompt: str | None) -> None:
         spell_out()
         self._args = args
         self._errors: list[BaseException] = []
@@ -59,6 +61,8 @@ class _Terminal:
             (self._controller.proposals, self._files), first=self._probe.question,
         )  # fmt: skip
         bind_keys(self._app)
+        if prompt is not None:
+            self._controller.submit(prompt)
         self._input.ahead(early)
 
     async def run(self) -> int:
@@ -92,7 +96,7 @@ class _Terminal:
         from runner.agent.agent import Agent
         from runner.agent.startup import prepare_start
         from runner.frontends.slash.registry import known
-        from runner.frontends.tui.question import Panels, asker
+        from runner.frontends.tui.question import Panels, asker, choose_model_row
         from runner.frontends.tui.screen import Screen
         from runner.frontends.tui.theme import theme_for
         from runner.secrets.redactor import Redactor
@@ -108,7 +112,9 @@ class _Terminal:
         if args is None:
             app.leave(Exit.DONE)
             return
-        start = await asyncio.to_thread(_unless_left, partial(prepare_start, args, unattended=False, asker=ask))
+        choose = partial(choose_model_row, app, asyncio.get_running_loop())
+        prepare = partial(prepare_start, args, unattended=False, asker=ask, choose=choose)
+        start = await asyncio.to_thread(_unless_left, prepare)
         if start is None:
             app.leave(Exit.INTERRUPTED)
             return
