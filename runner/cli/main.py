@@ -59,9 +59,10 @@ def _version() -> int:
 
 def _dispatch(words: list[str]) -> int:
     _refuse_foreign_packages(words)
-    from runner.cli.command_line import split_prompt, usual_words
+    if words and words[0] not in ("exec", "why"):  # a short command loads few modules
+        from runner.cli.command_line import usual_words
 
-    words = usual_words(words)
+        words = usual_words(words)
     if words in (["--version"], ["-V"]):
         return _version()
     if words and words[0] in ("exec", "why"):
@@ -88,6 +89,8 @@ def _dispatch(words: list[str]) -> int:
             from runner.frontends.exec.show import run_show
 
             return run_show(parse_gate("sandbox show", words[2:]))
+    from runner.cli.command_line import split_prompt
+
     options, prompt = split_prompt(words)
     if prompt is not None or not words or words[0].startswith("-"):
         from runner.frontends.tui import fast_start
