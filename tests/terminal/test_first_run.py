@@ -48,7 +48,7 @@ def test_from_a_key_to_the_first_answer(start: Start) -> None:
     window = start("agent", servers="anthropic", ANTHROPIC_API_KEY=KEY)
     window.until("\n>")
     window.type("hello", "Enter")
-    screen = window.until("done (1 turn")
+    screen = window.until("done (1 request")
     assert f"{ANSWER} claude-sonnet-5-5" in screen
     assert "model      anthropic:claude-sonnet-5-5, the default: a key for it is in `ANTHROPIC_API_KEY`" in screen
     assert "sandbox    full" in screen
@@ -66,7 +66,7 @@ def test_from_a_local_server_to_the_first_answer(start: Start) -> None:
     assert len(re.findall(r"^[> ] (?:ollama|set a key|demo)  ", screen, re.MULTILINE)) == 3
     window.press("Enter", "model      ollama:qwen3:8b")
     window.type("hello", "Enter")
-    assert f"{ANSWER} qwen3:8b" in window.until("done (1 turn")
+    assert f"{ANSWER} qwen3:8b" in window.until("done (1 request")
     assert time.monotonic() - began < 90
 
 
@@ -80,7 +80,7 @@ def test_the_readme_word_by_word(start: Start) -> None:
     def answered() -> None:
         nonlocal answers
         answers += 1
-        window.until_whole(lambda screen: screen.count("done (1 turn") == answers)
+        window.until_whole(lambda screen: screen.count("done (1 request") == answers)
 
     for line in (*local.splitlines()[1:], *with_key.splitlines()):
         command = line.partition("  #")[0].strip()
@@ -137,10 +137,10 @@ def test_several_keys_are_a_list(start: Start) -> None:
 def test_a_prompt_on_the_command_line_begins_a_conversation(start: Start, plain: bool) -> None:
     words = ("agent", "--plain", "say hello") if plain else ("agent", "say hello")
     window = start(*words, servers="anthropic", ANTHROPIC_API_KEY=KEY)
-    screen = window.until("done (1 turn")
+    screen = window.until("done (1 request")
     assert "> say hello" in screen
     window.type("and again", "Enter")
-    window.until_whole(lambda screen: screen.count("done (1 turn") == 2)
+    window.until_whole(lambda screen: screen.count("done (1 request") == 2)
     window.type("C-d")
     window.until("LEFT 0")
 
@@ -158,7 +158,7 @@ def test_a_home_folder_is_refused_before_the_model_is_asked(start: Start, tmp_pa
 def test_the_hint_at_the_end_continues_the_session(start: Start) -> None:
     window = start("bash", "--norc", "-i", servers="ollama")
     window.type("agent --model ollama:qwen3:8b -- hello", "Enter")
-    window.until("done (1 turn")
+    window.until("done (1 request")
     window.type("C-d")
     window.until_whole(lambda screen: "to continue: agent --resume" in screen and screen.rstrip()[-1:] in ("$", "#"))
     found = re.search(r"to continue: (agent --resume [0-9a-f]+)", window.whole())
@@ -166,5 +166,5 @@ def test_the_hint_at_the_end_continues_the_session(start: Start) -> None:
     window.type(found[1], "Enter")
     window.until("resumed")
     window.type("again", "Enter")
-    window.until_whole(lambda screen: screen.count("done (1 turn") == 2)
+    window.until_whole(lambda screen: screen.count("done (1 request") == 2)
     assert window.whole().count(f"{ANSWER} qwen3:8b") >= 2
