@@ -133,9 +133,12 @@ def interpreter() -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-B", "-X", "utf8")
 
 
-def import_folder() -> str:
-    """Return the folder from which this program is imported: of `sandbox` in a checkout, of `ringfence` in a wheel."""
-    folder = os.path.abspath(__file__)
+def import_folder(file: str | None = None) -> str:
+    """Return the folder from which this program is imported: of `sandbox` in a checkout, of `ringfence` in a wheel.
+
+    `file` is the path of this module, by default its real path: an installer may have made links to its cache.
+    """
+    folder = file or os.path.realpath(__file__)
     for _ in __name__.split("."):
         folder = os.path.dirname(folder)
     return folder
@@ -150,8 +153,12 @@ def code() -> tuple[str, ...]:
 
 @lru_cache(maxsize=1)  # called for every command
 def _code(imports: tuple[str, ...]) -> tuple[str, ...]:
-    top, package = os.path.realpath(import_folder()), __name__.partition(".")[0]
+    package = __name__.partition(".")[0]
     parts = ("policy", "profiles", "ringfence.py", "runner", "sandbox", "tools")  # of a checkout
-    places = {os.path.join(top, name) for name in (parts if package in parts else (package,))}
+    tops = {
+        import_folder(),
+        import_folder(os.path.abspath(__file__)),
+    }  # the files, and the links to them if they differ
+    places = {os.path.join(top, name) for top in tops for name in (parts if package in parts else (package,))}
     places |= {os.path.dirname(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg"), sys.executable}
     return tuple(sorted({os.path.realpath(path) for path in (*places, *filter(None, imports))}))

@@ -23,7 +23,7 @@ def bubblewrap() -> str | None:
 
 def steps(visible: tuple[str, ...]) -> tuple[MountStep, ...]:
     """Return read-only mounts of all paths that the helper needs and that are not below one of `visible`."""
-    ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.abspath(__file__))), _PACKAGE)
+    ours: MountStep = ("ro", os.path.dirname(os.path.dirname(os.path.realpath(__file__))), _PACKAGE)
     lacking = [path for path in _needed() if not any(inside(path, root) for root in visible)]
     return (ours, *(("ro", path, name) for path in lacking for name in _names(path)))
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -189,6 +190,32 @@ def test_the_program_in_the_environment_of_the_workspace_is_read_only(installed:
     assert [place.read_bytes() if place.exists() else None for place in places] == before
     done = installed.run("agent", *words, f"echo {backend} > fine.txt")
     assert (done.returncode, (installed.project / "fine.txt").read_text()) == (0, f"{backend}\n")
+
+
+@pytest.mark.threat("T70")
+@pytest.mark.parametrize("backend", ["T1", "T2"])
+def test_files_that_are_links_to_a_cache_work_and_are_read_only(
+    installed: Installed, tmp_path: Path, backend: str
+) -> None:
+    """`uv pip install --link-mode symlink` makes folders of links to the files in its cache."""
+    project = tmp_path / "project"
+    shutil.copytree(installed.project / ".venv", project / ".venv", symlinks=True)
+    package = project / ".venv" / installed.site.relative_to(installed.project / ".venv") / "ringfence"
+    package.rename(tmp_path / "ringfence")
+    for file in [path for path in (tmp_path / "ringfence").rglob("*") if path.is_file()]:
+        link = package / file.relative_to(tmp_path / "ringfence")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(file)
+    start = [project / ".venv" / "bin" / "python", "-c", "import sys, ringfence; sys.exit(ringfence.main())"]
+    link = package / "runner" / "__init__.py"
+    for script, code in (("echo fine", 0), (f"rm {link}", 1), (f"mv {package} {package}2", 1), (f"echo >> {link}", 3)):
+        done = subprocess.run(
+            [*start, "exec", "--mode", "trust-project", "--backend", backend, script],
+            cwd=project, env=installed.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == code or (code and done.returncode == 3), (script, done.stdout, done.stderr)
+    assert link.is_symlink()
+    assert link.read_bytes() == (installed.site / "ringfence" / "runner" / "__init__.py").read_bytes()
 
 
 def test_the_examples_of_the_page_work(installed: Installed) -> None:
