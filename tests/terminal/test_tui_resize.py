@@ -32,12 +32,12 @@ def test_what_went_up_stays_and_what_is_live_is_there_once(harness: ScreenHarnes
         typed += "x"
         window.type("x")
         # Drawn again, by the new width, and nothing of the drawing before is left.
-        window.until_whole(partial(_once, [f"> {typed}\n", "working;", "└ running"]))
+        window.until_whole(partial(_once, [f"> {typed}\n", "working ", "└ running"]))
     window.resize(120, 30)
     window.type("C-u")
     Path(harness.work / "go").touch()
     told = [*(f"• {item.strip()} " for item in ITEMS), "> go ", "read $ echo", "The end.", "done (2 requests)"]
-    window.until_whole(lambda screen: "working;" not in screen and _once(told, re.sub(r"\s+", " ", screen)))
+    window.until_whole(lambda screen: "working " not in screen and _once(told, re.sub(r"\s+", " ", screen)))
 
 
 def _once(told: list[str], screen: str) -> bool:
