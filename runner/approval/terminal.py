@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
+from policy.describe.phrases import named
 from policy.model.action import RunScript
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask
@@ -183,7 +184,9 @@ class Terminal:
             self._print(line, indent=2)
         rows = sum(1 + len(line) // self._console.width for line in card.command.split("\n"))
         if rows > _SHORT:  # the question may have scrolled off the screen
-            self._print(f"again    {card.line}", indent=2)
+            # THREAT T38: empty lines or comments may have pushed the beginning of the command off the screen as well.
+            command = named(question.ask.assessment.action, question.ask.terms)
+            self._print(f"again    {command}: {card.line}", indent=2)
 
     def _changes(self, card: "Card", most: int) -> list[str]:
         found = list(card.paths) if len(card.paths) > 1 else []
