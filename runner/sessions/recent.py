@@ -98,5 +98,7 @@ def _bounded(rows: Sequence[PastRow]) -> Iterator[PastRow]:
 
 
 def _cut(row: PastRow, most: int) -> PastRow:
-    text = "\n".join(row.text.split("\n")[:most])[: most * _CHARACTERS]
+    text = "\n".join(row.text.split("\n")[:most])
+    if len(text) > (longest := most * _CHARACTERS):
+        text = text[:longest].rpartition(" ")[0]  # not inside a word, which may be a secret that is masked as a whole
     return row if text == row.text else PastRow(row.kind, f"{text}\n…", row.outcome)
