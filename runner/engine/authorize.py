@@ -128,14 +128,14 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
         lookup = consume(evaluation.recalled, requester.grants)
         verdict = lookup.verdict
         requester.decided(evaluation, verdict)
+        recorded = lookup.answer
+        if isinstance(verdict, Allow) and early is not None and isinstance(early.answer, Yes) and early.answer.mode:
+            # The answer changed the mode, which allows the action by now.
+            requester.answered(True, None)
+            recorded = _recorded_yes(early.question, early.answer, requester, early.seconds)
         if isinstance(verdict, Deny) or (
             isinstance(verdict, Allow) and (early is None or isinstance(early.answer, Yes))
         ):
-            recorded = lookup.answer
-            if isinstance(verdict, Allow) and early is not None and isinstance(early.answer, Yes) and early.answer.mode:
-                # The answer changed the mode, which allows the action by now.
-                requester.answered(True, None)
-                recorded = _recorded_yes(early.question, early.answer, requester, early.seconds)
             return Authorization(evaluation, verdict, recorded, lookup.names, lookup.by, proposed)
         if early is not None and (not isinstance(verdict, Ask) or not isinstance(early.answer, Yes)
                                   or _same(early.question, verdict, evaluation)):  # fmt: skip

@@ -167,3 +167,18 @@ def test_a_command_of_the_user_is_asked_about_with_yes_and_no(harness: ScreenHar
     window.type("C-d")
     window.until("LEFT 0")
     assert (harness.work / "mine.txt").exists()
+
+
+def test_in_a_list_the_other_edits_need_no_answer(harness: ScreenHarness) -> None:
+    calls = [{"name": "write", "arguments": {"path": f"{name}.txt", "content": "x\n"}} for name in ("one", "two")]
+    calls.append({"name": "bash", "arguments": {"command": "touch three.txt"}})
+    window = harness.start([{"text": "", "calls": calls}, {"text": "Over."}])
+    window.type("go", "Enter")
+    window.until("1 of 3")
+    window.press("a", "3 of 3")
+    screen = window.press("n", "Over.")
+    assert "you approved" in screen
+    assert "for one more right" not in screen
+    window.type("C-d")
+    window.until("LEFT 0")
+    assert sorted(path.name for path in harness.work.iterdir()) == ["one.txt", "two.txt"]

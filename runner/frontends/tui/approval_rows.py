@@ -71,8 +71,7 @@ def detail_rows(card: Card, lines: tuple[str, ...], width: int, theme: Theme) ->
     """Return the rows of the explanation: the reason, all rights, the answers that can be remembered in full, the other
     reasons, and `lines`, which are safe to show.
     """
-    rows = _text_rows(theme.strong, card.line, width)
-    rows += _labelled_rows("why", f"{card.why} ({card.place}); {card.asks}", width, "", theme)
+    rows = _labelled_rows("why", f"{card.why} ({card.place}); {card.asks}", width, "", theme)
     for label, words in card.terms:
         rows += _labelled_rows(label, words, width, "", theme)
     for pick in card.choices:

@@ -29,6 +29,7 @@ class CallCard:
         self.action = action
         self.verdict: VerdictReached | None = None
         self.answer: QuestionAnswered | None = None
+        self.asks_right = False  # the last question was an escalation after the first run
         self.escalation_answer: QuestionAnswered | None = None  # the answer to an escalation after the first run
         self.asked = False
         self.tier: Tier | None = None  # the tier of the question about the call

@@ -222,8 +222,9 @@ class Screen:
                     card.began = self._now()
             case events.QuestionAsked():
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None
+                card.asks_right = card.began is not None  # the call ran, so the question is an escalation
             case events.QuestionAnswered():
-                if card.began is not None:  # the call ran, so the question was an escalation
+                if card.asks_right:
                     card.escalation_answer = event
                 else:
                     card.answer = event
