@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from runner.agent.conversation import Conversation
-from runner.agent.startup import SessionStart
+from runner.agent.startup import SessionStart, check_server
 from runner.engine.model_access import OpenModels
 from runner.events import Emit, Notice, Resumed
 from runner.problems import usage
@@ -114,6 +114,8 @@ class ActiveSession:
             nonlocal model
             if own.partition(":")[0] in PROVIDERS and not (start.named or same):
                 model = models.get(own)
+                if own != ctx.live.named:
+                    check_server(model)
             return model.named
 
         into = choose_target(where, start.options.cwd, start.environ, name_of, unattended=ctx.unattended)

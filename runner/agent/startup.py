@@ -14,7 +14,7 @@ from runner.agent.options import Given, least, parse_backend, parse_mode
 from runner.config import load
 from runner.config.load import flag_settings, with_flags
 from runner.engine.run_limits import RunBudget, bounds, priced
-from runner.problems import usage
+from runner.problems import option, usage
 from runner.providers import open_provider
 from runner.providers.catalog import full_name
 from runner.providers.key_options import KeyFlags, key_request
@@ -276,7 +276,26 @@ def chosen_model(
     url = settings.base_urls.get(name)
     pick = partial(pick_model, choose) if choose is not None else None
     opened = open_provider(spec, base_url=url, environ=os.environ, key=key, api=str(api) if api else None, pick=pick)
+    if own and spec == own:
+        check_server(opened)
     return replace(opened, why=why)
+
+
+def check_server(opened: "OpenModel") -> None:
+    """Raise a usage error if the model of an earlier session would now be asked for at the vendor, which is not known
+    to have it.
+
+    THREAT T21: the session may have used a server of the user, whose address is not set any more. Its conversation is
+    not sent elsewhere without a word.
+    """
+    from runner.providers.catalog import facts_of
+
+    if opened.vendors and facts_of(opened.named).window is None:
+        why = (
+            f"`{opened.provider.name}` is not known to have it, and the server of the session may have been another one"
+        )
+        fix = f"set the address of that server again, or write {option('--model', opened.named)}"
+        raise usage(f"the model `{opened.named}` of the session cannot be used", why, fix)
 
 
 def _check_key_owner(key: KeyFlags, own: str, configured: str) -> None:

@@ -41,12 +41,17 @@ class UsableProvider:
 
 def usable_providers(settings: "Settings", environ: Mapping[str, str]) -> tuple[UsableProvider, ...]:
     """Return the usable providers, in the order of PROVIDERS. No provider, keyring or helper command is asked."""
-    try:
-        accounts = AccountFile(environ).read().value
-    except (PlaceError, StateError):  # `agent doctor` reports this
-        accounts = AccountIndex()
+    accounts = known_accounts(environ)
     found = (_usable(name, settings, environ, accounts) for name in PROVIDERS)
     return tuple(each for each in found if each is not None)
+
+
+def known_accounts(environ: Mapping[str, str]) -> AccountIndex:
+    """Return the accounts with a key in the keyring; none if their list cannot be read: `agent doctor` reports that."""
+    try:
+        return AccountFile(environ).read().value
+    except (PlaceError, StateError):
+        return AccountIndex()
 
 
 def _usable(
@@ -72,7 +77,7 @@ def _usable(
 
 def key_place(name: str, settings: "Settings", environ: Mapping[str, str], accounts: AccountIndex) -> str:
     """Return where the key of the provider `name` is, in words; empty if there is none."""
-    if environ.get(VARIABLES[name], "").strip():
+    if name in VARIABLES and environ.get(VARIABLES[name], "").strip():
         return f"in `{VARIABLES[name]}`"
     if "helper" in settings.named("auth").get(name, {}):
         return "printed by a helper command"

@@ -343,6 +343,18 @@ def test_a_missing_key_for_the_own_model_is_the_error(tmp_path: Path) -> None:
     assert "set `OPENAI_API_KEY`" in done.stderr
 
 
+@pytest.mark.threat("T21")
+def test_a_local_conversation_is_not_sent_to_the_vendor(tmp_path: Path) -> None:
+    """The address of the user's server is gone, and there is a key of the vendor."""
+    with serving(hello) as server:
+        done = agent(tmp_path, "run", "--model", "openai:qwen3:8b", "one", OPENAI_BASE_URL=server.url)
+        assert done.returncode == 0, done.stderr
+    done = agent(tmp_path, "run", "-c", "two", OPENAI_API_KEY=KEY)
+    assert done.returncode == Exit.USAGE
+    assert "the model `openai:qwen3:8b` of the session cannot be used" in done.stderr
+    assert "--model openai:qwen3:8b" in done.stderr, "which sends it there"
+
+
 # ---- keys that are missing or refused
 
 # fmt: off

@@ -2,7 +2,9 @@
 and one as Ollama serves it on its usual port. Run as a program inside of new network and mount namespaces.
 """
 
+import ctypes
 import json
+import signal
 import ssl
 import subprocess
 import sys
@@ -61,9 +63,13 @@ def machine(base: Path, servers: str) -> list[str]:
 
 
 def main() -> None:
-    """Serve until the namespace ends, and print a line when all servers listen."""
+    """Serve until the command on the machine ends, and print a line when all servers listen.
+
+    SOURCE: prctl(2), PR_SET_PDEATHSIG. The parent is the shell that becomes the command.
+    """
     from tests.support.model_server import ModelServer
 
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     base, servers = Path(sys.argv[1]), sys.argv[2].split(",")
     if "anthropic" in servers:
         https = ThreadingHTTPServer(("127.0.0.1", 443), _Anthropic)

@@ -103,25 +103,15 @@ _KEY, _NO_KEY = "key", "no key"
 
 
 def _key(provider: str, host: CommandHost) -> str:
-    """Return whether a key of `provider` is configured, in words. No key is read and no program is run."""
-    from runner.problems import known_problem
-    from runner.providers.remotes import PROVIDERS
-    from runner.secrets.accounts import AccountFile
-    from runner.secrets.resolve import VARIABLES
+    """Return whether a key of `provider` is configured, in words; empty for a provider that needs none. No key is read
+    and no program is run.
+    """
+    from runner.providers.usable import key_place, known_accounts
+    from runner.secrets.resolve import KEYED
 
-    if PROVIDERS.get(provider) is None:
-        return ""
-    if host.environ.get(VARIABLES.get(provider, ""), "").strip():
+    if key_place(provider, host.settings, host.environ, known_accounts(host.environ)):
         return _KEY
-    if host.settings.named("auth").get(provider, {}).get("helper"):
-        return _KEY
-    try:
-        names = AccountFile(host.environ).read().value.of(provider).names
-    except Exception as error:  # SEAM: a list of accounts that cannot be read has no account
-        if known_problem(error) is None:
-            raise
-        names = ()
-    return _KEY if names else _NO_KEY
+    return _NO_KEY if provider in KEYED else ""
 
 
 def _window(name: str) -> str:
