@@ -103,7 +103,7 @@ def test_a_whole_day(harness: ScreenHarness) -> None:
     window.type("/undo", "Enter")
     window.until("undid 4")
     window.type("!echo mine", "Enter")
-    window.until("│ mine")
+    window.until("│ mine\n └ ok")  # ended, and not only running
     window.type("/mode trust-project", "Enter")
     window.until("the mode is now trust-project")
     window.type("wait for me", "Enter")
