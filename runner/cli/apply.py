@@ -63,11 +63,12 @@ def apply(
     if check and yes:
         raise usage("--check and --yes exclude each other", "--check applies nothing", "omit one of them")
     asked = not (check or yes or json)
+    data = _read(patch) if patch != "-" else None  # a wrong path is the first mistake to report
     if asked and (patch == "-" or not (os.isatty(0) and os.isatty(2))):
         raise usage("no user can be asked", "there is no terminal", "add --yes, or --check to apply nothing")
     if json and not (check or yes):
         raise usage("--json cannot ask", "its output is for a program", "add --yes, or --check to apply nothing")
-    data = _read(patch)
+    data = _read(patch) if data is None else data
     ground, settings = snapshot_scope(cwd, refuses=True)
     secret = secret_of(ground)
     try:

@@ -126,9 +126,11 @@ def show(
     with AuditLog.open_to_read(log_path(file)) as log:
         record = record_named(log, what)
         if record is None:
-            named = "record" if what.isdigit() or what == "last" else "session"
-            why = "it is not in the log" if what != "last" else "nothing was decided yet"
-            raise usage(f"there is no {named} {what}", why, "`agent audit` lists the numbers")
+            if what == "last":
+                raise usage("there is no decision", "nothing was decided yet", "run something, such as `agent exec ls`")
+            why = "a record has a number, a session an ID of 4 to 16 characters (0-9, a-f); the log has no such one"
+            fix = "`agent audit` lists the numbers, and `agent sessions list --all` the sessions"
+            raise usage(f"there is no record or session `{what}`", why, fix)
         if not sys.stdout.isatty() if json is None else json:
             print(whole(log, record))
             return Exit.DONE

@@ -281,7 +281,9 @@ def replay(
         with AuditLog.open_to_read(path) as log, closing(counted(deeds(log, query, limit=limit), "replayed")) as every:
             cases = Replay(log.facts, look_at if look else None)
             for deed in every:
-                if deed.record.kind == "decided":  # a malformed call was never judged
+                if deed.record.kind != "decided":
+                    found.malformed += 1
+                else:
                     judge = policies.of(deed)
                     found.add(deed, judge if isinstance(judge, NotRecorded) else cases.rejudge(deed, judge))
     above = found.above(worst) if worst is not None else []

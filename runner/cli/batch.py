@@ -80,7 +80,11 @@ def run(given: Given, tasks: TASKS) -> int:
 
     engine, config, copies = given.text("engine"), given.path("config"), given.path("copies")
     if engine is not None and engine != "ray" and not engine.startswith("ray://"):
-        raise usage(f"there is no engine `{engine}`", "an engine is `ray` or ray://HOST:PORT", "correct it, or omit it")
+        raise usage(
+            f"there is no engine `{engine}`",
+            "an engine is `ray` or ray://HOST:PORT",
+            "write `--engine ray`, or omit it",
+        )
     if engine is not None and (config is not None or copies is not None):
         named = "--config" if config is not None else "--copies"
         fix = f"omit {named}; each machine uses its own settings"

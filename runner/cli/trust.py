@@ -121,6 +121,49 @@ def listing(json: JSON = False) -> int:
     return Exit.DONE
 
 
+@trust_app.command("yes")
+def yes() -> int:
+    """Show the files of this repository and trust them. Needs a terminal.
+
+    The same as `/trust yes` in a conversation. The approval ends when one byte of the files changes.
+
+    **Examples**
+
+        agent trust yes
+    """
+    from runner.gate.gate import is_unattended
+
+    if is_unattended(False):
+        why = "without a terminal, only the exact content can be trusted"
+        raise usage("no user sees the files", why, "write `agent trust accept --sha256 HASH`")
+    return _decide(yes=True)
+
+
+@trust_app.command("no")
+def no() -> int:
+    """Show the files of this repository and refuse them.
+
+    The same as `/trust no` in a conversation. The files are not used, and you are asked again when they change.
+
+    **Examples**
+
+        agent trust no
+    """
+    return _decide(yes=False)
+
+
+def _decide(*, yes: bool) -> int:
+    from runner.config.trust.session_check import now
+    from runner.config.trust.store import TrustStore
+
+    review = _evaluate(None)
+    _print_evaluation(review, json=False)
+    if review.inventory.entries:
+        print_notices(TrustStore(state_dir(os.environ)).remember(review.inventory, yes=yes, time=now()))
+        say("stored: the files are used until they change" if yes else "stored: the files are not used")
+    return Exit.DONE
+
+
 @trust_app.command("accept")
 def accept(
     path: PATH = None,

@@ -22,6 +22,11 @@ _KINDS: dict[str, tuple[dict[str, float], bool, str]] = {
     "output": (_BYTES, True, "64K, 10M"),
     "disk": (_BYTES, True, "500M, 20G"),
 }
+_FORMS = {  # by whether the units are those of a time, and those of a size
+    (True, False): "write a number of seconds, or a number with s, m or h",
+    (False, True): "write a number of bytes, or a number with K, M or G",
+    (False, False): "write a whole number",
+}
 
 
 def parse_seconds(text: str, option: str) -> float:
@@ -60,7 +65,7 @@ def _amount(text: str, name: str, option: str) -> float:
     value = float(number) * units[unit] if digits.isascii() and digits.isdigit() and unit in units else 0.0
     if not 0 < value <= _LARGEST or (whole and value < 1):
         why = f"an amount is positive, such as {example}"
-        raise usage(f"`{text}` is not an amount for {option}", why, "correct it")
+        raise usage(f"`{text}` is not an amount for {option}", why, _FORMS[units is _SECONDS, units is _BYTES])
     return value
 
 
@@ -72,5 +77,5 @@ def parse_money(text: str) -> float:
         value = -1.0
     if not (0 < value < float("inf")):
         what = f"`{text}` is not an amount for {option('--max-cost')}"
-        raise usage(what, "an amount is a number such as 2.50", "correct it")
+        raise usage(what, "an amount is a number above 0", "write it such as 2.50")
     return value

@@ -75,7 +75,7 @@ class RunBudget:
         for name, count in (("turns", self.turns), ("tokens", self.tokens), ("denials", self.denials)):
             if count is not None and count < 1:
                 named = option(f"--max-{name}", count)
-                raise usage(f"`{named}` is not a limit", "a limit is at least 1", "leave it out, or correct it")
+                raise usage(f"`{named}` is not a limit", "a limit is at least 1", "write 1 or more, or leave it out")
         return self
 
     def given_options(self) -> tuple[tuple[str, str, Value], ...]:

@@ -92,7 +92,7 @@ def test_the_batches_of_a_folder_are_listed(place: CliHarness) -> None:
     before = sorted(place.work.iterdir())
     done = place.agent("batch", "../lists/nightly.jsonl")
     assert done.returncode == 3, "an action was denied"
-    assert done.stdout.startswith("1/1 done, 1 call denied  a  2 turns")
+    assert done.stdout.startswith("1/1 done, 1 call denied  a  2 ")
     assert "1 done (1 with denied calls); cost" in done.stdout
     assert sorted(place.work.iterdir()) == before, "the results are beside the list, not in the workspace"
     assert f"results: {lists}/nightly.batch/results.jsonl" in done.stdout

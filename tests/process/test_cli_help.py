@@ -86,7 +86,7 @@ COMPLETIONS = [
     ),
     ("agent batch ", {"run", "check", "show"}),
     ("agent batch show x --status ", {"done", "denied", "limit", "failed", "interrupted"}),
-    ("agent trust ", {"show", "list", "accept", "revoke"}),
+    ("agent trust ", {"show", "list", "yes", "no", "accept", "revoke"}),
     ("agent grants ", {"add", "list", "show", "revoke", "prune"}),
     ("agent run --tr", {"--trust-config"}),
     ("agent au", {"audit", "auth"}),

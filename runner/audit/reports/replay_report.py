@@ -68,6 +68,7 @@ class Replayed:
 
     def __init__(self) -> None:
         self.count = 0
+        self.malformed = 0  # number of malformed calls, which no policy can judge
         self.looked = 0  # number of verdicts that depend on today's disk
         self.differences: list[Difference] = []
         self.unknown: dict[NotRecorded, list[int]] = {}
@@ -164,6 +165,8 @@ def _counts(replayed: Replayed) -> Iterator[str]:
         named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
         way = "; --look reads them from the disk" if kind.kind == NOT_ASKED else ""
         yield visible(f"unknown {len(numbers):>5}  {kind.kind} (record {named}){way}", lines=False)
+    if replayed.malformed:
+        yield f"{many(replayed.malformed, 'malformed call')} not replayed: no policy judges a call that is no action"
     if replayed.looked:
         yield f"{replayed.looked} of the verdicts use the files on the disk today"
 
@@ -190,6 +193,7 @@ def document(found: Replayed, policy: str, above: Iterable[Difference] = ()) -> 
         ],
         "counts": {change.name.lower(): count for change, count in found.counts.items()},
         "unknown": [{"why": kind.kind, "records": numbers} for kind, numbers in found.unknown.items()],
+        "malformed": found.malformed,
         "looked": found.looked,
         "above": [each.deed.record.id for each in above],
     }

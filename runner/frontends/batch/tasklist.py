@@ -165,7 +165,7 @@ def _mistake_of(error: ValidationError) -> _Mistake:
     said = said[:1].lower() + said[1:]
     for theirs, ours in _WORDS.items():
         said = said.replace(theirs, ours)
-    return _Mistake(f"`{name}`: {said}", _FIXES.get(name, "correct it"))
+    return _Mistake(f"`{name}`: {said}", _FIXES.get(name, "see `agent batch check --help`"))
 
 
 _WORDS = {  # replacements in messages of pydantic; "string" must come after the longer term that contains it
