@@ -514,6 +514,19 @@ def test_another_policy_in_words(lived: tuple[Path, Path]) -> None:
     assert told == GOLDEN.read_text()
 
 
+def test_a_malformed_call_is_counted_and_not_judged(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    calls = '[[turn]]\ncalls = [{ name = "bash", arguments = { command = "ls" } }, { name = "nope", arguments = {} }]\n'
+    (tmp_path / "script.toml").write_text(calls)
+    agent("run", f"--model=scripted:{tmp_path}/script.toml", "go", cwd=work, home=tmp_path)
+    counted = json.loads(agent("audit", "stats", "--json", cwd=work, home=tmp_path).stdout)["decisions"]
+    replayed = json.loads(agent("audit", "replay", "--json", cwd=work, home=tmp_path).stdout)
+    assert (counted, replayed["replayed"], replayed["malformed"]) == (2, 1, 1), "both numbers are explained"
+    told = agent("audit", "replay", cwd=work, home=tmp_path).stdout
+    assert "1 malformed call not replayed: no policy judges a call that is no action" in told
+
+
 ENDS = [
     ((), 0, {"allowed": 0, "asked": 0, "denied": 0, "tier": 0}, "by what holds now, nothing differs"),
     (("--policy", "@/new.toml"), 0, {"allowed": 2, "asked": 0, "denied": 1, "tier": 0}, "another file"),

@@ -375,6 +375,20 @@ def test_leaving_remembers_nothing(harness: Harness, screen: Screen, key: str, s
     assert not harness.trust.exists()
 
 
+def test_yes_and_no_show_the_files_and_remember_the_answer(harness: Harness, screen: Screen) -> None:
+    harness.file("AGENTS.md", "Use tabs.\n")
+    screen.run("trust", "yes")
+    screen.until("AGENTS.md", "stored: the files are used until they change", "left with 0")
+    assert harness.shown()["state"] == "trusted"
+    done = harness.agent("trust", "no")
+    assert (done.returncode, "stored: the files are not used" in done.stderr) == (0, True), (
+        "a refusal needs no terminal"
+    )
+    assert harness.shown()["state"] == "refused"
+    harness.file("AGENTS.md", "Use blanks.\n")
+    assert harness.shown()["state"] == "not asked", "the answer was about the content"
+
+
 def test_a_plain_conversation_asks_before_it_begins(harness: Harness, screen: Screen) -> None:
     harness.file("AGENTS.md", "x\n")
     screen.run("--plain", "--model", f"scripted:{harness.base}/script.toml")
