@@ -9,9 +9,10 @@ import pytest
 from policy.model.action import EditFile, ReadFile, RunScript
 from policy.model.tier import Ruling, Tier
 from runner import events
+from runner.event_values import PastRow
 from runner.frontends.terminal.probe import is_light
 from runner.frontends.tui.rows import Fragments, ansi, cells, measure, plain
-from runner.frontends.tui.screen import Screen
+from runner.frontends.tui.screen import Screen, text_rows
 from runner.frontends.tui.theme import DARK, LIGHT, PLAIN, Theme, theme_for
 from runner.messages import Usage
 from runner.text.sanitize import visible
@@ -382,3 +383,48 @@ def test_no_colour_is_no_colour() -> None:
         shown.take(event)
     codes = {code for found in SGR.findall(shown.done()) for code in found.split(";")}
     assert codes <= {"0", "1", "2", "3", "4", "7", "9"}
+
+
+@pytest.mark.threat("T105")
+@pytest.mark.parametrize("columns", [80, 24])
+def test_the_last_exchanges_of_a_session_drive_nothing(columns: int) -> None:
+    """They are drawn as they were when they happened: prompts, answers, and a row for each call."""
+    evil = "\x1b]0;owned\x07\x1b[31m\u202e " + "漢字" * 30
+    recent = (
+        PastRow("left out", "2"),
+        PastRow("prompt", evil),
+        PastRow("call", f"$ {evil}", "denied"),
+        PastRow("call", "$ ls", "done"),
+        PastRow("answer", f"**fixed** {evil}\n\n- one"),
+    )
+    shown = screen(columns)
+    shown.take(
+        events.Resumed("0123456789abcdef", False, "2026", "2026", 3, 4, "f", "l", "s", ("mode was x, is y",), recent)
+    )
+    text = up(shown)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u202e]", text)
+    assert all(cells(line) <= measure(columns) for line in text.split("\n"))
+    rows = text.split("\n")
+    call = next(at for at, row in enumerate(rows) if row.endswith("  denied"))
+    assert rows[call].startswith(" $ ␛]0;owned"), "its outcome is visible, however long it is"
+    assert rows[call + 1] == " $ ls  done"
+    assert "… 2 earlier prompts" in text
+    assert "\n• one" in text
+    assert text.rindex("resumed ") > text.index("fixed")
+    assert "changed    mode was x," in text
+
+
+# fmt: off
+WRAPPED = [
+    ("/a [B]  some words here",  20, ["/a [B]  some words", "        here"],      "below the second column"),
+    ("    5  some words here on",  17, ["    5  some words", "       here on"],    "behind blanks"),
+    ("  some words that are long", 14, ["  some words", "    that are", "    long"],  "below the indentation"),
+    ("some words that are",      10, ["some words", "that are"],                  "prose"),
+    ("a word that is long  x y",  20, ["a word that is long", "x y"],              "a first column that is too wide"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("line", "width", "rows", "why"), WRAPPED, ids=[row[3] for row in WRAPPED])
+def test_a_long_line_of_an_answer_hangs(line: str, width: int, rows: list[str], why: str) -> None:
+    assert [plain(row).rstrip() for row in text_rows(line, width)] == rows, why

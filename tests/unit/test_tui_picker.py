@@ -92,3 +92,11 @@ def test_wrapping(text: str, width: int, rows: list[str], why: str) -> None:
 
 def test_a_cut_row_says_so() -> None:
     assert fit([("", "abc"), ("bold", "defgh")], 5) == [("", "abc"), ("bold", "d"), ("bold", "…")]
+
+
+def test_rows_are_aligned_cut_at_words_and_begin_on_the_value_in_force() -> None:
+    rows = [Row("a", "a", "some words that do not fit"), Row("long", "longer", "words", now=True)]
+    picker = Picker("which", rows)
+    shown = ["".join(text for _, text in row).rstrip() for row in picker.lines(30, 20)]
+    assert shown[2:4] == ["  a             some words…", "> longer (now)  words"]
+    assert picker.key("enter") == Done("long")
