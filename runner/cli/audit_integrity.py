@@ -15,7 +15,7 @@ from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
 from runner.cli.audit_filters import FILE, log_path, moment
-from runner.cli.gate import JSON, argument, option_before, switch, valued
+from runner.cli.gate import JSON, argument, state_alone, switch, valued
 from runner.problems import Exit, Stopped, usage
 from runner.stderr import say
 from runner.text.json_line import json_line
@@ -139,15 +139,6 @@ Checkpoints are signed only if your configuration has `sign = true` under `[audi
 key_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
 
 
-@key_app.callback()
-def bare(context: typer.Context, json: JSON = False) -> int:
-    if context.invoked_subcommand is None:
-        return show(json=json)
-    if json:
-        raise option_before(f"audit key {context.invoked_subcommand}")
-    return Exit.DONE
-
-
 @key_app.command("new")
 def new(
     replace: Annotated[bool, switch("--replace", help="Replace the existing key. Its signatures stay valid.")] = False,
@@ -196,6 +187,9 @@ def show(json: JSON = False) -> int:
     public = required_signer().public
     print(json_line({"key": public, "algorithm": "Ed25519"}) if json else public)
     return Exit.DONE
+
+
+state_alone(key_app, "audit key", lambda json: show(json=json))
 
 
 def seal(

@@ -15,7 +15,7 @@ from runner.cli.gate import (
     UNATTENDED,
     argument,
     completing,
-    option_before,
+    state_alone,
     switch,
     valued,
 )
@@ -50,15 +50,6 @@ KEY = Annotated[str, argument("KEY", "The name of a key, such as `limits.wall`."
 SOME_KEY = Annotated[str | None, argument("KEY", "A key, or a table of keys.", complete=_keys)]
 PROJECT = Annotated[bool, switch("--project", help="Change .ringfence/config.toml: all users of this project.")]
 LOCAL = Annotated[bool, switch("--local", help="Change .ringfence/config.local.toml: only you, in this project.")]
-
-
-@config_app.callback()
-def bare(context: typer.Context, json: JSON = False) -> int:
-    if context.invoked_subcommand is None:
-        return show(json=json)
-    if json:
-        raise option_before(f"config {context.invoked_subcommand}")
-    return 0
 
 
 @config_app.command("show")
@@ -102,6 +93,9 @@ def show(
         cwd=cwd,
     )
     return run_show(key, args, effective=effective, as_json=json)
+
+
+state_alone(config_app, "config", lambda json: show(json=json))
 
 
 @config_app.command("get")

@@ -12,7 +12,7 @@ import typer
 from policy.model.tier import Mode
 from policy.model.verdict import limit_names
 from runner.agent.options import OPTIONS, Given, Option
-from runner.problems import Stopped, usage
+from runner.problems import Exit, Stopped, usage
 from runner.providers.catalog import known_models
 from runner.stderr import say
 
@@ -91,6 +91,18 @@ def option(name: str, command: str = "exec") -> typer.models.OptionInfo:
 def _typer_option(each: Option) -> typer.models.OptionInfo:
     complete = _COMPLETIONS.get(each.complete)
     return valued(each.name, each.metavar or FLAG, each.help, short=each.short, least=each.least, complete=complete)
+
+
+def state_alone(group: typer.Typer, name: str, show: Callable[[bool], int]) -> None:
+    """Let `agent NAME` without a subcommand call `show` with the value of `--json`, and return its exit code."""
+
+    @group.callback()
+    def bare(context: typer.Context, json: JSON = False) -> int:
+        if context.invoked_subcommand is None:
+            return show(json)
+        if json:
+            raise option_before(f"{name} {context.invoked_subcommand}")
+        return Exit.DONE
 
 
 # Options that several commands share.

@@ -13,7 +13,7 @@ from policy.model.profile import Source
 from policy.model.tier import Ruling
 from policy.model.verdict import Ask, Deny, Problem
 from runner.agent.options import not_known
-from runner.cli.gate import JSON, MODE, argument, option_before, print_notices, switch, valued
+from runner.cli.gate import JSON, MODE, argument, print_notices, state_alone, switch, valued
 from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import PlaceError, private, state_dir
@@ -62,15 +62,6 @@ ALL = Annotated[bool, switch("--all", help="List the grants of all folders, and 
 WORKSPACE = Annotated[str | None, valued("--workspace", "FOLDER", "The folder (default: the current one).")]
 
 
-@grants_app.callback()
-def bare(context: typer.Context, json: JSON = False) -> int:
-    if context.invoked_subcommand is None:
-        return listing(json=json)
-    if json:
-        raise option_before(f"grants {context.invoked_subcommand}")
-    return Exit.DONE
-
-
 @grants_app.command("list")
 def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = False) -> int:
     """List the grants that are valid in this folder.
@@ -97,6 +88,9 @@ def listing(everything: ALL = False, workspace: WORKSPACE = None, json: JSON = F
     for line in (line for grant in found for line in lines(grant, now, here)):
         print(visible(line, lines=False))
     return Exit.DONE
+
+
+state_alone(grants_app, "grants", lambda json: listing(json=json))
 
 
 @grants_app.command("add")

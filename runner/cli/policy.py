@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from policy.model.tier import Mode
-from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, option_before, switch, valued
+from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, state_alone, switch, valued
 from runner.gate.policy_tools.import_rules import AgentProduct, run_import
 from runner.text.json_line import json_line
 
@@ -26,15 +26,6 @@ For one command, with all reasons: `agent why`.
 """
 
 policy_app = typer.Typer(help=HELP, invoke_without_command=True, rich_markup_mode="markdown")
-
-
-@policy_app.callback()
-def bare(context: typer.Context, json: JSON = False) -> int:
-    if context.invoked_subcommand is None:
-        return matrix(json=json)
-    if json:
-        raise option_before(f"policy {context.invoked_subcommand}")
-    return 0
 
 
 @policy_app.command("matrix")
@@ -56,6 +47,9 @@ def matrix(json: JSON = False) -> int:
     else:
         print(table(), end="")
     return 0
+
+
+state_alone(policy_app, "policy", lambda json: matrix(json=json))
 
 
 @policy_app.command("fingerprint")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from runner.cli.gate import CWD, JSON, option_before, show_help, switch
+from runner.cli.gate import CWD, JSON, show_help, state_alone, switch
 from runner.state import paths
 from runner.state.workspace import workspace_at
 from runner.text.json_line import json_line
@@ -26,16 +26,14 @@ sandbox_app = typer.Typer(help=SANDBOX, invoke_without_command=True, rich_markup
 sandbox_app.command("show")(show_help)
 
 
-@sandbox_app.callback()
-def bare(context: typer.Context, json: JSON = False) -> int:
-    if context.invoked_subcommand is None:
-        from runner.frontends.exec.argv import parse_gate
-        from runner.frontends.exec.show import run_show
+def _show(json: bool) -> int:
+    from runner.frontends.exec.argv import parse_gate
+    from runner.frontends.exec.show import run_show
 
-        return run_show(parse_gate("sandbox show", ["--json"] if json else []))
-    if json:
-        raise option_before(f"sandbox {context.invoked_subcommand}")
-    return 0
+    return run_show(parse_gate("sandbox show", ["--json"] if json else []))
+
+
+state_alone(sandbox_app, "sandbox", _show)
 
 
 @sandbox_app.command("cache")

@@ -106,3 +106,9 @@ def test_the_batches_of_a_folder_are_listed(place: CliHarness) -> None:
         assert shown.endswith("1 done (1 with denied calls); cost 0.0000\n"), "the statuses that exist"
     assert "no task has the status failed\n" in shown
     assert sorted(Path(lists).iterdir()) == [lists / "nightly.batch", lists / "nightly.jsonl"]
+
+    (place.base / "link.jsonl").symlink_to(lists / "nightly.jsonl")
+    again = place.agent("batch", "../link.jsonl")
+    assert f"1 of 1 tasks are already done; see `agent batch show {lists}/nightly.batch`" in again.stderr, "by a link"
+    piped = place.agent("batch", "/dev/stdin", stdin=json.dumps(task).encode())
+    assert (piped.returncode, "add --out FOLDER" in piped.stderr) == (2, True), "nothing is created in /dev"

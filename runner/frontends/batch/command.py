@@ -195,7 +195,10 @@ def _out(args: BatchArgs) -> Path:
         return args.out.absolute()
     if args.tasks == "-":
         raise usage("there is no folder for the results", "the list comes from standard input", "add --out FOLDER")
-    return Path(args.tasks).parent.resolve() / f"{Path(args.tasks).stem}.batch"
+    real = Path(args.tasks).resolve()  # the folder of the file, also for a link or for /dev/stdin
+    if not real.is_file():
+        raise usage("there is no folder for the results", "the list is not a file", "add --out FOLDER")
+    return real.with_name(f"{real.stem}.batch")
 
 
 def show(out: Path, *, json_lines: bool, wanted: Sequence[str]) -> int:
