@@ -13,7 +13,7 @@ _SAID = {
     "nobody": "no user could be asked, {}",
     "denied": "denied without a question, {}",
 }
-_SOURCES = {"log": "of this log", "examples": "of the examples of the rule files", "near": "similar to it"}
+_SOURCES = {"log": "of this log", "near": "similar to it"}
 
 
 def report_text(report: SuggestionReport, *, config: str, colour: bool, width: int) -> str:
@@ -86,13 +86,18 @@ def _suggestion(each: Suggestion, report: SuggestionReport, width: int) -> list[
     lines += [f"   note: {visible(note, lines=False)}" for note in each.notes]
     if each.rule.verdict == "deny":
         return lines
-    told = f"   allows nothing else of this log, and none of {report.examples} examples"
-    lines.append("   would also allow:" if each.besides else told)
-    for one in each.besides[:_BESIDES]:
+    examples = [one for one in each.besides if one.source == "examples"]
+    others = [one for one in each.besides if one.source != "examples"]
+    none = "" if examples else f", and none of {report.examples} examples"
+    lines.append("   would also allow:" if others else f"   allows nothing else of this log{none}")
+    for one in others[:_BESIDES]:
         record = f" ({one.record})" if one.record else ""
         lines.append(f"     {one_line(one.action, max(width - 48, 30))}{record}, {_SOURCES[one.source]}")
-    if len(each.besides) > _BESIDES:
-        lines.append(f"     and {len(each.besides) - _BESIDES} more (--json)")
+    if len(others) > _BESIDES:
+        lines.append(f"     and {len(others) - _BESIDES} more (--json)")
+    if examples:  # commands that nobody ran here: they show how wide the rule is
+        first = one_line(examples[0].action, max(width - 48, 30))
+        lines.append(f"   of {report.examples} examples of the shipped rules, allows {len(examples)}, such as: {first}")
     if each.refused:
         lines.append(f"   but not {' or '.join(f'`{one_line(line, 60)}`' for line in each.refused)}")
     return lines
