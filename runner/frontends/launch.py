@@ -108,9 +108,11 @@ def start_conversation(args: RunArgs) -> int:
 
     args.key.check(prompt_from_stdin=False)
     if not args.plain and at_terminal():
+        from runner.frontends.tui.fast_start import hushed
         from runner.frontends.tui.start import start_terminal
 
-        return start_terminal(lambda: args, prompt=args.prompt)
+        with hushed() as early:  # the terminal would show its own reply to the program's query
+            return start_terminal(lambda: args, early, args.prompt)
     from runner.agent.agent import Agent
 
     start = prepare_start(args, unattended=False, choose=ask_on_terminal if os.isatty(0) else None)

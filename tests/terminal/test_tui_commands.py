@@ -87,6 +87,7 @@ def test_the_answers_of_commands_and_the_lists_are_golden(short: ScreenHarness) 
     seen.append(f"==== agent sessions\n{done.stdout.rstrip()}")
     window = short.start([{"text": "never"}], "--resume", size=(80, 24))
     window.until("Enter selects")
+    assert "^[" not in window.screen(), "the terminal did not show its reply to the program's query"
     seen.append(f"==== --resume\n{lists(window)}")
     window.type("Enter")
     window.until("resumed ")
