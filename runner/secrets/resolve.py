@@ -131,7 +131,8 @@ class KeySearch:
             return Problem(what, f"{broken.name}: {broken.why} (tried before: {before})", broken.fix)
         why = "no key was found for it (`agent auth status` shows where a key was looked for)"
         if broken is not None:
-            return Problem(what, f"{broken.name}: {broken.why}", broken.fix or ways(self.provider, keyring=False))
+            steps = [broken.fix, _first_step(self.provider, keyring=False)]
+            return Problem(what, f"{broken.name}: {broken.why}", "; or ".join(filter(None, steps)))
         if self.account is not None:  # only the keyring has accounts
             fix = last.fix or f"run `{store_command(self.provider)} --account {self.account}`"
             keyring = last.state is SourceState.ABSENT
