@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.agent.agent import Agent
 from runner.agent.model_choice import ModelRow, choose_model
 from runner.agent.startup import RunArgs, chosen_model
 from runner.config import load
@@ -341,6 +342,28 @@ def test_a_missing_key_for_the_own_model_is_the_error(tmp_path: Path) -> None:
     done = agent(tmp_path, "run", "-c", "two", ANTHROPIC_API_KEY=KEY)
     assert "no API key for `openai`" in done.stderr
     assert "set `OPENAI_API_KEY`" in done.stderr
+
+
+@pytest.mark.parametrize(("named", "model"), [(None, "a"), ("openai:own", "own")], ids=["its own", "a named one stays"])
+def test_a_session_resumed_in_a_conversation_has_its_own_model(
+    named: str | None, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(hello, models=("own",)) as server:
+        done = agent(tmp_path, "run", "--model", "openai:a", "one", OPENAI_BASE_URL=server.url)
+        assert done.returncode == 0, done.stderr
+        [id] = [json.loads(row)["id"] for row in agent(tmp_path, "sessions", "list", "--json").stdout.splitlines()]
+        monkeypatch.setattr(os, "environ", environment(tmp_path, OPENAI_BASE_URL=server.url))
+
+        async def work() -> tuple[str, str]:
+            async with Agent(cwd=tmp_path / "project", model=named) as made:
+                first = made.conversation.ctx.live.named
+                await made.resume(id)
+                await made.run("two")
+                await made.clear()
+                return first, made.conversation.ctx.live.named
+
+        assert asyncio.run(work()) == ("openai:own", f"openai:{model}")
+        assert json.loads(server.requests[-1][1])["model"] == model
 
 
 @pytest.mark.threat("T21")
