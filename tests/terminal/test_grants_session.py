@@ -68,14 +68,15 @@ def test_a_grant_of_a_session_comes_back_with_it_and_with_nothing_else(harness: 
         screen = window.until("/quit to leave")
         assert f"grant {name} of this session allows again: exactly `make build`" in " ".join(screen.split())
         window.type("go", "Enter")
-        screen = window.until("Turn one is over.")
+        # The continued conversation is shown as well.
+        screen = window.until_whole(lambda screen: screen.count("Turn one is over.") == 2)
         assert "allow once?" not in screen
         window.type(f"/grants revoke {name}", "Enter")
         window.until(f"revoked {name}")
         window.type("again", "Enter")
         window.until("allow once?")
         window.type("n", "Enter")
-        window.until("Turn two is over.")
+        window.until_whole(lambda screen: screen.count("Turn two is over.") == 2)
         window.leave()
     finally:
         window.close()
