@@ -171,6 +171,7 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
         return {}
     questions = []
     for call in calls:
+        await asyncio.sleep(0)  # lets the time limit or the user end the run between two evaluations
         planned = plan(call, ctx)
         if isinstance(planned, Planned):
             evaluation = evaluate_action(planned.action, ctx)

@@ -204,6 +204,7 @@ class TurnLoop:
             await asyncio.gather(*self._reading)
             if isinstance(judged, CallResult):  # the call did not become an action, so it was not denied either
                 self._keep(place, judged.result)
+                await asyncio.sleep(0)  # lets the time limit or the user end the run between two such calls
                 continue
             report = await execute_call(judged, self._ctx, self._stopped(place))
             self._keep(place, report.result)

@@ -18,10 +18,14 @@ from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Ask, Problem
 from runner.engine.authorize import Evaluation
 from runner.gate.missing_program import no_such_program
-from sandbox.inside.files.access import CAP, Refused
+from sandbox.inside.files.access import Refused
 from sandbox.inside.files.edit import replacement
 from sandbox.inside.regular_file import open_regular, read_descriptor
 
+# THREAT T121: the check runs in the loop of the program, up to twice for each call. Larger ones are asked about.
+_MOST_FILE = 256 << 10  # bytes
+_MOST_HINT = 64 << 10  # bytes of a file for which the closest line is named
+_MOST_OLD = 32 << 10  # characters of the text to replace
 _LOOK = "look at what is there with `ls` or `glob`, or create the file with `write`"
 
 
@@ -45,14 +49,14 @@ def _unfit_edit(action: EditFile, evaluation: Evaluation) -> Problem | None:
     place = context.facts.look(action.path)
     if place.kind is Kind.MISSING:
         return Problem(what, "there is no such file", _LOOK)
-    if place.kind is not Kind.FILE:
+    if place.kind is not Kind.FILE or len(action.old) > _MOST_OLD:
         return None
     content = _content(place.real)
-    if content is None:
+    if content is None or len(content) > _MOST_FILE:
         return None
     try:
-        more = len(content) > CAP
-        replacement(content[:CAP], more, action.old, action.new, action.replace_all, action.seen, what)
+        hint = len(content) <= _MOST_HINT
+        replacement(content, False, action.old, action.new, action.replace_all, action.seen, what, hint=hint)
     except Refused as refused:
         told = {key: str(text) for key, text in refused.problem.items()}
         return Problem(told["what"], told["why"], told["fix"])
@@ -60,13 +64,13 @@ def _unfit_edit(action: EditFile, evaluation: Evaluation) -> Problem | None:
 
 
 def _content(real: str) -> bytes | None:
-    """Return the content of the regular file at the real path `real`, at most CAP + 1 bytes; None if the file that was
-    opened is not exactly this one.
+    """Return the content of the regular file at the real path `real`, at most _MOST_FILE + 1 bytes; None if the file
+    that was opened is not exactly this one.
     """
     try:
         handle, _ = open_regular(real, follow=False)
         try:
-            return read_descriptor(handle, CAP + 1) if _opened(handle) == real else None
+            return read_descriptor(handle, _MOST_FILE + 1) if _opened(handle) == real else None
         finally:
             os.close(handle)
     except (OSError, ValueError):

@@ -70,6 +70,22 @@ def test_an_edit_that_cannot_be_applied_is_not_asked_about(
         assert found.events[-1].exit == Exit.DONE  # type: ignore[attr-defined]  # RunEnded; and no denial
 
 
+@pytest.mark.threat("T121")
+@pytest.mark.parametrize(("size", "old"), [(300 << 10, "three"), (10, "3" * (33 << 10))], ids=["file", "old text"])
+def test_a_large_edit_is_asked_about_so_that_the_check_takes_no_time(size: int, old: str, stage: Make) -> None:
+    person = FixedApprover(No())
+    turns = edits(("a", old, "new")), DONE
+    play(stage(*turns, mode=Mode.DEFAULT, approver=person, unattended=False), a="x" * size)
+    assert len(person.asked) == 1
+
+
+@pytest.mark.threat("T121")
+def test_the_closest_line_of_a_large_file_is_not_looked_for(stage: Make) -> None:
+    turns = edits(("a", "three", "new")), DONE
+    found = play(stage(*turns, mode=Mode.DEFAULT, approver=FixedApprover(No()), unattended=False), a="x\n" * 50_000)
+    assert "the old text is not in the file\n" in found.told()[0]
+
+
 def outside(found: LoopHarness, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("secret text")
 

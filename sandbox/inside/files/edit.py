@@ -46,11 +46,20 @@ class Replacement:
 
 
 def replacement(
-    before: bytes, more: bool, old: str, new: str, replace_all: bool, seen: str | None, what: str
+    before: bytes,
+    more: bool,
+    old: str,
+    new: str,
+    replace_all: bool,
+    seen: str | None,
+    what: str,
+    *,
+    hint: bool = True,
 ) -> Replacement:
     """Return the result of replacing `old` by `new` in the content `before`. Raises Refused if that is not possible.
 
-    `more` is True if `before` is only the first part of the file. `what` names the attempt. No file is opened.
+    `more` is True if `before` is only the first part of the file. `what` names the attempt. With `hint` the error names
+    the closest line, which takes up to a second. No file is opened.
     """
     if not old:
         raise Refused(what, "the text to replace is empty", "give the exact text to replace, or use `write`")
@@ -71,7 +80,7 @@ def replacement(
     count = text.count(old)
     if count == 0:
         fix = "copy the text exactly as `read` shows it, without line numbers"
-        raise Refused(what, f"the old text is not in the file, {near_miss(text, old)}", fix)
+        raise Refused(what, f"the old text is not in the file{', ' + near_miss(text, old) if hint else ''}", fix)
     if count > 1 and not replace_all:
         fix = "add surrounding lines until the text is unique, or set `replace_all` to true"
         raise Refused(what, f"the old text is in the file {count:,} times, {places(text, old)}", fix)
