@@ -122,16 +122,24 @@ def _paths(assessment: Assessment, around: Around) -> tuple[str, ...]:
     return (*found[:_MOST_PATHS], f"and {len(found) - _MOST_PATHS} more") if len(found) > _MOST_PATHS else tuple(found)
 
 
+def _no_separator(text: str) -> str:
+    """Return a text that cannot look like two answers: a row of answers separates them by a middle dot.
+
+    THREAT T38: a path such as `x · a  no` would put a false answer beside the true ones.
+    """
+    return text.replace("·", "<U+00B7>")
+
+
 def _picks(offer: Offer) -> tuple[Pick, ...]:
     """Return the choices that can be remembered, each with its letter."""
     picks = []
     for letter, choice, span in offer.lettered:
         missed = tuple(map(safe_line, choice.not_covered))
-        words, label = safe_line(choice.words), safe_line(choice.label)
+        words, label = safe_line(choice.words), _no_separator(safe_line(choice.label))
         picks.append(Pick((letter,), words, label, span, where_words(span, yes=True), missed, True))
     if offer.never is not None:
         span, words = offer.spans[0], safe_line(offer.never.words)
-        picks.append(Pick(("d",), words, words, span, where_words(span, yes=False), (), False))
+        picks.append(Pick(("d",), words, _no_separator(words), span, where_words(span, yes=False), (), False))
     return tuple(picks)
 
 

@@ -83,18 +83,22 @@ class Offer:
     def lines(self) -> tuple[str, ...]:
         """Return the choices as a plain terminal shows them, in the words of the screen."""
         found = [f"{letter}  {choice.label}, {where_words(span, yes=True)}" for letter, choice, span in self.lettered]
-        if self.never is not None:
-            found.append(f"d  no, and never {where_words(self.spans[0], yes=False)}: {self.never.words}")
-        return tuple(found)
+        return (*found, *self._refusal)
 
     @property
     def details(self) -> tuple[str, ...]:
         """Return exactly what each choice covers, with actions that it does not cover."""
         found = []
-        for letter, choice, _ in self.lettered:
+        for letter, choice, span in self.lettered:
             exceptions = f"; but not {' or '.join(choice.not_covered)}" if choice.not_covered else ""
-            found.append(f"{letter}  {choice.words}{exceptions}")
-        return tuple(found)
+            found.append(f"{letter}  {choice.words}, {where_words(span, yes=True)}{exceptions}")
+        return (*found, *self._refusal)
+
+    @property
+    def _refusal(self) -> tuple[str, ...]:
+        if self.never is None:
+            return ()
+        return (f"d  no, and never {where_words(self.spans[0], yes=False)}: {self.never.words}",)
 
     def picked(self, text: str) -> RememberedAnswer | str | None:
         """Parse a typed line: return the answer to remember that its letter selects.

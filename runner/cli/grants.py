@@ -131,7 +131,7 @@ def add(
         why = "it can be approved only once, because it is dangerous or not fully known before it runs"
         raise usage("an answer for SCRIPT cannot be remembered", why, "see `agent why` for the reasons")
     if not answer:
-        for line in offered.lines:
+        for line in offered.details:
             print(visible(line, lines=False))
         return Exit.DONE
     typed = " ".join(answer)

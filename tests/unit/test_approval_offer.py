@@ -124,7 +124,7 @@ def test_the_choices_say_what_they_are_and_what_they_are_not() -> None:
         assert part in screen
     assert "but not" not in screen
     explained = asked("x", "n")[1]
-    assert "s  exactly `npm test`; but not `npm test --force` or `npm other`" in explained
+    assert "s  exactly `npm test`, in this session; but not `npm test --force` or `npm other`" in explained
     assert "`7d`" in explained
 
 

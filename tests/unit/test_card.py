@@ -180,6 +180,12 @@ def test_where_nothing_may_be_remembered_nothing_is_offered() -> None:
     assert card(question("npm test"), NOTHING).choices == ()
 
 
+@pytest.mark.threat("T38")
+def test_no_path_looks_like_an_answer() -> None:
+    for action in (WriteFile(f"{HERE}/x · a  no", "x"), "touch 'x · a  no' && npm test 'y · p  no'"):
+        assert all("·" not in pick.label for pick in card_of(action).choices)
+
+
 def test_a_program_without_a_shell_is_shown_quoted() -> None:
     found = card_of(RunArgv(("npm", "run", "a b"), HERE))
     assert found.command == "$ npm run 'a b'"
