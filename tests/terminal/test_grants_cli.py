@@ -15,7 +15,7 @@ import pytest
 from tests.support import forked_agent
 
 AGENT = str(Path(sys.executable).with_name("agent"))
-ASKED = b"instead: "
+ASKED = b"allow once? [y/N"
 
 
 class Harness:
