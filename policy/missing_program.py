@@ -22,7 +22,11 @@ from policy.bash.ast import (
 from policy.bash.crosscheck import find_disagreement
 from policy.bash.parser import read
 from policy.evaluation import EvaluationContext
-from policy.model.action import Action, RunArgv, RunScript
+from policy.model.action import Action, ReadFile, RunArgv, RunScript
+from policy.model.facts import Kind
+from policy.model.secret_paths import inside, normal
+from policy.model.tier import Tier
+from policy.model.verdict import Allow
 
 # SOURCE: `compgen -b` of bash 5.2; the parser reads the reserved words itself.
 # fmt: off
@@ -45,21 +49,25 @@ _WITH_PROGRAMS_OF_ITS_OWN = frozenset(["container"])  # backends with programs o
 def missing_program(action: Action, context: EvaluationContext) -> str | None:
     """Return the name of the program that `action` starts with if it certainly exists nowhere, else None.
 
-    A name with a slash is never reported: whether such a path exists is not told here.
+    A name with a slash is a path. It is reported only as the first program of a script, where the folder is known and
+    no other command can create the file, and only if the model may read a file of that path without a question
+    (THREAT T124).
     """
     if context.backend in _WITH_PROGRAMS_OF_ITS_OWN or not _usual_environment(context):
         return None
     match action:
         case RunArgv(argv=argv):
-            names = [argv[0]] if argv else []
+            names, begins = ([argv[0]] if argv else []), True
         case RunScript(script=script):
             tree = read(script)
             if isinstance(tree, Opaque) or find_disagreement(script, tree) is not None:
                 return None
             names = [name for name in _first_programs(tree) if name not in _BUILTINS]
+            begins = bool(names) and names == _names(tree.items[0])
         case _:
             return None
-    return next((name for name in names if _absent(name, context)), None)
+    folders = [action.cwd if begins else None, *[None] * len(names)]
+    return next((name for name, folder in zip(names, folders, strict=False) if _absent(name, folder, context)), None)
 
 
 def _usual_environment(context: EvaluationContext) -> bool:
@@ -69,10 +77,19 @@ def _usual_environment(context: EvaluationContext) -> bool:
     return usual and not any(name.startswith(_STARTUP) for name in environment)
 
 
-def _absent(name: str, context: EvaluationContext) -> bool:
+def _absent(name: str, folder: str | None, context: EvaluationContext) -> bool:
+    """Return True if there is no program `name`. `folder` is the folder of a relative path, None if it is unknown."""
     # THREAT T28: a name with a letter of another script is shown to the user, on the card that explains the letter.
-    plain = bool(name) and name.isascii() and name.isprintable() and "/" not in name and name not in (".", "..")
-    return plain and context.facts.which(name) is None
+    if not (name.isascii() and name.isprintable()) or name in ("", ".", ".."):
+        return False
+    if "/" not in name:
+        return context.facts.which(name) is None
+    if folder is None:
+        return False
+    path = normal(f"{folder}/{name}" if not name.startswith("/") else name)
+    reading, verdict = context.evaluate(ReadFile(path))
+    readable = isinstance(verdict, Allow) and reading.tiers == (Tier.READ,)
+    return readable and inside(path, context.facts.workspace) and context.facts.look(path).kind is Kind.MISSING
 
 
 def _first_programs(tree: Script) -> list[str]:
@@ -81,16 +98,25 @@ def _first_programs(tree: Script) -> list[str]:
         return []
     found: list[str] = []
     for item in tree.items:
-        commands = _commands(item)
-        if commands is None:
+        names = _names(item)
+        if names is None:
             return []
-        names = [_name(each) for each in commands]
-        if None in names:
-            return []
-        plain = len(commands) == 1 and names[0] in _BEFORE and not (commands[0].assignments or commands[0].redirects)
-        if not found and not plain:
-            found = [name for name in names if name is not None]
+        if not found and not _is_before(item, names):
+            found = names
     return found
+
+
+def _names(item: ListElement) -> list[str] | None:
+    """Return the programs of one element of a list, or None if one of them is uncertain."""
+    commands = _commands(item)
+    names = [_name(each) for each in commands or ()]
+    return [name for name in names if name is not None] if commands and None not in names else None
+
+
+def _is_before(item: ListElement, names: list[str]) -> bool:
+    """Return True if the element is a command of the shell after which the same programs are found."""
+    node = item.node
+    return isinstance(node, Command) and names[0] in _BEFORE and not (node.assignments or node.redirects)
 
 
 def _commands(item: ListElement) -> tuple[Command, ...] | None:

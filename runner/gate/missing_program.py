@@ -24,6 +24,8 @@ def no_such_program(assessment: Assessment, context: EvaluationContext) -> Probl
     name = missing_program(assessment.action, context)
     if name is None:
         return None
+    if "/" in name:
+        return Problem(f"no such program: `{name}`", "there is no such file", "list the folder with `ls`")
     meant = _meant(name, context)
     fix = f"did you mean `{meant}`?" if meant else _FIX
     why = "it is not on the PATH of the sandbox, and bash has no command of this name"
