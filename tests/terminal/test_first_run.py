@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from runner.frontends.tui.panel import GUARD
 from tests.support.model_machine import ANSWER, machine
 from tests.support.places import ROOT
 from tests.support.tmux import Tmux
@@ -108,7 +109,14 @@ def test_without_anything_there_is_a_way_on(start: Start) -> None:
     assert "export ANTHROPIC_API_KEY=..." in screen, "there is no keyring, so no login is offered"
     assert "log in" not in screen
     window.type("x", "y", "Enter")  # typed for something else
-    window.press("Down", "> demo")
+    window.until("this key was ignored: it ")
+    time.sleep(GUARD)
+    window.type("C-u", "d")
+    time.sleep(0.2)
+    window.type("e")
+    time.sleep(0.2)
+    window.type("m")
+    window.until_whole(lambda screen: "? dem" in screen and "\n> demo" in screen)
     window.press("Enter", "Every promise held.")
     window.until("LEFT 0")
 

@@ -5,7 +5,7 @@ import pytest
 from runner.frontends.slash.command import Row
 from runner.frontends.tui.menu import best, score
 from runner.frontends.tui.panel import Done, Unanswered
-from runner.frontends.tui.picker import Picker
+from runner.frontends.tui.picker import ListGuard, Picker
 from runner.frontends.tui.rows import fit, row_cells, wrapped
 
 FILES = ["runner/loop.py", "runner/frontends/tui/app.py", "tests/test_loop.py", "docs/loops of yarn.md", "README.md"]
@@ -100,3 +100,37 @@ def test_rows_are_aligned_cut_at_words_and_begin_on_the_value_in_force() -> None
     shown = ["".join(text for _, text in row).rstrip() for row in picker.lines(30, 20)]
     assert shown[2:4] == ["  a             some words…", "> longer (now)  words"]
     assert picker.key("enter") == Done("long")
+
+
+# fmt: off
+UNASKED: list[tuple[list[tuple[float, str]], object, str, str]] = [
+    # seconds since the list appeared and key, the step of the last key, a part of the last row, why
+    ([(0.6, "down"), (0.8, "down"), (1.0, "enter")],     Done("3"),     "",                          "arrows 0.2 s apart"),
+    ([(0.1, "down"), (0.3, "down"), (0.6, "down"), (0.7, "enter")], Done("2"), "",                   "the wait never restarts"),
+    ([(0.6, "b"), (0.7, "e"), (0.8, "t"), (1.4, "enter")], Done("2"),   "",                          "fast letters count"),
+    ([(0.6, "b"), (0.8, "enter")],                       Unanswered(),  "it followed another key",   "the end of a sentence"),
+    ([(0.1, "b"), (0.55, "enter")],                      Unanswered(),  "it followed another key",   "its beginning came too early"),
+    ([(0.6, "b"), (0.8, "enter"), (1.15, "enter")],      Done("2"),     "",                          "Enter again counts"),
+    ([(0.6, "b"), (0.8, "down"), (0.9, "enter")],        Unanswered(),  "it followed another key",   "an arrow opens nothing"),
+    ([(0.3, "enter")],                                   Unanswered(),  "while the list appeared",   "Enter from before"),
+    ([(0.1, "escape")],                                  Unanswered(),  "while the list appeared",   "Escape from before"),
+    ([(0.3, "enter"), (0.6, "down")],                    Unanswered(),  "Enter selects",             "the row goes away"),
+    ([(0.6, "b"), (0.7, "escape")],                      Done(None),    "",                          "Escape needs no wait"),
+    ([(0.0, "c-c")],                                     Done(None),    "",                          "Ctrl+C is never ignored"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("keys", "step", "foot", "why"), UNASKED, ids=[row[3] for row in UNASKED])
+def test_keys_that_were_typed_for_something_else_choose_nothing(
+    keys: list[tuple[float, str]], step: object, foot: str, why: str
+) -> None:
+    now = 0.0
+    picker = Picker("which", ROWS, guard=ListGuard(lambda: now))
+    assert picker.key("enter") == Unanswered(), "it is not on the screen yet"
+    picker.lines(80, 20)
+    for now, key in keys:  # noqa: B007  # the clock reads it
+        last = picker.key(key)
+        shown = picker.lines(80, 20)
+    assert last == step
+    assert foot in "".join(text for _, text in shown[-1])

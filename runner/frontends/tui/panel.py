@@ -84,6 +84,10 @@ class Guard:
 
     def early(self, seconds: float = GUARD) -> bool:
         """Return True if a key that is pressed now is ignored. Each ignored key restarts the wait of `seconds`."""
-        early = self._quiet is None or self._clock() - self._quiet < seconds
+        early = self.waiting(seconds)
         self.pressed()
         return early
+
+    def waiting(self, seconds: float = GUARD) -> bool:
+        """Return True if the wait of `seconds` is not over. It goes on as if no key had been pressed."""
+        return self._quiet is None or self._clock() - self._quiet < seconds

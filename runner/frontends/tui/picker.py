@@ -1,6 +1,7 @@
 """The panel with a list to choose from: letters search, Enter takes the selected row, Escape closes the list."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from runner.frontends.slash.command import Row
 from runner.frontends.tui.menu import best
@@ -10,16 +11,43 @@ from runner.text.sanitize import one_line
 
 _LONGEST = 300  # characters of a text
 _MOST = 15  # rows of the list that are shown
+_MOVES = frozenset({"up", "down", "pageup", "pagedown", "tab", "s-tab", "c-p", "c-n"})
+
+
+class ListGuard:
+    """The guard of a list that the user did not ask for, against keys that were typed for something else.
+
+    No key counts until the list has been on the screen for a moment. Enter does not count, either, until a moment after
+    the last key that may be a part of a text: a sentence that is being typed ends with it. `clock` returns monotonic
+    seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._appeared, self._typed = Guard(clock), Guard(clock)
+
+    def drawn(self) -> None:
+        """Note that the list is on the screen now."""
+        self._appeared.drawn()
+        self._typed.drawn()
+
+    def ignored(self, key: str) -> str:
+        """Return why `key` is ignored; empty if it counts."""
+        if key not in ("enter", *_MOVES):
+            self._typed.pressed()
+        if self._appeared.waiting():
+            return "it was pressed while the list appeared"
+        return "it followed another key at once; press it again" if key == "enter" and self._typed.waiting() else ""
 
 
 class Picker(Panel[str | None]):
     """A Panel whose answer is the chosen row's value, or None. Labels and details of rows are searched.
 
-    `guard` ignores keys until a list that the user did not ask for has been shown for a moment.
+    `guard` is for a list that the user did not ask for.
     """
 
-    def __init__(self, title: str, rows: Sequence[Row], *, query: str = "", guard: Guard | None = None) -> None:
+    def __init__(self, title: str, rows: Sequence[Row], *, query: str = "", guard: ListGuard | None = None) -> None:
         self._guard = guard
+        self._ignored = ""  # why the last key was ignored
         self._title = one_line(title, _LONGEST)
         self._rows = [_shown(row) for row in rows]
         self._matches: list[Row] = []
@@ -47,11 +75,13 @@ class Picker(Panel[str | None]):
             drawn.append([(style, mark + label), ("dim", blanks + _cut(row.detail, width - column - 4))])
         if not self._matches:
             drawn.append([("dim", "  no matches")])
-        drawn.append([("dim", "Enter selects, Escape cancels, letters search")])
+        foot = ("dim", "Enter selects, Escape cancels, letters search")
+        drawn.append([("ansiyellow", f"this key was ignored: {self._ignored}") if self._ignored else foot])
         return [fit(row, width) for row in drawn]
 
     def key(self, key: str) -> PanelStep[str | None]:
-        if self._guard is not None and key != "c-c" and self._guard.early():
+        self._ignored = self._guard.ignored(key) if self._guard is not None and key != "c-c" else ""
+        if self._ignored:
             return Unanswered()
         match key:
             case "enter":

@@ -18,7 +18,7 @@ from runner.frontends.slash.command import Row
 from runner.frontends.tui.app import App
 from runner.frontends.tui.approval import ApprovalPanel
 from runner.frontends.tui.panel import Done, Edit, Guard, Panel, PanelStep, Unanswered
-from runner.frontends.tui.picker import Picker
+from runner.frontends.tui.picker import ListGuard, Picker
 from runner.frontends.tui.rows import Fragments, fit, wrapped
 from runner.frontends.tui.theme import DARK
 from runner.text.sanitize import visible
@@ -78,7 +78,7 @@ def asker(app: App, loop: asyncio.AbstractEventLoop, brought: TrustReview) -> Tr
 def choose_model_row(app: App, loop: asyncio.AbstractEventLoop, title: str, rows: Sequence["ModelRow"]) -> str | None:
     """Show the rows as a list in the event loop from another thread, and return the value of the chosen row or None."""
     listed = [Row(row.value, row.label, row.detail) for row in rows]
-    return asyncio.run_coroutine_threadsafe(app.ask(Picker(title, listed, guard=Guard())), loop).result()
+    return asyncio.run_coroutine_threadsafe(app.ask(Picker(title, listed, guard=ListGuard())), loop).result()
 
 
 class ChoicePanel(Panel[TrustReply | None]):
