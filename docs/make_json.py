@@ -17,7 +17,9 @@ its output with this page.
 - The output is ASCII without blanks between its parts. Errors are texts on standard error.
 - A **time** is ISO 8601 in UTC, such as `2026-03-04T05:06:09.750Z`. Durations are numbers of seconds.
 - `verdict` is the verdict of the policy on an action: `allow`, `ask` or `deny`. `cell` is the entry of the permission
-  matrix that decided: `tier`, `mode` and its `ruling`. `tiers` are the tiers of an action, the highest first.
+  matrix that decided: `tier`, `mode` and its `ruling`. The `ruling` is what the matrix alone says, and the `verdict`
+  can differ from it, because rules, grants and answers of the user count too: the `ruling` is `ask` and the `verdict`
+  is `allow` after the user approved. `tiers` are the tiers of an action, the highest first.
 - `status` of a task of `agent batch` is not a verdict: `denied` means that the task was completed, and that a call was
   denied.
 - `texts`, `numbers` and `objects` are lists. `?` marks a field that can be missing.

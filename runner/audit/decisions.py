@@ -9,6 +9,7 @@ from runner.audit.fields import Body, beginning, items, mapping, text
 from runner.audit.log import AuditLog
 from runner.audit.query import Query, was_question
 from runner.audit.records import AnswerSource
+from runner.state.session_id import is_session_id
 
 DECISIONS = ("decided", "refused", "applied", "planned")  # kinds of records with a verdict
 _TELLING = ("script", "argv", "pattern", "path", "root", "plan")  # the first one present describes the action
@@ -169,6 +170,6 @@ def record_named(log: AuditLog, word: str) -> Record | None:
         return next(log.rows(kind=DECISIONS, limit=1), None)
     if word.isascii() and word.isdigit() and len(word) < 16 and (found := log.get(int(word))) is not None:
         return found
-    if not re.fullmatch("[0-9a-f]{4,16}", word):
+    if not is_session_id(word):
         return None
     return next((row for row in log.rows(kind="session") if str(row.body.get("session", "")).startswith(word)), None)

@@ -20,6 +20,7 @@ from runner.cli.trust import trust_app
 from runner.cli.undo import undo
 from runner.problems import Exit, Stopped, usage
 from runner.sessions.selection import with_value
+from runner.state.session_id import ID_RULE
 
 CODES = (
     "**Exit codes**  0 done · 1 failed · 2 usage or configuration · 3 policy denied something · "
@@ -103,9 +104,8 @@ def _usage(error: typer.TyperException, words: list[str]) -> Stopped:
     unknown = next((word for word in words if said.startswith(f"No such command {word!r}")), None)
     if unknown is not None and not command:
         if words[: words.index(unknown)][-1:] == ["--resume="]:
-            why = "an ID has 4 to 16 characters, 0-9 and a-f"
             fix = "see `agent sessions list`, or choose with `agent --resume`"
-            return usage(f"there is no session `{unknown}`", why, fix)
+            return usage(f"there is no session `{unknown}`", ID_RULE, fix)
         return _no_command(unknown, names, words)
     if unknown is not None:
         why, fix = f"the commands of `agent {command}` are {', '.join(inner)}", f"see `agent {command} --help`"

@@ -20,6 +20,7 @@ from runner.cli.audit_integrity import key_app, merge, prune, seal, verify
 from runner.cli.gate import CONFIG, JSON, argument, completing, option_before, switch, valued
 from runner.problems import Exit, usage
 from runner.state.paths import config_file, home
+from runner.state.session_id import ID_RULE
 from runner.stderr import coloured
 from runner.text.json_line import json_line
 
@@ -128,7 +129,7 @@ def show(
         if record is None:
             if what == "last":
                 raise usage("there is no decision", "nothing was decided yet", "run something, such as `agent exec ls`")
-            why = "a record has a number, a session an ID of 4 to 16 characters (0-9, a-f); the log has no such one"
+            why = f"a record has a number, a session an ID; {ID_RULE}"
             fix = "`agent audit` lists the numbers, and `agent sessions list --all` the sessions"
             raise usage(f"there is no record or session `{what}`", why, fix)
         if not sys.stdout.isatty() if json is None else json:

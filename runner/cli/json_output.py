@@ -222,6 +222,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
             """id text, key text, workspace text, began time, written time, size number, forked_from text or null,
             first text, prompts number, turns number, broken text or null"""
         ),
+        also=("sessions",),
     ),
     JsonOutput(
         "sessions show",

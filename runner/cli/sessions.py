@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runner.agent.options import not_known
-from runner.cli.gate import JSON, argument, completing, switch, valued
+from runner.cli.gate import JSON, argument, completing, option_before, switch, valued
 from runner.problems import Exit, usage
 from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
@@ -46,7 +46,7 @@ CWD = Annotated[str | None, valued("--cwd", "FOLDER", "The workspace of FOLDER (
 
 
 @sessions_app.callback()
-def sessions(context: typer.Context) -> int:
+def sessions(context: typer.Context, json: JSON = False) -> int:
     """List, show, export and remove stored conversations.
 
     `agent` and `agent run` store each session in a file that only you can read, below
@@ -60,7 +60,11 @@ def sessions(context: typer.Context) -> int:
         agent sessions export 3f2a -o session.html
         agent sessions rm --older-than 30d
     """
-    return listing() if context.invoked_subcommand is None else Exit.DONE
+    if context.invoked_subcommand is None:
+        return listing(json=json)
+    if json:
+        raise option_before(f"sessions {context.invoked_subcommand}")
+    return Exit.DONE
 
 
 @sessions_app.command("list")

@@ -1,10 +1,10 @@
 """The session that a run belongs to, as typed: `--continue`, `--resume [ID]`, `--fork ID` or `--no-session`."""
 
-import re
 from typing import Self
 
 from policy.model.frozen import dataclass
 from runner.problems import option, usage
+from runner.state.session_id import is_session_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,6 @@ def with_value(words: list[str]) -> list[str]:
         if word == "--":
             return [*done, word, *queue]
         if word == "--resume":
-            word += f"={queue.pop(0) if queue and re.fullmatch('[0-9a-f]{4,16}', queue[0]) else ''}"
+            word += f"={queue.pop(0) if queue and is_session_id(queue[0]) else ''}"
         done.append(word)
     return done

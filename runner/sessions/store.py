@@ -18,6 +18,7 @@ from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit, option
 from runner.sessions.entries import Unsound
 from runner.sessions.tree import Tree
+from runner.state.session_id import ID_RULE, is_session_id
 from runner.state.workspace import workspace_key
 from runner.text.phrases import os_reason
 
@@ -240,18 +241,17 @@ class SessionFile:
 
 
 def choose(stores: list[SessionStore], words: str) -> tuple[SessionStore, str]:
-    """Return the only session whose id begins with `words`. Raise SessionError."""
-    if not re.fullmatch(r"[0-9a-f]{1,16}", words):
-        why = "an id has at most 16 digits, 0-9 and a-f"
-        raise SessionError(Problem(f"`{words[:40]}` is not a session id", why, "see `agent sessions list`"))
+    """Return the only session whose ID begins with `words`. Raise SessionError."""
+    if not is_session_id(words):
+        raise SessionError(Problem(f"`{words[:40]}` is not a session ID", ID_RULE, "see `agent sessions list`"))
     matches = [(store, each.id) for store in stores for each in store.list() if each.id.startswith(words)]
     if len(matches) == 1:
         return matches[0]
     if matches:
         why = f"among them {', '.join(id for _, id in matches[:5])}"
-        raise SessionError(Problem(f"`{words}` matches {len(matches)} sessions", why, "write more digits"))
+        raise SessionError(Problem(f"`{words}` matches {len(matches)} sessions", why, "write more of the ID"))
     fix = "see `agent sessions list --all`"
-    raise SessionError(Problem(f"there is no session `{words}`", "no id begins with it", fix))
+    raise SessionError(Problem(f"there is no session `{words}`", "no ID begins with it", fix))
 
 
 def _checked(handle: int, path: Path) -> None:

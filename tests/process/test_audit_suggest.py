@@ -103,6 +103,8 @@ ONE: list[tuple[list[tuple[Action | str, str]], list[str], str]] = [
     ([("curl https://example.org/x", NOBODY)],            ["allow curl https://example.org/x; host example.org"], "with its host"),
     ([(WriteFile("@WORK/docs/x.md", "x"), YES)],          ["allow write docs/x.md"],                 "a path of the workspace"),
     ([("echo x > docs/a", YES), ("echo y > docs/b", YES)], ["allow write docs/a, docs/b"],           "paths are joined"),
+    ([(WriteFile("@WORK/docs/x.md", "x"), NO)],           ["deny write docs/x.md"],                  "a refused file needs a reason"),
+    ([("echo x > docs/a", NO), ("echo y > docs/b", NO)],  ["deny write docs/a, docs/b"],             "refused paths are joined"),
 ]
 # fmt: on
 

@@ -196,7 +196,7 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("grants",), ("trust", "list"), ("undo", "--list"), ("sessions", "list"), ("batch",)]
+    "words", [("grants",), ("trust", "list"), ("undo", "--list"), ("sessions",), ("sessions", "list"), ("batch",)]
 )
 def test_an_empty_list_is_no_line(tmp_path: Path, words: tuple[str, ...]) -> None:
     made = CliHarness(tmp_path)

@@ -395,7 +395,7 @@ MISTAKES = [
     ((), 2, "there is no prompt"),
     (("audit", "--limit", "0"), 2, "--limit"),
     (("audit", "show", "999999"), 2, "there is no record or session `999999`"),
-    (("audit", "show", "abc"), 2, "a session an ID of 4 to 16 characters"),
+    (("audit", "show", "abc"), 2, "an ID has 4 to 16 characters, 0-9 and a-f"),
     (("apply", "nope.patch"), 2, "`nope.patch` cannot be read"),
     (("run", "--timeout", "5x", "x"), 2, "write a number of seconds, or a number with s, m or h"),
     (("exec", "--limit", "memory=5x", "true"), 2, "write a number of bytes, or a number with K, M or G"),

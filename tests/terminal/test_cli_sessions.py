@@ -79,8 +79,8 @@ MISTAKES: list[tuple[tuple[str, ...], str, str]] = [
     (("-c", "x"),                          "no session to continue",    "no session yet"),
     (("--resume", "--unattended", "x"),    "no session is named",       "there is no user to pick one"),
     (("--resume=77777777", "x"),           "there is no session",       "an id of nothing"),
-    (("--resume=../../etc", "x"),          "is not a session id",       "an id is no path"),
-    (("--fork", "x/y", "x"),               "is not a session id",       "neither is that of a fork"),
+    (("--resume=../../etc", "x"),          "is not a session ID",       "an id is no path"),
+    (("--fork", "x/y", "x"),               "is not a session ID",       "neither is that of a fork"),
     (("-c", "--no-session", "x"),          "exclude each other",   "two that exclude each other"),
     (("-c", "--fork", "77777777", "x"),    "exclude each other",   "the same"),
 ]

@@ -375,9 +375,10 @@ def test_an_id_names_nothing_but_a_session(tmp_path: Path) -> None:
     assert choose([store], "012345678") == (store, ID)
     for words, told in (
         ("0123", "2 sessions"),
-        ("9", "no session"),
-        ("../x", "not a session id"),
-        ("", "not a session id"),
+        ("9999", "no session"),
+        ("012", "not a session ID"),
+        ("../x", "not a session ID"),
+        ("", "not a session ID"),
     ):
         with pytest.raises(SessionError) as refused:
             choose([store], words)

@@ -134,3 +134,37 @@ def test_keys_that_were_typed_for_something_else_choose_nothing(
         shown = picker.lines(80, 20)
     assert last == step
     assert foot in "".join(text for _, text in shown[-1])
+
+
+SESSIONS = [
+    ("f3761ced  2026-11-26 11:33 UTC  1 request  ", "hi"),
+    ("d85fd2ce  2026-11-26 11:33 UTC  12 requests", "go"),
+]
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "first", "why"),
+    [
+        (SESSIONS, 80, "> f3761ced  2026-11-26 11:33 UTC  1 request    hi", "the rows fit: nothing is cut"),
+        (
+            [(SESSIONS[0][0], "word " * 30)],
+            80,
+            "> f3761ced  2026-11-26 11:33 UTC  1 request  word word word word word word word…",
+            "a long prompt is cut, and the time and the number of requests are not",
+        ),
+        (
+            [("x" * 52, "y" * 24)],
+            80,
+            f"> {'x' * 52}  {'y' * 24}",
+            "a label longer than its share beside a short detail",
+        ),
+        ([("x" * 90, "y" * 90)], 80, f"> {'x' * 47}…  {'y' * 27}…", "both are long"),
+        ([("x" * 90, "y" * 10)], 80, f"> {'x' * 65}…  {'y' * 10}", "a long prompt with a short detail"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " in value else "",
+)
+def test_labels_are_cut_only_where_a_row_does_not_fit(
+    rows: list[tuple[str, str]], width: int, first: str, why: str
+) -> None:
+    picker = Picker("which", [Row(str(place), *row) for place, row in enumerate(rows)])
+    assert "".join(text for _, text in picker.lines(width, 20)[2]).rstrip() == first, why

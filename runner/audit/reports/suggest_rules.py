@@ -65,19 +65,19 @@ def combine(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule
     """
     given = list(dict.fromkeys(rules))
     into: dict[SuggestedRule, SuggestedRule] = {}
-    lists: defaultdict[tuple[str, str], list[SuggestedRule]] = defaultdict(list)
+    lists: defaultdict[tuple[str, str, str], list[SuggestedRule]] = defaultdict(list)
     alike: defaultdict[object, list[tuple[int, SuggestedRule]]] = defaultdict(list)
     for rule in given:
         named = [key for key in _KEYS if getattr(rule, key)]
         if not rule.run and len(named) == 1:
-            lists[rule.verdict, named[0]].append(rule)
+            lists[rule.verdict, named[0], rule.why].append(rule)
         for place in range(1, len(rule.run)):
             around = (rule.run[:place], rule.run[place + 1 :])
             alike[replace(rule, run=()), len(rule.run), place, around].append((place, rule))
-    for (_, key), group in lists.items():
+    for (_, key, why), group in lists.items():
         values = sorted({value for rule in group for value in getattr(rule, key)})
         reads, writes, hosts = (tuple(values) if each == key else () for each in _KEYS)
-        joined = SuggestedRule(group[0].verdict, (), reads, writes, hosts)
+        joined = SuggestedRule(group[0].verdict, (), reads, writes, hosts, why)
         into.update(dict.fromkeys(group, joined))
     for found in sorted(alike.values(), key=len, reverse=True):
         group = [rule for _, rule in found if rule not in into]

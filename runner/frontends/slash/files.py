@@ -67,7 +67,7 @@ async def _rewind(words: str, host: CommandHost) -> None:
         Row("both", "files and conversation", "as if the prompt had not been sent"),
         Row("talk", "the conversation only", "files stay unchanged"),
         Row("files", "the files only", "the model is told that the files were restored"),
-        Row("copy", "nothing: continue from there in a copy", "this session and the files stay unchanged"),
+        Row("copy", "nothing: continue in a copy", "this session and the files stay unchanged"),
     )
     how = await host.pick("what is restored?", ways)
     if how is None:

@@ -11,6 +11,8 @@ from runner.text.sanitize import one_line
 
 _LONGEST = 300  # characters of a text
 _MOST = 15  # rows of the list that are shown
+_LABELS = 0.6  # of the width: labels are never cut to less than this, however long the details are
+_AROUND = 4  # columns before a label, and between a label and its detail
 _MOVES = frozenset({"up", "down", "pageup", "pagedown", "tab", "s-tab", "c-p", "c-n"})
 
 
@@ -64,7 +66,7 @@ class Picker(Panel[str | None]):
         drawn.append([("ansicyan", "? "), ("", self._query), ("reverse", " ")])
         room = max(min(rows - 3, _MOST), 1)
         first = max(min(self._at - room // 2, len(self._matches) - room), 0)
-        column = min(max((cells(row.label) for row in self._rows if row.detail), default=0), max(width // 2, 1))
+        column = self._label_column(width)
         for place, row in enumerate(self._matches[first : first + room], first):
             style, mark = ("bold ansicyan", "> ") if place == self._at else ("", "  ")
             if not row.detail:
@@ -72,7 +74,7 @@ class Picker(Panel[str | None]):
                 continue
             label = _cut(row.label, column)
             blanks = " " * (column - cells(label) + 2)
-            drawn.append([(style, mark + label), ("dim", blanks + _cut(row.detail, width - column - 4))])
+            drawn.append([(style, mark + label), ("dim", blanks + _cut(row.detail, width - column - _AROUND))])
         if not self._matches:
             drawn.append([("dim", "  no matches")])
         foot = ("dim", "Enter selects, Escape cancels, letters search")
@@ -103,6 +105,13 @@ class Picker(Panel[str | None]):
             case _ if len(key) == 1 and key.isprintable():
                 self._search(self._query + key)
         return Unanswered()
+
+    def _label_column(self, width: int) -> int:
+        """Return the width of the labels: the longest label, cut only if that is needed to show more of the details."""
+        detailed = [row for row in self._rows if row.detail]
+        longest = max((cells(row.label) for row in detailed), default=0)
+        details = max((cells(row.detail) for row in detailed), default=0)
+        return min(longest, max(int(width * _LABELS), width - _AROUND - details, 1))
 
     def _move(self, by: int, *, wrap: bool = True) -> None:
         if count := len(self._matches):
