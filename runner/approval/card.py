@@ -163,6 +163,8 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
         first, second = action.old, action.new
         several = ", and there may be several" if action.replace_all else ""
         note = f"the position of the change in the file is not known{several}"
+    if before is not None and first == second:
+        note = "writes the same content"
     rows, cut = _rows(first, second)
     added = sum(row.startswith("+") for row in rows)
     removed = len(_lines(first)) if cut else sum(row.startswith("-") for row in rows)

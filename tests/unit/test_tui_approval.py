@@ -223,6 +223,11 @@ def test_by_the_end_the_whole_command_was_on_the_screen(name: str, width: int, r
     assert not screen.panel._unseen(0)
     whole = _solid("".join(row.replace("↳", "") for row in told))
     shown = asked.card
+    head = ["".join(text for _, text in row) for row in screen.panel._head(width - 1)]
+    badge, summary = shown.tier.label, _solid("".join([*head, *told]).replace("…", ""))
+    rest = [row for row in told if row.startswith("  … ")]
+    assert _solid(shown.line) in summary or (rest and head[-1].endswith("…")), "the summary goes on below the command"
+    assert head[0].startswith(f" {badge} ")
     if shown.change is None:
         for part in re.split(r" {24,}|\n", shown.command):
             assert _solid(part) in whole, "every character of the command"
@@ -239,6 +244,60 @@ def test_by_the_end_the_whole_command_was_on_the_screen(name: str, width: int, r
 
 def _solid(text: str) -> str:
     return "".join(text.split())
+
+
+LONG = """\
+rm -rf build
+mkdir -p build/a/b
+touch build/a/b/c build/x build/y
+curl -o build/z https://example.org/x
+git push --force https://example.com/r.git main"""
+
+
+@pytest.mark.threat("T38")
+def test_a_long_summary_stands_above_the_command_and_its_rest_below() -> None:
+    """80x24. The command and the reason are on the first screen, and each word of the summary is there once."""
+    asked = put(LONG)
+    screen = Screen(asked, width=78, rows=18)
+    rows = screen.text().split("\n")
+    assert rows[2:7] == [f"{'$' if at == 0 else ' '} {line}" for at, line in enumerate(LONG.split("\n"))]
+    assert rows[7].startswith("  why      `git push --force` overwrites")
+    assert rows[8].startswith("  … ")
+    summary = " ".join([*rows[:2], rows[8]]).replace("…", "").split()
+    assert summary == ["dangerous", *asked.card.line.split()]
+    assert screen.press("x").text().count("Overwrites commits") == 1
+    low = Screen(asked, width=78, rows=11)
+    low.panel._seen[0] = {name for name, _ in low.panel._body(77).ends if name != "line"}
+    low.draw()
+    assert low.panel._unseen(0), "the rest of the summary is below the rows of this window"
+    assert low.press("y").answers is None
+    assert "the end of the summary" in low.text()
+
+
+def test_in_the_explanation_an_answer_says_where_it_counts() -> None:
+    screen = Screen(put("npm test")).press("x")
+    assert "s        yes, and in this session" in screen.text()
+    for key in "spy":
+        assert screen.press(key).answers is None
+        assert "go back to the question first, with x or escape" in screen.text(), key
+    assert "go back" not in screen.press("x").text()
+    assert screen.press("s").answers is not None
+
+
+def test_the_request_to_read_the_end_goes_when_the_end_is_shown() -> None:
+    screen = Screen(put("npm test\n" + "\n".join(f"echo {n}" for n in range(100))), rows=22)
+    assert "not approved yet" in screen.press("y").text()
+    assert "not approved yet" not in screen.press("end").text()
+    assert screen.press("y").answers == (Yes(),)
+
+
+def test_a_file_that_stays_as_it_is_says_so() -> None:
+    rows = Screen(put(WriteFile(f"{HERE}/notes.txt", "x\n"), before="x\n")).text().split("\n")
+    assert rows[0].rstrip().endswith("notes.txt"), "no number of changed lines"
+    assert rows[1] == "  writes the same content"
+    assert "no line changes" not in "".join(rows)
+    told = plain_terminal(put(WriteFile(f"{HERE}/notes.txt", "x\n"), before="x\n"), model=True)
+    assert "writes the same content" in told
 
 
 @pytest.mark.threat("T38")

@@ -23,7 +23,9 @@ from runner.text.sanitize import one_line, visible
 _LISTED = 4  # other questions named below a card
 _ENDS = {"line": "the summary", "command": "the command", "change": "the change", "paths": "the list of paths",
          "rights": "the rights"}  # fmt: skip
+_READ_FIRST = "not approved yet: read"
 _LEAST = 3  # minimum number of scrolling rows of the card
+_LEAST_SUMMARY = 8  # minimum number of cells beside the badge
 
 
 class ApprovalPanel(Panel[tuple[Answer, ...]]):
@@ -80,16 +82,28 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         return [fit(row, width) for row in (*top, *visible_rows, *foot)][:rows]
 
     def _head(self, width: int) -> list[Fragments]:
+        return self._summary(width)[0]
+
+    def _summary(self, width: int) -> tuple[list[Fragments], tuple[Fragments, ...]]:
+        """Return the rows above the scrolling rows, with the badge and the summary line, and the rest of a long summary
+        line, which belongs below the command.
+        """
         card = self._question.card
         badge = f" {card.tier.label} "
         count = f" {self._at + 1} of {len(self._questions)} " if len(self._questions) > 1 else ""
         lines = counts(card.change) if card.change is not None else ""
-        rows = wrapped(self._theme.strong, card.line, max(width - len(badge) - len(count) - len(lines) - 1, 8))
+        room = width - len(badge) - len(count) - len(lines) - 1
+        rows = wrapped(self._theme.strong, card.line, max(room, _LEAST_SUMMARY))
+        rest = rows[2:]
+        if room < _LEAST_SUMMARY:  # the rows may be cut at the edge
+            rest = wrapped(self._theme.strong, card.line, width - 4)
         first = [(self._theme.badge(card.tier), badge), (self._theme.dim, count), ("", " "), *rows[0]]
         first += [(self._theme.dim, lines)] if lines else []
-        if len(rows) > 2:  # the full text is the first scrolling row
-            rows = [rows[0], fit([*rows[1], ("", " …")], width - 2)]
-        return [first, *([("", "  "), *row] for row in rows[1:])]
+        if self._view == "x" and len(rows) > 1:
+            return [fit([*first, ("", " …")], width)], ()
+        if rest:
+            rows = [rows[0], fit([*(rows[1] if len(rows) > 1 else []), ("", " …")], width - 2)]
+        return [first, *([("", "  "), *row] for row in rows[1:])], tuple(rest)
 
     def _body(self, width: int) -> Content:
         if self._view == "x":
@@ -102,13 +116,12 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             if any(drawn != width for _, drawn in self._drawn):
                 self._drawn.clear()
             question = self._question
-            cut = self._head(width)[-1][-1][1].endswith("…")
             self._drawn[self._at, width] = content(
                 question.card,
                 question.again,
                 width,
                 self._theme,
-                first=cut,
+                rest=self._summary(width)[1],
                 script=isinstance(question.ask.assessment.action, RunScript),
             )
         return self._drawn[self._at, width]
@@ -122,7 +135,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
     def _foot(self, width: int, *, low: bool = False) -> list[Fragments]:
         """Return the rows of the possible answers. With `low`, a small screen, the remembered answers share one row."""
         if self._view == "x":
-            return [[(self._theme.dim, "  x or escape: back to the question")]]
+            hint: list[Fragments] = [[(self._theme.warn, f"  {self._hint}")]] if self._hint else []
+            return [[(self._theme.dim, "  x or escape: back to the question, where the answers count")], *hint]
         if self._view:
             return [[(self._theme.warn, f"  {self._view} again: yes, exactly that · escape: back")]]
         card = self._question.card
@@ -181,6 +195,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             return self._accept_edits()
         if key in ("escape", "x", "n", "enter", "q"):
             self._look("")
+        elif self._view == "x":
+            self._hint = "nothing is answered here: go back to the question first, with x or escape"
         return Unanswered()
 
     def _scrolled(self, key: str) -> bool:
@@ -191,6 +207,8 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
         if key == " ":  # may also be part of a sentence that is being typed
             self._guard.pressed()
         self._top = max(self._top + steps.get(key, self._page), 0)
+        if self._hint.startswith(_READ_FIRST):  # the next approval looks for an unseen end again
+            self._hint = ""
         return True
 
     def _answered(self, key: str) -> PanelStep[tuple[Answer, ...]]:
@@ -273,7 +291,7 @@ class ApprovalPanel(Panel[tuple[Answer, ...]]):
             seen = self._seen.get(self._at, set())
             name, row = next(((name, row) for name, row in body.ends if name not in seen), ("it", 0))
             self._top = min(row, max(row - self._page + 3, 0))  # the hint takes a row, and so does the count
-            self._hint = f"not approved yet: read the end of {_ENDS.get(name, name)} first; it is shown now"
+            self._hint = f"{_READ_FIRST} the end of {_ENDS.get(name, name)} first; it is shown now"
             return Unanswered()
         return self._set(answer)
 

@@ -1,6 +1,7 @@
 """A card as rows of the screen, and the ends of its parts, which must be seen before an approval counts."""
 
 import re
+from collections.abc import Sequence
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
@@ -30,35 +31,38 @@ class Content:
     ends: tuple[tuple[str, int], ...] = ()
 
 
-def content(card: Card, again: str, width: int, theme: Theme, *, first: bool = False, script: bool = True) -> Content:
+def content(
+    card: Card, again: str, width: int, theme: Theme, *, rest: Sequence[Fragments] = (), script: bool = True
+) -> Content:
     """Return the card without badge and answers, in `width` columns.
 
-    With `first`, begin with the card's summary line. With `script`, the command is one of a shell. `again` is a text
-    above the card, or empty. The rights are those that differ from action to action; `detail_rows` has all of them.
+    `rest` are the rows of the summary line that the rows with the badge do not show. With `script`, the command is one
+    of a shell. `again` is a text above the card, or empty. The rights are those that differ from action to action;
+    `detail_rows` has all of them.
     """
     rows: list[Fragments] = []
     ends: dict[str, int] = {}
     if again:
         rows += _text_rows(theme.warn, again, width)
-    if first:
-        rows += _text_rows(theme.strong, card.line, width)
-        ends["line"] = len(rows) - 1
     if card.change is None:
         rows += _command(card, width, theme, script=script)
         ends["command"] = len(rows) - 1
     else:  # the right to write names the path of the file
         rows += _change(card.change, width, theme)
         ends["change"] = len(rows) - 1
-    if len(card.paths) > _NAMED:
-        for path in card.paths:
-            rows += _text_rows("", path, width)
-        ends["paths"] = len(rows) - 1
     for line in card.letters:
         rows += _labelled_rows("letters", line, width, theme.warn, theme)
     if card.special:
         rows += _labelled_rows("why", card.why, width, "", theme)
     elif card.change is None:
         rows += _labelled_rows("why", card.asks, width, "", theme)
+    if rest:
+        rows += [[("", "  … " if at == 0 else "    "), *row] for at, row in enumerate(rest)]
+        ends["line"] = len(rows) - 1
+    if len(card.paths) > _NAMED:
+        for path in card.paths:
+            rows += _text_rows("", path, width)
+        ends["paths"] = len(rows) - 1
     for label, words in card.rights:
         rows += _labelled_rows(label, words, width, "", theme)
     for caveat in card.caveats:
@@ -143,7 +147,9 @@ def _broken(line: Fragments, width: int, theme: Theme, lead: str = _INDENT) -> l
 
 
 def counts(change: FileChange) -> str:
-    """Return the number of changed lines, to follow the summary line."""
+    """Return the number of changed lines, to follow the summary line. Return nothing if no line changes."""
+    if not change.new and not change.diff:
+        return ""
     return f"  +{change.added}" if change.new else f"  +{change.added} -{change.removed}"
 
 
@@ -152,7 +158,7 @@ def _change(change: FileChange, width: int, theme: Theme) -> list[Fragments]:
     styles = {"+": theme.added, "-": theme.removed, "@": theme.hunk}
     for line in brief_diff(change.diff):
         rows += _broken([(styles.get(line[:1], ""), line)], width, theme)
-    if not change.diff:
+    if not change.diff and not change.note:
         rows += _text_rows(theme.dim, "an empty file" if change.new else "no line changes", width)
     return rows
 
