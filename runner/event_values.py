@@ -28,7 +28,7 @@ class PastRow:
         kind: `prompt`, `answer` (Markdown), `call`, `left out` (`text` is the number of earlier prompts) or
             `more calls` (`text` is the number of calls that are left out).
         text: The text, shortened.
-        outcome: For a call: `done`, `failed` or `denied`.
+        outcome: For a call: `done`, `failed`, `stopped` or `denied`.
     """
 
     kind: str

@@ -91,8 +91,10 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
         limit = Limit.WALL
     except asyncio.CancelledError:
         exit, reason = Exit.INTERRUPTED, "stopped by the user"
-    except Exception:  # from the approver or a listener; raised to the caller after `RunEnded` was emitted
-        _end_run(work, ctx, Exit.FAILED, "the approver or a listener failed", None)
+    except Exception as error:  # from the approver or a listener; raised to the caller after `RunEnded` was emitted
+        gone = isinstance(error, BrokenPipeError)
+        reason = "the reader of the output is gone" if gone else "the approver or a listener failed"
+        _end_run(work, ctx, Exit.BROKEN_PIPE if gone else Exit.FAILED, reason, None)
         raise
     return _end_run(work, ctx, exit, reason, limit)
 

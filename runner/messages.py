@@ -105,6 +105,15 @@ def thoughtless(message: Message) -> Message:
     return AssistantMessage(message.spoken or (TextBlock("[no answer]"),))
 
 
+class StopNotice(StrEnum):
+    """The first text of the result of a call that was stopped, for the model."""
+
+    USER = "the user stopped this command before it was done; this is its output so far:"
+    TIME = "the time of the run was over before it was done; this is its output so far:"
+    FAILED = "the run ended before it was done; this is its output so far:"
+    NOT_RUN = "not run: the turn was stopped before this call was done"
+
+
 def answers(calls: Sequence[ToolCall], results: Mapping[int, ToolResult], missing: str) -> ToolMessage:
     """Return the results of `calls`, in their order. A call without a result gets an error with the text `missing`."""
     none = (TextBlock(missing),)

@@ -16,6 +16,7 @@ from runner.messages import (
     ProviderError,
     Reply,
     Stop,
+    StopNotice,
     TextBlock,
     ToolCall,
     ToolResult,
@@ -175,7 +176,7 @@ class TurnLoop:
         """Give every call a result, in the conversation and in the journal."""
         if not calls:
             return
-        answered = answers(calls, self._results, "not run: the turn was stopped before this call was done")
+        answered = answers(calls, self._results, StopNotice.NOT_RUN.value)
         self.messages.append(answered)
         for place, result in enumerate(answered.results):
             if place not in self._results:
@@ -250,9 +251,9 @@ class TurnLoop:
 
         def keep(report: CallResult) -> None:
             late = self._completion.until is not None and asyncio.get_running_loop().time() >= self._completion.until
-            why = "the time of the run was over" if late else "the user stopped this command"
-            why = "the run ended" if self._failed else why
-            self._keep(place, headed(report, f"{why} before it was done; this is its output so far:", self._ctx).result)
+            notice = StopNotice.TIME if late else StopNotice.USER
+            notice = StopNotice.FAILED if self._failed else notice
+            self._keep(place, headed(report, notice.value, self._ctx).result)
 
         return keep
 

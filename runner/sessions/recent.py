@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from runner.event_values import PastRow
-from runner.messages import AssistantMessage, ToolCall, UserMessage
+from runner.messages import AssistantMessage, StopNotice, TextBlock, ToolCall, UserMessage
 from runner.sessions.entries import Answered, JournalEntry, Unsound, message_of
 from runner.sessions.history import SessionHistory
 from runner.sessions.rewind import said_of, text_of
@@ -17,6 +17,7 @@ _CALLS = 8  # calls at most that followed one prompt
 _LINES, _LAST_LINES = 12, 60  # lines at most of an answer, and of the last answer
 _CHARACTERS = 200  # of a line about a call
 _TYPES = ("message", "typed", "call")
+_STOPPED = frozenset(notice.value for notice in StopNotice)
 
 
 def recent_rows(tree: Tree, past: SessionHistory) -> tuple[PastRow, ...]:
@@ -80,7 +81,11 @@ def _call(call: ToolCall, verdicts: dict[str, JournalEntry], answered: Answered)
     words = f"{call.name} {call.raw or json.dumps(call.arguments, ensure_ascii=False)}"
     if verdict is not None:
         words = str(verdict.body["action"])
-    outcome = "failed" if answered.result.is_error else "done"  # the exit status of a command is not recorded
+    outcome = "done"  # the exit status of a command is not recorded
+    if answered.result.is_error:
+        first = answered.result.content[:1]
+        head = first[0].text.rstrip("\n") if first and isinstance(first[0], TextBlock) else ""
+        outcome = "stopped" if head in _STOPPED else "failed"
     if verdict is not None and verdict.body["verdict"] == "deny":
         outcome = "denied"
     return PastRow("call", one_line(words, _CHARACTERS), outcome)

@@ -655,6 +655,34 @@ def test_a_provider_that_fails(stage: Make, provider: Flaky, exit: Exit, request
     assert len(found.of(Retrying)) == requests - 1, "every wait is said"
 
 
+# ---- front ends that fail
+
+
+@pytest.mark.parametrize(
+    ("failure", "exit", "reason"),
+    [
+        (BrokenPipeError(), Exit.BROKEN_PIPE, "the reader of the output is gone"),
+        (RuntimeError("a listener"), Exit.FAILED, "the approver or a listener failed"),
+    ],
+    ids=["the reader is gone", "a defect"],
+)
+def test_the_end_of_a_run_says_why_its_events_could_not_be_shown(
+    stage: Make, failure: Exception, exit: Exit, reason: str
+) -> None:
+    found = stage(bash(READ), DONE)
+
+    def emit(event: Event) -> None:
+        found.events.append(event)
+        if isinstance(event, ActionFinished):
+            raise failure
+
+    found.ctx = replace(found.ctx, emit=emit)
+    with pytest.raises(type(failure)):
+        asyncio.run(run("do it", found.ctx, found.history))
+    (ended,) = found.of(RunEnded)
+    assert (ended.exit, ended.reason) == (exit, reason)
+
+
 # ---- hosts
 
 

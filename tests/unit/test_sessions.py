@@ -15,6 +15,7 @@ from runner.events import RunEnded
 from runner.messages import (
     AssistantMessage,
     ImageBlock,
+    StopNotice,
     TextBlock,
     ThinkingBlock,
     ToolCall,
@@ -412,19 +413,22 @@ def test_the_last_exchanges_are_those_that_were_shown(tmp_path: Path) -> None:
     store = new_store(tmp_path)
     journal = new_journal(store)
     journal.message(user("Read AGENTS.md and ..."), typed="/init")
-    journal.message(calls("a", "b", "c", text="I look."))
+    journal.message(calls("a", "b", "c", "d", "e", text="I look."))
     for call, action, word in (("a", "$ ls", "allow"), ("b", "$ cat /etc/shadow", "deny")):
         journal.call(verdict(call, action, word))
     journal.result(0, result("a"))
     journal.result(1, ToolResult("b", (TextBlock("denied"),), is_error=True))
     journal.result(2, ToolResult("c", (TextBlock("no such tool"),), is_error=True))
+    head = TextBlock(f"{StopNotice.USER}\n")
+    journal.result(3, ToolResult("d", (head, TextBlock("tick")), is_error=True))
+    journal.result(4, ToolResult("e", (TextBlock(StopNotice.NOT_RUN.value),), is_error=True))
     journal.message(says("**Done.**"))
     assert journal.close() is None
     rows = recent(store)
     assert rows[:2] == [("prompt", "/init", ""), ("answer", "I look.", "")]
-    assert [(row[0], row[2]) for row in rows[2:5]] == [("call", "done"), ("call", "denied"), ("call", "failed")]
+    assert [row[2] for row in rows if row[0] == "call"] == ["done", "denied", "failed", "stopped", "stopped"]
     assert [row[1] for row in rows[2:4]] == ["$ ls", "$ cat /etc/shadow"]
-    assert rows[5:] == [("answer", "**Done.**", "")]
+    assert rows[7:] == [("answer", "**Done.**", "")]
 
 
 def test_the_last_exchanges_are_few_and_short(tmp_path: Path) -> None:

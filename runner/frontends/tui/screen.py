@@ -199,7 +199,7 @@ class Screen:
                 case "answer":
                     put_markdown(row.text, self._put, self.theme)
                 case _:
-                    style = self.theme.warn if row.outcome in ("denied", "failed") else self.theme.dim
+                    style = self.theme.warn if row.outcome in ("denied", "failed", "stopped") else self.theme.dim
                     draw = partial(_past_row, wording.past_words(row, event.session), style=style, dim=self.theme.dim)
                     self._put(draw, close=before in ("call", "more calls"))
             before = row.kind
