@@ -87,6 +87,9 @@ def ask_for(
     target = plain(extra.target) if extra.flag == "--host" else near((*typed.read, *typed.write)[0], context.facts)
     right = f"{_DOING[extra.flag]} {target}"
     text = f"the sandbox blocked the action: it lacks the right to {right}"
+    if typed.write and (wanted := context.facts.look(extra.target).real) not in typed.write:
+        new = near(wanted, context.facts)
+        text += f"; {new} does not exist, and the sandbox can allow a new file only with its whole folder"
     stopped = f"{named(action, context.facts)} was blocked"
     question = f"{stopped}. An approval runs it once more with the additional right to {right}. Allow it?"
     reason = Reason(tier, text, Check.ADDITIONAL_RIGHT)

@@ -182,3 +182,23 @@ def test_in_a_list_the_other_edits_need_no_answer(harness: ScreenHarness) -> Non
     window.type("C-d")
     window.until("LEFT 0")
     assert sorted(path.name for path in harness.work.iterdir()) == ["one.txt", "two.txt"]
+
+
+def test_above_an_escalation_stand_the_command_and_its_output(harness: ScreenHarness) -> None:
+    folder = tempfile.TemporaryDirectory(dir="/var/tmp")
+    made = Path(folder.name) / "made"
+    script = f"echo begun; python3 -c \"open('{made}', 'w').close()\""
+    window = harness.start([bash(script), {"text": "Over."}], size=(110, 40))
+    window.type("go", "Enter")
+    window.until("y yes, once")
+    card = window.press("y", "does not exist")
+    above, _, below = card.partition("blocked by the sandbox")
+    assert "│ begun" in above
+    assert "running" not in card
+    assert below.split("\n")[1].strip() == "", "a blank row"
+    assert "write-outside" in below.split("\n")[2]
+    window.press("y", "Over.")
+    assert made.exists()
+    window.type("C-d")
+    window.until("LEFT 0")
+    folder.cleanup()

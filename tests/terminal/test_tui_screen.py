@@ -250,6 +250,29 @@ def test_a_command_is_shown_above_as_in_its_question() -> None:
     assert f"made e{3 * chr(0x336)}⟨37 marks more⟩" in text
 
 
+def test_above_an_escalation_stands_what_ran_and_how_it_ended() -> None:
+    clock = Clock()
+    shown = screen(clock=clock)
+    begin(shown, "1.1")
+    shown.take(events.CommandOutput("1.1", 1, "".join(f"line {n}\n" for n in range(8)) + "no\x1b[2J\n"))
+    clock.now += 2
+    shown.take(events.QuestionAsked("1.1", "and this folder?"))
+    shown.take(events.QuestionAsked("1.1", "asked again, because the settings changed"))
+    rows = [f" │ line {n}" for n in (4, 5, 6, 7)]
+    block = ["", " execute   $ make", *rows, " │ no␛[2J", " └ blocked by the sandbox, 2 s, 9 lines", ""]
+    assert up(shown) == "\n".join(block)
+    assert live(shown) == [], "it does not run any more, and the question has a blank row above it"
+    shown.take(events.QuestionAnswered("1.1", True, None))
+    shown.take(events.CommandOutput("1.1", 1, "second run\n"))
+    assert live(shown)[1:] == [" execute   $ make", " │ second run", " └ running, 0 s"]
+    shown.take(finished("1.1", "made"))
+    assert " │ for one more right, you approved\n │ made\n" in up(shown)
+    begin(shown, "1.2")
+    shown.take(events.QuestionAsked("1.2", "and this host?"))
+    shown.take(events.RunEnded(130, "stopped", 1, Usage(0, 0), ()))
+    assert "nothing ran" not in up(shown)
+
+
 def test_a_no_to_one_right_more_is_not_a_no_to_what_ran() -> None:
     shown = screen()
     begin(shown, "1.1")

@@ -99,6 +99,13 @@ def test_exactly_the_right_that_was_missing(
     assert replace(ask.terms, read=(), write=(), hosts=(), env=()) == replace(had(at), env=())
     assert "was blocked" in ask.question
     assert approve(ask).permit.terms == ask.terms
+    created = words.startswith("--write") and not words.endswith(gained[0])
+    assert ("does not exist" in ask.reason.text) is created
+    if created:
+        assert (
+            f"{words.partition(' ')[2]} does not exist, and the sandbox can allow a new file only with its whole"
+            in (ask.reason.text)
+        )
 
 
 @pytest.mark.threat("T109")

@@ -1,5 +1,7 @@
 """The card of one call on the screen: badge and command, the output while it runs, and the end."""
 
+from collections.abc import Callable
+
 from policy.model import action as actions
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
@@ -15,6 +17,7 @@ from runner.text.sanitize import one_line, visible
 _BAR, _END = " │ ", " └ "
 DIFF_FOLD = (100, 20)
 _TAIL = 4000  # characters of a running command's output that are kept
+_BLOCKED_LINES = 5  # last lines of output that are shown above an escalation
 _ROOM = 12  # minimum number of cells beside a badge
 # Reads, whose results are shown to the model only.
 _QUIET = (actions.ReadFile, actions.ListFolder, actions.GlobFiles, actions.GrepFiles)
@@ -29,7 +32,7 @@ class CallCard:
         self.action = action
         self.verdict: VerdictReached | None = None
         self.answer: QuestionAnswered | None = None
-        self.asks_right = False  # the last question was an escalation after the first run
+        self.asks_right = False  # the call ran once, so every further question is an escalation
         self.escalation_answer: QuestionAnswered | None = None  # the answer to an escalation after the first run
         self.asked = False
         self.tier: Tier | None = None  # the tier of the question about the call
@@ -50,8 +53,7 @@ class CallCard:
             head = fit([*head, (theme.dim, " …")], width)
         state = "waits"
         if self.began is not None:
-            seconds = now - self.began
-            state = f"running, {f'{seconds:.0f} s' if seconds < 60 else wording.seconds_words(seconds)}"
+            state = f"running, {_run_time(now - self.began)}"
         if self._lines > 1:
             state += f", {self._lines} lines"
         if rows < 2:
@@ -60,6 +62,23 @@ class CallCard:
         tail = _last_lines(self._printed, room)
         lines = [[(theme.dim, _BAR), (theme.dim, cut(line, width - 3))] for line in tail]
         return [head, *lines, [(theme.dim, _END), (theme.dim, state)]]
+
+    def blocked(self, now: float, theme: Theme) -> Callable[[int], list[Fragments]]:
+        """Return the rows of the run that the sandbox stopped, for a width, to be shown above the escalation.
+
+        From now on the call is not running. The output begins anew with the next run.
+        """
+        end = f"blocked by the sandbox, {_run_time(now - (now if self.began is None else self.began))}"
+        end += f", {self._lines} lines" if self._lines > 1 else ""
+        output = self._printed
+        self.began, self._printed, self._lines = None, "", 0
+
+        def rows(width: int) -> list[Fragments]:
+            tail = [[("", cut(line, width - 5))] for line in _last_lines(output, _BLOCKED_LINES)]
+            body = [row for line in tail for row in _body_rows(line, width, theme)]
+            return [*self.head(width, theme), *body, *_body_rows([(theme.warn, end)], width, theme, last=True)]
+
+        return rows
 
     def head(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the badge and the command. Further rows of a long command are indented."""
@@ -113,7 +132,7 @@ class CallCard:
 
     def stopped(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the rows of a call whose run ended before it did."""
-        open_ = self.asked and self.answer is None and self.began is None
+        open_ = self.asked and self.answer is None and self.began is None and not self.asks_right
         words = "stopped before the question was answered: nothing ran" if open_ else "stopped"
         return self.head(width, theme) + _body_rows([(theme.warn, words)], width, theme, last=True)
 
@@ -183,6 +202,10 @@ def title_rows(style: str, label: str, words: str, width: int, theme: Theme) -> 
 def _ended(row: Fragments, words: str, width: int, theme: Theme) -> Fragments:
     """Return `row` with `words` at its end. The words are always visible."""
     return fit([*fit(row, max(width - len(words), _ROOM)), (theme.dim, words)], width)
+
+
+def _run_time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else wording.seconds_words(seconds)
 
 
 def _last_lines(text: str, count: int) -> list[str]:

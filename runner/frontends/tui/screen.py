@@ -222,7 +222,9 @@ class Screen:
                     card.began = self._now()
             case events.QuestionAsked():
                 card.asked, card.tier = True, event.card.tier if event.card is not None else None
-                card.asks_right = card.began is not None  # the call ran, so the question is an escalation
+                if card.began is not None:  # the call ran, so the question is an escalation
+                    card.asks_right = True
+                    self._put(card.blocked(self._now(), self.theme))
             case events.QuestionAnswered():
                 if card.asks_right:
                     card.escalation_answer = event
