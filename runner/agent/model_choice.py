@@ -82,7 +82,7 @@ def _begin(choose: ChooseRow) -> tuple[str, str]:
             raise no_model(())
         case _:
             models = next(each.models for each in servers.result() if each.provider == answer)
-            return f"{answer}:{pick_model(choose, answer, models)}", ""
+            return f"{answer}:{pick_model(choose, answer, f'`{answer}`', models)}", ""
 
 
 def _first_rows(keyring: bool, servers: "Sequence[FoundServer]") -> list[ModelRow]:
@@ -99,11 +99,15 @@ def _about(server: "FoundServer") -> str:
     return f"on this machine: {shown}{', ...' if len(server.models) > 3 else ''}"
 
 
-def pick_model(choose: ChooseRow, provider: str, models: Sequence[str]) -> str:
-    """Return the only one of `models`, or the one that the user chooses."""
+def pick_model(choose: ChooseRow, provider: str, server: str, models: Sequence[str]) -> str:
+    """Return the only one of `models`, or the one that the user chooses. `server` is its name for the user."""
     if len(models) == 1:
         return models[0]
-    return _chosen(choose(f"which model of {provider}?", [ModelRow(model, model) for model in models]))
+    answer = choose(f"which model of {server}?", [ModelRow(model, model) for model in models])
+    if answer is None:
+        why = f"{server} offers {len(models)}, and the list was closed"
+        raise usage("no model was selected", why, f"add {option('--model', f'{provider}:NAME')}")
+    return answer
 
 
 def _chosen(answer: str | None, usable: Sequence[UsableProvider] = ()) -> str:

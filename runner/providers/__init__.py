@@ -47,8 +47,9 @@ class OpenModel:
         return f"{self.provider.name}:{self.model}"
 
 
-# Chooses one of the models that a server offers: the provider's name and the models. Raises Stopped if none is chosen.
-PickModel = Callable[[str, tuple[str, ...]], str]
+# Chooses one of the models that a server offers: the provider's name, the server's name for the user, and the models.
+# Raises Stopped if none is chosen.
+PickModel = Callable[[str, str, tuple[str, ...]], str]
 
 
 def open_provider(
@@ -137,7 +138,7 @@ def _offered(name: str, made: "HttpProvider", endpoint: Endpoint, pick: PickMode
     if len(models) == 1:
         return models[0]
     if models and pick is not None:
-        return pick(name, models)
+        return pick(name, made.who, models)
     why = f"`{endpoint.url}` has no default model"
     if models:
         shown = ", ".join(f"`{model}`" for model in models[:_NAMED])

@@ -99,6 +99,11 @@ class HttpProvider(ABC):
         self._auth = key_adder(*self.key_header, secret) if secret else None
         self._connection = ProviderConnection(self._failures, self.path(endpoint), self._auth, dict(self.headers))
 
+    @property
+    def who(self) -> str:
+        """Return the name of the provider or of its server, as errors give it."""
+        return self._failures.who
+
     @abstractmethod
     def path(self, endpoint: Endpoint) -> str:
         """Return the path of requests below `endpoint`."""

@@ -167,7 +167,7 @@ def test_a_server_is_asked_for_its_only_model() -> None:
         server.models = ("a", "b")
         with pytest.raises(SetupError, match=r"offers 2: `a`, `b`.*write `openai:a`"):
             open_provider("openai:", base_url=server.url, environ={})
-        picked = open_provider("openai", base_url=server.url, environ={}, pick=lambda name, models: models[-1])
+        picked = open_provider("openai", base_url=server.url, environ={}, pick=lambda name, who, models: models[-1])
         assert picked.model == "b"
         server.models = ()
         with pytest.raises(SetupError, match=r"has no default model.*write `openai:MODEL`"):
@@ -279,6 +279,24 @@ def test_several_providers_are_a_list_to_choose_from(tmp_path: Path) -> None:
     assert [row.label for row in seen] == ["anthropic:claude-sonnet-5-5", "openai:gpt-6.2-sol"]
 
 
+def test_no_choice_in_the_list_of_models_is_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def choose(title: str, rows: object) -> None:
+        seen.append(title)
+
+    with serving(hello, models=("a", "b")) as server:
+        environ = environment(tmp_path, OPENAI_API_KEY=KEY, OPENAI_BASE_URL=server.url)
+        monkeypatch.setattr(os, "environ", environ)
+        settings = load(tmp_path, environ, unattended=True)
+        with pytest.raises(Stopped) as stopped:
+            chosen_model(RunArgs(key=KeyFlags()), settings, tmp_path, choose=choose)
+    host = server.url.removeprefix("http://").partition("/")[0]
+    assert seen == [f"which model of `{host}` (as openai)?"], "the server is named as errors name it"
+    assert stopped.value.problem.what == "no model was selected"
+    assert stopped.value.problem.fix == "add --model openai:NAME"
+
+
 @pytest.mark.threat("T21")
 @pytest.mark.parametrize(
     ("flags", "own", "config", "refused"),
@@ -286,7 +304,7 @@ def test_several_providers_are_a_list_to_choose_from(tmp_path: Path) -> None:
         (KeyFlags(from_stdin=True), "", "", True),
         (KeyFlags(account="work"), "", "", True),
         (KeyFlags(from_stdin=True), "ollama:m", 'model = "anthropic:m"', True),
-        (KeyFlags(from_stdin=True), "anthropic:n", 'model = "anthropic:m"', False),
+        (KeyFlags(from_stdin=True), "anthropic:claude-opus-5-5", 'model = "anthropic:m"', False),
     ],
 )
 def test_a_given_key_is_for_a_named_provider(
