@@ -63,6 +63,7 @@ def test_from_a_local_server_to_the_first_answer(start: Start) -> None:
     window = start("agent", servers="ollama")
     screen = window.until("Enter selects")
     assert "no model is set up yet" in screen
+    assert "opening the session" not in window.screen(), "it waits for the user"
     assert re.search(r"> ollama +on this machine: qwen3:8b\n", screen), "without the model for embeddings"
     assert len(re.findall(r"^[> ] (?:ollama|set a key|demo)  ", screen, re.MULTILINE)) == 3
     window.press("Enter", "model      ollama:qwen3:8b")

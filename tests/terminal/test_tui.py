@@ -31,7 +31,7 @@ def test_a_talk_from_the_first_key_to_the_last(harness: ScreenHarness) -> None:
     window.type("C-d")
     screen = window.until("LEFT 0")
     assert re.search(r"to continue: agent --resume [0-9a-f]{8}", screen)
-    assert "sandbox FULL" not in screen.partition("to go on")[2], "the line of status is gone"
+    assert "sandbox full" not in screen.partition("to go on")[2], "the line of status is gone"
     assert (harness.work / "kept").read_text() == "one\n"
 
 
@@ -98,7 +98,7 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
         "--mode",
         "trust-project",
     )
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("some words", "C-c")
     assert "some words" not in window.gone("some words"), "the input is emptied"
     window.type("run", "Enter")
@@ -120,7 +120,7 @@ def test_ctrl_c_in_every_state(harness: ScreenHarness) -> None:
 def test_escape_takes_back_what_waits_and_then_stops(harness: ScreenHarness) -> None:
     """The line of the work in progress says how long it takes, how much was received, and which key ends it."""
     window = harness.start([bash("sleep 297", "word " * 40)], "--mode", "trust-project")
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("go", "Enter")
     window.until("running")
     window.until_whole(lambda screen: re.search(r"working [0-9]+ s, ~50 tokens; Esc stops", screen) is not None)
@@ -138,7 +138,7 @@ def test_escape_takes_back_what_waits_and_then_stops(harness: ScreenHarness) -> 
 
 def test_a_question_mark_in_an_empty_input_opens_the_help(harness: ScreenHarness) -> None:
     window = harness.start([{"text": "ok"}], size=(80, 24))
-    assert "? help" in window.until("sandbox FULL")
+    assert "? help" in window.until("sandbox full")
     window.type("what", "?")
     window.until("> what?")
     window.type("C-u", "?")
@@ -158,7 +158,7 @@ def test_the_output_of_a_stopped_command_stays_and_reaches_the_model(harness: Sc
         "--mode",
         "trust-project",
     )
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("go", "Enter")
     window.until("line 3")
     window.type("C-c")
@@ -179,7 +179,7 @@ def test_a_denial_names_the_key_and_the_command_that_lift_it(harness: ScreenHarn
     """The model is told more, such as how the program can be started; the user is at the keys."""
     turns = [bash("python3 x.py"), {"when": "who starts the agent", "text": "I was told how."}, bash("touch a")]
     window = harness.start([*turns, {"text": "It ran."}], "--mode", "plan")
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("go", "Enter")
     screen = window.until("I was told how.")
     assert "instead  Shift+Tab or /mode trust-project allows it" in screen
@@ -193,7 +193,7 @@ def test_a_denial_names_the_key_and_the_command_that_lift_it(harness: ScreenHarn
 
 def test_one_key_stops_a_command_and_leaves_what_was_written(harness: ScreenHarness) -> None:
     window = harness.start([bash("sleep 299"), {"text": "never"}], "--mode", "trust-project")
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("!sleep 298", "Enter")
     window.until("running")
     window.type("C-c")
@@ -261,7 +261,7 @@ def wait_until(what: Callable[[], bool]) -> None:
 def test_a_paste_of_ten_thousand_lines_is_one_word_until_it_is_sent(harness: ScreenHarness) -> None:
     lines = [f"line {number} of what was pasted" for number in range(10_000)]
     window = harness.start([{"text": "Read it."}])
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("see ")
     window.paste("\n".join(lines) + "\x03\x04")
     window.until("[pasted 10000 lines #1]")
@@ -292,7 +292,7 @@ def test_who_leaves_the_list_of_sessions_begins_none(harness: ScreenHarness) -> 
 def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(harness: ScreenHarness) -> None:
     harness.environ |= {"LC_ALL": "C"}
     window = harness.start([{"text": "Take \x1b[31mthis\x1b[201~:\n\n\tcode"}])
-    screen = window.until("sandbox FULL")
+    screen = window.until("sandbox full")
     assert "default - script.json - " in screen, "a terminal without UTF-8 gets marks that it has"
     window._do("set-option", "-s", "set-clipboard", "on")
     window.type("go", "Enter")
@@ -307,7 +307,7 @@ def test_the_last_answer_goes_into_the_clipboard_and_drives_nothing(harness: Scr
 @pytest.mark.threat("T112")
 def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(harness: ScreenHarness) -> None:
     window = harness.start([{"text": "Read it."}])
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.paste("see\x1b[201~\r!touch bad1\r/quit\r\x04")
     window.until("/quit")
     window.type("C-c")
@@ -325,7 +325,7 @@ def test_what_comes_with_a_paste_or_in_a_heap_is_not_typed(harness: ScreenHarnes
 
 def test_a_window_that_changes_its_size_shows_nothing_twice(harness: ScreenHarness) -> None:
     window = harness.start([{"text": " ".join(f"word{number}" for number in range(200))}])
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     draft = " ".join(f"typed{number}" for number in range(20))
     window.type(draft)
     window.until("typed19")
@@ -355,7 +355,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     (harness.base / "editor").chmod(0o700)
     harness.environ["EDITOR"] = str(harness.base / "editor")
     window = harness.start([bash("seq 300"), {"text": "Well."}, {"text": "Again."}], "--mode", "trust-project")
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("look at @alp")
     window.until("  @src/alpha.py")
     window.type("Tab", "closely", "Enter")
@@ -392,7 +392,7 @@ def test_keys_that_help_to_write(harness: ScreenHarness) -> None:
     window.until("│ mine")
     leave(window)
     window = harness.start([{"text": "Again."}])
-    window.until("sandbox FULL")
+    window.until("sandbox full")
     window.type("Up", "Up", "Up")
     wait_until(lambda: "/mode accept-edits" in window.screen().partition("sandbox    full")[2])
     leave(window)

@@ -442,7 +442,7 @@ def test_enter_takes_no_proposal_that_nobody_began_to_type() -> None:
 @pytest.mark.parametrize("width", [200, 80, 60, 40, 20, 8, 1])
 def test_the_line_of_status_fits_and_says_the_mode_last_of_all(width: int) -> None:
     status = StatusLine()
-    status._mode, status._model, status._sandbox = "default", "some-model", "PARTIAL"  # as a session's start sets them
+    status._mode, status._model, status._sandbox = "default", "some-model", "partial"  # as a session's start sets them
     status.take(ContextUsed(90_000, 100_000, True, 1.5))
     status.take(Changed("mode", "default", "trust-project"))
     line = status.line(width)
@@ -452,7 +452,7 @@ def test_the_line_of_status_fits_and_says_the_mode_last_of_all(width: int) -> No
     if width >= 80:
         assert "90% of 100k" in text
         assert "$1.50" in text
-        assert "sandbox PARTIAL" in text
+        assert "sandbox partial" in text
         assert "net: ask" in text
 
 

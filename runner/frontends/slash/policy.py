@@ -118,7 +118,7 @@ async def _sandbox(words: str, host: CommandHost) -> None:
     enforcement = ctx.enforcement
     held = sum(ok for _, ok in enforcement.checks)
     rows = [
-        ("sandbox", f"{enforcement.backend} {enforcement.level.value}"),
+        ("sandbox", f"{enforcement.level.value.lower()} ({enforcement.backend})"),
         ("workspace", ctx.look().workspace),
         ("checked", f"{held} of {len(enforcement.checks)} checks passed when the session began:"),
     ]

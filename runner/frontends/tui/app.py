@@ -321,7 +321,7 @@ class App:
             self._progress.stop()
         width, rows = self._size()
         asked = self.panel.lines(width, max(rows - _ROWS_BELOW, 1)) if self.panel is not None else []
-        below = [*self.menu.lines(width, rows // 3), self.status.line(width)]
+        below = [*self.menu.lines(width, rows // 3), self.status.line(width, asked=self.panel is not None)]
         self.frame.above, self.frame.asked, self.frame.below = map(self._spelled, (self._top(), asked, below))
 
     def _spelled(self, rows: list[Fragments]) -> list[Fragments]:

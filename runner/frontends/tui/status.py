@@ -47,7 +47,7 @@ class StatusLine:
         match event:
             case SessionStarted():
                 self._mode, self._model = event.mode.value, _short(event.model)
-                self._sandbox = event.enforcement.level.value
+                self._sandbox = event.enforcement.level.value.lower()
                 self._context, self._full = "", 0.0
             case Changed("mode", _, now):
                 self._mode = now
@@ -61,21 +61,21 @@ class StatusLine:
             case RunEnded() if event.cost is not None:
                 self._cost = event.cost
 
-    def line(self, width: int) -> Fragments:
+    def line(self, width: int, *, asked: bool = False) -> Fragments:
         """Return as much of the line as fits. The mode and the sandbox are dropped last, because they say what may
-        happen.
+        happen. `asked` is True while a question or a list waits for the user.
         """
         if self.notice:
             return fit([("ansiyellow", one_line(self.notice, 500))], width)
         if not self._mode:
-            return fit([("dim", "opening the session")], width)
+            return fit([("dim", "" if asked else "opening the session")], width)
         loud = "bold ansiyellow" if self._full >= 0.8 else "dim"
         parts = [  # rank (the highest goes first when the line is narrow), style and text
             (0, _MODE[Mode(self._mode)], self._mode),
             (3, "dim", self._model),
             (2, loud, self._context),
             (4, "dim", f"${self._cost:.2f}" if self._cost is not None else ""),
-            (1, "dim" if self._sandbox == "FULL" else "bold ansired", f"sandbox {self._sandbox}"),
+            (1, "dim" if self._sandbox == "full" else "bold ansired", f"sandbox {self._sandbox}"),
             (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
             (6, "dim", "? help"),
         ]
