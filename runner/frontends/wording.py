@@ -5,10 +5,12 @@ The words are as untrusted as the events. Show them through `visible`, except th
 """
 
 from policy.model.action import Action, RunArgv, RunScript
+from policy.model.assessment import RuleKind, RuleRef
 from policy.model.tier import Tier
 from runner import events
 from runner.approval.card import safe, squeeze_blanks
 from runner.event_values import PastRow
+from runner.gate.wording import rule_words
 from runner.problems import Exit
 from runner.text.phrases import many
 from runner.text.sanitize import visible
@@ -133,6 +135,16 @@ def denial_fix(event: events.Denied, *, keys: bool) -> str:
         return event.problem.fix
     does = "allows it" if event.allowed_in else "asks you first"
     return f"{'Shift+Tab or ' if keys else ''}/mode {mode.value} {does}"
+
+
+def reason_words(why: str, rule: RuleRef) -> str:
+    """Return the reason of a verdict with its rule, for a block that says `allowed` or `denied` before it.
+
+    The rule has the words of the cards: `built in`, or its place in a file. A reason such as `allowed by your grant g1`
+    names its rule itself.
+    """
+    names_it = rule.kind not in (RuleKind.BUILTIN, RuleKind.COMMAND) and why.startswith("allowed by ")
+    return why.removeprefix("allowed ") if names_it else f"{why} ({rule_words(rule)})"
 
 
 def command_lines(command: str, mark: str = "…") -> list[str]:

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from policy.model.action import EditFile, RunScript
-from policy.model.assessment import RuleKind, RuleRef
+from policy.model.assessment import Check, RuleKind, RuleRef
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
 from runner import events
+from runner.frontends import wording
 from runner.frontends.plain.transcript import Transcript
 from runner.messages import Usage
 from runner.text.sanitize import one_line, visible
@@ -86,13 +87,13 @@ sandbox    full
 I will look first.
 
  read   $ ls
- │ allowed  `ls` only reads (command:coreutils:12)
+ │ allowed  `ls` only reads (built in)
  │   a.py
  │   b.py
  └ ok, 12 ms
 
  write   edit a.py
- │ allowed  changes a file of the workspace (command:coreutils:12)
+ │ allowed  changes a file of the workspace (built in)
  │   edited a.py
  │   @@ -1 +1 @@
  │   -x
@@ -100,11 +101,11 @@ I will look first.
  └ ok, 12 ms
 
  secret   $ cat ~/.ssh/id_rsa
- │ denied   it lies in a credential store (command:coreutils:12)
+ │ denied   it lies in a credential store (built in)
  └ instead  go on without it
 
  execute   $ seq 30; python3 x.py
- │ allowed  `python3` runs code (command:coreutils:12)
+ │ allowed  `python3` runs code (built in)
  │   0
  │   1
  │   … 16 more lines
@@ -339,3 +340,20 @@ def test_code_keeps_what_it_is_set_in_by(size: int) -> None:
     code = "Thus:\n\n    def a():\n        if b:\n            return  1\n- c\n  - d\n"
     pieces = [events.ModelText(code[start : start + size]) for start in range(0, len(code), size)]
     assert code in drawn([*pieces, events.Notice("end")])
+
+
+@pytest.mark.parametrize(
+    ("why", "rule", "shown"),
+    [
+        ("`ls` lists files", RuleRef(RuleKind.COMMAND, "coreutils", 7), "`ls` lists files (built in)"),
+        ("changes a.txt", Check.FILE_TOOL, "changes a.txt (built in)"),
+        ("allowed by your grant g1: `make`", RuleRef(RuleKind.GRANT, "g1"), "by your grant g1: `make`"),
+        ("allowed by your rule c.toml:3: `make`", RuleRef(RuleKind.USER, "c.toml", 3), "by your rule c.toml:3: `make`"),
+        ("not on Fridays; no mode allows that", RuleRef(RuleKind.USER, "c.toml", 3),
+         "not on Fridays; no mode allows that (c.toml:3)"),
+        ("no; no mode allows that", RuleRef(RuleKind.GRANT, "g1"), "no; no mode allows that (grant:g1)"),
+    ],
+    ids=["a rule file", "a check", "a grant says so once", "a user's rule, too", "a denial names its place", "a refusal"],
+)  # fmt: skip
+def test_a_reason_names_its_rule_once(why: str, rule: RuleRef, shown: str) -> None:
+    assert wording.reason_words(why, rule) == shown

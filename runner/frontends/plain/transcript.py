@@ -117,7 +117,7 @@ class Transcript:
                 self._open.discard(call)
                 # The header shows the refused action; the Problem has the reason, the rule and the alternative.
                 fix = wording.denial_fix(event, keys=False) if self._recalls else problem.fix
-                self._problem(Problem(f"{problem.why} ({rule})", "", fix), "denied   ")
+                self._problem(Problem(wording.reason_words(problem.why, rule), "", fix), "denied   ")
             case events.MalformedCall(_, tool, problem):
                 self._title(" call ", "black on yellow", tool)
                 self._problem(problem, "refused  ")
@@ -176,7 +176,11 @@ class Transcript:
         self._title(f" {tier.shown} ", "{} on {}".format(*wording.BADGE_COLOURS[tier]), "\n".join(lines))
         word, style = _WORD[verdict.verdict]
         if verdict.verdict is not Ruling.DENY:  # the Problem of a denial contains the reason
-            why = Text().append(word, style).append_text(self._styled(f"  {verdict.why} ({verdict.rule})", "dim"))
+            why = (
+                Text()
+                .append(word, style)
+                .append_text(self._styled(f"  {wording.reason_words(verdict.why, verdict.rule)}", "dim"))
+            )
             self._row(why)
 
     def _title(self, badge: str, style: str, words: str) -> None:

@@ -128,7 +128,9 @@ class CallCard:
             if not answer.yes:  # the reason is the user's own, who needs no alternative
                 return rows
         fix = wording.denial_fix(event, keys=True)
-        return rows + problem_rows(Problem(f"{problem.why} ({event.rule})", "", fix), "denied   ", width, theme)
+        return rows + problem_rows(
+            Problem(wording.reason_words(problem.why, event.rule), "", fix), "denied   ", width, theme
+        )
 
     def stopped(self, width: int, theme: Theme) -> list[Fragments]:
         """Return the rows of a call whose run ended before it did."""
@@ -156,7 +158,9 @@ class CallCard:
             return [_answer_row(self.answer, theme)]
         if self.verdict is None or self.verdict.verdict is not Ruling.ALLOW or isinstance(self.action, _QUIET):
             return []
-        why = cut("  " + one_line(f"{self.verdict.why} ({self.verdict.rule})", 300), width - len("   allowed"))
+        why = cut(
+            "  " + one_line(wording.reason_words(self.verdict.why, self.verdict.rule), 300), width - len("   allowed")
+        )
         return [[(theme.good, "allowed"), (theme.dim, why)]]
 
 
