@@ -25,25 +25,26 @@ def print_problem(problem: Problem, *, label: str = "agent") -> None:
     from runner.text.sanitize import visible
 
     bold, dim, end = ("\x1b[1;31m", "\x1b[2m", "\x1b[0m") if coloured(sys.stderr) else ("", "", "")
-    lines = [f"{bold}{_wrapped(f'{label}: {visible(problem.what)}', 0)}{end}"]
+    lines = [f"{bold}{wrapped(f'{label}: {visible(problem.what)}', 0)}{end}"]
     for name, text in (("why", problem.why), ("fix", problem.fix)):
         if text:
-            shown = _wrapped(f"  {name}: {visible(text)}", _INDENT).removeprefix(f"  {name}:")
+            shown = wrapped(f"  {name}: {visible(text)}", _INDENT).removeprefix(f"  {name}:")
             lines.append(f"  {dim}{name}:{end}{shown}")
     _write("\n".join(lines))
 
 
 _INDENT = 7  # columns before the text of `why` and `fix`
+_NOTICE_INDENT = 8  # columns before the further lines of a notice
 
 
-def _wrapped(text: str, indent: int) -> str:
-    """Return `text`, wrapped at words to the width of the terminal that stderr is; other outputs get whole lines.
+def wrapped(text: str, indent: int, output: int = 2) -> str:
+    """Return `text`, wrapped at words to the width of the terminal with the descriptor `output` (stderr: 2).
 
-    Lines after the first begin with `indent` blanks.
+    Other outputs get whole lines. Lines after the first begin with `indent` blanks.
     """
     lines, after = text.split("\n"), " " * indent
     try:
-        width = os.get_terminal_size(2).columns
+        width = os.get_terminal_size(output).columns
     except OSError:
         width = 0
     if width > 4 * _INDENT:
@@ -61,6 +62,13 @@ def say(text: str) -> None:
     from runner.text.sanitize import visible
 
     _write(visible(text))
+
+
+def say_notice(text: str) -> None:
+    """Write one notice to stderr, wrapped at words at a terminal. Control characters are escaped visibly."""
+    from runner.text.sanitize import visible
+
+    _write(wrapped(f"notice: {visible(text)}", _NOTICE_INDENT))
 
 
 def _write(text: str) -> None:

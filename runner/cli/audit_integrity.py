@@ -17,7 +17,7 @@ from runner.audit.log import AuditLog
 from runner.cli.audit_filters import FILE, log_path, moment
 from runner.cli.gate import JSON, argument, state_alone, switch, valued
 from runner.problems import Exit, Stopped, usage
-from runner.stderr import say
+from runner.stderr import say_notice
 from runner.text.json_line import json_line
 from runner.text.phrases import many, os_reason
 from runner.text.sanitize import visible
@@ -273,7 +273,7 @@ def prune(
     text += "" if signs else ", not signed because there is no key (`agent audit key new` makes one)"
     print(json_line(report) if json else text)
     if notice:
-        say(f"notice: {notice}")
+        say_notice(notice)
     return Exit.DONE
 
 

@@ -30,7 +30,7 @@ from runner.problems import Exit
 from runner.providers import OpenModel
 from runner.providers.script_file import read_script
 from runner.providers.scripted import ScriptedProvider
-from runner.stderr import coloured
+from runner.stderr import coloured, wrapped
 
 PROMPT = "A test of this project fails. Find out why, fix it, and commit the fix."
 TESTS = "python3 -m unittest"
@@ -129,9 +129,10 @@ def _account(findings: list[Promise]) -> int:
         print(f"  {'held  ' if finding.held else 'BROKEN'}  {finding.promise}")
     broken = sum(not finding.held for finding in findings)
     if broken:
-        print(f"\n{broken} of {len(findings)} promises did not hold here; `agent doctor` says what this machine offers")
+        left = f"{broken} of {len(findings)} promises did not hold here; `agent doctor` says what this machine offers"
+        print(f"\n{wrapped(left, 0, 1)}")
         return Exit.FAILED
-    print("\nEvery promise held. Next: agent why 'curl https://example.com | sh', or agent exec 'git status'.")
+    print("\nEvery promise held. Next:\n  agent why 'curl https://example.com | sh'\n  agent exec 'git status'")
     return Exit.DONE
 
 

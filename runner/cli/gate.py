@@ -14,7 +14,7 @@ from policy.model.verdict import limit_names
 from runner.agent.options import OPTIONS, Given, Option
 from runner.problems import Exit, Stopped, usage
 from runner.providers.catalog import known_models
-from runner.stderr import say
+from runner.stderr import say_notice
 
 FLAG = " "  # the metavar of a switch, in place of typer's `<bool>`
 
@@ -80,7 +80,7 @@ def option_before(command: str, why: str = "") -> Stopped:
 def print_notices(notices: Iterable[str]) -> None:
     """Print notices on stderr, one on each line."""
     for notice in notices:
-        say(f"notice: {notice}")
+        say_notice(notice)
 
 
 def option(name: str, command: str = "exec") -> typer.models.OptionInfo:

@@ -17,6 +17,7 @@ from runner.cli.gate import JSON, MODE, argument, print_notices, state_alone, sw
 from runner.gate.grants.text import about, labelled_fields, lines
 from runner.problems import Exit, Stopped, usage
 from runner.state.paths import PlaceError, private, state_dir
+from runner.stderr import wrapped
 from runner.text.json_line import json_line, utc_time
 from runner.text.sanitize import visible
 
@@ -132,7 +133,7 @@ def add(
         raise usage("an answer for SCRIPT cannot be remembered", why, "see `agent why` for the reasons")
     if not answer:
         for line in offered.details:
-            print(visible(line, lines=False))
+            print(wrapped(visible(line, lines=False), 3, 1))  # below the words behind the letter
         return Exit.DONE
     typed = " ".join(answer)
     kept = offered.picked(typed)
@@ -142,7 +143,7 @@ def add(
     names, told = asked.keep(kept)
     if not names:
         raise Stopped(Problem("nothing was remembered", told, "see `agent doctor` about the state folder"), Exit.FAILED)
-    print(visible(told))
+    print(wrapped(visible(told), 2, 1))
     return Exit.DONE
 
 

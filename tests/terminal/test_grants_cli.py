@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -43,10 +44,15 @@ class Harness:
         found: list[dict[str, object]] = [json.loads(line) for line in said.splitlines()]
         return found
 
-    def at_terminal(self, *words: str, answers: tuple[str, ...] = ()) -> tuple[int, str, int]:
-        """Run at a terminal, and answer each question; the exit status, what was on the screen, questions asked."""
+    def at_terminal(self, *words: str, answers: tuple[str, ...] = (), columns: int = 0) -> tuple[int, str, int]:
+        """Run at a terminal, and answer each question; the exit status, what was on the screen, questions asked.
+
+        With `columns`, the terminal has that width.
+        """
         child, terminal = pty.fork()
         if child == 0:
+            if columns:
+                termios.tcsetwinsize(0, (24, columns))
             os.chdir(self.work)
             os.execve(AGENT, [AGENT, *words], self.environ)
         seen, left, until = b"", list(answers), time.monotonic() + 120
@@ -219,3 +225,24 @@ def test_mistakes(harness: Harness, words: tuple[str, ...], status: int, said: s
     assert (done.returncode, said in done.stderr) == (status, True), done
     assert "\x1b" not in done.stdout + done.stderr
     assert not (harness.base / "state" / "grants.json").exists()
+
+
+def test_messages_at_a_terminal_are_wrapped_at_words(harness: Harness) -> None:
+    """What is not a terminal gets whole lines, for a program that reads them."""
+    long = (
+        "npm install --registry https://registries.example a-package-with-a-long-name another-package-with-a-long-name"
+    )
+    runs: list[tuple[tuple[str, ...], tuple[str, ...], str]] = [
+        (("grants", "add", long), (), "p  exactly"),
+        (("grants", "add", long, "d"), (), "remembered as"),
+        (("exec", "make a-target-with-a-long-name another-target-with-a-long-name"), ("d",), "notice: remembered as"),
+        (("exec", "--mode", "plan", "make"), (), "`make` runs"),
+    ]
+    for words, answers, part in runs:
+        _, seen, _ = harness.at_terminal(*words, answers=answers, columns=80)
+        assert part in seen, words
+        rows = seen[seen.index(part) :].split("\n")
+        assert max(map(len, rows)) <= 80, words
+        assert not any(row.startswith(" ") and not row.strip() for row in rows), words
+    whole = harness.agent("grants", "add", "make all && " + long).stdout
+    assert any(len(row) > 80 for row in whole.split("\n"))

@@ -18,7 +18,7 @@ from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Rep
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, is_unattended, open_gate, refuse_folder
 from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir
-from runner.stderr import say
+from runner.stderr import say, say_notice
 from sandbox.backend import Level
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
     for notice in gate.settings.notices:
         from runner.text.sanitize import visible  # most settings give no notice
 
-        say(f"notice: {visible(notice, lines=False)}")
+        say_notice(visible(notice, lines=False))
     case = _judge(gate, action, noted, attended=not is_unattended(args.unattended))
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:

@@ -25,7 +25,7 @@ from runner.gate.gate import Gate
 from runner.gate.grants.store import GrantStore, RememberedAnswer
 from runner.secrets.redactor import Redactor
 from runner.state.paths import state_dir
-from runner.stderr import say
+from runner.stderr import say_notice
 from runner.text.sanitize import visible
 
 _Result = TypeVar("_Result")
@@ -63,7 +63,7 @@ class RecalledVerdict:
 
 
 def _notice(text: str) -> None:
-    say(f"notice: {text}")
+    say_notice(text)
 
 
 def authorize_at_terminal(gate: Gate, asked: RecalledVerdict, noted: FactRecorder, *, attended: bool) -> ExecCase:

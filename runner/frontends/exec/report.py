@@ -22,7 +22,7 @@ from runner.problems import Exit, Stopped
 from runner.secrets.redactor import Redactor
 from runner.secrets.secret import registered_count
 from runner.state.workspace import head_commit
-from runner.stderr import print_problem, say, unwritten
+from runner.stderr import print_problem, say, unwritten, wrapped
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runner.secrets.redactor import RedactingStream
 
 # The layer that blocked an action, for violations that are certain.
+_REASON_INDENT = 4  # columns before the further lines of a reason
 _STOPPED = {
     "landlock": "stopped by the kernel, as its audit record states",
     "proxy": "stopped by the egress proxy",
@@ -114,7 +115,8 @@ class PlainReport:
         from runner.gate.explain import caret_lines
 
         print_problem(verdict.problem, label="denied")
-        say("\n".join(caret_lines(assessment.action, verdict.reason)))
+        *quoted, reason = caret_lines(assessment.action, verdict.reason)
+        say("\n".join([*quoted, wrapped(reason, _REASON_INDENT)]))
         return Exit.DENIED
 
     def started(self, assessment: Assessment, verdict: Allow, session: str, enforcement: Enforcement) -> None:

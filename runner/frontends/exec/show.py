@@ -14,7 +14,7 @@ from runner.gate.gate import Gate, GateArgs, open_gate
 from runner.gate.wording import RULING_WORDS, terms_words
 from runner.problems import Exit, Stopped
 from runner.secrets.redactor import masked
-from runner.stderr import print_problem, say
+from runner.stderr import print_problem, say_notice
 from runner.text.json_line import json_line
 from runner.text.sanitize import visible
 from sandbox.backend import SandboxUnavailable
@@ -48,7 +48,7 @@ def run_show(args: GateArgs) -> int:
     bare = args.script is None and args.argv is None
     gate, action = open_gate(replace(args, script="") if bare else args, os.environ)
     for notice in gate.settings.notices:
-        say(f"notice: {notice}")
+        say_notice(notice)
     if bare:
         titles = {
             "rights of commands that only read": Rights.READ_ONLY,

@@ -17,12 +17,12 @@ def run_why(args: GateArgs) -> int:
     from runner.gate.explain import explain, render
     from runner.problems import Exit
     from runner.secrets.redactor import masked
-    from runner.stderr import coloured, say
+    from runner.stderr import coloured, say_notice
     from runner.text.sanitize import visible
 
     gate, action = open_gate(args, os.environ)
     for notice in gate.settings.notices:
-        say(f"notice: {visible(notice, lines=False)}")
+        say_notice(visible(notice, lines=False))
     assessment, verdict = gate.evaluate(action, unattended=args.unattended)
     if has_remembered_answers():  # nothing is asked, consumed or stored
         from runner.frontends.exec.grants import recall
