@@ -93,6 +93,11 @@ def option(name: str, value: str | int = "", command: str = "") -> str:
     return _ARGUMENTS.get(name, "").format(f'"{value}"' if quoted else value)
 
 
+def unless_program(text: str) -> str:
+    """Return `text`, which names a command of `agent`; an empty string if a Python program started this session."""
+    return "" if _in_program.get() else text
+
+
 def known_problem(error: BaseException) -> tuple[Problem, Exit] | None:
     """Return the Problem and the exit code that a deliberate exception carries, or None for an unexpected exception."""
     if isinstance(error, Stopped):

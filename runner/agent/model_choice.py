@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from runner.problems import CommandChosen, Stopped, option, usage
+from runner.problems import CommandChosen, Stopped, option, unless_program, usage
 from runner.providers.usable import UsableProvider, usable_providers
 from runner.secrets.resolve import KEYED, VARIABLES
 
@@ -59,7 +59,7 @@ def no_model(usable: Sequence[UsableProvider]) -> Stopped:
     return usage(
         "no model is chosen",
         "no model is named, and no provider has a key",
-        f"set {variables}, or name a local model, such as `{local}`; `agent demo` needs no model",
+        f"set {variables}, or name a local model, such as `{local}`{unless_program('; `agent demo` needs no model')}",
     )
 
 

@@ -27,14 +27,15 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
         agent doctor --json | jq '.findings[] | select(.state != "ok")'
     """
     from runner.doctor.models import models
-    from runner.doctor.report import examine, record, render, verdict
+    from runner.doctor.report import CheckState, examine, record, render, verdict
     from runner.gate.gate import folder
 
     settings = load(folder(None), os.environ, unattended=True)
     said = least(accept_partial, require)
     minimum = Level(said.upper()) if said else settings.sandbox_minimum
     findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials))
-    findings += models(settings, os.environ)
+    keyring = any(finding.name == "keyring" and finding.state is CheckState.OK for finding in findings)
+    findings += models(settings, os.environ, keyring=keyring)
     if isinstance(place := audit_place(settings, os.environ), str):
         findings += (record(place),)
     if json:

@@ -12,8 +12,7 @@ from runner.providers.endpoint import SetupError
 from runner.providers.remotes import PROVIDERS, Remote, reached
 from runner.providers.usable import key_place, usable_providers
 from runner.secrets.accounts import AccountFile
-from runner.secrets.resolve import KEYED, VARIABLES
-from runner.secrets.secret import store_command
+from runner.secrets.resolve import KEYED, VARIABLES, first_step
 from runner.state.json_file import StateError
 from runner.state.paths import PlaceError
 
@@ -21,14 +20,18 @@ if TYPE_CHECKING:
     from runner.config import Settings
 
 
-def models(settings: "Settings", environ: Mapping[str, str]) -> tuple[CheckResult, ...]:
-    """Return the result about the model, then one for each provider that needs a key or is configured."""
+def models(settings: "Settings", environ: Mapping[str, str], *, keyring: bool) -> tuple[CheckResult, ...]:
+    """Return the result about the model, then one for each provider that needs a key or is configured.
+
+    `keyring` is True if this machine has a keyring that can store a key.
+    """
     others = [name for name in VARIABLES if name in settings.base_urls or environ.get(VARIABLES[name], "").strip()]
-    keys = [_key(name, settings, environ) for name in dict.fromkeys((*KEYED, *others))]
-    return (_model(settings, environ, {finding.name for finding in keys if finding.state is CheckState.OK}), *keys)
+    keys = [_key(name, settings, environ, keyring) for name in dict.fromkeys((*KEYED, *others))]
+    ready = {finding.name for finding in keys if finding.state is CheckState.OK}
+    return (_model(settings, environ, ready, keyring), *keys)
 
 
-def _key(name: str, settings: "Settings", environ: Mapping[str, str]) -> CheckResult:
+def _key(name: str, settings: "Settings", environ: Mapping[str, str], keyring: bool) -> CheckResult:
     remote, url = PROVIDERS[name], settings.base_urls.get(name)
     try:
         local = isinstance(remote, Remote) and reached(remote, url, environ).loopback
@@ -39,11 +42,10 @@ def _key(name: str, settings: "Settings", environ: Mapping[str, str]) -> CheckRe
         return ok(name, f"a key {place}")
     if local:
         return ok(name, "a server on this machine, which often needs no key")
-    fix = f"store one with `{store_command(name)}`, or set `{VARIABLES[name]}`"
-    return CheckResult(name, CheckState.ABSENT, f"no key: {fix}")
+    return CheckResult(name, CheckState.ABSENT, f"no key: {first_step(name, keyring=keyring)}")
 
 
-def _model(settings: "Settings", environ: Mapping[str, str], ready: set[str]) -> CheckResult:
+def _model(settings: "Settings", environ: Mapping[str, str], ready: set[str], keyring: bool) -> CheckResult:
     spec = settings.model or ""
     if not spec:
         return _default(settings, environ)
@@ -57,7 +59,8 @@ def _model(settings: "Settings", environ: Mapping[str, str], ready: set[str]) ->
     local = isinstance(remote, Remote) and name not in KEYED
     if name in ready or local or not isinstance(remote, Remote):
         return ok("model", told)
-    return CheckResult("model", CheckState.WEAK, f"{told}, for which there is no key", store_command(name))
+    fix = first_step(name, keyring=keyring)
+    return CheckResult("model", CheckState.WEAK, f"{told}, for which there is no key", fix)
 
 
 def _default(settings: "Settings", environ: Mapping[str, str]) -> CheckResult:

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from runner.problems import option
+from runner.problems import option, unless_program
 from runner.secrets.accounts import AccountFile, Accounts, account_of
 from runner.secrets.helper_command import Helper, HelperFailed, ask_helper
 from runner.secrets.keyring_store import SERVICE, KeyringFailed, KeyringStore, item
@@ -129,9 +129,9 @@ class KeySearch:
         if broken is not None and broken.source is not KeySource.KEYRING:
             before = "; ".join(f"{each.name}: {each.why}" for each in self.tried[: self.tried.index(broken)])
             return Problem(what, f"{broken.name}: {broken.why} (tried before: {before})", broken.fix)
-        why = "no key was found for it (`agent auth status` shows where a key was looked for)"
+        why = "no key was found for it" + unless_program(" (`agent auth status` shows where a key was looked for)")
         if broken is not None:
-            steps = [broken.fix, _first_step(self.provider, keyring=False)]
+            steps = [broken.fix, first_step(self.provider, keyring=False)]
             return Problem(what, f"{broken.name}: {broken.why}", "; or ".join(filter(None, steps)))
         if self.account is not None:  # only the keyring has accounts
             fix = last.fix or f"run `{store_command(self.provider)} --account {self.account}`"
@@ -141,10 +141,10 @@ class KeySearch:
             )
         if last.fix:  # the keyring has other accounts
             return Problem(what, f"{last.name}: {last.why}", last.fix)
-        return Problem(what, why, _first_step(self.provider, keyring=last.state is SourceState.ABSENT))
+        return Problem(what, why, first_step(self.provider, keyring=last.state is SourceState.ABSENT))
 
 
-def _first_step(provider: str, *, keyring: bool) -> str:
+def first_step(provider: str, *, keyring: bool) -> str:
     """Return the one thing to do if there is no key."""
     variable = VARIABLES.get(provider)
     if variable is None:

@@ -107,7 +107,7 @@ def test_a_container_daemon_that_is_not_there(
 MODELS: list[tuple[str, dict[str, str], str, CheckState, str, str]] = [
     # config, environment, name, state, a part of what is said, why
     ("", {}, "model", CheckState.ABSENT, "no model is configured", "nobody said"),
-    ("", {}, "openai", CheckState.ABSENT, "agent auth login openai", "and there is no key"),
+    ("", {}, "openai", CheckState.ABSENT, "no key: set `OPENAI_API_KEY`, or run `agent auth login openai`", "and there is no key"),
     ('model = "gemini"', {}, "model", CheckState.WEAK, "gemini:gemini-4-argon, for which there is no key", "the usual one"),
     ('model = "openai:m"\nfallback_model = "gemini:n"', {"OPENAI_API_KEY": "sk-hunter2hunter2"}, "model", CheckState.OK,
      "openai:m; gemini:n where it stays busy", "a key is there"),
@@ -127,7 +127,16 @@ def test_which_model_and_which_keys(
     file = tmp_path / "config.toml"
     file.write_text(config)
     environ = {"HOME": str(tmp_path), **environ}
-    found = {finding.name: finding for finding in models(load(tmp_path, environ, config=file), environ)}
+    found = {finding.name: finding for finding in models(load(tmp_path, environ, config=file), environ, keyring=True)}
     assert found[name].state is state, why
     assert said in found[name].detail
     assert "hunter2" not in repr(found)
+
+
+def test_a_login_is_offered_only_where_a_keyring_works(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('model = "openai:m"')
+    environ = {"HOME": str(tmp_path)}
+    found = {row.name: row for row in models(load(tmp_path, environ, config=file), environ, keyring=False)}
+    assert found["openai"].detail == "no key: set `OPENAI_API_KEY`"
+    assert found["model"].fix == "set `OPENAI_API_KEY`"
