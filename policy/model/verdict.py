@@ -21,7 +21,7 @@ class Problem:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.why}. {self.fix}"
+        return "; ".join(filter(None, (f"{self.what}: {self.why}", self.fix)))
 
 
 class ProblemError(Exception):

@@ -135,6 +135,8 @@ def _invalid(path: Path, loc: tuple[int | str, ...], kind: str) -> SetupError:
     start = f"{', '.join(words)}: " if words else ""
     key = str(loc[-1]) if loc else ""
     if kind == "extra_forbidden":
+        if not words and key in TurnEntry.model_fields:
+            return _unread(path, f"`{key}` is outside of a turn", f"move `{key}` below a line `[[turn]]`")
         fix = nearest(key, KEYS) or f"the keys are {', '.join(f'`{name}`' for name in KEYS)}"
         return _unread(path, f"{start}unknown key `{key}`", fix)
     complaint = WORDS.get(kind, "has a value of the wrong type")

@@ -201,6 +201,7 @@ BAD: list[tuple[str, str | bytes, list[str], str]] = [
     ("a.json", "[]",                                           ["not a table"],                       "a list"),
     ("a.json", '{"turns": [{}]}',                              ["`turn` is missing"],                 "a key that is close"),
     ("a.json", '{"turn": [{}], "pace": 3}',                    ["unknown key `pace`", "keys are"],    "a key that is not"),
+    ("a.toml", "calls = []\n[[turn]]",                         ["`calls` is outside of a turn", "below a line `[[turn]]`"], "too early"),
     ("a.toml", "[[turn]]\ntxet = 'a'",                         ["turn 1: unknown key `txet`", "did you mean `text`"], "a slip"),
     ("a.toml", "[[turn]]\n[[turn]]\ntext = 5",                 ["turn 2: `text` is not text"],        "a number as text"),
     ("a.toml", "[[turn]]\ncalls = [{ name = 'a' }, { nam = 'b' }]",

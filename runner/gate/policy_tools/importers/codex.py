@@ -25,7 +25,7 @@ def read_codex(text: str, source: str) -> Import:
         module = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         where = f"{source}:{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else source
-        fix = "correct it, or give another --from"
+        fix = "correct the file, or give another --from"
         raise usage(f"{where} cannot be read", "it is not a list of calls", fix) from None
     prefixes: list[_Prefix] = []
     given: list[tuple[Origin, tuple[str, ...]]] = []
