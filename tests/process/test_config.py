@@ -564,7 +564,7 @@ FORMATS = [
     ("[limits]\nopen-files = 7", 7, None, "from before there were numbers"),
     ("[limits]\nopen_files = 7", 7, None, "nobody has to write the number"),
     ("version = 1\n[limits]\nopen_files = 7", 7, None, "of today"),
-    ("version = 1\n[limits]\nopen-files = 7", None, ":3: `limits.open-files` cannot be used: there is no such key. did you mean `limits.open_files`?", "the new format has the new name"),
+    ("version = 1\n[limits]\nopen-files = 7", None, ":3: `limits.open-files` cannot be used: there is no such key; did you mean `limits.open_files`?", "the new format has the new name"),
     ("[limits]\nopen-files = 7\nopen_files = 8", None, ":2: `limits.open-files` cannot be used", "both"),
     ("[limits]\n\nopen-files = 'x'", None, ":3: `limits.open-files` cannot be used: it must be a whole number", "the name as it was written, and its line"),
     ("version = 2\nnew = 1", None, ":1: `version` cannot be used: it was written for a newer ringfence", "nothing else is complained about"),

@@ -130,7 +130,7 @@ CASES = [
      401, False, ["was refused"], "a wrong key, told late"),
     ("anthropic", stream(sse({"type": "error", "error": {"type": "new_error", "message": f"at {CANARY}"}})),
      500, True, ["at [secret]"], "an error that is new"),
-    ("anthropic", stream(sse({"type": "error", "error": None})), 500, True, ["its answer was an error."], "an error without words"),
+    ("anthropic", stream(sse({"type": "error", "error": None})), 500, True, ["its answer was an error;"], "an error without words"),
     ("openai", stream(HALF_TEXT + sse({"error": {"message": "Provider disconnected", "code": 502},
                                        "choices": [{"delta": {}, "finish_reason": "error"}]})),
      502, True, ["Provider disconnected"], "a router's error midway"),
