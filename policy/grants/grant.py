@@ -63,7 +63,7 @@ class GrantSubject:
             text = ("" if open_ended else "exactly ") + self.command
             more = "any further" if any(map(is_flag, shape.words)) else "any"
             text += f" with {more} flags" if shape.flags else ""
-            text += f", in {plain(shape.folder)}/" if shape.folder else ""
+            text += f" in {plain(shape.folder)}/" if shape.folder else ""
             for doing, bounds in (("reading", self.read), ("changing", self.write), ("connecting to", self.host)):
                 bare = {each: each.removesuffix("/**").rstrip("/") for each in bounds}
                 shown = [each for each in bounds if open_ended or not any(bare[each] in word for word in shape.words)]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from policy.decide import open_reasons
+from policy.describe.phrases import plain
 from policy.describe.summary import INTERPRETER
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope, GrantSubject
@@ -111,8 +112,12 @@ def _label(action: Action, whats: Sequence[GrantSubject], *, exact: bool) -> str
     if any(what.shape.words == typed for what in own):  # `python3 -m pytest` is a command that runs another one
         inner = " and ".join(what.command for what in commands if what.shape.words != typed)
         return ", ".join([f"this exact command and {inner}, which it runs", *paths])
-    if len(commands) > 1 and all(_within(what.shape.words, typed) and not what.shape.folder for what in commands):
-        return ", ".join([f"exactly these {len(commands)} commands", *paths])
+    folders = {what.shape.folder for what in commands}
+    if len(folders) == 1 and all(_within(what.shape.words, typed) for what in commands):
+        shown = f"these {len(commands)} commands" if len(commands) > 1 else commands[0].command
+        folder = "".join(f" in {plain(name)}/" for name in folders if name)
+        if len(commands) > 1 or folder:  # the card shows the hosts and the paths
+            return ", ".join([f"exactly {shown}{folder}", *paths])
     return " and ".join([*(what.words for what in commands), *paths])
 
 
@@ -155,7 +160,7 @@ def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple
         return
     exact = [_exact(step, assessment, context.facts) for step in steps]
     whole = tuple(dict.fromkeys(what for what in exact if what is not None))
-    if None in exact or any(_ordered_by_input(step) for step in steps):
+    if None in exact or any(_ordered_by_input(step) or _is_missing(step, context.facts) for step in steps):
         return
     yield whole
     if len(whole) == 1 and len(steps) == 1:
@@ -285,6 +290,15 @@ def _ordered_by_input(step: Step) -> bool:
     if operands and (more := _ORDERED_BY_INPUT.get(f"{name} {operands[0]}", 0)):
         operands, needed = operands[1:], more
     return bool(needed) and len(operands) - flags < needed
+
+
+def _is_missing(step: Step, facts: Facts) -> bool:
+    """Return True if nothing is known about the program of the step and there is no such program on this machine.
+
+    An approval that is remembered would apply to any program that is installed later under that name.
+    """
+    words = step.literal
+    return step.stranger and words is not None and facts.which(words[0]) is None
 
 
 def _displayable(words: Sequence[str]) -> bool:

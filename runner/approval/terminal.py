@@ -43,8 +43,8 @@ class Terminal:
 
     Only `y`, `yes`, `a`, `A`, `all` and the letter of an approval approve. `x` shows the reasons, `e` replaces the
     command, and Ctrl-C stops the turn. Enter and end of input refuse. Any other text refuses as well, and the model
-    reads it. If no model waits for the answer (`model` is False, or the user typed the command), the question is put
-    again after such a text, and after a number, which is never an answer.
+    reads it, but after a single character and after a number, which are never a reason, the question is put again. If
+    no model waits for the answer (`model` is False, or the user typed the command), it is put again after any text.
     """
 
     name = "terminal"
@@ -133,12 +133,10 @@ class Terminal:
                 if text.lower() in ("", "n", "no"):
                     return No()
                 match offer.picked(text):
-                    case str(mistake):
-                        self._print(mistake, indent=2)
-                    case None if reasons and text != "e":
+                    case None if reasons and len(text) > 1:
                         return No(text)
-                    case None:
-                        listed = ", ".join(["y", "n", *letters[2:]])
+                    case None | str():
+                        listed = ", ".join(["y", "n", *letters[2:], *(["N"] if rest else [])])
                         self._print(f"`{one_line(text, 20)}` is not an answer here; answer {listed}", indent=2)
                     case kept:
                         return Yes(kept) if kept.ruling is Ruling.ALLOW else No(keep=kept)

@@ -168,10 +168,10 @@ async def authorize(evaluation: Evaluation, requester: Requester, early: EarlyAn
             case Yes(wanted, mode):
                 now = requester.evaluate(evaluation.assessment.action)
                 if isinstance(now.verdict, Ask) and _same(question, now.verdict, now):
+                    if mode is not None:  # before the answer, which begins the rows of the call on a plain terminal
+                        requester.accept_edits()
                     requester.answered(True, None)
                     names = _remember(now.recalled.context, now.verdict, wanted, requester)
-                    if mode is not None:
-                        requester.accept_edits()
                     recorded = _recorded_yes(question, answer, requester, seconds)
                     return Authorization(now, approve(now.verdict), recorded, names, (), proposed)
                 evaluation, again = now, _CHANGED

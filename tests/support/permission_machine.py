@@ -63,7 +63,7 @@ def machine() -> Facts:
     tool.chmod(0o755)
     programs = {
         "tool": str(tool),
-        **{name: f"/usr/bin/{name}" for name in ("npm", "git", "ls", "rm", "sh", "bash", "curl")},
+        **{name: f"/usr/bin/{name}" for name in ("npm", "git", "ls", "rm", "sh", "bash", "curl", "frobnicate")},
     }
     system = (*PROFILE.system, *(f"/etc/{entry}" for entry in PROFILE.etc))
     return Facts(str(work), str(home), ("/usr/bin",), system, (), look, lambda name: programs.get(name))

@@ -54,14 +54,14 @@ ANSWERS: list[tuple[tuple[str | BaseException, ...], Answer, str]] = [
     ((KeyboardInterrupt(),), Halt(),                   "Ctrl-C stops the turn"),
     (("yy",),                No("yy"),                 "nearly yes is no"),
     (("yes please",),        No("yes please"),         "only the whole word counts"),
-    (("у",),                 No("у"),                  "a Cyrillic look-alike is not y"),
+    (("у", ""),              No(),                     "a Cyrillic look-alike is not y"),
     (("use the cache",),     No("use the cache"),      "other text is a no with feedback"),
     (("x", "y"),             Yes(),                    "explaining asks again"),
     (("explain", "x", ""),   No(),                     "as often as one likes"),
     (("e", "y"),             Yes(),                    "`e` edits, and where nothing can be edited it answers nothing"),
     (("f", "use make"),      No("use make"),           "a no with words"),
     (("f", ""),              No(),                     "and without"),
-    (("a",),                 No("a"),                  "all edits is no answer to a command"),
+    (("a", ""),              No(),                     "all edits is no answer to a command"),
 ]
 # fmt: on
 
@@ -103,7 +103,7 @@ LISTS: list[tuple[tuple[Ask, ...], tuple[str | BaseException, ...], tuple[Answer
     ((SAFE,),             ("edit", "", "y"),        (Yes(),),                   "thought better of it"),
     ((SAFE,),             ("edit", EOFError()),     (No(),),                    "the end of input while editing is no"),
     ((SAFE,),             ("all",),                 (No("all"),),               "there is no all of one"),
-    ((SAFE,),             ("s",),                   (No("s"),),                 "nothing is offered for later"),
+    ((SAFE,),             ("s", ""),                (No(),),                    "nothing is offered for later"),
 ]
 # fmt: on
 

@@ -4,6 +4,7 @@ refusal, digits answer nothing.
 
 import asyncio
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -67,12 +68,9 @@ FEEDBACK = [
     ("s because", "a reason that is none"),
     ("s session", "a scope that its letter says already"),
     ("sS", "two letters"),
-    ("t", "the letter of a third choice, where there are two"),
     ("-1", "less than one"),
     ("d 3x", "a no is not counted"),
     ("do it otherwise", "a sentence that begins with d"),
-    ("D", "a capital"),
-    ("a", "a letter that other programs have"),
 ]
 # fmt: on
 
@@ -105,11 +103,28 @@ def test_a_number_answers_nothing(line: str, given: Offer) -> None:
 
 
 @pytest.mark.threat("T35")
-def test_without_choices_a_letter_is_only_a_word() -> None:
+@pytest.mark.parametrize("given", [OFFER, NOTHING], ids=["choices", "none"])
+@pytest.mark.parametrize("line", ["t", "D", "a", "A", "e", "u", "у", "漢", "?", "-"])
+def test_a_single_character_that_is_not_offered_answers_nothing(line: str, given: Offer) -> None:
+    answer, screen = asked(line, "n", given=given)
+    assert answer == No(), "the second line is the answer"
+    assert "is not an answer" in screen
+    assert asked(line, "y", given=given)[0] == Yes()
+
+
+@pytest.mark.threat("T35")
+def test_without_choices_their_letters_answer_nothing() -> None:
     for line in ("s", "P", "d"):
-        answer, screen = asked(line, given=NOTHING)
-        assert answer == No(line)
+        answer, screen = asked(line, "n", given=NOTHING)
+        assert answer == No()
+        assert "is not an answer" in screen
         assert "in this session" not in screen
+
+
+def test_the_hint_lists_every_letter_of_the_card() -> None:
+    letters = re.search(r"answer (y, n, .*)", asked("5", "n")[1])
+    assert letters is not None
+    assert letters[1].split(", ") == ["y", "n", *OFFER.keys, "f", "x"]
 
 
 @pytest.mark.threat("T38")

@@ -26,7 +26,7 @@ OFFERED: list[tuple[Action | str, tuple[str, ...], str]] = [
     ("npm run build",              ("exactly `npm run build`", "`npm run build` with any flags", "`npm run *`"), "another script of the project"),
     ("npm test && npm run build",  ("exactly `npm test` and exactly `npm run build`",), "two commands, each by itself"),
     ("npm test > out.log",         ("changing out.log by a redirection and exactly `npm test`",), "what is between the commands counts, too"),
-    ("cd sub && npm test",         ("exactly `npm test`, in sub/", "`npm test` with any flags, in sub/"), "the folder is a part of it"),
+    ("cd sub && npm test",         ("exactly `npm test` in sub/", "`npm test` with any flags in sub/"), "the folder is a part of it"),
     ("curl https://api.example.com/x", ("exactly `curl https://api.example.com/x`", "`curl *`, connecting to api.example.com"), "no flags: they make a fetch a sending"),
     ("git commit -m x",            ("exactly `git commit -m x`", "`git commit -m *`"), "no flags: there is `--amend`"),
     ("touch docs/x",               ("exactly `touch docs/x`", "`touch *`, changing files in docs/"), "a folder of the workspace"),
@@ -44,6 +44,8 @@ OFFERED: list[tuple[Action | str, tuple[str, ...], str]] = [
     (ReadFile(f"{TOP}/log/syslog"), ("reading @TOP/log/syslog by the file tools", "reading files in @TOP/log/ by the file tools"), "reading with a tool"),
     (ListFolder(f"{TOP}/log"),     ("reading files in @TOP/log/ by the file tools",), "a folder with all that is in it"),
 
+    ("gti status",                 (), "there is no such program, and one may be installed later"),
+    ("sleep 1 && gti status",      (), "nor is it behind another command"),
     ("sudo ls",                    (), "dangerous: once at most"),
     ("rm -rf .",                   (), "dangerous: once at most"),
     ("npm test; rm -rf .",         (), "a part of it is dangerous"),
@@ -90,6 +92,23 @@ def test_what_is_offered(given: Action | str, expected: tuple[str, ...], why: st
     _, verdict = evaluation_context().evaluate(action(given))
     assert isinstance(verdict, Ask)
     assert tuple(offered_choices(given)) == expected
+
+
+# fmt: off
+LABELS = [
+    ("cd sub && npm test",                 "exactly `npm test` in sub/",                         "the folder"),
+    ("cd docs && curl https://api.example.com/x", "exactly `curl https://api.example.com/x` in docs/", "the card shows the host"),
+    ("cd sub && npm test && npm run build", "exactly these 2 commands in sub/",                   "the folder of both"),
+    ("npm test && npm run build",          "exactly these 2 commands",                           "in the workspace"),
+    ("npm test && cd sub && npm run build", "exactly `npm test` and exactly `npm run build` in sub/", "two folders"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("given", "label", "why"), LABELS, ids=[why for _, _, why in LABELS])
+def test_the_first_choice_in_short(given: str, label: str, why: str) -> None:
+    first, *_ = offered_choices(given).values()
+    assert first.label == label, why
 
 
 @pytest.mark.parametrize("given", [row[0] for row in OFFERED if row[1]], ids=[row[2] for row in OFFERED if row[1]])
