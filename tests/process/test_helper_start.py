@@ -177,7 +177,7 @@ def test_a_helper_that_died_early_is_an_error_and_no_hang() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "why"),
     [
-        (("--unattended", "exec", "curl example.org"), 2, "an unknown command line starts no helper"),
+        (("--no-such-option", "exec", "curl example.org"), 2, "an unknown command line starts no helper"),
         (("exec", "--unattended", "touch /etc/x"), 3, "a denial ends the helper that was started for it"),
         (("exec", "--", "/bin/true"), 0, "an allowed command uses it"),
     ],
