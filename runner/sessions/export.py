@@ -253,21 +253,22 @@ def as_html(session: Session) -> Iterator[str]:
     yield _PAGE.format(title=title, style=f"{_STYLE}{STYLE}")
     yield f"<h1>{title}</h1><table>"
     for label, words in session.facts():
-        yield f"<tr><th>{_safe(label)}</th><td>{_safe(one_line(words, 2000))}</td></tr>"
+        shown = _coded(words) if label == "note" else _safe(one_line(words, 2000))
+        yield f"<tr><th>{_safe(label)}</th><td>{shown}</td></tr>"
     yield "</table>"
     minute = ""
     for part in parts(session.tree, session.past.path):
         now = _minute(part.time)
         stamp, minute = "" if now == minute else f" <time>{_safe(now)}</time>", now
         if part.kind == "note":
-            yield f'<p class="note">{_safe(one_line(part.title, 2000))}{stamp}</p>'
+            yield f'<p class="note">{_coded(part.title)}{stamp}</p>'
             continue
         kind = part.kind + (" failed" if part.failed else "")
         yield f'<section class="{kind}"><header><b>{_NAMES[part.kind]}</b>{stamp}</header>'
         if part.title:
             yield f'<pre class="title">{_safe(visible(part.title))}</pre>'
         if part.facts:
-            facts = (f"<dt>{_safe(label)}</dt><dd>{_safe(one_line(words, 2000))}</dd>" for label, words in part.facts)
+            facts = (f"<dt>{_safe(label)}</dt><dd>{_coded(words)}</dd>" for label, words in part.facts)
             yield f"<dl>{''.join(facts)}</dl>"
         if part.text:
             text = f"<pre>{_safe(visible(part.text, prose=part.prose))}</pre>"
@@ -300,6 +301,11 @@ def _sources(part: SessionPart) -> Iterator[str]:
 
 def _safe(text: str) -> str:
     return html.escape(text, quote=True)
+
+
+def _coded(text: str) -> str:
+    """Return a text of this program as HTML in one line. Words in backticks are shown as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", _safe(one_line(text, 2000)))
 
 
 def _minute(time: str) -> str:

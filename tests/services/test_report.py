@@ -76,6 +76,15 @@ def test_every_text_has_room(browser: Browser, tmp_path: Path, width: int) -> No
             return pen.measureText(said).width > inside;
         }).map((each) => each.id); }""")
     assert cut == []
+    # The longest target beside the shortest words: a word such as `workspace` is not broken inside.
+    assert page.evaluate("""() => { const table = document.querySelector("#detail table.effects");
+        const row = table.tBodies[0].rows[0], range = document.createRange();
+        row.cells[1].textContent = "/long".repeat(60);
+        return [["writes", 0], ["workspace", 2]].map(([word, cell]) => {
+            row.cells[cell].textContent = word;
+            range.selectNodeContents(row.cells[cell]);
+            return range.getClientRects().length;
+        }); }""") == [1, 1]
     assert page.inner_text("#detail h2") == "sh runs what was just downloaded", "backticks are code"
     assert page.inner_text("#detail h2 code") == "sh"
 

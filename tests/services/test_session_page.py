@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from runner.events import Notice
 from runner.messages import AssistantMessage, TextBlock
 from runner.sessions.export import as_html, reading
 from runner.sessions.open import SessionTarget
@@ -41,6 +42,7 @@ def test_nothing_that_a_model_wrote_does_anything(browser: Browser, tmp_path: Pa
     journal = SessionTarget(store).journal(run_of(store), None)
     journal.message(user(EVIL))
     journal.message(AssistantMessage((TextBlock(EVIL),)))
+    journal.watch(lambda event: None)(Notice("see `agent <b>undo</b>`, not `<img src=x onerror=alert(1)>"))
     assert journal.close() is None
     file = tmp_path / "session.html"
     with reading(tmp_path, ID) as session:
@@ -59,4 +61,5 @@ def test_nothing_that_a_model_wrote_does_anything(browser: Browser, tmp_path: Pa
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "only a table may scroll, inside its box"
     assert page.locator(".answer h2").inner_text().startswith("<script>")
     assert page.locator(".answer td.right").count() == 1
+    assert page.locator(".note code").all_inner_texts() == ["agent <b>undo</b>"], "backticks are code, without markup"
     assert page.locator("time").count() == 1, "a time is shown only when the minute changes"

@@ -223,7 +223,7 @@ EVIL = (
 )
 ALLOWED = {
     *("html", "head", "meta", "title", "style", "body", "h1", "table", "tr", "th", "td", "p", "time", "section"),
-    *("header", "b", "pre", "dl", "dt", "dd", "details", "summary", "img", "div", "span"),
+    *("header", "b", "pre", "dl", "dt", "dd", "details", "summary", "img", "div", "span", "code"),
 }
 
 

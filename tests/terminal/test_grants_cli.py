@@ -228,7 +228,7 @@ def test_mistakes(harness: Harness, words: tuple[str, ...], status: int, said: s
 
 
 def test_messages_at_a_terminal_are_wrapped_at_words(harness: Harness) -> None:
-    """What is not a terminal gets whole lines, for a program that reads them."""
+    """Other outputs get whole lines, for the programs that read them."""
     long = (
         "npm install --registry https://registries.example a-package-with-a-long-name another-package-with-a-long-name"
     )
