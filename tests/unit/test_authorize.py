@@ -203,6 +203,8 @@ def test_an_answer_that_accepts_all_edits_changes_the_mode(stage: Make) -> None:
     assert [(event.was, event.now) for event in found.of(Changed) if isinstance(event, Changed)] == [
         ("default", "accept-edits")
     ]
+    told = found.of(Changed, QuestionAnswered)
+    assert [type(event) for event in told] == [Changed, QuestionAnswered], "no row of the mode cuts the call's block"
     first, second = sorted(found.audit.rows(kind="decided"), key=lambda row: row.id)
     assert first.body["answer"]["mode"] == "accept-edits"  # type: ignore[index]  # an object
     assert first.body["answer"]["yes"] is True  # type: ignore[index]  # an object
