@@ -66,8 +66,10 @@ def missing_program(action: Action, context: EvaluationContext) -> str | None:
             begins = bool(names) and names == _names(tree.items[0])
         case _:
             return None
-    folders = [action.cwd if begins else None, *[None] * len(names)]
-    return next((name for name, folder in zip(names, folders, strict=False) if _absent(name, folder, context)), None)
+    for place, name in enumerate(names):
+        if _absent(name, action.cwd if begins and place == 0 else None, context):
+            return name
+    return None
 
 
 def _usual_environment(context: EvaluationContext) -> bool:

@@ -36,7 +36,7 @@ def default_registry(kind: str, environ: Mapping[str, str]) -> tuple[str, tuple[
             if not folder.startswith("/") or not os.access(place, os.X_OK):
                 continue
             for file in _files(kind, place):
-                if addresses := tuple(_addresses(kind, _text(file))):
+                if addresses := tuple(_addresses(kind, text_of(file))):
                     return file, addresses
     return None
 
@@ -73,7 +73,8 @@ def _addresses(kind: str, text: str) -> Iterator[str]:
             yield from (f"https://{host}" for host in _GO_SUMS.findall(text) if host != "off")
 
 
-def _text(path: str) -> str:
+def text_of(path: str) -> str:
+    """Return the text of a regular file, or an empty text if there is none or it is too long. Never raises."""
     try:
         return (read_file(path) or b"").decode("utf-8", "surrogateescape")
     except UncertainSettingsError:

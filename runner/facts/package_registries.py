@@ -14,7 +14,7 @@ from policy.model.assessment import Scope
 from policy.model.host_words import endpoint
 from policy.model.secret_paths import inside
 from policy.permission.hosts import opens
-from runner.facts.default_registries import default_registry
+from runner.facts.default_registries import default_registry, text_of
 from sandbox.workspace.git_settings import UncertainSettingsError, read_file
 
 _ADDRESS = re.compile(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
@@ -107,7 +107,7 @@ def _own(kind: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
     for name in variables:
         yield from _ADDRESS.findall(environ.get(name, ""))
     for path in _own_files(kind, home, environ):
-        yield from _pip(_text(path)) if kind == "pip" else _found(kind, _text(path))
+        yield from _pip(text_of(path)) if kind == "pip" else _found(kind, text_of(path))
 
 
 def _own_files(kind: str, home: str, environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -124,7 +124,7 @@ def _own_files(kind: str, home: str, environ: Mapping[str, str]) -> tuple[str, .
 def _projects(kind: str, folder: str, home: str) -> Iterator[str]:
     """Yield the registries in the settings of the project."""
     for path in _project_files(kind, folder, home):
-        yield from _found(kind, _text(path))
+        yield from _found(kind, text_of(path))
 
 
 def _project_files(kind: str, folder: str, home: str) -> Iterator[str]:
@@ -149,7 +149,7 @@ def _locked(kind: str, folder: str, home: str) -> Iterator[str]:
     """Return the registries in the lock file of `folder`, or of the nearest parent that has one."""
     name, address = _LOCKS.get(kind, ("", None))
     while address is not None and folder not in ("/", home):
-        if text := _text(f"{folder}/{name}"):
+        if text := text_of(f"{folder}/{name}"):
             yield from address.findall(text)
             return
         folder = os.path.dirname(folder)
@@ -173,13 +173,6 @@ def _pip(text: str) -> Iterator[str]:
     for section in parser.sections():
         for key in ("index-url", "extra-index-url", "index_url", "extra_index_url"):
             yield from _ADDRESS.findall(parser.get(section, key, fallback=""))
-
-
-def _text(path: str) -> str:
-    try:
-        return (read_file(path) or b"").decode("utf-8", "surrogateescape")
-    except UncertainSettingsError:
-        return ""
 
 
 def _readable(path: str) -> bool:
