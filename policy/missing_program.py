@@ -86,12 +86,13 @@ def _absent(name: str, folder: str | None, context: EvaluationContext) -> bool:
         return False
     if "/" not in name:
         return context.facts.which(name) is None
-    if folder is None:
+    if folder is None or ".." in name.split("/"):  # behind a link, `..` leads elsewhere than the words say
         return False
     path = normal(f"{folder}/{name}" if not name.startswith("/") else name)
     reading, verdict = context.evaluate(ReadFile(path))
     readable = isinstance(verdict, Allow) and reading.tiers == (Tier.READ,)
-    return readable and inside(path, context.facts.workspace) and context.facts.look(path).kind is Kind.MISSING
+    place = context.facts.look(path)
+    return readable and place.kind is Kind.MISSING and inside(place.real, context.facts.workspace)
 
 
 def _first_programs(tree: Script) -> list[str]:

@@ -262,6 +262,8 @@ SCRIPTS = [
     ("./.env",                         None,   "whether a secret exists is not told"),
     ("../gti",                         None,   "whether a path outside exists is not told"),
     ("/usr/bin/gti",                   None,   "the same"),
+    ("./linked/gti",                   None,   "the same, through a link of the workspace"),
+    ("linked/../gti",                  None,   "a folder above the target of a link"),
     ("command gti",                    None,   "a builtin that runs it"),
     ("env gti",                        None,   "a program that runs it"),
     ("n\u0440m install",               None,   "a letter of another script: the card explains it"),
@@ -283,6 +285,7 @@ def test_a_program_is_reported_only_if_it_certainly_does_not_exist(
     script: str, name: str | None, why: str, stage: Make
 ) -> None:
     found = stage(DONE)
+    (Path(found.ctx.cwd) / "linked").symlink_to("/var/tmp")
     context = context_of(found)
     assert missing_program(RunScript(script, found.ctx.cwd), context) == name, why
     assert missing_program(RunScript(script, found.ctx.cwd), replace(context, backend="container")) is None
