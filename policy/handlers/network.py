@@ -30,7 +30,7 @@ _SETTING = re.compile(r"([A-Za-z0-9]+)\s*[=\s]\s*(.*)", re.DOTALL)
 def network_code(call: Call) -> None:
     """Judge a command that runs code which it downloads, such as install scripts and build back ends."""
     judge(call)
-    if call.quiet:
+    if call.quiet or call.rule.tier is not Tier.NETWORK:
         return
     call.runs("runs code that it downloads", consequence=Consequence.RUNS_DOWNLOADED)
 

@@ -46,6 +46,15 @@ _VALUE = re.compile(r"[A-Za-z0-9_.,+@ -]*(/[A-Za-z0-9_+-]+)*")
 _TRAVERSAL = re.compile(r"(^|/)\.\.?(/|$)|^[/:]")  # LC_ALL and TZ may name files
 _PAGERS = frozenset(["PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"])
 
+# Values with which a program connects to no host and otherwise does what it does without the variable.
+_OFFLINE_VALUES = {
+    "GOPROXY": ("off",),
+    "CARGO_NET_OFFLINE": ("true",),
+    "PIP_NO_INDEX": ("1", "true"),
+    "UV_OFFLINE": ("1", "true"),
+    "npm_config_offline": ("true",),
+}
+
 # Harmless values of a clock, a counter and the separators (the interpreter relies on no splitting after IFS is set).
 _SAFE_VALUES = {"SECONDS": re.compile("[0-9]{1,9}"), "OPTIND": re.compile("1"), "IFS": re.compile("[ \t\n]*")}
 # bash obeys these even when they are not exported.
@@ -65,12 +74,24 @@ _TOOLS = (
 )
 
 
+def keeps_offline(name: str, value: str | None) -> bool:
+    """Return True if the variable only keeps a program from the network."""
+    return value in _OFFLINE_VALUES.get(name, ())
+
+
+def exported_entry(name: str, value: AbstractWord) -> str:
+    """Return the entry of `State.exports` for a variable with this value."""
+    return f"{name}={value.text}" if keeps_offline(name, value.text) else name
+
+
 def variable_reach(name: str, value: str | None, inherited: tuple[str, ...], *, exported: bool) -> VariableReach:
     """Return the reach of setting `name`. `value` is None if it is known only at run time.
 
     `inherited` are name patterns of variables that are in a command's environment from the start, so that setting one
     exports it.
     """
+    if keeps_offline(name, value):
+        return VariableReach.PASSED if exported else VariableReach.OWN
     if re.fullmatch(_LOOKS, name):
         harmless = value is not None and _VALUE.fullmatch(value) and not _TRAVERSAL.search(value)
         return VariableReach.OWN if harmless or (not exported and re.fullmatch(_INERT, name)) else VariableReach.PASSED
@@ -279,7 +300,7 @@ class Variables:
         """
         known = value if value is not None else state.variables.get(name, ANYTHING)
         if not self.may_assign(name, known, span, exported=True):
-            state = replace(state, exports=(*state.exports, name))
+            state = replace(state, exports=(*state.exports, exported_entry(name, known)))
             self._traps.note_state(state)
         if value is None:
             return state

@@ -61,6 +61,7 @@ class Call:
         hosts: number of hosts that were found so far.
         port: the port to which a bare host name is connected.
         quiet: the command only prints a text about itself, so its rule does not apply.
+        offline: True if a flag before the subcommand keeps the command from the network.
         after: the states after the command, if they differ from `state`.
         prints: a bound on the text that the command prints, if one is known.
         lists: the words that the command prints, with a NUL after each, if they are known.
@@ -78,6 +79,7 @@ class Call:
     hosts: int = 0
     port: str = ""
     quiet: bool = False
+    offline: bool = False
     after: ExitStates | None = None
     prints: AbstractWord | None = None
     lists: tuple[AbstractWord, ...] = ()

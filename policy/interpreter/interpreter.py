@@ -127,6 +127,10 @@ class Interpreter:
         if rule.subs and rule.grammar != "git":
             call = descend(call)
             rule = call.rule
+        if rule.tier is Tier.NETWORK and rule.offline:
+            from policy.interpreter.offline_form import offline_rule  # only for programs that have an offline form
+
+            call.rule = rule = offline_rule(call)
         call.frame = frame = replace(call.frame, program=call.label)
         if rule.grammar:
             self._handler(rule.grammar)(call)
@@ -139,10 +143,11 @@ class Interpreter:
             frame.returns.append(begin)
         ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
         opaque = rule.tier is Tier.EXECUTE and not call.quiet and ran
-        if begin.exports and not rule.builtin and not opaque:
+        exports = [each for each in begin.exports if "=" not in each]  # the others only keep a program offline
+        if exports and not rule.builtin and not opaque:
             # Code that is not read is judged and confined as if it did anything, so a variable cannot add effects. The
             # tier of this call decides, because a program may do less with these arguments.
-            text = f"sets {', '.join(begin.exports)}, which `{call.label}` may use"
+            text = f"sets {', '.join(exports)}, which `{call.label}` may use"
             self.findings.unknown(text, rule.ref, call.span)
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
             self.findings.step.set_interprets()

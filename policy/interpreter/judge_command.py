@@ -130,6 +130,7 @@ def descend(call: Call) -> Call:
     name = shape.operands[0].text or ""
     label = f"{call.label} {name}"
     sub = Call(call.interpreter, found, label, shape.operands[1:], call.state, call.span, call.frame, call.hosts)
+    sub.offline = call.offline or any(flag.name in rule.offline for flag, _ in shape.flags)
     sub.record_name()
     return descend(sub)
 

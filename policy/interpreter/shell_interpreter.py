@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
-from policy.interpreter.assignments import AssignedValues, VariableReach, Variables, variable_reach
+from policy.interpreter.assignments import AssignedValues, VariableReach, Variables, exported_entry, variable_reach
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
@@ -91,7 +91,7 @@ class ShellInterpreter:
             if verdict is VariableReach.SHELL and (function or builtin):
                 variables.report_obeyed(item.name, span)
             if verdict is not VariableReach.OWN:
-                exports.append(item.name)
+                exports.append(exported_entry(item.name, value))
         during = replace(state, exports=tuple(exports)) if len(exports) > len(state.exports) else state
         assignments = [(item.name, value) for item, value in values]
         temporary = assignments if not _KEEPS.isdisjoint(words[0].texts) else []

@@ -35,7 +35,8 @@ class State:
     Attributes:
         cwds: the folders that may be the current folder, or None if unknown.
         variables: the variables that the script has assigned.
-        exports: names that the script has exported to every later program and that programs may obey.
+        exports: names that the script has exported to every later program and that programs may obey. A variable that
+            only keeps a program from the network is in the form `NAME=VALUE` (`keeps_offline`).
         stack: the folders that `popd` returns to; None if unknown.
         previous: the folder that `cd -` returns to.
         fixed: names that may be read-only, so that an assignment to them fails.
@@ -161,6 +162,14 @@ class ExpandedCommand:
     assignments: list[tuple[str, AbstractWord]] | None = None
 
 
+def join_exports(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the exports that cover both. A value that is certain in only one of them becomes a name alone."""
+    if first == second:
+        return first
+    both = {*first} & {*second}
+    return tuple(dict.fromkeys(each if each in both else each.partition("=")[0] for each in (*first, *second)))
+
+
 def join_states(first: State, second: State) -> State:
     """Return the state that covers both `first` and `second`."""
     if first is second or first == second:
@@ -173,7 +182,7 @@ def join_states(first: State, second: State) -> State:
         name: join(first.variables.get(name, ANYTHING), second.variables.get(name, ANYTHING))
         for name in {*first.variables, *second.variables}
     }
-    exports = tuple(dict.fromkeys((*first.exports, *second.exports)))
+    exports = join_exports(first.exports, second.exports)
     stack = first.stack if first.stack == second.stack else None
     previous = first.previous if first.previous == second.previous else None
     functions = first.functions

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.interpreter.findings import Findings
-from policy.interpreter.shell_state import UNDEFINED, Definition, ExecutionFrame, ExitStates, State
+from policy.interpreter.shell_state import UNDEFINED, Definition, ExecutionFrame, ExitStates, State, join_exports
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
@@ -106,7 +106,7 @@ class TrapTable:
         for name, meanings in self._meanings.items():
             functions[name] = tuple(dict.fromkeys((*functions.get(name, UNDEFINED), *meanings)))
         cwds = None if self.folder_changed else state.cwds
-        exports = tuple(dict.fromkeys((*state.exports, *self._exports)))
+        exports = join_exports(state.exports, self._exports) if self._exports else state.exports
         then = replace(state, cwds=cwds, variables=variables, functions=functions, exports=exports, arguments=None)
         return replace(then, stack=None, previous=None, locals=None, fixed=state.fixed | self._fixed)
 

@@ -138,6 +138,7 @@ class CommandRule:
             operand.
         words: the flags are whole words, so letters behind one dash are never several flags.
         port: the port for a bare host name (a number, or `*` for any); empty for 80 and 443.
+        offline: flags with which the command needs no host, and names of variables that have the same effect.
         registry: the name by which `Facts.registries` returns the hosts that the command contacts for packages.
         unreached: the command sends packets (name queries, pings) that pass through no proxy.
         plain: the command only works on files, so accept-edits allows it.
@@ -166,6 +167,7 @@ class CommandRule:
     looks: frozenset[str] = frozenset()
     lists: frozenset[str] = frozenset()
     unless: frozenset[str] = frozenset()
+    offline: frozenset[str] = frozenset()
     changes: str = ""
     interpreter: bool = False
     plain: bool = False

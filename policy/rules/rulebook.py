@@ -30,7 +30,7 @@ class RuleExample:
 
 
 # Keys that are fields of CommandRule: sets of words, and texts. The other texts are parsed further.
-_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless")
+_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless", "offline")
 _TEXTS = ("changes", "port", "registry")
 _PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds")
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")

@@ -1,0 +1,102 @@
+"""Offline forms of commands: package managers that were told to connect to no host."""
+
+import re
+from dataclasses import replace
+
+from policy.interpreter.command_call import Call
+from policy.model.abstract_word import AbstractWord
+from policy.model.tier import Tier
+from policy.rules.rule import CommandRule
+
+# The next word after a flag is its value for the parsers of npm and pnpm.
+_VALUES = frozenset(["true", "false", "null", "undefined"])
+# Flags of pip and Yarn 1 whose value is the next word, even if that word looks like a flag.
+_VALUED = frozenset((
+    "-r", "--requirement", "-c", "--constraint", "-t", "--target", "-d", "--dest", "-w", "--wheel-dir", "-f",
+    "--find-links", "-e", "--editable", "-i", "--index-url", "--pypi-url", "--extra-index-url", "--platform",
+    "--python-version", "--implementation", "--abi", "--root", "--prefix", "--src", "--upgrade-strategy", "-C",
+    "--config-setting", "--config-settings", "--global-option", "--build-option", "--no-binary", "--only-binary",
+    "--progress-bar", "--report", "--log", "--cache-dir", "--proxy", "--timeout", "--retries", "--cert",
+    "--client-cert", "--trusted-host", "--exists-action", "--use-feature", "--use-deprecated", "--group", "--cwd",
+    "--cache-folder", "--modules-folder", "--mutex", "--network-timeout", "--network-concurrency", "--registry",
+    "--otp", "--use-yarnrc",
+))  # fmt: skip
+# Packages that are fetched from their address: `git+ssh://..`, `git@host:path`, `github:name/repository`.
+_ADDRESS = re.compile(r"(?!file:)(?:[^/@]+@)?[A-Za-z][A-Za-z0-9+.-]*:|.*git\+|.*://|.*@(?!file:)[A-Za-z+]+:")
+# For npm, pnpm and Yarn a repository on GitHub: `name/repository`.
+_REPOSITORY = re.compile(r"[^./~@:][^/:]*/[^/]+")
+_LOCAL_URL = re.compile(r"(?:[^=]*=)?file://")
+
+
+def offline_rule(call: Call) -> CommandRule:
+    """Return the rule of `call`, without a network if the command certainly needs no host.
+
+    The sandbox of the command has no host, so a wrong answer can only make the command fail.
+    """
+    if not _certain(call):
+        return call.rule
+    why = "works without a network, and may run code of packages that are already on this machine"
+    return replace(call.rule, tier=Tier.EXECUTE, why=why, registry="", consequence=None)
+
+
+def _certain(call: Call) -> bool:
+    """Return True if a literal flag or an exported variable keeps the command offline, and no word may undo it."""
+    rule = call.rule
+    texts = _texts_before_end(call.words)
+    if texts is None:
+        return False
+    given = any(text in rule.offline and text[:1] == "-" for text in texts)
+    by_variable = _by_variable(call)
+    if not (given or call.offline or by_variable):
+        return False
+    if rule.subs and not by_variable and any(text[:1] != "-" for text in texts):
+        return False  # a subcommand that has no rule of its own
+    stems = {_name(flag) for flag in rule.offline if flag[:1] == "-"}
+    for index, text in enumerate(texts):
+        if text in rule.offline:
+            before, after = texts[index - 1] if index else "", texts[index + 1] if texts[index + 1 :] else ""
+            if before in _VALUED or after in _VALUES:
+                return False
+        elif text[:1] == "-":
+            if _undoes(text, stems) or ("://" in text and not _LOCAL_URL.match(text)):
+                return False
+        elif text[:1] == "+" or (_ADDRESS.match(text) and not _LOCAL_URL.match(text)):
+            return False  # `+nightly`: another toolchain, which Cargo may fetch
+        elif call.label.startswith(("npm ", "pnpm", "yarn")) and _REPOSITORY.fullmatch(text):
+            return False
+    return True
+
+
+def _by_variable(call: Call) -> bool:
+    """Return True if an exported variable keeps the command offline, and the script exports no variable with another
+    effect, such as `GOPRIVATE`.
+    """
+    exports = [each.partition("=") for each in call.state.exports]
+    return all(mark for _, mark, _ in exports) and any(name in call.rule.offline for name, _, _ in exports)
+
+
+def _texts_before_end(words: list[AbstractWord]) -> list[str] | None:
+    """Return the texts of the words before `--`; None if one is known only at run time."""
+    texts = []
+    for word in words:
+        if word.text is None:
+            return None
+        if word.text == "--":
+            break
+        texts.append(word.text)
+    return texts
+
+
+def _name(flag: str) -> str:
+    """Return the name of a flag without its dashes, its negation and its value."""
+    return flag.lstrip("-").removeprefix("no-").partition("=")[0]
+
+
+def _undoes(text: str, stems: set[str]) -> bool:
+    """Return True if the word may be another form of one of the flags: `--no-offline`, `--offline=false`, or the
+    abbreviation `--no-off`.
+    """
+    name = _name(text)
+    if len(text) <= len("-o") or not name:
+        return False
+    return any(stem.startswith(name) or name.startswith(stem) for stem in stems)
