@@ -30,9 +30,15 @@ class _Event:
         named = {item.name: json_value(getattr(self, item.name)) for item in dataclasses.fields(self)}
         return {"type": self.type, **named}
 
-    def line(self) -> str:
-        """Return the JSON form on one line of pure ASCII, for any text (lone surrogates, control characters)."""
-        return json.dumps(self.as_json(), ensure_ascii=True, separators=(",", ":"))
+    def line(self, time: str = "") -> str:
+        """Return the JSON form on one line of pure ASCII, for any text (lone surrogates, control characters).
+
+        `time` is the time of the event, in the form of all times in JSON. If it is given, it follows `type`.
+        """
+        fields = self.as_json()
+        if time:
+            fields = {"type": fields.pop("type"), "time": time, **fields}
+        return json.dumps(fields, ensure_ascii=True, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

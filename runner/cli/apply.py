@@ -64,7 +64,8 @@ def apply(
         raise usage("--check and --yes exclude each other", "--check applies nothing", "omit one of them")
     asked = not (check or yes or json)
     data = _read(patch) if patch != "-" else None  # a wrong path is the first mistake to report
-    if asked and (patch == "-" or not (os.isatty(0) and os.isatty(2))):
+    empty = data is not None and not data.strip()  # nothing to ask about
+    if asked and not empty and (patch == "-" or not (os.isatty(0) and os.isatty(2))):
         raise usage("no user can be asked", "there is no terminal", "add --yes, or --check to apply nothing")
     if json and not (check or yes):
         raise usage("--json cannot ask", "its output is for a program", "add --yes, or --check to apply nothing")
@@ -94,7 +95,7 @@ def apply(
             raise Stopped(problem, Exit.FAILED)
         return Exit.FAILED
 
-    if not json:
+    if not json and sections:
         _show(planned, dangers, whole=asked or check)
         for path, why in planned.problems[1:]:
             say(f"  {visible(path, lines=False)}: {visible(why, lines=False)}")
@@ -104,6 +105,8 @@ def apply(
         fix = "nothing was changed; make the patch again from the current files"
         return refuse(Problem(f"the patch does not fit: `{path}`", f"{why}{more}", fix))
     severe = [danger for danger in dangers if danger.severe]
+    if not sections:
+        return report("the patch is empty; nothing was changed")
     if check:
         return report("the patch fits; nothing was changed")
     if yes and severe and not anyway:

@@ -169,6 +169,8 @@ KEYS: tuple[Key, ...] = (
         None, check=validators.model_of(PROVIDERS), example='"anthropic:claude-sonnet-5"'),
     Key("thinking", ValueType.TEXT, NEVER, "how much the model thinks before it answers", "off",
         "RINGFENCE_THINKING", choices=("off", "low", "medium", "high", "max")),
+    Key("show_thinking", ValueType.SWITCH, NEVER,
+        "show the reasoning of the model in full in a conversation, not only the row that it is writing", False),
     Key("theme", ValueType.TEXT, NEVER, "the colours of a conversation; `auto` detects the background of the terminal",
         "auto", choices=("auto", "dark", "light", "none")),
     Key("notify",

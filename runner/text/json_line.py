@@ -1,6 +1,7 @@
 """The JSON output of commands: one thing is one object on one line, and a list is one line for each entry."""
 
 import json
+import time
 
 
 def json_line(value: object) -> str:
@@ -15,3 +16,8 @@ def utc_time(seconds: float | None) -> str | None:
     if seconds is None:
         return None
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc_now() -> str:
+    """Return the current time in the form of all times in JSON."""
+    return str(utc_time(time.time()))

@@ -84,6 +84,12 @@ def explain(
                 fix = "continue without this file, or read it yourself, outside the agent"
                 violations.setdefault(path, Violation(what, path, fix, inferred=True))
                 continue
+            unreadable = next((each for each in protected.closed if inside(path, each)), None) if protected else None
+            if unreadable is not None:
+                what = f"`{unreadable}` is masked: its modes let nobody read it, so it cannot be checked for secrets"
+                fix = "make it readable yourself, outside the agent (`chmod u+rwx`), or remove it there"
+                violations.setdefault(unreadable, Violation(what, unreadable, fix, inferred=True))
+                continue
             violation = _about(path, error_text, terms, protected, private)
             # A relative name that is not reached through a link is an error of the program itself.
             if violation is not None and (name in names or violation.path != path):

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -588,6 +589,9 @@ def test_what_hinders_it_from_opening_is_an_event(folder: Path, words: tuple[str
 # ---- who reads
 
 
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+
 def notices(number: int) -> list[Notice]:
     return [Notice(f"{each} {'x' * 1000}") for each in range(number)]
 
@@ -609,7 +613,11 @@ def test_a_slow_reader_gets_everything() -> None:
     os.close(write)
     reader.join()
     os.close(read)
-    assert [json.loads(line) for line in got.splitlines()] == [json.loads(event.line()) for event in notices(300)]
+    lines = [json.loads(line) for line in got.splitlines()]
+    times = [line.pop("time") for line in lines]
+    assert lines == [json.loads(event.line()) for event in notices(300)]
+    assert all(map(TIME.fullmatch, times))
+    assert times == sorted(times)
 
 
 @pytest.mark.threat("T113")

@@ -106,3 +106,25 @@ def test_what_was_stopped_is_told(bench: Bench, script: str, rights: str, path: 
     assert filled(words) in told[0][0], why
     assert told[0][2], "what the user can do"
     assert told[0][3] == "guess"
+
+
+def test_a_folder_that_nobody_may_read_is_not_called_read_only(bench: Bench) -> None:
+    """Such a folder is masked, so changing its modes fails with "Read-only file system", which explains nothing."""
+    shut = bench.workspace / "closed"
+    shut.mkdir()
+    bench.own(shut)
+    shut.chmod(0)
+    try:
+        answer = bench.run("chmod 755 closed")
+    finally:
+        shut.chmod(0o755)
+        shut.rmdir()
+    if bench.user != "nobody":  # root reads every folder before it starts a command, so nothing is masked
+        assert (answer["status"], answer["violations"]) == (0, [])
+        return
+    assert answer["status"] != 0
+    what, path, fix, how = answer["violations"][0][:4]
+    assert (path, how) == (str(shut), "guess")
+    assert "its modes let nobody read it" in what
+    assert "read-only" not in what
+    assert "chmod u+rwx" in fix

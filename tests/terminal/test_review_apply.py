@@ -239,7 +239,6 @@ def test_what_no_patch_may_do(base: Path, before: str, patch: bytes, path: str, 
 
 # a patch, the line that is named, the words of it
 DAMAGED: list[tuple[bytes, str, str]] = [
-    (b"", "", "it is empty"),
     (b"hello\n", "", "it contains no line `diff --git`"),
     (b"@@ -1 +1 @@\n-a\n+b\n", "line 1", "the file of this hunk is not named"),
     (b"--- a/a\n+++ b/a\n", "line 3", "no hunk follows"),
@@ -467,6 +466,11 @@ def test_the_command(base: Path) -> None:
     again = agent(world, "apply", "--yes", "--json", "../p")
     assert again.returncode == 1
     assert json.loads(again.stdout)["problems"][0] == {"path": "a", "why": "the file exists already"}
+    (base / "none").write_bytes(b"\n")  # of `git diff` without changes
+    for words in (("../none",), ("--yes", "../none"), ("--check", "../none")):
+        empty = agent(world, "apply", *words)
+        assert (empty.returncode, empty.stdout) == (0, "the patch is empty; nothing was changed\n"), words
+    assert json.loads(agent(world, "apply", "--yes", "--json", "../none").stdout)["applied"] is False
     assert agent(world, "undo").returncode == 0
     assert os.listdir(world.w) == []
     listed = agent(world, "audit", "list", "--path", f"{world.w}/b")

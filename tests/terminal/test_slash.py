@@ -30,6 +30,7 @@ SAID: list[tuple[str, str, str]] = [
     ("/thinking high",            "thinking is now high",  "how much it reasons"),
     ("/thinking off",             "the thinking level is already off", "change nothing"),
     ("/thinking deep",            "no level `deep`",       "a wrong level says the right ones"),
+    ("/thinking show",            "this screen does not show the reasoning", "only the full screen draws it"),
     ("/mode",                     "trust-project (now)",   "the list marks the mode in force"),
     ("/model",                    "model is now scripted:anthropic:", "pick one: the second of the list"),
     ("/model",                    "$10 in, $50 out    no key", "each with its price, and whether there is a key"),

@@ -35,6 +35,28 @@ def test_a_talk_from_the_first_key_to_the_last(harness: ScreenHarness) -> None:
     assert (harness.work / "kept").read_text() == "one\n"
 
 
+def test_the_reasoning_is_shown_in_full_if_the_user_wants_it(harness: ScreenHarness) -> None:
+    turns: list[dict[str, object]] = [
+        {"thinking": "The first thought.", "text": "One."},
+        {"thinking": "The second thought.", "text": "Two."},
+        {"thinking": "The third thought.", "text": "Three."},
+    ]
+    window = harness.start(turns, "--mode", "trust-project")
+    window.type("one", "Enter")
+    window.until("done (1 request)")
+    window.type("M-t")
+    window.until("the reasoning of the model is shown from now on")
+    window.type("two", "Enter")
+    window.until("The second thought.\n\nTwo.")
+    window.type("/thinking hide", "Enter")
+    window.until("the reasoning of the model is not shown from now on")
+    window.type("three", "Enter")
+    window.until("Three.")
+    screen = leave(window)
+    assert "The first thought." not in screen
+    assert "The third thought." not in screen
+
+
 @pytest.mark.threat("T112")
 def test_a_question_takes_no_key_that_was_typed_before_it(harness: ScreenHarness) -> None:
     window = harness.start([bash("curl -s http://example.test/"), {"text": "So be it."}])

@@ -300,6 +300,9 @@ def test_reasoning_is_one_row_unless_it_is_wanted() -> None:
     wanted.take(events.ModelText("Done."))
     wanted.take(ENDED)
     assert up(wanted).startswith("\nI look first.\n\nDone.\n")
+    wanted.thinking = False
+    wanted.take(events.ModelThinking("I look again."))
+    assert live(wanted) == ["", "thinking: I look again."]
 
 
 def test_a_long_prompt_is_folded() -> None:

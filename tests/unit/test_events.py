@@ -14,6 +14,7 @@ from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
 from runner import events
 from runner.messages import Failure, Usage
+from runner.text.json_line import utc_time
 from sandbox.backend import Connection, Enforcement, Level, Violation
 
 PROBLEM = Problem("`cat` was refused", "it reads a secret", "leave it")
@@ -95,6 +96,12 @@ def test_every_kind_of_event_is_in_the_table_and_has_its_own_name() -> None:
     kinds = typing.get_args(events.Event)
     assert {type(event) for event, _, _ in CASES} == set(kinds)
     assert len({kind.type for kind in kinds}) == len(kinds)
+
+
+def test_the_time_follows_the_type() -> None:
+    """A program sorts and joins the lines of several runs by their time, so each line has it at the same place."""
+    found = json.loads(events.Notice("n").line(utc_time(1_772_600_769.75) or ""))
+    assert list(found.items()) == [("type", "notice"), ("time", "2026-03-04T05:06:09.750Z"), ("text", "n")]
 
 
 @pytest.mark.threat("T28")

@@ -96,10 +96,13 @@ def _turned(lines: tuple[bytes, ...]) -> Iterator[bytes]:
 
 
 def read(data: bytes) -> tuple[Section, ...]:
-    """Return every section, in order. Text around them, such as the head of a mail, is skipped. Raise PatchError."""
+    """Return every section, in order. Text around them, such as the head of a mail, is skipped. Raise PatchError.
+
+    A patch without any text, such as that of `git diff` without changes, has no section.
+    """
     sections = tuple(_PatchReader(data).sections())
-    if not sections:
-        why = "it is empty" if not data.strip() else "it contains no line `diff --git`, and no `---` with `+++`"
+    if not sections and data.strip():
+        why = "it contains no line `diff --git`, and no `---` with `+++`"
         fix = "use a file of `git diff` or `agent ci --patch`"
         raise PatchError(Problem("this is not a patch", why, fix))
     return sections

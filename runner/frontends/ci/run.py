@@ -34,6 +34,7 @@ from runner.gate.gate import folder, refuse_folder
 from runner.messages import Usage
 from runner.problems import Exit, Stopped, ending_signals, known_problem, usage
 from runner.stderr import print_problem, unexpected
+from runner.text.json_line import utc_now
 from runner.text.phrases import os_reason
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Run:
         events = self._outlets.get("--events")
         if events is not None:
             try:
-                events.add(f"{event.line()}\n".encode())
+                events.add(f"{event.line(utc_now())}\n".encode())
             except OSError as error:
                 why = os_reason(error)
                 fix = "check the disk and the folder"
@@ -230,7 +231,7 @@ class Run:
 
     @staticmethod
     def _print(event: Event) -> None:
-        print(inert(event.line()), flush=True)
+        print(inert(event.line(utc_now())), flush=True)
 
     def _show_problem(self, problem: Problem) -> None:
         """Print a problem on stderr after flushing stdout, since both go to the same log."""

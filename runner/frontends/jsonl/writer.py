@@ -22,6 +22,7 @@ from runner.events import CommandOutput, ErrorRaised, Event
 from runner.problems import Exit, Stopped, known_problem
 from runner.secrets.redactor import Redactor
 from runner.stderr import unwritten
+from runner.text.json_line import utc_now
 
 MOST = 16 << 20  # bytes that may wait for the reader
 PATIENCE = 10.0  # seconds to wait for room if so many bytes wait; a reader that is only slow makes room in this time
@@ -67,7 +68,7 @@ class JsonLines:
         self._told = partial(asyncio.get_running_loop().call_soon_threadsafe, end)
 
     def __call__(self, event: "Event") -> None:
-        line = event.line().encode("ascii") + b"\n"
+        line = event.line(utc_now()).encode("ascii") + b"\n"
         with self._changed:
             # A line that is longer than `most` is accepted if nothing else waits.
             room = self._changed.wait_for(

@@ -86,6 +86,10 @@ class CommandHost(Protocol):
         """
         ...
 
+    def show_thinking(self, shown: bool) -> bool:
+        """Show the model's reasoning in full, or stop showing it. Return False if this host cannot do it."""
+        return False
+
     def leave(self) -> None:
         """End the conversation."""
         ...

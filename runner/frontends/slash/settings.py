@@ -41,7 +41,15 @@ async def _mode(words: str, host: CommandHost) -> None:
     host.conversation.set_mode(Mode(wanted))
 
 
+_SHOWN = {"show": True, "hide": False}
+
+
 async def _thinking(words: str, host: CommandHost) -> None:
+    """Change the thinking level, or what the screen shows of the reasoning. Without a word, let the user pick."""
+    if words in _SHOWN:
+        if not host.show_thinking(_SHOWN[words]):
+            raise Mistake("this screen does not show the reasoning of the model; the full screen and --json do")
+        return
     now = host.conversation.ctx.live.thinking
     rows = [Row(each.value, each.value, text, each is now) for each, text in _LEVELS.items()]
     wanted = words or await host.pick("thinking", rows)
@@ -49,7 +57,8 @@ async def _thinking(words: str, host: CommandHost) -> None:
         say(host, f"the thinking level is {now.value}")
         return
     if wanted not in [each.value for each in Thinking]:
-        raise Mistake(f"there is no level `{wanted}`; the levels are {', '.join(each.value for each in Thinking)}")
+        levels = ", ".join(each.value for each in Thinking)
+        raise Mistake(f"there is no level `{wanted}`; the levels are {levels}, and `show` or `hide` for the reasoning")
     if wanted == now.value:
         say(host, f"the thinking level is already {wanted}")
         return
@@ -135,7 +144,7 @@ COMMANDS = (
     _command("mode", "[NAME]", "set how much is allowed without a question", _mode,
              words=lambda host: [mode.value for mode in Mode]),
     _command("model", "[PROVIDER:MODEL]", "change the model, from the next request on", _model, words=_models),
-    _command("thinking", "[LEVEL]", "set how much the model reasons before it answers", _thinking,
-             words=lambda host: [level.value for level in Thinking]),
+    _command("thinking", "[LEVEL|show|hide]", "set how much the model reasons, or show its reasoning", _thinking,
+             words=lambda host: [*(level.value for level in Thinking), *_SHOWN]),
 )
 # fmt: on

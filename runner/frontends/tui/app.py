@@ -242,6 +242,12 @@ class App:
         else:
             self._apply_step(panel, step)
 
+    def show_thinking(self, shown: bool | None = None) -> None:
+        """Show the model's reasoning in full from now on, or only the row that it is writing; None changes it."""
+        if self.screen is not None:
+            self.screen.thinking = not self.screen.thinking if shown is None else shown
+            self.tell(f"the reasoning of the model is {'shown' if self.screen.thinking else 'not shown'} from now on")
+
     def submit(self, *, later: bool = False) -> None:
         """Send the complete input."""
         if self._label:

@@ -146,6 +146,10 @@ class TerminalController(CommandHost):
         self.app.copy(text)
         return True
 
+    def show_thinking(self, shown: bool) -> bool:
+        self.app.show_thinking(shown)
+        return True
+
     def leave(self) -> None:
         self.app.leave(Exit.DONE)
 

@@ -26,6 +26,7 @@ HELP = (
     ("Ctrl+R",               "search earlier input"),
     ("Ctrl+G",               "edit the input in your editor"),
     ("Ctrl+O",               "show the last folded output completely"),
+    ("Alt+T",                "show the reasoning of the model in full, or stop showing it"),
     ("Ctrl+L",               "continue at the top of the screen"),
     ("Ctrl+Z",               "suspend"),
 )
@@ -178,6 +179,10 @@ def _bind_commands(keys: KeyBindings, app: App, typing: Filter) -> None:
     def expand(event: KeyPressEvent) -> None:
         if app.screen is None or not app.screen.expand():
             app.tell("there is no folded output")
+
+    @keys.add("escape", "t", filter=typing)
+    def thinking(event: KeyPressEvent) -> None:
+        app.show_thinking()
 
     @keys.add("c-r", filter=typing)
     def search(event: KeyPressEvent) -> None:

@@ -164,6 +164,15 @@ class Screen:
             drawn = self._writing.rows(width, room)
         return clip_rows(encode_rows(drawn, self._encoding), width)[-room:]
 
+    @property
+    def thinking(self) -> bool:
+        """Return True if the model's reasoning is shown in full."""
+        return self._writing.thinking
+
+    @thinking.setter
+    def thinking(self, shown: bool) -> None:
+        self._writing.thinking = shown
+
     def expand(self) -> bool:
         """Add the last folded output in full to the rows of `done`. Return False if there is none."""
         if self._folded is None:

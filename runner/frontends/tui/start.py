@@ -130,6 +130,7 @@ class _Terminal:
                 ctx.emit(Notice(notice))
             self._controller.join(agent)
             app.bell.how = str(start.settings.value("notify"))
+            app.screen.thinking = app.screen.thinking or start.settings.value("show_thinking") is True
             self._colour()
             try:
                 await asyncio.get_running_loop().create_future()

@@ -32,9 +32,9 @@ class Writing:
     """
 
     def __init__(self, put: Put, theme: Callable[[], Theme], *, thinking: bool) -> None:
+        self.thinking = thinking
         self._put = put
         self._theme = theme
-        self._thinking = thinking
         self._blocks = Blocks()
         self._thought = ""
         self._tool = ""  # the tool of the call that is being written
@@ -46,7 +46,7 @@ class Writing:
 
     def thought(self, text: str) -> None:
         """Add a piece of the model's reasoning."""
-        if self._thinking:
+        if self.thinking:
             self._write("thought", text)
         else:
             self._thought = (self._thought + text)[-_THOUGHT:]
