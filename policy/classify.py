@@ -36,7 +36,7 @@ def classify(
     determine gets tier unknown, with the reason.
     """
     try:
-        assessment = _classify(action, Interpreter(facts, rules, profile, grammar))
+        assessment = _classify(action, Interpreter(facts, rules, profile, grammar, typed.hosts if typed else ()))
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"the analysis failed with an internal error ({type(error).__name__})"

@@ -25,6 +25,7 @@ _WHOLE = (Consequence.DELETES_WORKSPACE, Consequence.CHANGES_WORKSPACE)
 _NAMING = PATH_CONSEQUENCES - {Consequence.CHANGES_ROOT}
 # Over a network these do more than the name of the host says.
 _BEYOND_TALKING = (Consequence.TRANSFERS, Consequence.RUNS_CODE, Consequence.RUNS_DOWNLOADED)
+_LOOPBACK = "uses the loopback of the sandbox"
 _ELSEWHERE = (Scope.OUTSIDE, Scope.SYSTEM)
 _DANGERS: dict[Consequence | None, str] = {
     Consequence.OVERWRITES_BRANCH: "overwrites or deletes a branch on the server",
@@ -222,6 +223,9 @@ class _Summary:
                 yield f"{'changes the repository' if of_git else reason.phrase} ({label})"
 
     def _hosts(self) -> Iterator[str]:
+        if near_ones := [one.target for one in self.effects if one.kind is EffectKind.USES_LOOPBACK]:
+            named_ones = [host for host in near_ones if host]
+            yield f"connects to {short_list(named_ones)}, inside the sandbox" if named_ones else _LOOPBACK
         effects = [effect for effect in self.effects if effect.kind is EffectKind.CONNECTS]
         known = list(dict.fromkeys(effect.target for effect in effects if effect.target))
         from_settings = {effect.target for effect in effects if effect.scope is Scope.WORKSPACE}

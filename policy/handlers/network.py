@@ -8,7 +8,7 @@ from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
 from policy.model.abstract_word import below, literal
 from policy.model.assessment import Consequence
-from policy.model.host_words import endpoint, is_remote_path
+from policy.model.host_words import endpoint, is_remote_path, listens_on_loopback
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role
 
@@ -104,6 +104,21 @@ def transfer(call: Call) -> None:
         elif word is target and deletes:
             for text in word.texts:
                 call.access_path(Role.DELETE, below(text, word.span))
+
+
+def netcat(call: Call) -> None:
+    """Judge `nc`. With `-l` it waits for connections, and its only operand is a port."""
+    shape = call.parse()
+    flags = {flag.name for flag, _ in shape.flags}
+    if not shape.trouble and flags & {"-l", "--listen"} and not flags & {"-x", "--proxy", "-U", "--unixsock"}:
+        *address, _port = [word.text for word in shape.operands] or [None]
+        given = [value.text for flag, value in shape.flags if flag.name in ("-s", "--source") and value is not None]
+        if all(text is not None and listens_on_loopback(text) for text in (*address, *given)):
+            call.local = True
+            call.rule = replace(call.rule, operands=Operands(rest=Role.DATA))
+    judge(call)
+    if call.local and not call.quiet and flags & {"-l", "--listen"}:
+        call.uses_loopback()
 
 
 _FILE_TYPES = {"OPEN": Role.WRITE, "FILE": Role.WRITE, "GOPEN": Role.WRITE, "CREATE": Role.WRITE, "CREAT": Role.WRITE}

@@ -136,7 +136,8 @@ def _report_project_files(call: Call, program: str, files: tuple[str, ...]) -> N
 _PROGRAMS = frozenset(
     ["pip", "uv", "build", "twine", "tox", "nox", "pytest", "mypy", "black", "isort", "ruff", "flake8", "pylint"]
 )
-_SERVERS = frozenset(["http.server", "pydoc", "xmlrpc.server", "smtpd", "webbrowser"])
+_SERVERS = frozenset(["http.server", "pydoc", "xmlrpc.server", "smtpd"])
+_ADDRESS_FLAGS = ("-b", "--bind", "-n")  # of these servers
 _LAST_FLAGS = frozenset(["-c", "-m"])  # the later words are arguments of the program
 _VALUE_FLAGS = frozenset("WXQ")
 
@@ -149,8 +150,20 @@ def python(call: Call) -> None:
         return
     if module.text in _PROGRAMS:
         call.run([literal(module.text or "", module.span), *rest])
-    elif module.text in _SERVERS:
+    elif module.text in _SERVERS and _listens_inside(rest):
+        call.uses_loopback(word=module)
+    elif module.text in (*_SERVERS, "webbrowser"):
         call.add_fact(Tier.NETWORK, "connects to a network", module, flag=f"-m {module.text}")
+
+
+def _listens_inside(words: list[AbstractWord]) -> bool:
+    """Return True if a server with these arguments is only reached from the sandbox."""
+    from policy.model.host_words import listens_on_loopback  # only for a server
+
+    texts = [word.text for word in words]
+    given = [texts[index + 1] for index, text in enumerate(texts[:-1]) if text in _ADDRESS_FLAGS]
+    given += [text.partition("=")[2] for text in texts if text is not None and text.startswith("--bind=")]
+    return None not in texts and all(listens_on_loopback(text or "?") for text in given)
 
 
 def _split_module(words: list[AbstractWord]) -> tuple[AbstractWord | None, list[AbstractWord]]:

@@ -60,6 +60,7 @@ class Call:
         frame: the input of the command and the place of its text.
         hosts: number of hosts that were found so far.
         port: the port to which a bare host name is connected.
+        local: all connections of the command stay on the loopback of the sandbox, so it needs no network.
         quiet: the command only prints a text about itself, so its rule does not apply.
         offline: True if a flag before the subcommand keeps the command from the network.
         after: the states after the command, if they differ from `state`.
@@ -78,6 +79,7 @@ class Call:
     frame: ExecutionFrame
     hosts: int = 0
     port: str = ""
+    local: bool = False
     quiet: bool = False
     offline: bool = False
     after: ExitStates | None = None
@@ -176,6 +178,10 @@ class Call:
         name.
         """
         self.findings.connects(host, self.rule.ref, self._span(word), scope, exact=not self.rule.unreached)
+
+    def uses_loopback(self, host: str = "", word: AbstractWord | None = None) -> None:
+        """Report a connection to `host`, or a server, on the loopback of the sandbox."""
+        self.findings.uses_loopback(host, self.rule.ref, self._span(word))
 
     def access_path(self, role: Role, word: AbstractWord) -> None:
         """Record the effects of `role` on the path that `word` names."""

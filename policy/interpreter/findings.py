@@ -10,6 +10,7 @@ from policy.model.abstract_word import AbstractWord, SourceSpan
 from policy.model.assessment import Consequence, Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.model.facts import Kind
 from policy.model.frozen import dataclass
+from policy.model.host_words import names_loopback
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -55,6 +56,7 @@ class Findings:
         self.shell_step = StepBuilder()
         self.step = self.shell_step  # the step that gets new findings
         self._steps = [self.step]
+        self.private_hosts: tuple[str, ...] = ()  # entries of allowlists that lead to this machine or its network
         self.connected = 0  # number of connections to a network
         self.deleted = False  # a folder may have been deleted
         self.loops = 0  # number of loops around the current command
@@ -158,6 +160,15 @@ class Findings:
         text = f"connects to {host or 'a host known only at run time'}{named}"
         self.add_reason(Tier.NETWORK, text, rule, span, effect)
 
+    def uses_loopback(self, host: str, rule: RuleRef, span: SourceSpan | None) -> None:
+        """Report a connection to `host` on the loopback of the sandbox; empty for a server that listens there."""
+        effect = self.add_effect(EffectKind.USES_LOOPBACK, host)
+        text = f"connects to {host}, inside the sandbox" if host else "uses the loopback of the sandbox"
+        self.add_reason(Tier.EXECUTE, text, rule, span, effect)
+
+    def _opens_socket(self, host: str, at: _Origin) -> None:
+        (self.uses_loopback if names_loopback(host, self.private_hosts) else self.connects)(host, *at)
+
     # Paths
 
     def access_path(
@@ -244,7 +255,7 @@ class Findings:
         self.deleted = self.deleted or role is Role.DELETE
         names_only = role in (Role.NAMES, Role.TREE)
         if place.device is Device.SOCKET:
-            self.connects(socket_host(place.path) or "", *at)
+            self._opens_socket(socket_host(place.path) or "", at)
         elif place.device is Device.HARMLESS or (names_only and place.device is Device.OTHER):
             return
         elif names_only:

@@ -16,7 +16,7 @@ from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef
 from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
-from policy.model.tier import Tier
+from policy.model.tier import Ruling, Tier
 from policy.rules.rule import CommandRule, Role
 from policy.rules.rulebook import RuleBook
 
@@ -41,14 +41,21 @@ class Interpreter:
     """
 
     def __init__(
-        self, facts: Facts, rules: RuleBook, profile: Profile, handler: Callable[[str], Callable[[Call], None]]
+        self,
+        facts: Facts,
+        rules: RuleBook,
+        profile: Profile,
+        handler: Callable[[str], Callable[[Call], None]],
+        typed_hosts: tuple[str, ...] = (),
     ) -> None:
         """Create the interpreter of one action. `handler` returns the function that judges the calls of a command whose
-        rule names that handler.
+        rule names that handler. `typed_hosts` are the hosts that flags of the user add to the action.
         """
         self.facts, self.rules, self.profile = facts, rules, profile
         self.classifier = PathClassifier(facts, profile)
         self.findings = Findings(self.classifier)
+        allowed = [host for rule in profile.permissions if rule.verdict is Ruling.ALLOW for host in rule.host]
+        self.findings.private_hosts = tuple(host for host in (*allowed, *typed_hosts) if host.endswith(" private"))
         self._handler = handler
 
     @cached_property
@@ -142,7 +149,7 @@ class Interpreter:
         if call.label == "return":
             frame.returns.append(begin)
         ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
-        opaque = rule.tier is Tier.EXECUTE and not call.quiet and ran
+        opaque = (rule.tier is Tier.EXECUTE or call.local) and not call.quiet and ran
         exports = [each for each in begin.exports if "=" not in each]  # the others only keep a program offline
         if exports and not rule.builtin and not opaque:
             # Code that is not read is judged and confined as if it did anything, so a variable cannot add effects. The
@@ -153,7 +160,7 @@ class Interpreter:
             self.findings.step.set_interprets()
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         call.note_download(rule.interpreter and not call.quiet and from_network)
-        if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet:
+        if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet and not call.local:
             self._add_default_hosts(call, call.rule.registry or registry, rule)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.beyond_plain_edits = True

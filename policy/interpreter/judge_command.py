@@ -85,6 +85,12 @@ def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> N
     for role, word in zip(roles, operands, strict=True):
         if role is Role.PORT:
             call.port = _port(word)
+    if rule.loopback is not None and rule.tier is Tier.NETWORK and not call.local:
+        from policy.interpreter.loopback import bare_loopback_hosts, stays_inside  # only for programs that may use it
+
+        call.local = stays_inside(call, shape, roles) if not rule.open else bool(bare_loopback_hosts(call))
+        if call.local and rule.open:
+            call.uses_loopback("localhost")
     _add_rule_effects(call)
     if _SEARCHES.fullmatch(call.label):
         from policy.interpreter.name_filters import report_secret_search  # only where there is a search
@@ -189,7 +195,10 @@ def _port(word: AbstractWord) -> str:
 
 def _add_rule_effects(call: Call) -> None:
     rule = call.rule
-    call.add_rule_fact(rule.tier)
+    if call.local:
+        call.hosts += 1  # no default host
+    else:
+        call.add_rule_fact(rule.tier)
     call.add_writes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:
         # An approval of the host is no approval of changes to files.
@@ -265,6 +274,13 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
             call.suspect(word)
         return
     if rule.open:
+        if rule.loopback is not None and rule.tier is Tier.NETWORK:
+            from policy.interpreter.loopback import bare_loopback_hosts  # only for programs that may use the loopback
+
+            hosts = bare_loopback_hosts(call)
+            call.local = hosts is not None
+            for host in hosts or ():
+                call.uses_loopback(host)
         _add_rule_effects(call)
     else:
         call.add_undescribed_use(tier, shape.where)

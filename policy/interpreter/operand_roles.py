@@ -170,6 +170,8 @@ def connect(call: Call, word: AbstractWord) -> None:
         # A local path in place of a host; `file://` may name this machine before it.
         local = unquote(LOCAL_URL.sub("", text)) if LOCAL_URL.match(text) else text
         call.access_path(Role.READ, word if local == text else literal(local, word.span))
+    elif call.local and host:
+        call.uses_loopback(host, word)
     else:
         call.connects(host or "", word)
 

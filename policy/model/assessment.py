@@ -94,6 +94,7 @@ class EffectKind(StrEnum):
     DELETES = "deletes"
     RUNS = "runs"  # code whose effects are unknown
     CONNECTS = "connects"
+    USES_LOOPBACK = "uses-loopback"  # a connection to, or a server on, the loopback of the sandbox itself
     PRIVILEGE = "needs-privilege"
     UNKNOWN = "cannot-tell"
 
@@ -112,7 +113,8 @@ class Effect:
     """One effect that an action would have.
 
     Attributes:
-        target: a resolved path, a host, a program, or a reason; empty for a host that is unknown.
+        target: a resolved path, a host, a program, or a reason; empty for a host that is unknown, and for a server on
+            the loopback.
         scope: the area that contains the path. For a host, the place that names the host: `workspace` is settings of
             the repository, `outside` is the user's own settings, `none` is the command itself, and `system` is the
             tool, which contacts this host where nothing names one.

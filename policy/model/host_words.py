@@ -1,6 +1,7 @@
 """Hosts and local paths inside the words of network programs."""
 
 import re
+from collections.abc import Iterable
 
 ADDRESS = re.compile(r"[A-Za-z0-9+.-]+://|([A-Za-z0-9_.-]+@)?[A-Za-z0-9_-][A-Za-z0-9_.-]+:(?!\\)")
 LOGIN = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9_.-]+:")
@@ -19,6 +20,9 @@ _PORTS = {
 _WEB = frozenset(["http", "https", "ws", "wss", "ftp", "ssh", "git"])
 # libpq: these parameters name the host, not the authority before them.
 _ELSEWHERE = re.compile(r"[?&](host|hostaddr|port|service|servicefile)=")
+_LOOPBACK = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|\[::1\]")
+_MAY_BE_LOOPBACK = re.compile(r"localhost|127\.|\[::1\]")
+_LISTENING = re.compile(r"(?:localhost|127(?:\.[0-9]{1,3}){3}|\[?::1?\]?|0\.0\.0\.0|\*)?")
 _SLASHED = re.compile(r"(https?|wss?|ftps?):/", re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]+")
 _COPIED = re.compile(r"([^@:/]*@)?(\[[^\]/]*\]|[^@:/\[\]]+):")  # `host:path`, as `scp` and Git parse it
@@ -70,6 +74,29 @@ def names_private_network(host: str) -> bool:
     import ipaddress  # imported here: it is slow to load, and only addresses need it
 
     return not ipaddress.ip_address(name.strip("[]")).is_global
+
+
+def names_loopback(host: str, private: Iterable[str]) -> bool:
+    """Return True if `host` (as from `endpoint`) is the loopback by its literal name or address, and none of the
+    entries `private` of an allowlist leads it to the loopback of the machine.
+    """
+    if not _MAY_BE_LOOPBACK.match(host):
+        return False
+    from policy.model.host_rule import HostRule, host_rule
+
+    wanted = host_rule(host)
+    if not isinstance(wanted, HostRule) or not _LOOPBACK.fullmatch(wanted.host):
+        return False
+    entries = (entry for text in private if isinstance(entry := host_rule(text), HostRule) and entry.private)
+    return not any(
+        entry.host == wanted.host and (not entry.ports or not wanted.ports or set(entry.ports) & set(wanted.ports))
+        for entry in entries
+    )
+
+
+def listens_on_loopback(address: str) -> bool:
+    """Return True if a server that listens on `address` (empty: on all addresses) is only reached from the sandbox."""
+    return _LISTENING.fullmatch(address) is not None
 
 
 def _authority(text: str) -> tuple[str, str] | None:

@@ -200,7 +200,7 @@ def _effects_met(rule: PermissionRule, assessment: Assessment, facts: Facts, ope
     if (reading or writing or rule.host) and any(step.text for step in assessment.steps):
         yield _Meeting(_Met.MAYBE, None, "its effects cannot be read with certainty")
     for effect in assessment.effects:
-        if effect.kind is EffectKind.CONNECTS:
+        if effect.kind is EffectKind.CONNECTS or (effect.kind is EffectKind.USES_LOOPBACK and effect.target):
             yield _host_met(rule, effect, assessment, opened)
         elif effect.kind is EffectKind.READS and rule.read:
             yield _path_met(rule.read, reading, effect, assessment, facts)

@@ -12,9 +12,9 @@ from policy.model.tier import Tier
 # Names of the handlers that `grammar` in a rule file may have: `policy.handlers` maps each to a function.
 GRAMMARS = frozenset((
     "alias", "assign", "busybox", "cd", "command", "curl", "date", "dd", "echo", "env", "eval", "exec", "fd", "find",
-    "forge", "getopts", "git", "let", "mapfile", "mktemp", "network-code", "npx", "packages", "parallel", "pdftotext",
-    "popd", "printf", "push", "python", "read", "rpm", "script", "set", "sh", "shift", "shopt", "socat", "source",
-    "sqlite", "ssh", "tar", "test", "transfer", "trap", "umask", "unset", "watch", "wget", "xargs", "yq",
+    "forge", "getopts", "git", "let", "mapfile", "mktemp", "netcat", "network-code", "npx", "packages", "parallel",
+    "pdftotext", "popd", "printf", "push", "python", "read", "rpm", "script", "set", "sh", "shift", "shopt", "socat",
+    "source", "sqlite", "ssh", "tar", "test", "transfer", "trap", "umask", "unset", "watch", "wget", "xargs", "yq",
 ))  # fmt: skip
 
 
@@ -141,6 +141,8 @@ class CommandRule:
         offline: flags with which the command needs no host, and names of variables that have the same effect.
         registry: the name by which `Facts.registries` returns the hosts that the command contacts for packages.
         unreached: the command sends packets (name queries, pings) that pass through no proxy.
+        loopback: None unless the command may stay on the loopback of the sandbox; else the flags that may lead its
+            connection elsewhere (see `policy.interpreter.loopback` for a command with unlisted flags).
         plain: the command only works on files, so accept-edits allows it.
         tame: the output is one word, or several, that start with no `-`.
         consequence: the kind of harm or change by which the summary of an action is chosen; None: the summary quotes
@@ -176,6 +178,7 @@ class CommandRule:
     single: bool = False
     words: bool = False
     unreached: bool = False
+    loopback: frozenset[str] | None = None
     grammar: str = ""
     port: str = ""
     registry: str = ""

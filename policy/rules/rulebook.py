@@ -32,7 +32,8 @@ class RuleExample:
 # Keys that are fields of CommandRule: sets of words, and texts. The other texts are parsed further.
 _WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless", "offline")
 _TEXTS = ("changes", "port", "registry")
-_PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds")
+_PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds",
+           "loopback")  # fmt: skip
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")
 KEYS = (*_PARSED, *_WORD_SETS, *_TEXTS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
@@ -175,6 +176,7 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
         here=frozenset(here.split()) if here != "always" else frozenset(),
         here_always=here == "always",
         heeds=tuple(table.words("heeds")),
+        loopback=frozenset(table.words("loopback")) if "loopback" in table.values else None,
         grammar=grammar,
         consequence=table.consequence(),
         **same,

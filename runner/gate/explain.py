@@ -15,9 +15,11 @@ _LONGEST_LINE = 200  # characters of a script line shown around the words a reas
 
 _VERBS = {
     EffectKind.CONNECTS: "connects to",
+    EffectKind.USES_LOOPBACK: "uses the loopback of the sandbox:",
     EffectKind.PRIVILEGE: "needs privilege:",
     EffectKind.UNKNOWN: "unknown:",
 }
+_UNNAMED = {EffectKind.CONNECTS: "a host known only at run time", EffectKind.USES_LOOPBACK: "a server"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ def effect_words(effect: Effect) -> str:
     below = "" if effect.exact else " (and everything below it)"
     scope = f" [{effect.scope.value}]" if effect.scope.value != "none" else ""
     verb = _VERBS.get(effect.kind, effect.kind.value)
-    unknown = "a host known only at run time" if effect.kind is EffectKind.CONNECTS else "an unknown target"
+    unknown = _UNNAMED.get(effect.kind, "an unknown target")
     return f"{verb} {effect.target or unknown}{below}{scope}"
 
 

@@ -13,13 +13,15 @@ _OWN = ("localhost", "127.0.0.1", "::1")  # the sandbox's own servers
 def variables(environment: Mapping[str, str], hosts: Iterable[str] = (), port: int = PORT) -> dict[str, str]:
     """Return the variables that are added to `environment`.
 
-    A loopback name among `hosts` means the runner's machine and is reached through the proxy. `port` is the port of
+    A loopback name means the sandbox itself, unless an entry of `hosts` with `private` names it: it then means the
+    runner's machine and is reached through the proxy. `port` is the port of
     the proxy, which also serves SOCKS5. ALL_PROXY is HTTP as well: several libraries fail to start if ALL_PROXY names
     SOCKS and they lack a module for it.
     """
     proxy = f"http://127.0.0.1:{port}"
     java = " ".join(f"-D{scheme}.proxyHost=127.0.0.1 -D{scheme}.proxyPort={port}" for scheme in ("http", "https"))
-    named = {rule.host.strip("[]") for rule in map(host_rule, hosts) if isinstance(rule, HostRule)}
+    rules = [rule for rule in map(host_rule, hosts) if isinstance(rule, HostRule)]
+    named = {rule.host.strip("[]") for rule in rules if rule.private}
     own = ",".join(each for each in _OWN if each not in named)
     both = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
     return {

@@ -107,11 +107,11 @@ def test_why_says_how_a_host_can_be_named(place: Path) -> None:
     told = agent(place, "why", "curl https://example.org:8443/a").stdout
     assert "agent exec --host example.org:8443 ..." in told
     assert 'host    = ["example.org:8443"]' in told
-    near = agent(place, "why", "curl http://localhost:3000/").stdout
-    blocked = "stays blocked until `--host` or a rule has `localhost:3000 private`"
+    near = agent(place, "why", "curl http://10.0.0.7:3000/").stdout
+    blocked = "stays blocked until `--host` or a rule has `10.0.0.7:3000 private`"
     assert blocked in near, "an approval that would not be kept says so"
-    assert "agent exec --host 'localhost:3000 private' ..." in near
-    assert '"localhost:3000 private"' in near
+    assert "agent exec --host '10.0.0.7:3000 private' ..." in near
+    assert '"10.0.0.7:3000 private"' in near
     unknown = agent(place, "why", "uv python install").stdout
     assert "the connection is then blocked, and one more approval, `--host` or a rule allows its host" in unknown
     weak = agent(place, "exec", "--backend", "T3", "--accept-partial", "--host", "x.org", "--", "curl", "http://x.org/")
