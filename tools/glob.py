@@ -1,7 +1,7 @@
 """The `glob` tool: files by name."""
 
 import posixpath
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -24,6 +24,7 @@ class GlobArgs(Arguments):
     path: Annotated[
         str | None, Field(max_length=PATH_CAP, description="The folder to search; the working folder if omitted.")
     ] = None
+    ignored: Annotated[bool, Field(description="Also find files that Git ignores.")] = False
 
 
 class GlobAnswer(ToolAnswer):
@@ -31,13 +32,15 @@ class GlobAnswer(ToolAnswer):
     total: int
     unread: int
     late: bool
+    ignored: Literal["none", "skipped", "unknown"]
 
 
 class GlobTool(FileTool):
     name = "glob"
     description = (
         "Find files by name, newest first, at most 1,000. `*` and `?` stay within a name, `**/` crosses folders, "
-        "`{a,b}` and `[a-z]` work; names that start with a dot count, `.git` is skipped, links are not followed. "
+        "`{a,b}` and `[a-z]` work; names that start with a dot count, `.git` and files that Git ignores are "
+        "skipped, links are not followed. "
         "`*.py` looks in the folder itself only, `**/*.py` below it too."
     )
     example = '{"pattern": "**/*.py", "path": "src"}'
@@ -57,7 +60,7 @@ class GlobTool(FileTool):
         if ".." in pattern.split("/"):
             return Problem(what, "`..` leads out of the folder", "give the folder to look in as `path`")
         root = place("." if folder is None else folder, cwd)
-        return root if isinstance(root, Problem) else GlobFiles(pattern, root)
+        return root if isinstance(root, Problem) else GlobFiles(pattern, root, args.ignored)
 
     def parts(self, action: GlobFiles, answer: GlobAnswer, seen: SeenFiles) -> tuple[TextPart, ...]:
         names, left = head([posixpath.join(action.root, name) for name in answer.names], _ROOM)
@@ -71,6 +74,10 @@ class GlobTool(FileTool):
         lines += names
         if left:
             lines.append(f"[{count(left, 'older file')} not shown: use a narrower pattern]")
+        if answer.ignored == "skipped" and not names:
+            lines.append("[files that Git ignores were skipped: `ignored` includes them]")
+        elif answer.ignored == "unknown":
+            lines.append("[files that Git ignores are included, because ripgrep could not list the others]")
         if answer.unread:
             lines.append(f"[{count(answer.unread, 'folder')} could not be read]")
         if answer.late:

@@ -78,12 +78,15 @@ class ListFolder:
 
 @dataclass(frozen=True, slots=True)
 class GlobFiles:
-    """Find files below `root` (absolute) whose relative path matches `pattern` (`**` crosses folders)."""
+    """Find files below `root` (absolute) whose relative path matches `pattern` (`**` crosses folders). Files that Git
+    ignores are left out unless `ignored`.
+    """
 
     kind: ClassVar[str] = "GlobFiles"
     tool: ClassVar[str] = "glob"
     pattern: str
     root: str
+    ignored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,51 @@ def test_glob_is_newest_first_and_skips_git(tmp_path: Path) -> None:
     tree(tmp_path, "old.py", "src/mid.py", ".git/x.py", "sub/.git/y.py", ".hid/new.py", "note.md")
     (tmp_path / "loop").symlink_to(tmp_path)
     answer = ask("GlobFiles", pattern="**/*.py", root=tmp_path)
-    assert answer == {"names": [".hid/new.py", "src/mid.py", "old.py"], "total": 3, "unread": 0, "late": False}
+    assert answer == {
+        "names": [".hid/new.py", "src/mid.py", "old.py"],
+        "total": 3,
+        "unread": 0,
+        "late": False,
+        "ignored": "none",
+    }
+
+
+# fmt: off
+IGNORED = [
+    # .gitignore, request, names without their order, `ignored` of the answer, why
+    ("out/\n*.log",    {"pattern": "**"},                              {".gitignore", "a.py", "sub/b.py", "sub/to"}, "skipped", "as Git"),
+    ("out/\n*.log",    {"pattern": "**/*.log"},                        set(),                                        "skipped", "a file"),
+    ("out/\n*.log",    {"pattern": "**/*.log", "ignored": True},       {"sub/c.log", "out/d.log"},                   "none",    "included"),
+    ("out/\n!*.log",   {"pattern": "out/*"},                           set(),                                        "skipped", "a folder"),
+    ("",               {"pattern": "**/*.log"},                        {"sub/c.log", "out/d.log"},                   "none",    "no rule"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("rules", "request_", "names", "ignored", "why"), IGNORED, ids=[row[-1] for row in IGNORED])
+def test_glob_skips_files_that_git_ignores(
+    tmp_path: Path, rules: str, request_: dict[str, object], names: set[str], ignored: str, why: str
+) -> None:
+    tree(tmp_path, "a.py", "sub/b.py", "sub/c.log", "out/d.log")
+    (tmp_path / ".gitignore").write_text(rules)
+    (tmp_path / "sub" / "to").symlink_to("b.py")
+    answer = ask("GlobFiles", root=tmp_path, **request_)
+    assert (set(answer["names"]), answer["ignored"]) == (names, ignored), why
+
+
+def test_glob_in_a_folder_below_and_in_an_ignored_one(tmp_path: Path) -> None:
+    tree(tmp_path, "sub/a.log", "sub/b.py", "out/c.py")
+    (tmp_path / ".gitignore").write_text("*.log\nout/\n")
+    assert ask("GlobFiles", pattern="*", root=tmp_path / "sub")["names"] == ["b.py"], "the rules of the folder above"
+    assert ask("GlobFiles", pattern="*", root=tmp_path / "out")["names"] == ["c.py"], "the folder itself was named"
+
+
+def test_glob_says_that_it_could_not_read_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path, "a.log")
+    (tmp_path / ".gitignore").write_text("*.log")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer = ask("GlobFiles", pattern="*.log", root=tmp_path)
+    assert (answer["names"], answer["ignored"]) == (["a.log"], "unknown")
 
 
 def test_glob_stops_at_1000_and_counts_on(tmp_path: Path) -> None:

@@ -76,7 +76,7 @@ HITS: list[object] = [
     ["/w/a.py", [[3, True, "x = 1"], [4, False, ""], [9, True, "x = 2"]]],
     ["/w/b.py", [[1, True, "x"]]],
 ]
-NAMED: dict[str, object] = {"names": ["b.py", "s/a.py"], "total": 2, "unread": 0, "late": False}
+NAMED: dict[str, object] = {"names": ["b.py", "s/a.py"], "total": 2, "unread": 0, "late": False, "ignored": "skipped"}
 ENTRIES: list[object] = [
     [".git", "folder", None, None], ["a.py", "file", 1, None], ["b", "link", None, "a.py"], ["p", "pipe", None, None],
 ]  # fmt: skip
@@ -149,7 +149,7 @@ CASES: list[tuple[str, str, object, Outcome, Keep | None]] = [
     ("edited in many places",      "edit",  EDIT,  data(CHANGE, {"count": 1200, "dropped": 2300}), None),
     ("names",                      "glob",  GlobFiles("**/*.py", "/w"), data(NAMED), None),
     ("no names",                   "glob",  GlobFiles("*.rs", "/w"), data(NAMED, {"names": [], "total": 0}), None),
-    ("some names",                 "glob",  GlobFiles("**", "/"), data(NAMED, {"total": 9, "unread": 3, "late": True}), None),
+    ("some names",                 "glob",  GlobFiles("**", "/"), data(NAMED, {"total": 9, "unread": 3, "late": True, "ignored": "unknown"}), None),
     ("lines",                      "grep",  grep(context=1), data(FOUND, {"files": HITS, "count": 3}), None),
     ("no lines",                   "grep",  grep(), data(FOUND), None),
     ("some lines",                 "grep",  grep(limit=3), data(FOUND, {"files": HITS, "count": 3}, LIMITED), None),

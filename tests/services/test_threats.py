@@ -118,7 +118,7 @@ ARGUMENTS = {
     "read":  {"path", "offset", "limit"},
     "write": {"path", "content"},
     "edit":  {"path", "old_string", "new_string", "replace_all"},
-    "glob":  {"pattern", "path"},
+    "glob":  {"pattern", "path", "ignored"},
     "grep":  {"pattern", "path", "glob", "ignore_case", "files_only", "context", "limit"},
     "ls":    {"path"},
 }

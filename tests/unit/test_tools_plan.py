@@ -44,6 +44,7 @@ PLANS: list[tuple[str, dict[str, object], Action, str]] = [
     ("edit",  {"path": "a", "old_string": "x", "new_string": "", "replace_all": True},
                                                             EditFile("/w/a", "x", "", True),         "every place"),
     ("glob",  {"pattern": "*.py"},                          GlobFiles("*.py", "/w"),                 "here"),
+    ("glob",  {"pattern": "*.py", "ignored": True},         GlobFiles("*.py", "/w", True),           "ignored files as well"),
     ("glob",  {"pattern": "*.py", "path": "src"},           GlobFiles("*.py", "/w/src"),             "there"),
     ("glob",  {"pattern": "/a/b/**/*.py"},                  GlobFiles("**/*.py", "/a/b"),            "an absolute pattern"),
     ("glob",  {"pattern": "/*.py"},                         GlobFiles("*.py", "/"),                  "at the top"),

@@ -8,6 +8,10 @@ from sandbox.inside.files.access import Refused, kind, missing, refusal, show
 from sandbox.inside.files.match import GlobPattern
 
 LIST_CAP = 1000  # entries of one answer
+TYPE_CHECKING = False  # the name is what type checkers know; typing itself would double the import
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _NAMES_CAP = 200_000  # names of one folder that are read and sorted
 
 SKIPPED = ".git"  # Git's own files are numerous and of no use in a search
@@ -43,9 +47,12 @@ def _entry(path: str, name: str) -> list[object]:
     return [show(name), kind(state.st_mode), state.st_size if stat.S_ISREG(state.st_mode) else None, target]
 
 
-def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
+def glob_files(pattern: str, root: str, seconds: float, *, ignored: bool = False) -> dict[str, object]:
     """Return files below `root` whose relative path matches, newest first. Links are not followed, and `.git` is
-    skipped.
+    skipped, and so are files that Git ignores unless `ignored`.
+
+    `ignored` of the answer is `skipped` if such files were left out, `none` if there was nothing to leave out, and
+    `unknown` if ripgrep, which reads the ignore rules, could not list the files, so that all files are returned.
     """
     what = f"cannot search `{show(root)}`"
     if not os.path.lexists(root):
@@ -57,11 +64,18 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
     matches: list[tuple[int, str]] = []
     total = unread = met = 0
     late = False
+    listed = None if ignored else _Listed.below(root, seconds)
+    skipped = False
     todo = [("", glob.start)]
     while todo and not late:
         folder, places = todo.pop()
         try:
-            with os.scandir(os.path.join(root, folder)) as entries:
+            with os.scandir(os.path.join(root, folder)) as scanned:
+                entries: Iterable[os.DirEntry[str]] = scanned
+                if listed is not None and folder not in listed.folders:
+                    links = _links(scanned)
+                    skipped = skipped or links is None
+                    entries = links or ()
                 for entry in entries:
                     met += 1
                     if met % 256 == 0 and time.monotonic() > ends:
@@ -74,6 +88,9 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
                     if entry.is_dir(follow_symlinks=False):
                         todo.append((relative, after))
                     elif glob.complete(after):
+                        if listed is not None and relative not in listed.files and entry.is_file(follow_symlinks=False):
+                            skipped = True
+                            continue
                         total += 1
                         matches.append((-_changed(entry), relative))
         except OSError as error:
@@ -83,7 +100,39 @@ def glob_files(pattern: str, root: str, seconds: float) -> dict[str, object]:
         if len(matches) > 20 * LIST_CAP:
             matches = sorted(matches)[:LIST_CAP]
     names = [show(name) for _, name in sorted(matches)[:LIST_CAP]]
-    return {"names": names, "total": total, "unread": unread, "late": late}
+    unknown = listed is None and not ignored
+    left_out = "unknown" if unknown else "skipped" if skipped else "none"
+    return {"names": names, "total": total, "unread": unread, "late": late, "ignored": left_out}
+
+
+class _Listed:
+    """The regular files below a folder that ripgrep would search, and the folders that contain any of them."""
+
+    def __init__(self, files: list[str]) -> None:
+        self.files = frozenset(files)
+        self.folders = {""}
+        for name in files:
+            while (name := name.rpartition("/")[0]) not in self.folders:
+                self.folders.add(name)
+
+    @classmethod
+    def below(cls, root: str, seconds: float) -> "_Listed | None":
+        """Return the files below `root`; None if ripgrep is missing or cannot list them in time."""
+        from sandbox.inside.files import ripgrep
+        from sandbox.inside.files.grep import SearchQuery
+
+        program = ripgrep.program()
+        found = ripgrep.relative_files(SearchQuery("", root, seconds=seconds), program) if program else None
+        return None if found is None else cls(found)
+
+
+def _links(scanned: "Iterable[os.DirEntry[str]]") -> list[os.DirEntry[str]] | None:
+    """Return the entries of a folder in which ripgrep lists no file, or None if it contains files or folders: then Git
+    ignores them. Ripgrep lists no links.
+    """
+    entries = [entry for entry in scanned if entry.name != SKIPPED]
+    others = (entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False) for entry in entries)
+    return None if any(others) else entries
 
 
 def _changed(entry: os.DirEntry[str]) -> int:

@@ -51,7 +51,8 @@ def perform(request: dict[str, object]) -> dict[str, object]:
             case "ListFolder":
                 return list_folder(fields.path("path"))
             case "GlobFiles":
-                return glob_files(fields.text("pattern"), fields.path("root"), fields.seconds())
+                pattern, root, ignored = fields.text("pattern"), fields.path("root"), fields.flag("ignored")
+                return glob_files(pattern, root, fields.seconds(), ignored=ignored)
             case "GrepFiles":
                 return _grep(
                     SearchQuery(

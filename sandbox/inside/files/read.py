@@ -26,7 +26,7 @@ _MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0,   b"\x28\xb5\x2f\xfd",     "zstd data"),
     (0,   b"7z\xbc\xaf\x27\x1c",   "a 7z archive"),
     (257, b"ustar",                "a tar archive"),
-    (0,   b"%PDF-",                "a PDF document"),
+    (0,   b"%PDF-",                "a PDF document (read its text with `pdftotext FILE -`)"),
     (0,   b"SQLite format 3\x00",  "an SQLite database"),
     (0,   b"\xff\xfe",             "UTF-16 text (read it with `iconv -f UTF-16 -t UTF-8`)"),
     (0,   b"\xfe\xff",             "UTF-16 text (read it with `iconv -f UTF-16 -t UTF-8`)"),
@@ -64,11 +64,22 @@ def read_file(path: str, offset: int, limit: int) -> dict[str, object]:
             raise Refused(what, why, "make a smaller copy, and read the copy")
         text = binascii.b2a_base64(content, newline=False).decode()
         return answer | {"type": "image", "media": media, "base64": text}
-    if is_binary(content):
+    if is_binary(content) or _is_surely_binary(content):
         return answer | {"type": "binary", "guess": guess(content)}
     if not content:
         return answer | {"type": "empty"}
     return answer | {"type": "text"} | page(content, more, offset, limit)
+
+
+# Beginnings of formats whose files may contain no NUL, and with which no text begins.
+_SURELY_BINARY = (
+    b"%PDF-", b"\x7fELF", b"PK\x03\x04", b"PK\x05\x06", b"\x1f\x8b", b"BZh91AY&SY", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd",
+    b"7z\xbc\xaf\x27\x1c", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe",
+)  # fmt: skip
+
+
+def _is_surely_binary(content: bytes) -> bool:
+    return content.startswith(_SURELY_BINARY)
 
 
 def page(content: bytes, more: bool, offset: int, limit: int) -> dict[str, object]:

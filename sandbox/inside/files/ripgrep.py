@@ -60,15 +60,24 @@ def search(query: SearchQuery, path: str) -> SearchResult:
 
 
 def files(query: SearchQuery, path: str) -> list[str] | None:
-    """Return the files that ripgrep would search, for a search without ripgrep; None if ripgrep cannot list them."""
+    """Return the files that ripgrep would search, for a search without ripgrep; None if ripgrep cannot list them, or
+    lists none.
+    """
+    return [os.path.join(query.root, name) for name in relative_files(query, path) or ()] or None
+
+
+def relative_files(query: SearchQuery, path: str) -> list[str] | None:
+    """Return the files that ripgrep would search, relative to the folder of the query; None if ripgrep cannot list
+    all.
+    """
     if not os.path.isdir(query.root):
         return None
     try:
-        output, _, late, full = _run(query, path, ["--files"])
+        output, errors, late, full = _run(query, path, ["--files"])
     except Unusable:
         return None
     names = [os.fsdecode(name).removeprefix("./") for name in output.split(b"\0")[:-1]]
-    return None if late or full or not names else [os.path.join(query.root, name) for name in names]
+    return None if late or full or (errors and not names) else names
 
 
 def _run(query: SearchQuery, path: str, words: list[str]) -> tuple[bytes, bytes, bool, bool]:
