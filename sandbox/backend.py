@@ -1,15 +1,18 @@
-"""The interface of a sandbox backend (probe, run, close), the requests that it starts, and the results of a run."""
+"""The interface of a sandbox backend (probe, run, start, close), the requests that it starts, and their results."""
 
 import errno
 import os
 from collections.abc import Callable
 from dataclasses import asdict, field, replace
 from enum import StrEnum
-from typing import ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 from policy.model.action import Action, RunArgv, RunScript
 from policy.model.frozen import dataclass
 from policy.model.verdict import Limits, Permit, Problem, ProblemError, Terms
+
+if TYPE_CHECKING:
+    import socket
 
 
 class Level(StrEnum):
@@ -232,6 +235,81 @@ class ContainerOptions:
     socket: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TerminalSize:
+    """The size of a pseudo-terminal in characters, each from 1 to 1,000."""
+
+    rows: int = 24
+    columns: int = 80
+
+
+class Process(Protocol):
+    """One confined process tree that stays while later commands run. `Backend.start` starts it.
+
+    It has no limit of wall time and of output; all other limits hold for the whole tree. It ends with its backend.
+
+    Attributes:
+        permit: The permit that it executes.
+        enforcement: What its sandbox enforces.
+    """
+
+    permit: Permit
+    enforcement: Enforcement
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """Return None while the process runs, then its outcome. The output is not in it: the listener got all of it."""
+        ...
+
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """Return what the boundary stopped so far, refused hosts included."""
+        ...
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """Return the attempts to reach a host so far."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to standard input, or to the terminal. Wait while the process reads nothing.
+
+        Raises BrokenPipeError if nothing can read the data any more.
+        """
+        ...
+
+    def close_input(self) -> None:
+        """End standard input. A terminal gets its end-of-file character (termios(3), VEOF)."""
+        ...
+
+    def resize(self, size: TerminalSize) -> None:
+        """Change the size of the terminal. Without a terminal this has no effect."""
+        ...
+
+    async def signal(self, number: int) -> None:
+        """Send a signal to all processes of the tree. After its end this has no effect."""
+        ...
+
+    async def wait(self) -> Outcome:
+        """Return the outcome when the process has ended. Cancelling this call does not end the process."""
+        ...
+
+    async def end(self, why: str = "cancelled") -> Outcome:
+        """Kill all processes of the tree within 200 ms, and return the outcome, whose `ended_by` is `why`."""
+        ...
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports on which something in the network of the process listens, in order."""
+        ...
+
+    async def connect(self, port: int) -> "socket.socket":
+        """Return a connection to the TCP port `port` on the loopback of the process's network. The caller closes it.
+
+        Raises OSError if nothing accepts it.
+        """
+        ...
+
+
 class Backend(Protocol):
     name: str
 
@@ -242,10 +320,21 @@ class Backend(Protocol):
         """
         ...
 
-    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+    async def run(
+        self, permit: Permit, *, stdin: "bytes | int | None" = None, listen: Listener | None = None
+    ) -> Outcome:
         """Execute the permit. Cancelling the task kills all processes of the command within 200 ms.
 
-        `listen` is called with the output as it arrives. Raises SandboxUnavailable; in that case nothing ran.
+        `stdin` is the whole standard input, or a descriptor whose data is passed on as it arrives and which the caller
+        closes. `listen` is called with the output as it arrives. Raises SandboxUnavailable; in that case nothing ran.
+        """
+        ...
+
+    async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
+        """Start the permit's command, and return while it runs.
+
+        With `terminal` the command gets a pseudo-terminal of the sandbox, whose output is stream 1. `listen` is called
+        with the output until the process has ended. Raises SandboxUnavailable; in that case nothing ran.
         """
         ...
 

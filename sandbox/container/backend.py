@@ -17,7 +17,9 @@ from sandbox.backend import (
     Enforcement,
     Listener,
     Outcome,
+    Process,
     SandboxUnavailable,
+    TerminalSize,
     argv_of,
     interrupted_connections,
     leaks,
@@ -27,8 +29,9 @@ from sandbox.container.container import Box
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, labels, sweep, usual
 from sandbox.container.exec_stream import Ended
 from sandbox.linux import plan_builder
-from sandbox.linux.backend import CommandWatch, Linux, broker_for
+from sandbox.linux.backend import Linux, broker_for
 from sandbox.linux.cgroup_places import MEMORY, PIDS
+from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.helper_pool import HelperPool
 from sandbox.linux.launch import make_points, survey
 from sandbox.linux.session_tmp import Scratch
@@ -89,7 +92,7 @@ class Container:
         self.pool.give_back(terms, box)
         return box.enforcement
 
-    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+    async def run(self, permit: Permit, *, stdin: bytes | int | None = None, listen: Listener | None = None) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
@@ -121,6 +124,11 @@ class Container:
             held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
             violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, box.refused, held))
         return replace(outcome, violations=violations, enforcement=enforcement)
+
+    async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
+        """Raise SandboxUnavailable: a container runs one command at a time."""
+        what, why = "the container sandbox keeps no process running", "a container runs one command at a time"
+        raise SandboxUnavailable.of(what, why, "run it in one command with the commands that need it")
 
     async def close(self) -> None:
         self.pool.close()
@@ -266,7 +274,7 @@ class Container:
 
 
 async def _converse(
-    box: Box, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None"
+    box: Box, permit: Permit, stdin: bytes | int | None, listen: Listener | None, alarm: "Live | None"
 ) -> Outcome:
     """Run the command and return its outcome."""
     action, limits = permit.action, permit.terms.limits

@@ -155,7 +155,7 @@ class Box:
         self,
         argv: tuple[str, ...],
         cwd: str,
-        stdin: bytes | None,
+        stdin: bytes | int | None,
         listen: Listener | None,
         *,
         wall: float,
@@ -179,18 +179,25 @@ class Box:
             running.close()
 
     async def _run(
-        self, running: Running, argv: tuple[str, ...], cwd: str, stdin: bytes | None, wall: float, alarm: "Live | None"
+        self,
+        running: Running,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | int | None,
+        wall: float,
+        alarm: "Live | None",
     ) -> Ended:
         tree = self._tree
         assert tree is not None
         until = time.monotonic() + wall
         usage = ContainerUsage(self.terms.limits, tree, self.disks)
         variables = {**self.environment, "PWD": cwd}
-        if not stdin and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
+        given = stdin is not None and stdin != b""
+        if not given and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
             # THREAT T05: without input the runtime uses the machine's /dev/null, whose mode uid 0 could change.
             argv = (*_OWN_INPUT, *argv)
         try:
-            options = {"stdin": bool(stdin), "user": self.user, "environment": variables, "workdir": cwd}
+            options = {"stdin": given, "user": self.user, "environment": variables, "workdir": cwd}
             made = await self.daemon.call(lambda client: client.exec_create(self.name, list(argv), **options))
             path = f"/v{self.daemon.version}/exec/{made['Id']}/start"
             wire = await open_wire(self.daemon.socket, path, {"Detach": False, "Tty": False})

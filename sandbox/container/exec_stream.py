@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from sandbox.backend import Listener, OutputBuffer
 from sandbox.container.daemon import DaemonRefused, unreachable
+from sandbox.linux.input_stream import InputStream
 
 if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
@@ -26,13 +27,36 @@ class Wire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def feed(self, data: bytes) -> None:
-        """Send `data` and the end of input. A process that has ended is no error."""
+    async def feed(self, data: bytes | int) -> None:
+        """Send `data`, or what a descriptor has as it arrives, and the end of input. An ended process is no error."""
         with contextlib.suppress(OSError):
-            for start in range(0, len(data), _CHUNK):
-                self._writer.write(data[start : start + _CHUNK])
-                await self._writer.drain()
+            if isinstance(data, int):
+                await self._stream(data)
+            else:
+                for start in range(0, len(data), _CHUNK):
+                    self._writer.write(data[start : start + _CHUNK])
+                    await self._writer.drain()
             self._writer.write_eof()
+
+    async def _stream(self, handle: int) -> None:
+        loop = asyncio.get_running_loop()
+        source, target = os.pipe2(os.O_CLOEXEC)
+        streaming = InputStream(handle, target)
+        try:
+            while True:
+                readable = asyncio.Event()
+                loop.add_reader(source, readable.set)
+                try:
+                    await readable.wait()
+                finally:
+                    loop.remove_reader(source)
+                if not (chunk := os.read(source, _CHUNK)):
+                    return
+                self._writer.write(chunk)
+                await self._writer.drain()
+        finally:
+            streaming.close()
+            os.close(source)
 
     async def read(self, take: Callable[[int, bytes], bool]) -> None:
         """Pass every piece to `take` with its stream (1 or 2) until the end, or until `take` returns False."""
@@ -119,7 +143,7 @@ class Running(OutputBuffer):
         """Return True if the streams or the main process of the command have ended, or the alarm was raised."""
         return self._ended.is_set()
 
-    def follow(self, wire: Wire, stdin: bytes | None) -> None:
+    def follow(self, wire: Wire, stdin: bytes | int | None) -> None:
         self._wire = wire
 
         async def read() -> None:
@@ -129,7 +153,7 @@ class Running(OutputBuffer):
                 self._ended.set()
 
         self._tasks = [asyncio.create_task(read())]
-        if stdin:
+        if stdin is not None and stdin != b"":
             self._tasks.append(asyncio.create_task(wire.feed(stdin)))
 
     async def wait(self, seconds: float) -> None:

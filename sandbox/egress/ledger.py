@@ -99,8 +99,9 @@ class Ledger:
         self.attempts.append(Attempt(self))
         return self.attempts[-1]
 
-    def connections(self) -> tuple[Connection, ...]:
-        connections = tuple(attempt.connection() for attempt in self.attempts)
+    def connections(self, *, so_far: bool = False) -> tuple[Connection, ...]:
+        """Return the connections, and end those that are open. With `so_far`, return only those that have ended."""
+        connections = tuple(each.connection() for each in self.attempts if not so_far or each.seconds >= 0)
         if self.excess_attempts:
             why = f"{self.excess_attempts} more were closed: a command may make {ATTEMPTS} connections"
             connections += (Connection("", 0, "", "", False, why, 0, 0, 0.0),)

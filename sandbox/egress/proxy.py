@@ -76,6 +76,10 @@ class Egress:
             await asyncio.wait(self._tasks)
         return self._ledger.connections(), self._ledger.violations()
 
+    def so_far(self) -> tuple[tuple[Connection, ...], tuple[Violation, ...]]:
+        """Return the ended connections of the command that runs, and the violations among them."""
+        return self._ledger.connections(so_far=True), self._ledger.violations()
+
     def close(self) -> None:
         """Stop listening. Calling this again has no effect."""
         self._stop()

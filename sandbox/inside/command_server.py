@@ -4,6 +4,7 @@ Started by `helper.py`. Standard library only. Requests are marshalled builtins 
 answers are short texts, because the runner does not trust this process.
 """
 
+import fcntl
 import marshal
 import os
 import resource
@@ -25,6 +26,9 @@ PARTING = 0.04  # seconds between SIGTERM and SIGKILL; the runner waits more tha
 AWAKE = 0.0005  # seconds of polling after a wake: the runner's scan of a workspace of usual size takes less
 TAKEN = 0.0001  # seconds: if sched_yield(2) takes longer, another process needs the processor
 ROOM = socket.CMSG_LEN(12)  # bytes for three descriptors
+TIOCGPTN, TIOCSPTLCK, TIOCSWINSZ = 0x80045430, 0x40045431, 0x5414  # ioctl_tty(2); the same on x86-64 and arm64
+TERM = "xterm-256color"  # the type of a terminal whose environment names none
+MEANWHILE = ("stop", "signal")  # requests about the command that runs
 
 
 class CommandServer:
@@ -52,7 +56,7 @@ class CommandServer:
                 self.stay_awake()
                 continue
             try:
-                if request["op"] == "stop":
+                if request["op"] in MEANWHILE:
                     continue  # the command had already ended by itself
                 self.answer(request, handles)
             finally:
@@ -72,13 +76,26 @@ class CommandServer:
             os.sched_yield()
 
     def answer(self, request: dict[str, object], handles: list[int]) -> None:
-        started = self.start(request, handles)
+        terminal = -1
+        started: int | str
+        try:
+            if request.get("terminal"):
+                terminal = open_terminal(request["terminal"])  # type: ignore[arg-type]  # the wire is untyped
+            started = self.start(request, handles, terminal)
+        except OSError as error:
+            started = f"{error.errno} open a terminal"
         for handle in handles:
             os.close(handle)
         handles.clear()
-        if isinstance(started, str):
-            self.say(f"failed {started}")
-            return
+        try:
+            if isinstance(started, str):
+                self.say(f"failed {started}")
+                return
+            if request.get("stays"):  # the runner continues while the command runs
+                socket.send_fds(self.control, [b"started\n"], [terminal] if terminal >= 0 else [])
+        finally:
+            if terminal >= 0:
+                os.close(terminal)
         watched = os.pidfd_open(started)
         self.poll.register(watched, select.POLLIN)
         if not self.watchdog.begun:
@@ -95,11 +112,14 @@ class CommandServer:
             os.close(watched)
             self.watchdog.end()
 
-    def start(self, request: dict[str, object], handles: list[int]) -> int | str:
-        """Start a program, and return its PID, or `ERRNO step` if it could not be started."""
+    def start(self, request: dict[str, object], handles: list[int], terminal: int) -> int | str:
+        """Start a program, and return its PID, or `ERRNO step` if it could not be started.
+
+        `terminal` is the controlling side of its pseudo-terminal; -1 for none.
+        """
         try:
             if request["op"] == "spawn":
-                return self.spawn(request, handles)
+                return self.spawn(request, handles, terminal)
             pid = os.fork()
         except OSError as error:
             return f"{error.errno} {error.filename or ''}"
@@ -108,13 +128,21 @@ class CommandServer:
             perform(request, handles[-2])
         return pid
 
-    def spawn(self, request: dict[str, object], handles: list[int]) -> int:
+    def spawn(self, request: dict[str, object], handles: list[int], terminal: int) -> int:
         argv: list[str] = request["argv"]  # type: ignore[assignment]  # the wire is untyped
         os.chdir(str(request["cwd"]))
         path = find(argv[0], self.environment.get("PATH", ""))
         # Without a descriptor for standard input, the command inherits this process's /dev/null.
-        actions = [(os.POSIX_SPAWN_DUP2, handle, 3 - len(handles) + n) for n, handle in enumerate(handles)]
+        actions: list[tuple[object, ...]] = [
+            (os.POSIX_SPAWN_DUP2, handle, 3 - len(handles) + n) for n, handle in enumerate(handles)
+        ]
         variables = {**self.environment, "PWD": str(request["cwd"])}
+        if terminal >= 0:
+            # A new session that opens a terminal gets it as its controlling terminal (open(2), O_NOCTTY).
+            place = f"/dev/pts/{struct.unpack('I', fcntl.ioctl(terminal, TIOCGPTN, bytes(4)))[0]}"
+            actions = [(os.POSIX_SPAWN_OPEN, 0, place, os.O_RDWR, 0), *((os.POSIX_SPAWN_DUP2, 0, n) for n in (1, 2))]
+            if variables.get("TERM", "dumb") == "dumb":
+                variables["TERM"] = TERM
         return os.posix_spawn(path, argv, variables, file_actions=actions, setsid=True, setsigdef=RESET, setsigmask=[])
 
     def watch(self, pid: int, watched: int) -> tuple[int, str | None, str]:
@@ -135,6 +163,9 @@ class CommandServer:
                 request, _handles = receive(self.control)
                 if request is None:
                     os._exit(0)  # the runner is gone; the namespace or the other half of the helper ends the rest
+                if request["op"] == "signal":
+                    self.signal_all(pid, signal.Signals(int(str(request["number"]))))
+                    continue
                 ended = str(request["why"])
                 if ended == "watch":  # at SIGTERM Git removes its locks; others get only PARTING seconds more
                     self.signal_all(pid, signal.SIGTERM)
@@ -190,6 +221,18 @@ def perform(request: dict[str, object], answer: int) -> None:
             view = view[os.write(answer, view) :]
     finally:
         os._exit(status)
+
+
+def open_terminal(size: tuple[int, int]) -> int:
+    """Return the controlling side of a new pseudo-terminal with `size` in rows and columns (pty(7)). Raises OSError."""
+    handle = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(handle, TIOCSPTLCK, struct.pack("i", 0))
+        fcntl.ioctl(handle, TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def nobody_left() -> bool:

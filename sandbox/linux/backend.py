@@ -1,6 +1,6 @@
 """The Linux backend: passes a permit to a confined helper for its terms, and returns the outcome."""
 
-import errno
+import asyncio
 import os
 import time
 from dataclasses import replace
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import RunArgv, RunScript
-from policy.model.verdict import Permit, Problem, Rights, Terms
+from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
     Enforcement,
     Level,
     Listener,
     Outcome,
-    Used,
-    Violation,
+    Process,
+    SandboxUnavailable,
+    TerminalSize,
     argv_of,
     file_limits,
     file_outcome,
@@ -27,9 +28,11 @@ from sandbox.inside import syscalls
 from sandbox.linux import canary_probe, landlock
 from sandbox.linux import cgroup as group_module
 from sandbox.linux.cgroup import ControlGroup
+from sandbox.linux.command_watch import CommandWatch
+from sandbox.linux.helper_answer import ended_outcome, not_started
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_pool import HelperPool
-from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
+from sandbox.linux.launch import PrelaunchedHelper, launch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace.protected_paths import Scan
 
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker, InjectorFactory
     from sandbox.egress.dialer import Resolve
     from sandbox.linux.landlock_log import Feed
-    from sandbox.workspace.autorun import Watch
+    from sandbox.linux.process import LinuxProcess
     from sandbox.workspace.autorun_watch import Live
 
 # The restrictions that T3 cannot enforce, in words, for `agent doctor` and the audit log.
@@ -50,7 +53,6 @@ T3_LACKS = (
     "commands share the PID and IPC namespaces (memory, queues) with your processes, and can slow them down",
     "a change of a file of the workspace also changes its second name outside (a hard link)",
 )
-_DIGITS = 16  # digits of the largest number of milliseconds or KiB that is accepted from a helper
 _T3_OPEN = frozenset({"processes"})  # checks that T3 does not pass
 _T3_WITHOUT_GROUP = T3_LACKS[3:5]  # not lacking if a control group enforces all limits
 _T3_UNSCOPED = T3_LACKS[4]  # not lacking if Landlock scopes protect the unconfined half of the helper
@@ -85,6 +87,7 @@ class Linux:
         self.pool = HelperPool(self._launch, self._prove, self._still_true)
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
+        self.processes: set[LinuxProcess] = set()  # those that run beside the commands
 
     # ---- the Backend protocol
 
@@ -95,7 +98,7 @@ class Linux:
         self.pool.give_back(terms, helper)
         return helper.enforcement
 
-    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+    async def run(self, permit: Permit, *, stdin: bytes | int | None = None, listen: Listener | None = None) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
@@ -123,6 +126,25 @@ class Linux:
                 self.pool.give_back(terms, helper)
             else:
                 self.pool.discard(terms, helper)
+        return self._completed(outcome, permit, helper, watch, halves, since, refused)
+
+    def _completed(
+        self,
+        outcome: Outcome,
+        permit: Permit,
+        helper: HelperHandle,
+        watch: "CommandWatch",
+        halves: frozenset[int],
+        since: float,
+        refused: int,
+    ) -> Outcome:
+        """Return the outcome of a command with all its violations.
+
+        Args:
+            halves: The process numbers of the helper, for the kernel's log.
+            since: The time of the start, in seconds since the epoch.
+            refused: The number of processes that the kernel did not start.
+        """
         violations, enforcement = watch.completed(outcome.violations, helper.enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # imported only for failed commands, to save time
@@ -132,12 +154,45 @@ class Linux:
             paths = {violation.path for violation in logged}
             guessed = explain(permit, outcome, helper.scan, private=self.name != "T3")
             violations += (*logged, *(guess for guess in guessed if guess.path not in paths))
-            violations += reached(outcome, terms.limits, refused, helper.group.held)
+            violations += reached(outcome, permit.terms.limits, refused, helper.group.held)
         if violations == outcome.violations and outcome.enforcement is enforcement:
             return outcome
         return replace(outcome, violations=violations, enforcement=enforcement)
 
+    async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
+        """Start the permit's command in a helper of its own. Raises SandboxUnavailable; then nothing ran.
+
+        A program that cannot be started is a process that has ended, with the status of a shell (127 or 126).
+        """
+        from sandbox.linux.process import LinuxProcess  # most sessions start no such process
+
+        if not isinstance(permit, Permit):
+            raise TypeError("the sandbox runs Permits and nothing else")
+        if not isinstance(permit.action, RunScript | RunArgv):
+            raise TypeError("only commands can stay")
+        if terminal is not None and self.name == "T3":
+            what, why = "the T3 sandbox has no terminal for a command", "it has no private root with its own terminals"
+            raise SandboxUnavailable.of(what, why, "run `agent doctor` for what the T1 sandbox needs here")
+        helper, since = await self.pool.take_apart(permit.terms), time.time()
+        halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
+
+        def complete(outcome: Outcome) -> Outcome:
+            refused = helper.group.refused() if outcome.status else 0
+            self.pool.end(helper)  # first, so that nothing can create files after the scan
+            return self._completed(outcome, permit, helper, watch, halves, since, refused)
+
+        try:
+            watch = CommandWatch(permit, helper.scan, self.aside, self.cache)
+            process = LinuxProcess(permit, helper, watch, listen)
+            await process.begin(terminal, complete)
+        except BaseException:
+            self.pool.end(helper)
+            raise
+        self.processes.add(process)
+        return process
+
     async def close(self) -> None:
+        await asyncio.gather(*(process.end() for process in self.processes))
         self.pool.close()
         if self.feed is not None:
             self.feed.close()
@@ -199,46 +254,6 @@ class Linux:
         return Enforcement(level, self.name, tuple(sorted(checks.items())), missing, group_module.words(group))
 
 
-class CommandWatch:
-    """The watches for auto-run files that one command may create; none for a command that only reads.
-
-    Attributes:
-        live: The watch while the command runs; None for file actions and for commands that only read.
-    """
-
-    def __init__(self, permit: Permit, protected: Scan, aside: Path | None, cache: Path | None) -> None:
-        self.live: Live | None = None
-        self._watch: Watch | None = None
-        if permit.terms.rights is Rights.WORKSPACE_WRITE:
-            from sandbox.workspace import autorun, autorun_watch  # a command that only reads creates no files
-
-            trees = known_trees(cache)
-            self._watch = autorun.Watch(permit.terms, protected, aside, trees)
-            if isinstance(permit.action, RunScript | RunArgv):
-                self.live = autorun_watch.Live(self._watch, protected, trees)
-
-    def settle(self) -> tuple[Violation, ...]:
-        """Set aside the auto-run files that a command created, after its end, and return a violation for each."""
-        return self._watch.settle() if self._watch is not None else ()
-
-    def close(self) -> None:
-        if self.live is not None:
-            self.live.close()
-
-    def completed(
-        self, others: tuple[Violation, ...], enforcement: Enforcement
-    ) -> tuple[tuple[Violation, ...], Enforcement]:
-        """Settle, and return all violations of the command, `others` included, and the updated enforcement."""
-        late, live = self.settle(), self.live
-        if live is None or not (live.found or live.folders.lacks):
-            return (*others, *late), enforcement
-        at_once = {violation.what for violation in live.found}
-        late = tuple(violation for violation in late if violation.what not in at_once)
-        if live.folders.lacks:
-            enforcement = replace(enforcement, missing=(*enforcement.missing, live.folders.lacks))
-        return (*others, *live.found, *late), enforcement
-
-
 def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
     """Return the injector for the credentials of `terms`; None without credentials. Raises SandboxUnavailable."""
     if not terms.credentials:
@@ -249,7 +264,11 @@ def broker_for(terms: Terms, lend: "InjectorFactory | None") -> "Broker | None":
 
 
 async def _converse(
-    helper: HelperHandle, permit: Permit, stdin: bytes | None, listen: Listener | None, alarm: "Live | None" = None
+    helper: HelperHandle,
+    permit: Permit,
+    stdin: bytes | int | None,
+    listen: Listener | None,
+    alarm: "Live | None" = None,
 ) -> Outcome:
     """Run one action, from the request to the outcome."""
     action, limits = permit.action, permit.terms.limits
@@ -260,49 +279,11 @@ async def _converse(
         request, limits = file_request(action), file_limits(limits)
     exchange, ended = await helper.ask(request, stdin, listen, limits.wall, limits.output, alarm)
     seconds = time.monotonic() - started
-    line, (out, err) = exchange.line or "", exchange.streams
+    line, streams = exchange.line or "", (bytes(exchange.streams[0]), bytes(exchange.streams[1]))
     verb, _, rest = line.partition(" ")
     if verb == "failed":
         return not_started(rest, request, seconds)
-    # An out-of-memory kill may come between two checks, and may have ended the helper itself.
-    passed = helper.group.excess() if ended is None and not line.startswith("exit 0 - ") else None
-    if verb != "exit":
-        if ended or passed:
-            return Outcome(137, bytes(out), bytes(err), seconds, ended or passed, ended == "output")
-        return Outcome(125, bytes(out), bytes(err), seconds, "helper", problem=GONE)
-    code, _, told_of = rest.partition(" ")
-    why, *numbers = told_of.split(" ")
-    if ended == "watch" and why == "-":
-        ended = None  # the command ended by itself before the watch ended it
-    ended = ended or passed or (None if why == "-" else why)
-    used = None  # the helper is not trusted: values that are no numbers are ignored
-    if len(numbers) == 2 and all(each.isdigit() and len(each) < _DIGITS for each in numbers):
-        used = Used(int(numbers[0]) / 1000, int(numbers[1]) << 10)
-    if request["op"] == "spawn":
-        result = (bytes(out), bytes(err), seconds, ended, ended == "output")
-        return Outcome(int(code), *result, enforcement=helper.enforcement, used=used)
-    return replace(file_outcome(int(code), bytes(out), seconds, ended), used=used)
-
-
-GONE = Problem("the sandbox helper ended while a command ran", "the command ended with the helper process", "try again")
-
-
-def not_started(rest: str, request: dict[str, object], seconds: float) -> Outcome:
-    """Return the outcome for a program that did not start, from the rest of the line `failed ERRNO NAME`.
-
-    The status is that of a shell for such a program: 127 or 126.
-    """
-    number, _, name = rest.partition(" ")
-    code = int(number) if number.isdigit() else 0
-    argv = request.get("argv")
-    program = str(argv[0]) if isinstance(argv, list) and argv else "the action"
-    reason = os.strerror(code).lower() if code else "the sandbox refused"
-    status = 127 if code == 2 else 126
-    text = f"{name or program}: {reason}\n"
-    fix = "check the name, and that the folder and the program are in the workspace or a system folder"
-    if code == errno.EACCES:
-        held = "in the sandbox they hold for root, too"
-        fix = f"check the modes of the working folder and of the program: {held}"
-    why = f"{reason} (inside the sandbox, where only granted paths exist)"
-    problem = Problem(f"`{program}` could not be started", why, fix)
-    return Outcome(status, b"", text.encode(), seconds, problem=problem)
+    outcome = ended_outcome(helper, line, streams, seconds, ended)
+    if request["op"] == "spawn" or outcome.problem is not None or verb != "exit":
+        return outcome
+    return replace(file_outcome(outcome.status, streams[0], seconds, outcome.ended_by), used=outcome.used)

@@ -101,7 +101,7 @@ class HelperHandle:
     async def ask(
         self,
         request: dict[str, object],
-        stdin: bytes | None,
+        stdin: bytes | int | None,
         listen: Listener | None,
         wall: float,
         most: int,

@@ -81,6 +81,17 @@ class HelperPool(Generic[S]):
             self._leave(key, gate)
             raise
 
+    async def take_apart(self, terms: Terms) -> S:
+        """Return a member for a process that stays. It uses no slot, and only `end` gives it up.
+
+        Raises SandboxUnavailable if none can be started.
+        """
+        return self._idle_one(helper_key(terms), terms) or await self._start(terms)
+
+    def end(self, member: S) -> None:
+        """End a member of `take_apart`."""
+        self._end(member)
+
     def give_back(self, terms: Terms, member: S) -> None:
         """Keep `member` for the next command, or end it if it is not usable any more."""
         if not member.usable:

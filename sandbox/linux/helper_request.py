@@ -12,6 +12,7 @@ from sandbox.backend import Listener, OutputBuffer
 from sandbox.linux import helper_process
 
 if TYPE_CHECKING:
+    from sandbox.linux.input_stream import InputStream
     from sandbox.workspace.autorun_watch import Live
 
 _CHUNK = 1 << 16  # bytes
@@ -67,23 +68,26 @@ class HelperRequest(OutputBuffer):
         helper_process.send(self.control, request, handles)
 
     async def run(
-        self, request: dict[str, object], stdin: bytes | None, wall: float, excess: Callable[[], str | None]
+        self, request: dict[str, object], stdin: bytes | int | None, wall: float, excess: Callable[[], str | None]
     ) -> str | None:
         """Run the request, and return the limit that must end it, or None if the answer is complete.
 
+        `stdin` is the whole standard input, or a descriptor whose data is copied as it arrives.
         The limit is `wall` (seconds), `output`, `watch` for the alarm, or the result of `excess`, which is called at
         intervals. If the helper is gone, `line` is empty. Raises CancelledError, and OSError from the listener.
         """
-        ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if stdin else 2)]
+        given = stdin is not None and stdin != b""
+        ends = [os.pipe2(os.O_CLOEXEC) for _ in range(3 if given else 2)]
         writes = [write for _, write in ends[-2:]]
         self._open = {read: index for index, (read, _) in enumerate(ends[-2:])}
         feeding: asyncio.Task[None] | None = None
-        handles = ([ends[0][0]] if stdin else []) + writes
+        streaming: InputStream | None = None
+        handles = ([ends[0][0]] if given else []) + writes
         try:
             try:
                 self.send(request, handles)
             except BaseException as error:
-                if stdin:
+                if given:
                     os.close(ends[0][1])
                 if not isinstance(error, BrokenPipeError | ConnectionResetError):
                     raise
@@ -92,7 +96,11 @@ class HelperRequest(OutputBuffer):
             finally:
                 for handle in handles:
                     os.close(handle)
-            if stdin:
+            if isinstance(stdin, int):
+                from sandbox.linux import input_stream  # most commands get no input
+
+                streaming = input_stream.InputStream(stdin, ends[0][1])  # closes the pipe at its end
+            elif stdin:
                 feeding = asyncio.create_task(_feed(ends[0][1], stdin))  # closes the pipe at its end
             started = time.monotonic()
             if feeding is None:  # else the command waits for input that only the event loop can send
@@ -116,6 +124,8 @@ class HelperRequest(OutputBuffer):
         finally:
             if feeding is not None:
                 feeding.cancel()
+            if streaming is not None:
+                streaming.close()
 
     async def settle(self, seconds: float) -> None:
         """Wait at most `seconds` for the last line, then for the streams to close."""

@@ -22,7 +22,9 @@ from sandbox.backend import (
     Listener,
     Outcome,
     OutputBuffer,
+    Process,
     SandboxUnavailable,
+    TerminalSize,
     argv_of,
     file_limits,
     file_outcome,
@@ -33,6 +35,7 @@ from sandbox.egress.proxy import Egress
 from sandbox.egress.variables import variables
 from sandbox.inside import canary
 from sandbox.linux.helper_process import import_folder, starting_process
+from sandbox.linux.input_stream import InputStream
 from sandbox.linux.launch import in_scratch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.macos.sbpl import profile_for
@@ -70,7 +73,7 @@ class _ConfinedProcess(OutputBuffer):
         super().__init__(most, listen)
         self.process = process
 
-    async def whole(self, stdin: bytes | None) -> None:
+    async def whole(self, stdin: bytes | int | None) -> None:
         """Wait until the process has ended, and up to one second longer for descendants that hold its streams open."""
         taking = asyncio.gather(
             self._take(self.process.stdout, 1), self._take(self.process.stderr, 2), self._feed(stdin)
@@ -95,8 +98,9 @@ class _ConfinedProcess(OutputBuffer):
             if not self.take(stream, chunk):
                 self.end()
 
-    async def _feed(self, stdin: bytes | None) -> None:
+    async def _feed(self, stdin: bytes | int | None) -> None:
         if self.process.stdin is not None:
+            assert not isinstance(stdin, int)  # `InputStream` copies from a descriptor
             with contextlib.suppress(ConnectionError):  # a command need not read all of its input
                 self.process.stdin.write(stdin or b"")
                 await self.process.stdin.drain()
@@ -126,7 +130,7 @@ class Seatbelt:
         self.enforcement = Enforcement(Level.PARTIAL, self.name, tuple(sorted(checks.items())), LACKS)
         return self.enforcement
 
-    async def run(self, permit: Permit, *, stdin: bytes | None = None, listen: Listener | None = None) -> Outcome:
+    async def run(self, permit: Permit, *, stdin: bytes | int | None = None, listen: Listener | None = None) -> Outcome:
         """Execute the permit. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
@@ -144,6 +148,13 @@ class Seatbelt:
         done = await self._confined(asked, perform, terms.workspace, request, None, *code)
         answer = file_outcome(done.status, done.stdout, done.seconds, done.ended_by)
         return replace(answer, violations=done.violations, enforcement=enforcement)
+
+    async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
+        """Raise SandboxUnavailable: nothing on macOS ends a process with certainty when this program is killed."""
+        what, why = "the seatbelt sandbox keeps no process running", "macOS would not end it if this program was killed"
+        raise SandboxUnavailable.of(
+            what, why, "run it in one command with the commands that need it, or in a container"
+        )
 
     async def close(self) -> None:
         if self.scratch is not None:
@@ -174,7 +185,13 @@ class Seatbelt:
         return (*start, json.dumps(bounds), json.dumps(environment), *confined)
 
     async def _confined(
-        self, terms: Terms, argv: tuple[str, ...], cwd: str, stdin: bytes | None, listen: Listener | None, *own: str
+        self,
+        terms: Terms,
+        argv: tuple[str, ...],
+        cwd: str,
+        stdin: bytes | int | None,
+        listen: Listener | None,
+        *own: str,
     ) -> Outcome:
         if terms.credentials:
             from sandbox.egress.credential_injection import injector_for
@@ -186,18 +203,27 @@ class Seatbelt:
         # Terms without hosts get no proxy. With a proxy, its port is the only one that the profile allows.
         listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
         egress = Egress(listener, terms.hosts) if listener else None
+        streaming: InputStream | None = None
         try:
             line = self.command(terms, protected, argv, own, listener.getsockname()[1] if listener else None)
-            with starting_process():
-                process = await asyncio.create_subprocess_exec(
-                    *line,
-                    cwd=cwd,
-                    env={},
-                    start_new_session=True,  # no controlling terminal, and one process group to end
-                    stdin=asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.PIPE,
-                )
+            source = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
+            if isinstance(stdin, int):
+                source, target = os.pipe2(os.O_CLOEXEC) if hasattr(os, "pipe2") else os.pipe()
+                streaming = InputStream(stdin, target)
+            try:
+                with starting_process():
+                    process = await asyncio.create_subprocess_exec(
+                        *line,
+                        cwd=cwd,
+                        env={},
+                        start_new_session=True,  # no controlling terminal, and one process group to end
+                        stdin=source,
+                        stdout=asyncio.subprocess.PIPE,
+                        stderr=asyncio.subprocess.PIPE,
+                    )
+            finally:
+                if streaming is not None:
+                    os.close(source)
             confined, ended = _ConfinedProcess(process, terms.limits.output, listen), None
             try:
                 if egress is not None:
@@ -214,6 +240,8 @@ class Seatbelt:
                 violations = watch.settle()
             connections, refused = await egress.end() if egress is not None else ((), ())
         finally:
+            if streaming is not None:
+                streaming.close()
             if egress is not None:
                 egress.close()
         code, seconds, (out, err) = await process.wait(), time.monotonic() - started, confined.streams

@@ -100,7 +100,8 @@ class Bench:
         self, action: dict[str, Any], *, tier: str | None = None, stdin: bytes | None = None, **told: Any
     ) -> dict[str, Any]:
         """`tier`: the sandbox for this one, when it is not the bench's own."""
-        extra = {name: told.pop(name) for name in ("cancel", "names", "counted", "container", "lend") if name in told}
+        others = ("cancel", "names", "counted", "container", "lend", "process", "stream")
+        extra = {name: told.pop(name) for name in others if name in told}
         terms = {
             "rights": "workspace-write",
             "workspace": str(self.workspace),
@@ -135,6 +136,14 @@ class Bench:
     def run(self, script: str, **told: Any) -> dict[str, Any]:
         cwd = told.pop("cwd", str(told.get("workspace", self.workspace)))
         return self.ask({"kind": "RunScript", "script": script, "cwd": cwd}, **told)
+
+    def start(self, name: str, script: str, *, terminal: tuple[int, int] | None = None, **told: Any) -> dict[str, Any]:
+        """Start a process that stays. `process` asks about it by `name`."""
+        return self.run(script, process={"do": "start", "name": name, "terminal": terminal}, **told)
+
+    def process_do(self, name: str, do: str, **told: Any) -> dict[str, Any]:
+        """Let the driver do something with a process: write, until, signal, resize, close, wait, end, look, ports."""
+        return self.ask({}, process={"do": do, "name": name, **told})
 
     def close(self) -> None:
         assert self.process.stdin is not None

@@ -16,7 +16,14 @@ from typing import Any
 from policy.model import action as actions
 from policy.model.profile import Profile
 from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
-from sandbox.backend import ContainerOptions, SandboxUnavailable, interrupted_connections
+from sandbox.backend import (
+    ContainerOptions,
+    Outcome,
+    Process,
+    SandboxUnavailable,
+    TerminalSize,
+    interrupted_connections,
+)
 from sandbox.container.backend import Container
 from sandbox.container.container import Box
 from sandbox.linux import cgroup
@@ -50,7 +57,90 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
     return tuple(names.get(host, ()))
 
 
+def outcome_words(outcome: Outcome) -> dict[str, Any]:
+    enforcement = outcome.enforcement
+    return {
+        "status": outcome.status,
+        "out": outcome.stdout.decode("utf-8", "replace"),
+        "err": outcome.stderr.decode("utf-8", "replace"),
+        "ended": outcome.ended_by,
+        "seconds": outcome.seconds,
+        "connections": [list(astuple(each)) for each in outcome.connections],
+        "violations": [[v.what, v.path, v.fix, v.layer] for v in outcome.violations],
+        "problem": outcome.problem and [outcome.problem.what, outcome.problem.why, outcome.problem.fix],
+        "data": outcome.data,
+        "level": enforcement and enforcement.level.value,
+        "checks": enforcement and dict(enforcement.checks),
+        "limits": enforcement and enforcement.limits,
+        "inferred": [v.what for v in outcome.violations if v.inferred],
+        "missing": list(enforcement.missing) if enforcement else [],
+    }
+
+
+class Staying:
+    """The processes that the tests started, by name, with what each has printed."""
+
+    def __init__(self) -> None:
+        self.processes: dict[str, Process] = {}
+        self.printed: dict[str, tuple[bytearray, bytearray]] = {}
+
+    async def start(
+        self, backend: Linux | Container, permit: Permit, do: str, name: str, terminal: list[int] | None = None
+    ) -> dict[str, Any]:
+        printed = self.printed[name] = (bytearray(), bytearray())
+        size = TerminalSize(*terminal) if terminal else None
+
+        def listen(stream: int, chunk: bytes) -> None:
+            printed[stream - 1].extend(chunk)
+
+        try:
+            process = await backend.start(permit, listen=listen, terminal=size)
+        except SandboxUnavailable as error:
+            return {"unavailable": [error.problem.what, error.problem.why, error.problem.fix]}
+        self.processes[name] = process
+        return {"started": True, "level": process.enforcement.level.value}
+
+    async def ask(self, do: str, name: str, **told: Any) -> dict[str, Any]:
+        """`until` waits, at most 30 seconds, for a text in the output so far."""
+        process, printed = self.processes[name], self.printed[name]
+        answer: dict[str, Any] = {}
+        if do == "write":
+            try:
+                await process.write(told["text"].encode("latin-1"))
+            except BrokenPipeError:
+                answer["broken"] = True
+        elif do == "until":
+            wanted = told["text"].encode()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(30):
+                    while wanted not in printed[0] + printed[1] and process.outcome is None:
+                        await asyncio.sleep(0.01)
+        elif do == "signal":
+            await process.signal(told["number"])
+        elif do == "resize":
+            process.resize(TerminalSize(*told["size"]))
+        elif do == "close":
+            process.close_input()
+        elif do == "connect":
+            try:
+                with await process.connect(told["port"]) as made:
+                    answer["received"] = (await asyncio.get_running_loop().sock_recv(made, 100)).decode()
+            except OSError as error:
+                answer["error"] = error.strerror or str(error)
+        elif do in ("wait", "end"):
+            async with asyncio.timeout(60):
+                outcome = await (process.wait() if do == "wait" else process.end())
+            answer |= outcome_words(outcome)
+        answer["out"], answer["err"] = (bytes(each).decode("utf-8", "replace") for each in printed)
+        answer["alive"] = process.outcome is None
+        answer["so_far"] = [v.what for v in process.violations]
+        if do == "ports":
+            answer["ports"] = list(process.ports())
+        return answer
+
+
 async def main() -> None:
+    staying = Staying()
     backends: dict[tuple[str, str], Linux | Container] = {}
     stack = contextlib.ExitStack()
     usable = cgroup.usable  # type: ignore[attr-defined]  # the name as the backend looks it up
@@ -78,13 +168,21 @@ async def main() -> None:
             else:
                 backend = Linux(name, cache=cache, aside=cache / "aside", resolver=resolve, lend=lend)
             backends[key] = backend
+        if "process" in told and told["process"]["do"] != "start":
+            print(json.dumps(await staying.ask(**told["process"])), flush=True)
+            continue
         made = getattr(actions, told["action"].pop("kind"))
         if "argv" in told["action"]:
             told["action"]["argv"] = tuple(told["action"]["argv"])
         permit = Permit(made(**told["action"]), terms_of(told["terms"]), _MINT)
         stdin = base64.b64decode(told["stdin"]) if told.get("stdin") else None
         answer: dict[str, Any]
+        if "process" in told:
+            print(json.dumps(await staying.start(backend, permit, **told["process"])), flush=True)
+            continue
         try:
+            if "stream" in told:
+                stdin = told["stream"]  # a descriptor that this process inherited
             run = asyncio.create_task(backend.run(permit, stdin=stdin))
             if "cancel" in told:
                 await asyncio.sleep(told["cancel"])
@@ -97,25 +195,10 @@ async def main() -> None:
                 except asyncio.CancelledError as end:
                     answer["connections"] = [list(astuple(each)) for each in interrupted_connections(end)]
             else:
-                outcome = await run
-                enforcement = outcome.enforcement
-                answer = {
-                    "status": outcome.status,
-                    "out": outcome.stdout.decode("utf-8", "replace"),
-                    "err": outcome.stderr.decode("utf-8", "replace"),
-                    "ended": outcome.ended_by,
-                    "seconds": outcome.seconds,
-                    "connections": [list(astuple(each)) for each in outcome.connections],
-                    "violations": [[v.what, v.path, v.fix, v.layer] for v in outcome.violations],
-                    "problem": outcome.problem and [outcome.problem.what, outcome.problem.why, outcome.problem.fix],
-                    "data": outcome.data,
-                    "level": enforcement and enforcement.level.value,
-                    "checks": enforcement and dict(enforcement.checks),
-                    "limits": enforcement and enforcement.limits,
-                    "inferred": [v.what for v in outcome.violations if v.inferred],
-                    "missing": list(enforcement.missing) if enforcement else [],
-                    "helpers": [slot.pid if isinstance(slot, Box) else slot.process.pid for slot in backend.pool.all],
-                }
+                answer = outcome_words(await run)
+                answer["helpers"] = [
+                    slot.pid if isinstance(slot, Box) else slot.process.pid for slot in backend.pool.all
+                ]
         except SandboxUnavailable as error:
             answer = {"unavailable": [error.problem.what, error.problem.why, error.problem.fix]}
         print(json.dumps(answer), flush=True)
