@@ -26,7 +26,7 @@ _DRAIN = 1.0  # seconds that the streams may stay open after all processes that 
 _TAIL = 16 << 10  # bytes at the end of each stream, which tell why a process failed
 _END_OF_FILE = b"\x04"  # VEOF, termios(3)
 
-Completion = Callable[[Outcome], Outcome]  # ends the helper, and adds the violations to an outcome
+FinishOutcome = Callable[[Outcome], Outcome]  # ends the helper, and adds the violations to an outcome
 
 
 class LinuxProcess:
@@ -58,7 +58,7 @@ class LinuxProcess:
 
     # ---- the start
 
-    async def begin(self, terminal: TerminalSize | None, complete: Completion) -> None:
+    async def begin(self, terminal: TerminalSize | None, complete: FinishOutcome) -> None:
         """Start the command, and the task that supervises it. `complete` ends the helper and adds the violations.
 
         Raises SandboxUnavailable if the helper is gone; then nothing ran.
@@ -289,7 +289,7 @@ class LinuxProcess:
 
     # ---- the supervision
 
-    async def _supervise(self, complete: Completion) -> Outcome:
+    async def _supervise(self, complete: FinishOutcome) -> Outcome:
         """Return the outcome, without output, when the process has ended by itself, by a limit, by a watch or by `end`.
 
         The helper has ended then, and all watches are closed.
