@@ -256,10 +256,11 @@ class Container:
         assert self.daemon is not None
         rights = Rights.WORKSPACE_WRITE if terms.hosts else terms.rights  # the proxy is reached over TCP
         unix = terms.unix and terms.rights is Rights.WORKSPACE_WRITE
-        text = syscalls.profile(rights, unix=unix, machine=os.uname().machine)
+        trace = terms.rights is Rights.WORKSPACE_WRITE
+        text = syscalls.profile(rights, unix=unix, trace=trace, machine=os.uname().machine)
         if not self.daemon.podman:
             return text
-        path = Path(folder, f"{rights.value}-{unix}.json")
+        path = Path(folder, f"{rights.value}-{unix}-{trace}.json")
         path.write_text(text, encoding="utf-8")
         return str(path)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import profiles
 from policy.model.verdict import Rights
-from sandbox.linux.seccomp import argument_entries, refused
+from sandbox.linux.seccomp import argument_entries, names, refused
 
 Cube = tuple[int, int]  # (mask, value): every x with x & mask == value
 Set = tuple[Cube, ...]  # any of them
@@ -35,18 +35,19 @@ _UNSEEN = ("clone3", "openat2")
 # fmt: on
 
 
-def profile(rights: Rights, *, unix: bool, machine: str) -> str:
+def profile(rights: Rights, *, unix: bool, trace: bool, machine: str) -> str:
     """Return the profile as JSON, equal for equal arguments. Raises KeyError for a machine without a table."""
     table = tomllib.loads((Path(str(profiles.__file__)).parent / "seccomp" / "linux.toml").read_text("utf-8"))
     entries = argument_entries(table, rights, unix=unix)
     checked = {name for entry in entries for name in entry["calls"]}
-    rules = [_rule(sorted(set(table["allow"]) - checked), "SCMP_ACT_ALLOW")]
-    rules.append(_rule(sorted(table["refuse"]), "SCMP_ACT_ERRNO", errno.EPERM))
+    permitted, never = names(table, trace=trace)
+    rules = [_rule(sorted(set(permitted) - checked), "SCMP_ACT_ALLOW")]
+    rules.append(_rule(sorted(never), "SCMP_ACT_ERRNO", errno.EPERM))
     rules.append(_rule(list(_UNSEEN), "SCMP_ACT_ERRNO", errno.ENOSYS))
     for name, only in table["only"].items():
         compared = [_masked(only["arg"], (_INT, value)) for value in only["values"]]
         rules += [_rule([name], "SCMP_ACT_ALLOW", args=[each]) for each in compared]
-    for name in sorted(checked & set(table["allow"])):
+    for name in sorted(checked & set(permitted)):
         mine = [entry for entry in entries if name in entry["calls"]]
         rules += [_rule([name], "SCMP_ACT_ALLOW", args=args) for args in allowed(mine)]
         for entry in mine:

@@ -155,7 +155,11 @@ class CommandServer:
         while True:
             ready = [handle for handle, _ in self.poll.poll(self.watchdog.pause() * 1000)]
             if watched in ready:
-                _, status, used = os.wait4(pid, 0)
+                ended_already, status, used = os.wait4(pid, os.WNOHANG)
+                if not ended_already:
+                    # THREAT T169: a process that traces the command keeps its status from its parent (ptrace(2)).
+                    self.signal_all(pid, signal.SIGKILL)
+                    _, status, used = os.wait4(pid, 0)
                 code = os.waitstatus_to_exitcode(status)
                 resources = f"{round((used.ru_utime + used.ru_stime) * 1000)} {used.ru_maxrss}"
                 return (code if code >= 0 else 128 - code), ended or self.signals.get(-code), resources

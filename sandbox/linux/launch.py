@@ -65,7 +65,8 @@ def launch(
     if terms.hosts and tier != "T3":
         rights = Rights.WORKSPACE_WRITE  # for the seccomp filter only: sockets on a separate loopback
     unix = terms.unix and terms.rights is Rights.WORKSPACE_WRITE and tier != "T3"
-    programs = seccomp.programs(rights, unix=unix, cache=cache, noexec=tier == "T1")
+    trace = terms.rights is Rights.WORKSPACE_WRITE and tier != "T3"  # T3 has no PID namespace
+    programs = seccomp.programs(rights, unix=unix, trace=trace, cache=cache, noexec=tier == "T1")
     if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:
         tool_cache.ready(terms.cache, terms.workspace)
     if not (abi := syscalls.landlock_abi()):

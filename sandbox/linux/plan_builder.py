@@ -288,6 +288,7 @@ def _rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, int]]:
         rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
     else:
         rules.append((READ_ONLY_TMP, landlock.WRITE))
+    rules.append(("/dev/pts", landlock.DEVICE))  # an instance of the sandbox's own (devpts)
     return rules
 
 

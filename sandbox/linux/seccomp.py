@@ -20,26 +20,29 @@ from sandbox.workspace.folder_cache import read_sealed, write_sealed
 TABLE = "linux.toml"
 Comparison = tuple[int, str, tuple[int, ...]]  # number of the argument; comparison; mask and value, or value
 _WORD = 0xFFFFFFFF
-_FORMAT = 3  # bump when the way a program is built changes: it is part of the cache key
+_FORMAT = 4  # bump when the way a program is built changes: it is part of the cache key
 
 
-def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = True) -> tuple[bytes, bytes]:
+def programs(
+    rights: Rights, *, unix: bool, trace: bool, cache: Path | None, noexec: bool = True
+) -> tuple[bytes, bytes]:
     """Return the two programs for one right set: allow by name, refuse by argument. Raises SandboxUnavailable.
 
-    `noexec` is True if the helper may set vm.memfd_noexec, which it does as root.
+    `trace` allows the calls that trace other processes. `noexec` is True if the helper may set vm.memfd_noexec, which
+    it does as root.
     """
     # Every kind of installation has the file next to the code; importlib.resources would take longer than reading it.
     text = (Path(str(profiles.__file__)).parent / "seccomp" / TABLE).read_bytes()
     # Root sets vm.memfd_noexec for its namespace (Linux 6.3); everyone else needs the stricter rule.
     root = noexec and os.geteuid() == 0 and os.path.exists("/proc/sys/vm/memfd_noexec")
-    seed = f"{_FORMAT}:{os.uname().machine}:{os.uname().release}:{rights}:{unix}:{root}".encode()
+    seed = f"{_FORMAT}:{os.uname().machine}:{os.uname().release}:{rights}:{unix}:{trace}:{root}".encode()
     key = hashlib.sha256(seed + hashlib.sha256(text).digest()).hexdigest()[:32]
     path = cache / f"seccomp-{key}" if cache else None
     body = read_sealed(path) if path else None
     if body is not None and len(body) >= 4:
         cut = 4 + int.from_bytes(body[:4], "little")
         return body[4:cut], body[cut:]
-    built = _build(text.decode(), rights, unix, root)
+    built = _build(text.decode(), rights, unix, root, trace=trace)
     if path is not None:
         # Without a cache file the next start takes 60 ms longer.
         with contextlib.suppress(OSError):
@@ -47,7 +50,9 @@ def programs(rights: Rights, *, unix: bool, cache: Path | None, noexec: bool = T
     return built
 
 
-def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None) -> tuple[bytes, bytes]:
+def _build(
+    text: str, rights: Rights, unix: bool, root: bool, machine: str | None = None, *, trace: bool = False
+) -> tuple[bytes, bytes]:
     """Compile the programs. `machine` is another architecture, used only by tests."""
     import tomllib
 
@@ -59,12 +64,13 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
     table = tomllib.loads(text)
     numbers: dict[str, int] = {} if machine else table["numbers"]  # of calls that libseccomp may not know
     by_name = _Filter(pyseccomp, pyseccomp.ERRNO(errno.ENOSYS), machine, numbers)
-    for name in table["allow"]:
+    allowed, refused_names = names(table, trace=trace)
+    for name in allowed:
         by_name.add(pyseccomp.ALLOW, name)
     for name, entry in table["only"].items():
         for value in entry["values"]:
             by_name.add(pyseccomp.ALLOW, name, [(entry["arg"], "MASKED_EQ", (_WORD, value))])
-    for name in table["refuse"]:
+    for name in refused_names:
         by_name.add(pyseccomp.ERRNO(errno.EPERM), name)
     by_argument = _Filter(pyseccomp, pyseccomp.ALLOW, machine, numbers)
     for entry in argument_entries(table, rights, *table["stacked"], unix=unix):
@@ -76,14 +82,22 @@ def _build(text: str, rights: Rights, unix: bool, root: bool, machine: str | Non
     return by_name.exported(), by_argument.exported()
 
 
+def names(table: dict[str, Any], *, trace: bool) -> tuple[list[str], list[str]]:
+    """Return the calls that are allowed and those that are refused by name. `trace` decides about those that trace."""
+    tracing = table["tracing"]["calls"]
+    if trace:
+        return [*table["allow"], *tracing], table["refuse"]
+    return table["allow"], [*table["refuse"], *tracing]
+
+
 def argument_entries(
     table: dict[str, Any], rights: Rights, *others: dict[str, Any], unix: bool
 ) -> list[dict[str, Any]]:
-    """Return the entries that refuse calls by argument: those of the table, `others`, and the one for sockets."""
+    """Return the entries that refuse calls by argument: those of the table, `others`, and those for sockets."""
     sockets = table["sockets"]
     families = [*sockets[rights.value], *(sockets["unix"] if unix else ())]
     socket = {"calls": ["socket"], "arg": 0, "not_in": families, "errno": sockets["errno"]}
-    return [*table["argument"], *others, socket]
+    return [*table["argument"], *others, socket, *(() if unix else (table["pairs"],))]
 
 
 def refused(entry: dict[str, Any]) -> list[list[Comparison]]:

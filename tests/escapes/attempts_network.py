@@ -36,7 +36,7 @@ ATTEMPTS = [
     A("unix-abstract", "services", "a service by its abstract name", 's = socket.socket(socket.AF_UNIX)\ns.connect("\\0" + W["abstract"])\ns.sendall(b"leak")\nprint(s.recv(99))'),
     A("unix-path", "services", "a service by its path", 's = socket.socket(socket.AF_UNIX)\ns.connect(W["socket"])\nprint(s.recv(99))'),
     A("unix-path-workspace", "services", "a service whose socket lies in the workspace", 's = socket.socket(socket.AF_UNIX)\ns.connect("host.sock")\nprint(s.recv(99))'),
-    A("unix-datagram", "services", "a datagram to a service", 's = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)\neach(lambda: s.sendto(b"leak", "host.dgram"), lambda: s.sendto(b"leak", W["datagram"]))'),
+    A("unix-datagram", "services", "a datagram to a service", 'makes = (lambda: socket.socket(1, 2), lambda: socket.socketpair(1, 2)[0], lambda: socket.socketpair(1, 3)[0])\neach(*(lambda make=make, to=to: make().sendto(b"leak", to) for make in makes for to in ("host.dgram", W["datagram"])))'),
     A("unix-dirty-word", "services", "a family with rubbish in its upper half", 'f = libc.syscall(ctypes.c_long(41), ctypes.c_ulong(0x7700000001), ctypes.c_long(1), ctypes.c_long(0))\nif f >= 0:\n  s = socket.socket(fileno=f)\n  s.connect("\\0" + W["abstract"])\n  print(s.recv(99))', x86=True),
     A("unix-descriptor", "services", "a descriptor that a service hands over", 's = socket.socket(socket.AF_UNIX)\ns.connect("\\0" + W["giver"])\n_, fds, *_ = socket.recv_fds(s, 9, 4)\nprint(os.pread(fds[0], 99, 0))'),
     A("inherited-socket", "services", "a connection that the launcher had open", 'each(*(lambda n=n: os.write(n, b"leak") for n in range(203, 210)))'),

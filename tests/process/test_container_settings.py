@@ -142,9 +142,9 @@ def _rules(profile: str) -> tuple[dict[str, list[dict[str, Any]]], str]:
     return found, str(told["defaultErrnoRet"])
 
 
-LOOK = syscalls.profile(Rights.READ_ONLY, unix=False, machine="x86_64")
-WORK = syscalls.profile(Rights.WORKSPACE_WRITE, unix=False, machine="x86_64")
-UNIX = syscalls.profile(Rights.WORKSPACE_WRITE, unix=True, machine="aarch64")
+LOOK = syscalls.profile(Rights.READ_ONLY, unix=False, trace=False, machine="x86_64")
+WORK = syscalls.profile(Rights.WORKSPACE_WRITE, unix=False, trace=False, machine="x86_64")
+UNIX = syscalls.profile(Rights.WORKSPACE_WRITE, unix=True, trace=True, machine="aarch64")
 
 # fmt: off
 CALLS = [
@@ -177,8 +177,12 @@ CALLS = [
     ("memfd_create", {1: 0x9},                    "ALLOW", "sealed against running"),
     ("memfd_create", {1: 0x1},                    "38",    "not sealed: programs take a file instead"),
     ("memfd_create", {1: 0x18},                   "1",     "to be run"),
-    ("socketpair",   {0: 1},                      "ALLOW", "a pair reaches nobody"),
-    ("socketpair",   {0: 2},                      "97",    "another family"),
+    ("socketpair",   {0: 1, 1: 1},                "ALLOW", "a pair of streams reaches nobody"),
+    ("socketpair",   {0: 1, 1: 0o2000005},        "ALLOW", "a pair of packets, close-on-exec"),
+    ("socketpair",   {0: 1, 1: 2},                "94",    "a pair of datagrams, which can send to any address"),
+    ("socketpair",   {0: 1, 1: 0xdead00000003},   "94",    "the same by its other name, dirty"),
+    ("socketpair",   {0: 2, 1: 1},                "97",    "another family"),
+    ("ptrace",       {},                          "1",     "tracing"),
     ("socket",       {0: 2},                      "ALLOW", "IPv4 on a loopback of its own"),
     ("socket",       {0: 10},                     "ALLOW", "IPv6"),
     ("socket",       {0: 1},                      "97",    "AF_UNIX"),
@@ -197,7 +201,16 @@ def test_the_profile_answers_as_the_table_says(name: str, args: dict[int, int], 
 def test_a_reader_gets_no_socket_and_who_asks_for_unix_gets_that() -> None:
     assert {filtered(LOOK, "socket", {0: family}) for family in range(50)} == {"97"}
     assert [family for family in range(50) if filtered(UNIX, "socket", {0: family}) == "ALLOW"] == [1, 2, 10]
+    assert filtered(UNIX, "socketpair", {0: 1, 1: 2}) == "ALLOW"
     assert json.loads(UNIX)["architectures"] == ["SCMP_ARCH_AARCH64"]
+
+
+@pytest.mark.threat("T169")
+def test_a_container_may_trace_its_own_processes() -> None:
+    for name in ("ptrace", "process_vm_readv", "process_vm_writev"):
+        assert [filtered(each, name, {}) for each in (LOOK, WORK, UNIX)] == ["1", "1", "ALLOW"]
+    for name in ("pidfd_getfd", "process_madvise", "kcmp"):
+        assert filtered(UNIX, name, {}) == "1"
 
 
 @pytest.mark.threat("T10")
@@ -205,8 +218,7 @@ def test_law_allowed_is_exactly_what_is_not_refused() -> None:
     """For every call that is looked at by argument: one answer, and it is the table's, for words near every edge."""
     table = tomllib.loads((ROOT / "profiles" / "seccomp" / "linux.toml").read_text())
     chance = random.Random(7)
-    entries = table["argument"]
-    assert entries
+    entries = [*table["argument"], table["pairs"]]
     for name in sorted({name for entry in entries for name in entry["calls"]}):
         mine = [entry for entry in entries if name in entry["calls"]]
         edges = {0, 1, 2**32 - 1, 2**64 - 1, *(1 << bit for bit in range(34))}

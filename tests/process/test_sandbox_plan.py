@@ -198,19 +198,21 @@ def test_the_scan_survives_odd_names(tmp_path: Path) -> None:
 
 
 def test_programs_are_kept_whole_or_built_again(tmp_path: Path) -> None:
-    built = programs(Rights.READ_ONLY, unix=False, cache=tmp_path)
+    built = programs(Rights.READ_ONLY, unix=False, trace=False, cache=tmp_path)
     (kept,) = tmp_path.iterdir()
-    assert programs(Rights.READ_ONLY, unix=False, cache=tmp_path) == built
+    assert programs(Rights.READ_ONLY, unix=False, trace=False, cache=tmp_path) == built
     for damage in (b"", kept.read_bytes()[:-8], kept.read_bytes()[:40] + b"\0" * (kept.stat().st_size - 40)):
         kept.write_bytes(damage)
-        assert programs(Rights.READ_ONLY, unix=False, cache=tmp_path) == built, (
+        assert programs(Rights.READ_ONLY, unix=False, trace=False, cache=tmp_path) == built, (
             "a damaged cache must never weaken a filter"
         )
 
 
 def test_the_right_sets_have_different_programs(tmp_path: Path) -> None:
-    look, work = (programs(rights, unix=False, cache=None)[1] for rights in Rights)
+    look, work = (programs(rights, unix=False, trace=False, cache=None)[1] for rights in Rights)
     assert look != work
     assert all(
-        len(program) % 8 == 0 for pair in (programs(r, unix=True, cache=None) for r in Rights) for program in pair
+        len(program) % 8 == 0
+        for pair in (programs(r, unix=True, trace=True, cache=None) for r in Rights)
+        for program in pair
     )

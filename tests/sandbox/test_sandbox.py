@@ -463,7 +463,7 @@ REFUSED = [
     ("clone3",                      "r = libc.syscall(435, (ctypes.c_ulong * 11)(0x10000000), 88)"),
     ("mount",                       "r = libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)"),
     ("ptrace",                      "r = libc.ptrace(16, 1, 0, 0)"),
-    ("process_vm_readv",            "r = libc.syscall(310, 1, 0, 0, 0, 0, 0)"),
+    ("process_vm_readv",            "v = (ctypes.c_ulong * 4)(ctypes.addressof(ctypes.create_string_buffer(8)), 1, 0x400000, 1); a = ctypes.addressof(v); r = libc.syscall(310, 1, ctypes.c_void_p(a), 1, ctypes.c_void_p(a + 16), 1, 0)"),
     ("bpf",                         "r = libc.syscall(321, 0, 0, 0)"),
     ("perf_event_open",             "r = libc.syscall(298, 0, 0, -1, -1, 0)"),
     ("io_uring_setup",              "r = libc.syscall(425, 2, ctypes.create_string_buffer(120))"),
@@ -529,6 +529,25 @@ def test_the_devices_of_the_machine_keep_their_mode_and_times(bench: Bench) -> N
         # bubblewrap's own has no say over mounts there, and what anybody may write to, anybody may touch.
         found = answer["out"].replace("OPEN 1\n", "") if bench.tier == "T2" and bench.user != "root" else answer["out"]
         assert found == "b'\\x00' 1 b''\n", answer
+
+
+@pytest.mark.threat("T170")
+def test_terminals_are_those_of_the_sandbox(bench: Bench) -> None:
+    """A command that only reads makes them, too: `script` needs one."""
+    script = (
+        "import errno, fcntl, os\nprint(sorted(os.listdir('/dev/pts')))\nmaster, slave = os.openpty()\n"
+        "print(os.ttyname(slave), sorted(os.listdir('/dev/pts')))\n"
+        "for each in (lambda: fcntl.ioctl(slave, 0x5412, b'x'), lambda: os.open('/dev/tty', os.O_RDWR)):\n"
+        "  try: each(); print('OPEN')\n  except OSError as error: print(errno.errorcode[error.errno])\n"
+    )
+    master, slave = os.openpty()  # the host has one at least
+    try:
+        for rights in ("read-only", "workspace-write"):
+            answer = bench.run(f'{PY} "{script}"', rights=rights)
+            assert answer["out"] == "['ptmx']\n/dev/pts/0 ['0', 'ptmx']\nEPERM\nENXIO\n", answer
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 @pytest.mark.threat("T11")

@@ -98,6 +98,17 @@ def test_what_it_holds(bench: Bench, outside: Path, attempt: str, why: str) -> N
     assert outside.read_text() == "original"
 
 
+@pytest.mark.threat("T168")
+@pytest.mark.threat("T169")
+def test_it_traces_nothing_and_makes_no_pair_of_datagrams(bench: Bench) -> None:
+    script = (
+        "import ctypes, os, socket\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "print(libc.ptrace(0, 0, 0, 0), ctypes.get_errno())\nsocket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)\n"
+        "try: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\nexcept OSError as error: print(error.errno)"
+    )
+    assert bench.run(f'{PY} "{script}"')["out"] == "-1 1\n94\n"
+
+
 @pytest.mark.threat("T66")
 @pytest.mark.parametrize("family", ["AF_INET", "AF_UNIX"])
 def test_no_socket_is_said_to_be_there(bench: Bench, family: str) -> None:

@@ -124,8 +124,12 @@ CALLS: list[tuple[str, tuple[int, ...], str, str]] = [
     ("personality", (0xFFFFFFFE,),                    EPERM,    "all but one"),
     ("personality", (DIRTY | 8,),                     EPERM,    "32-bit Linux, dirty"),
     ("memfd_create", (0, 0x10),                       EPERM,    "MFD_EXEC"),
-    ("socketpair",  (1,),                             ALLOW,    "a pair reaches nobody"),
-    ("socketpair",  (2,),                             "EAFNOSUPPORT", "no other pair"),
+    ("socketpair",  (1, 1),                           ALLOW,    "a pair of streams reaches nobody"),
+    ("socketpair",  (1, 0o2000005),                   ALLOW,    "a pair of packets, close-on-exec"),
+    ("socketpair",  (1, 2),                           "ESOCKTNOSUPPORT", "a pair of datagrams sends to any address"),
+    ("socketpair",  (1, DIRTY | 0o2000003),           "ESOCKTNOSUPPORT", "SOCK_RAW is a datagram here, dirty"),
+    ("socketpair",  (2, 1),                           "EAFNOSUPPORT", "no other pair"),
+    ("ptrace",      (16, 7),                          EPERM,    "tracing, where it was not allowed"),
     ("socket",      (2, 1, 0),                        ALLOW,    "TCP"),
     ("socket",      (10, 0o2000001, 6),               ALLOW,    "TCP, close-on-exec"),
     ("socket",      (2, 2, 17),                       ALLOW,    "UDP"),
@@ -228,24 +232,30 @@ def test_every_name_of_the_table_is_a_call() -> None:
         *table["allow"],
         *table["refuse"],
         *table["only"],
+        *table["tracing"]["calls"],
         *(n for entry in (*table["argument"], *table["stacked"]) for n in entry["calls"]),
     }
     gone = {"vserver"}  # its number is kept for nobody
     assert {name for name in names - gone if number_of(name, "X86_64") < 0} == set()
-    assert not {*table["allow"]} & {*table["refuse"], *table["only"]}
+    lists = (table["allow"], table["refuse"], table["only"], table["tracing"]["calls"])
+    assert sum(len({*each}) for each in lists) == len({name for each in lists for name in each})
 
 
 @pytest.mark.threat("T10")
-def test_the_right_sets_differ_in_sockets_alone(built: tuple[str, tuple[bytes, bytes]]) -> None:
+def test_the_right_sets_differ_in_sockets_and_tracing_alone(built: tuple[str, tuple[bytes, bytes]]) -> None:
     machine, work = built
     here = {"x86_64": "X86_64", "aarch64": "AARCH64"}[platform.machine()]
     other = None if machine == here else machine
     look = seccomp._build(TEXT, Rights.READ_ONLY, False, True, other)
-    unix = seccomp._build(TEXT, Rights.WORKSPACE_WRITE, True, True, other)
+    unix = seccomp._build(TEXT, Rights.WORKSPACE_WRITE, True, True, other, trace=True)
     socket = number_of("socket", machine)
     for family in range(50):
         answers = [judge(each, ARCH[machine], socket, (family, 1, 0)) == ALLOW for each in (look, work, unix)]
         assert answers == [False, family in (2, 10), family in (1, 2, 10)], family
+    for name, arguments in (("ptrace", (16, 7)), ("process_vm_readv", ()), ("socketpair", (1, 2))):
+        number = number_of(name, machine)
+        answers = [judge(each, ARCH[machine], number, arguments) == ALLOW for each in (look, work, unix)]
+        assert answers == [False, False, True], name
 
 
 # ---- the same for real
