@@ -4,8 +4,7 @@ import os
 import stat
 
 from sandbox.inside.files.access import Refused, is_binary, read_capped, show
-from sandbox.inside.files.listing import SKIPPED
-from sandbox.inside.files.match import GlobPattern
+from sandbox.inside.files.match import SKIPPED, GlobPattern
 
 LINE_CAP = 500  # characters of one line
 TEXT_CAP = 1_000_000  # characters of one answer

@@ -5,7 +5,7 @@ import stat
 import time
 
 from sandbox.inside.files.access import Refused, kind, missing, refusal, show
-from sandbox.inside.files.match import GlobPattern
+from sandbox.inside.files.match import SKIPPED, GlobPattern
 
 LIST_CAP = 1000  # entries of one answer
 TYPE_CHECKING = False  # the name is what type checkers know; typing itself would double the import
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _NAMES_CAP = 200_000  # names of one folder that are read and sorted
-
-SKIPPED = ".git"  # Git's own files are numerous and of no use in a search
 
 
 def list_folder(path: str) -> dict[str, object]:

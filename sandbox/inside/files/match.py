@@ -6,6 +6,7 @@ TYPE_CHECKING = False  # the name is what type checkers know; typing itself woul
 if TYPE_CHECKING:
     import re
 
+SKIPPED = ".git"  # Git's own files are numerous and of no use in a search
 _ALTERNATIVES = 256  # patterns to which the braces of one pattern may expand
 
 # One place in one alternative of a pattern: (alternative, part).
