@@ -103,6 +103,10 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             _file(interpreter, Role.TREE, root, "finds files by name")
         case actions.GrepFiles(root=root):
             _file(interpreter, Role.READ, root, "searches in files")
+        case _:
+            from policy.interpreter.tool_call import judge_tool_call  # most actions are commands or file tools
+
+            judge_tool_call(action, interpreter.findings)
     return ""
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import isfinite
 
 from policy.describe.phrases import near, plain
-from policy.model.action import RunArgv, RunScript
+from policy.model.action import RunArgv, RunScript, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
@@ -153,6 +153,8 @@ def _merged(environment: Environment, over: Environment) -> Environment:
 def _rights(assessment: Assessment, worst: Tier) -> Rights:
     if worst is Tier.READ:
         return Rights.READ_ONLY if all(map(_needs_no_workspace, assessment.typed)) else Rights.WORKSPACE_WRITE
+    if isinstance(assessment.action, ToolAction):
+        return Rights.READ_ONLY  # no sandbox runs it
     # Without effects, nothing shows that fewer rights are sufficient.
     looks = bool(assessment.effects) and worst < Tier.MCP_EXTERNAL and all(map(_needs_no_workspace, assessment.effects))
     return Rights.READ_ONLY if looks else Rights.WORKSPACE_WRITE

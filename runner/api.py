@@ -5,13 +5,18 @@ May import everything except `cli` and `frontends`. Nothing in this project impo
 
 from policy.model.action import (
     Action,
+    CallServerTool,
     EditFile,
+    FetchAddress,
     GlobFiles,
     GrepFiles,
     ListFolder,
     ReadFile,
+    ReadServerResource,
     RunArgv,
     RunScript,
+    SearchWeb,
+    SpawnAgent,
     WriteFile,
 )
 from policy.model.tier import Mode, Ruling, Tier
@@ -123,7 +128,8 @@ __all__ = [  # noqa: RUF022  # by subject
     "AssistantMessage", "Message", "Provider", "Reply", "Request", "ScriptedProvider", "Stop", "StreamEvent",
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
-    "Action", "EditFile", "GlobFiles", "GrepFiles", "ListFolder", "ReadFile", "RunArgv", "RunScript", "WriteFile",
+    "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "ReadFile",
+    "ReadServerResource", "RunArgv", "RunScript", "SearchWeb", "SpawnAgent", "WriteFile",
     # the sandbox alone
     "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",
     "Rights", "Terms", "Violation", "open_backend", "open_gate",

@@ -5,7 +5,21 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Protocol
 
-from policy.model.action import Action, EditFile, GlobFiles, GrepFiles, RunArgv, RunScript, WriteFile
+from policy.model.action import (
+    Action,
+    CallServerTool,
+    EditFile,
+    FetchAddress,
+    GlobFiles,
+    GrepFiles,
+    ReadServerResource,
+    RunArgv,
+    RunScript,
+    SearchWeb,
+    SpawnAgent,
+    ToolAction,
+    WriteFile,
+)
 from policy.model.secret_names import originals
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
@@ -35,6 +49,10 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
     For a file tool, the text names the one file that the tool changes, because a file tool runs only code of this
     program.
     """
+    if isinstance(action, CallServerTool | ReadServerResource):
+        return "An approval allows this one call, and nothing bounds here what the server does with it"
+    if isinstance(action, SpawnAgent):
+        return "An approval starts the agent, which never gets more rights than this one, and nothing more"
     rights = []
     if terms.rights is Rights.WORKSPACE_WRITE and isinstance(action, WriteFile | EditFile):
         rights.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
@@ -69,8 +87,27 @@ def _text(action: Action, around: Around) -> str:
             return " ".join(map(quoted, action.argv))
         case GlobFiles() | GrepFiles():
             return f"{action.tool} {quoted(action.pattern)} in {near(action.root, around)}"
+        case CallServerTool() | ReadServerResource() | SpawnAgent() | FetchAddress() | SearchWeb():
+            return tool_call_text(action)
         case _:
             return f"{action.tool} {near(action.path, around)}"
+
+
+def tool_call_text(action: ToolAction) -> str:
+    """Return the whole action on one line or several. The text is as untrusted as the action."""
+    match action:
+        case CallServerTool():
+            return f"{action.tool} {action.arguments}"
+        case ReadServerResource():
+            return f"{action.tool} {action.uri}"
+        case SpawnAgent():
+            mode = f" in mode {action.mode}" if action.mode else ""
+            tools = f" with {', '.join(action.tools)}" if action.tools else ""
+            return f"{action.tool} {action.agent}{mode}{tools}: {action.prompt}"
+        case FetchAddress():
+            return f"{action.tool} {action.url}"
+        case SearchWeb():
+            return f"{action.tool} {quoted(action.query)} with {action.provider}"
 
 
 def quoted(word: str) -> str:

@@ -25,23 +25,31 @@ class GrantScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GrantSubject:
-    """The subject of an answer: one command (`shape` with words), or effects of file tools and of the shell itself.
+    """The subject of an answer: one command (`shape` with words), effects of file tools and of the shell itself, or
+    calls of one tool.
 
     Attributes:
-        tool: the tools that the answer applies to.
+        tool: the exact names of the tools that the answer applies to.
         read: bounds of the paths that are read outside the workspace; absolute or relative to the workspace. A path
             ends with `/**` for everything in that folder, and with `/` for the folder and everything in it.
         write: bounds of the paths that are changed, in the same form.
         host: bounds of the hosts that are contacted, as entries of an allowlist.
         tiers: the kinds of risk that were accepted.
+        arguments: pairs of the name of an argument of the tool and its exact text.
     """
 
     shape: CommandPattern
-    tool: tuple[Tool, ...] = ()
+    tool: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
     tiers: tuple[Tier, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def calls(self) -> bool:
+        """Return True if the subject is the calls of a tool that no sandbox runs."""
+        return bool(self.tool) and not (self.shape.words or self.read or self.write)
 
     @property
     def ceiling(self) -> Tier:
@@ -69,15 +77,28 @@ class GrantSubject:
                 shown = [each for each in bounds if open_ended or not any(bare[each] in word for word in shape.words)]
                 text += f", {doing} {_listed(tuple(shown))}" if shown else ""
             return text
+        if self.calls:
+            return self.paths
         by = "the file tools" if self.tool and Tool.BASH not in self.tool else "a redirection"
         return f"{self.paths} by {by}"
 
     @property
     def paths(self) -> str:
-        """Return what is done to which paths: `reading /data and changing files in docs/`."""
+        """Return what is done to which paths: `reading /data and changing files in docs/`. For calls, return what is
+        called.
+        """
+        if self.calls:
+            return self._called()
         parts = [f"reading {_listed(self.read)}"] if self.read else []
         parts += [f"changing {_listed(self.write)}"] if self.write else []
         return joined(parts)
+
+    def _called(self) -> str:
+        named = joined([f"`{plain(tool)}`" for tool in self.tool])
+        if self.host:
+            return f"{named} on {_listed(self.host)}"
+        values = [f"{plain(name)} `{plain(text)}`" for name, text in self.arguments if text]
+        return f"{named} with {joined(values)}" if values else f"{named} with any arguments"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +148,8 @@ class Grant:
             tool=what.tool,
             read=what.read if allows or not what.shape.words else (),
             write=what.write if allows or not what.shape.words else (),
-            host=what.host if allows else (),
+            host=what.host if allows or what.calls else (),
+            arguments=what.arguments,
             # An empty list would allow the default tiers of a rule.
             tier=(what.tiers or (Tier.READ,)) if allows else (),
             why=what.words if allows else plain(self.reason, _LONGEST_LINE) or "no reason was given",

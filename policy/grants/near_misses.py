@@ -8,8 +8,10 @@ from itertools import islice
 from policy.describe.phrases import near, plain, quoted
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantSubject
+from policy.model import action as actions
 from policy.model.action import Action, GlobFiles, GrepFiles, RunArgv, RunScript
 from policy.model.command_pattern import HOLE
+from policy.model.tier import Mode
 from policy.model.verdict import Allow
 from policy.permission.paths import absolute
 
@@ -47,6 +49,18 @@ def _candidates(
                     yield replace(action, script=line), f"`{plain(line, _LONGEST)}`"
                 elif not script:
                     yield replace(action, argv=argv), f"`{plain(line, _LONGEST)}`"
+        case actions.CallServerTool() | actions.ReadServerResource():
+            other = actions.CallServerTool(action.server, f"{action.tool.rpartition('__')[2].strip('@')}_other")
+            yield other, f"another tool of the server `{plain(action.server)}`"
+            yield replace(action, server=f"{action.server}-other"), "the same tool of another server"
+        case actions.SpawnAgent():
+            yield replace(action, agent=f"{action.agent}_other"), "another agent"
+            if action.mode != Mode.DANGEROUSLY.value:
+                yield replace(action, mode=Mode.DANGEROUSLY.value), "the same agent in another mode"
+        case actions.FetchAddress():
+            yield replace(action, url="https://other.invalid/"), "another host"
+        case actions.SearchWeb():
+            yield replace(action, host="other.invalid"), "another search service"
         case _:
             verb = "changing" if whats[0].write else "reading"
             for path in _beside(whats[0], context):

@@ -13,7 +13,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
-from policy.model.action import Action, RunArgv, RunScript
+from policy.model.action import Action, RunArgv, RunScript, SpawnAgent, ToolAction
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, is_flag, program_of
 from policy.model.facts import Facts, Kind
@@ -87,7 +87,7 @@ def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
     if steps is None or len(steps) != 1:
         return None
     what = _exact(steps[0], ask.assessment, context.facts)
-    if what is None or not (what.shape.words or what.read or what.write):
+    if what is None or not (what.shape.words or what.read or what.write or what.calls):
         return None
     grant = replace(draft_grant(what, "draft0"), ruling=Ruling.DENY)
     _, verdict = context.evaluate(ask.assessment.action, (grant.rule,))
@@ -195,10 +195,22 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
     hosts = tuple(dict.fromkeys(each.target for each in step.effects if each.kind is EffectKind.CONNECTS))
     if Tier.NETWORK in tiers and (not hosts or not all(hosts)):
         return None  # the hosts are unknown, so an approval cannot cover later runs
-    tool: tuple[Tool, ...] = (Tool.BASH,)
+    tool: tuple[str, ...] = (Tool.BASH,)
+    if isinstance(assessment.action, ToolAction):
+        return _call(assessment.action, hosts, tuple(sorted(tiers)))
     if not isinstance(assessment.action, RunScript | RunArgv):
         tool = _WRITERS if writes else _READERS
     return GrantSubject(shape, tool, reads, writes or (), hosts if Tier.NETWORK in tiers else (), tuple(sorted(tiers)))
+
+
+def _call(action: ToolAction, hosts: tuple[str, ...], tiers: tuple[Tier, ...]) -> GrantSubject | None:
+    """Return the subject of further calls of the same tool: on the same host, or of the same agent in the same mode."""
+    if not _displayable((action.tool,)) or "[" in action.tool:
+        return None
+    if isinstance(action, SpawnAgent):
+        bound = (("agent", action.agent), ("mode", action.mode))
+        return GrantSubject(CommandPattern(), (action.tool,), tiers=tiers, arguments=bound)
+    return GrantSubject(CommandPattern(), (action.tool,), host=hosts, tiers=tiers)
 
 
 def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubject]:

@@ -1,7 +1,7 @@
 """The actions that tools plan, the policy judges and the sandbox runs, as one sum type.
 
 `kind` names the class of an action in records, events, JSON and requests to a confined process. It never changes, even
-if the class gets another name. `tool` names the tool that plans such actions, as `Tool` spells the name.
+if the class gets another name. `tool` names the tool that plans such actions, as rules of users spell the name.
 """
 
 from typing import ClassVar
@@ -104,12 +104,90 @@ class GrepFiles:
     limit: int = 200
 
 
-Action = RunScript | RunArgv | ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
+@dataclass(frozen=True, slots=True)
+class CallServerTool:
+    """Call the tool `name` of the tool server `server`.
+
+    Attributes:
+        arguments: a JSON object in the form of `policy.model.tool_arguments.canonical`.
+        hints: what the server states about its tool, such as `destructive`. A hint can only make the verdict stricter.
+    """
+
+    kind: ClassVar[str] = "CallServerTool"
+    server: str
+    name: str
+    arguments: str = "{}"
+    hints: tuple[str, ...] = ()
+
+    @property
+    def tool(self) -> str:
+        """Return the name of the tool in rules: `mcp__github__create_issue`."""
+        return f"mcp__{self.server}__{self.name}"
 
 
-def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> Action:
+@dataclass(frozen=True, slots=True)
+class ReadServerResource:
+    """Read the resource `uri` of the tool server `server`."""
+
+    kind: ClassVar[str] = "ReadServerResource"
+    server: str
+    uri: str
+
+    @property
+    def tool(self) -> str:
+        """Return the name in rules: `mcp__github__@resource`. No tool of a server can have a name with `@`."""
+        return f"mcp__{self.server}__@resource"
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnAgent:
+    """Start the agent `agent` with `prompt` as its task.
+
+    Attributes:
+        mode: the mode of the agent as its label; empty for the mode of the agent that starts it.
+        tools: patterns of the tools that the agent may use; empty for those of the agent that starts it.
+    """
+
+    kind: ClassVar[str] = "SpawnAgent"
+    tool: ClassVar[str] = "agent"
+    agent: str
+    prompt: str
+    mode: str = ""
+    tools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchAddress:
+    """Read the web page at `url` (http or https)."""
+
+    kind: ClassVar[str] = "FetchAddress"
+    tool: ClassVar[str] = "web_fetch"
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWeb:
+    """Search the web for `query` with the search service `provider`. `host` is the host of that service, or empty if
+    the host is not known.
+    """
+
+    kind: ClassVar[str] = "SearchWeb"
+    tool: ClassVar[str] = "web_search"
+    query: str
+    provider: str
+    host: str = ""
+
+
+CommandAction = RunScript | RunArgv
+FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
+# Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
+ToolAction = CallServerTool | ReadServerResource | SpawnAgent | FetchAddress | SearchWeb
+Action = CommandAction | FileAction | ToolAction
+
+
+def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> FileAction:
     """Return the action of the file tool `tool` on `path` (absolute), with the texts that this tool takes."""
-    actions = (
+    actions: tuple[FileAction, ...] = (
         ReadFile(path),
         WriteFile(path, content),
         EditFile(path, old, content),
@@ -121,5 +199,9 @@ def file_action(tool: str, path: str, *, content: str, old: str, glob: str, rege
 
 
 ACTIONS: dict[str, type[Action]] = {
-    each.kind: each for each in (RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles)
-}
+    each.kind: each
+    for each in (
+        RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles, CallServerTool,
+        ReadServerResource, SpawnAgent, FetchAddress, SearchWeb,
+    )
+}  # fmt: skip

@@ -95,6 +95,7 @@ class EffectKind(StrEnum):
     RUNS = "runs"  # code whose effects are unknown
     CONNECTS = "connects"
     USES_LOOPBACK = "uses-loopback"  # a connection to, or a server on, the loopback of the sandbox itself
+    CALLS = "calls"  # a tool or resource of a server, or another agent; the effects are those of the server or agent
     PRIVILEGE = "needs-privilege"
     UNKNOWN = "cannot-tell"
 
@@ -287,6 +288,15 @@ class Check:
     RELATIVE_PATH           = RuleRef(RuleKind.BUILTIN, "classification/relative-path")
     TIME_LIMIT              = RuleRef(RuleKind.BUILTIN, "classification/time-limit")
     UNREADABLE_SCRIPT       = RuleRef(RuleKind.BUILTIN, "classification/unreadable-script")
+
+    # Calls of servers, agents and web tools
+    AGENT_START             = RuleRef(RuleKind.BUILTIN, "tools/agent-start")
+    ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")
+    SERVER_HINT             = RuleRef(RuleKind.BUILTIN, "tools/server-hint")
+    SERVER_RESOURCE         = RuleRef(RuleKind.BUILTIN, "tools/server-resource")
+    SERVER_TOOL             = RuleRef(RuleKind.BUILTIN, "tools/server-tool")
+    UNCLEAR_NAME            = RuleRef(RuleKind.BUILTIN, "tools/unclear-name")
+    WEB_TOOL                = RuleRef(RuleKind.BUILTIN, "tools/web-tool")
 
     # Commands, redirections and control flow of a script
     AMBIGUOUS_COMMAND       = RuleRef(RuleKind.BUILTIN, "shell-syntax/ambiguous-command")

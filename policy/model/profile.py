@@ -39,10 +39,19 @@ class Source(StrEnum):
 
     MODEL = "model"
     PERSON = "person"  # typed by the user: `agent exec`
+    AGENT = "agent"  # the model of a sub-agent
+    HOOK = "hook"  # a hook of the configuration
+    JOB = "job"  # work that runs without a prompt of its own, such as a schedule
+
+
+# A rule that asks or denies about the model also applies to the models that act on its behalf.
+_ALSO = {Source.AGENT: Source.MODEL, Source.JOB: Source.MODEL}
 
 
 class Tool(StrEnum):
-    """The tool that an action uses; `bash` means every command, with a shell or without."""
+    """The tools that come with the program; `bash` means every command, with a shell or without. Tools of servers have
+    names like `mcp__github__create_issue`.
+    """
 
     BASH = "bash"
     READ = "read"
@@ -51,6 +60,9 @@ class Tool(StrEnum):
     GLOB = "glob"
     GREP = "grep"
     LS = "ls"
+    AGENT = "agent"
+    WEB_FETCH = "web_fetch"
+    WEB_SEARCH = "web_search"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +72,8 @@ class PermissionRule:
     Attributes:
         run: one entry for each word, each with its alternatives; `*` and `?` match within a word.
         more: True if any further words may follow.
+        tool: patterns of names of tools.
+        arguments: pairs of the name of an argument of a tool call and a pattern. All must match.
         read: path patterns as written.
         write: path patterns as written.
         host: host patterns in lower case. One of `read`, `write` and `host` must match; all other keys must match
@@ -74,7 +88,8 @@ class PermissionRule:
     layer: Layer
     run: tuple[tuple[str, ...], ...] = ()
     more: bool = False
-    tool: tuple[Tool, ...] = ()
+    tool: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
@@ -91,6 +106,14 @@ class PermissionRule:
         if self.until is None:
             return False
         return today > self.until if today is not None else self.verdict is Ruling.ALLOW
+
+    def applies_to(self, source: Source) -> bool:
+        """Return True if the rule applies to actions of `source`. A rule about the model that asks or denies also
+        applies to sub-agents and jobs.
+        """
+        if not self.source or source in self.source:
+            return True
+        return self.verdict is not Ruling.ALLOW and _ALSO.get(source) in self.source
 
     @property
     def pattern(self) -> str:

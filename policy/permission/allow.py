@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from policy.describe.phrases import near
+from policy.model.action import ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import exact
 from policy.model.facts import Facts
@@ -36,13 +37,16 @@ def about(rule: PermissionRule) -> str:
     parts += [f"changing `{path}`" for path in rule.write]
     parts += [f"connecting to `{host}`" for host in rule.host]
     parts += [f"tier `{tier.label}`" for tier in rule.tier]
-    parts += [f"the tool `{tool.value}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
+    parts += [f"the tool `{tool}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
+    parts += [f"its argument `{name}` like `{pattern}`" for name, pattern in rule.arguments]
     return ", ".join(parts)
 
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # the tiers that a rule with `run` allows if it names no tiers
-NEVER = frozenset([Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED])
+NEVER = frozenset([Tier.DANGEROUS, Tier.SECRET, Tier.DENIED])
+# The tiers that a rule which only names tools allows, for calls of these tools.
+BY_TOOL = frozenset([Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN])
 # Programs that create no links. Any other program that changes a folder may create a link there.
 _NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "truncate", "sed", "sort"])
 
@@ -74,6 +78,8 @@ def covered(
             if reason.tier is Tier.READ or reason.tier in NEVER:
                 continue
             found = _allowing(reason, step, running, alone, facts, linked)
+            if found is None and reason.tier in BY_TOOL and isinstance(assessment.action, ToolAction):
+                found = next((rule for rule in alone if names_only_tools(rule, reason.tier)), None)
             if found is None:
                 refused.add(reason)
                 shut.add(reason)
@@ -91,6 +97,14 @@ def covered(
         {reason: by for reason, by in found_by.items() if reason not in refused},
         {effect: hosts for effect, hosts in opened.items() if effect not in closed},
     )
+
+
+def names_only_tools(rule: PermissionRule, tier: Tier) -> bool:
+    """Return True if the rule is about calls of tools, and covers `tier`. The caller has compared the tool's name and
+    the arguments.
+    """
+    bounded = rule.run or rule.read or rule.write or rule.host
+    return bool(rule.tool) and not bounded and (not rule.tier or tier in rule.tier)
 
 
 def _reached(step: Step, running: Sequence[PermissionRule], alone: Sequence[PermissionRule]) -> frozenset[str]:

@@ -16,8 +16,9 @@ from policy.model.frozen import dataclass
 from policy.model.profile import REST, Layer, PermissionRule, Profile, Tool
 from policy.model.secret_paths import Secrets
 from policy.model.tier import Ruling, Tier
+from policy.model.tool_names import meets_name, names_server_tools
 from policy.model.verdict import Problem
-from policy.permission.allow import NEVER
+from policy.permission.allow import BY_TOOL, NEVER
 from policy.rules.rule import CommandRule
 from policy.rules.rulebook import RuleBook
 
@@ -54,6 +55,13 @@ _NAME = r"(?:\*\.)?[a-z0-9*?_-]+(?:\.[a-z0-9*?_-]+)*\.?"
 _HOST = re.compile(rf"{_NAME}(?::[0-9]+)?|\[[0-9a-f:]+\](?::[0-9]+)?|[0-9a-f:]*:[0-9a-f:]+")
 _READING = frozenset([Tool.READ, Tool.EDIT, Tool.GLOB, Tool.GREP, Tool.LS, Tool.BASH])
 _WRITING = frozenset([Tool.WRITE, Tool.EDIT, Tool.BASH])
+_CONNECTING = frozenset([Tool.BASH, Tool.WEB_FETCH, Tool.WEB_SEARCH])
+# The tools of the program that have arguments for conditions (`policy.model.tool_arguments`).
+_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    Tool.AGENT.value: ("agent", "mode"),
+    Tool.WEB_FETCH.value: ("url",),
+    Tool.WEB_SEARCH.value: ("query", "provider"),
+}
 
 
 def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = None) -> Iterator[RuleFinding]:
@@ -78,19 +86,39 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
         if any(char.isspace() for char in program):
             words = ", ".join(f'"{word}"' for word in program.split())
             yield fault("blank", f"no program is named `{program}`", f"write each word in quotes: run = [{words}]")
-    tools = frozenset(rule.tool)
-    names = ", ".join(f"`{tool.value}`" for tool in rule.tool)
+    yield from _tool_faults(rule)
+    if rule.verdict is Ruling.ALLOW:
+        yield from _allow_faults(rule, rulebook, profile)
+
+
+def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:
+    fault = partial(RuleFinding, Severity.ERROR, rule.ref)
+    names = ", ".join(f"`{tool}`" for tool in rule.tool)
     for given, key, does in (
         (bool(rule.run), "run", frozenset([Tool.BASH])),
-        (bool(rule.host), "host", frozenset([Tool.BASH])),
+        (bool(rule.host), "host", _CONNECTING),
         (bool(rule.read) and not rule.write, "read", _READING),
         (bool(rule.write) and not rule.read, "write", _WRITING),
     ):
-        if given and tools and not tools & does:
+        if given and rule.tool and not any(meets_name(rule.tool, tool.value, allows=False) for tool in does):
             fix = f"remove `tool`, or name {' or '.join(f'`{tool.value}`' for tool in sorted(does))}"
             yield fault("tool", f"`{key}` never applies to the tool {names}", fix)
-    if rule.verdict is Ruling.ALLOW:
-        yield from _allow_faults(rule, rulebook, profile)
+    if not rule.arguments:
+        return
+    if rule.run or rule.read or rule.write:
+        text = "a command or a file tool has no `arguments`, so the rule never applies"
+        yield fault("arguments", text, "remove `arguments`, or remove `run`, `read` and `write`")
+    for tool in rule.tool or ("",):
+        known = [name for name, _ in _ARGUMENTS.items() if meets_name((tool,), name, allows=False)]
+        if not known and not (tool and names_server_tools(tool)):
+            text = f"`arguments` never applies to the tool `{tool}`" if tool else "`arguments` needs `tool`"
+            yield fault("arguments", text, 'name the tools that have these arguments: tool = ["mcp__github__*"]')
+            continue
+        for name, _ in rule.arguments:
+            wanted = [each for each in known if name in _ARGUMENTS[each]]
+            if known and not wanted and not names_server_tools(tool):
+                listed = ", ".join(f"`{each}`" for each in _ARGUMENTS[known[0]])
+                yield fault("arguments", f"the tool `{known[0]}` has no argument `{name}`", f"it has {listed}")
 
 
 def _path_fault(pattern: str) -> tuple[str, str] | None:
@@ -117,8 +145,14 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
         fix = "copy the rule into your own configuration if it is intended"
         yield fault("repository", "a rule of the repository may ask and deny, but not allow", fix)
     if not any((rule.run, rule.read, rule.write, rule.host)):
-        fix = "name a command, a path or a host, or choose another --mode"
-        yield fault("allow-what", "a tool or a tier alone limits the rule to no command, path or host", fix)
+        called = [tool for tool in rule.tool if tool == Tool.AGENT or names_server_tools(tool)]
+        if not called or len(called) < len(rule.tool):
+            fix = "name a command, a path, a host or the tool of a server, or choose another --mode"
+            yield fault("allow-what", "a tool or a tier alone limits the rule to no command, path or host", fix)
+            return
+        if rule.tier and not set(rule.tier) & BY_TOOL:
+            labels = " and ".join(f"`{tier.label}`" for tier in sorted(BY_TOOL))
+            yield fault("tier", f"calls of these tools have the tiers {labels}", "remove `tier`, or name one of them")
         return
     for tier in rule.tier:
         if tier in NEVER:

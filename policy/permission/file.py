@@ -7,21 +7,23 @@ from typing import TypeVar
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.profile import REST, Layer, PermissionRule, Source, Tool
 from policy.model.tier import Ruling, Tier
+from policy.model.tool_names import SERVER, names_tool
 from policy.toml.profile import patterns, texts
 from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read, similar_name
 
 # fmt: off
 KEYS: Mapping[str, ValueType] = {
-    "verdict": ValueType.TEXT,
-    "run":     ValueType.WORDS,
-    "tool":    ValueType.TEXTS,
-    "read":    ValueType.TEXTS,
-    "write":   ValueType.TEXTS,
-    "host":    ValueType.TEXTS,
-    "tier":    ValueType.TEXTS,
-    "source":  ValueType.TEXTS,
-    "why":     ValueType.TEXT,
-    "until":   ValueType.DATE,
+    "verdict":   ValueType.TEXT,
+    "run":       ValueType.WORDS,
+    "tool":      ValueType.TEXTS,
+    "arguments": ValueType.TABLE,
+    "read":      ValueType.TEXTS,
+    "write":     ValueType.TEXTS,
+    "host":      ValueType.TEXTS,
+    "tier":      ValueType.TEXTS,
+    "source":    ValueType.TEXTS,
+    "why":       ValueType.TEXT,
+    "until":     ValueType.DATE,
 }
 # fmt: on
 LISTS: Mapping[str, Mapping[str, ValueType]] = {"rule": KEYS}
@@ -64,7 +66,8 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         layer=layer,
         run=words,
         more=more,
-        tool=_named(entry, "tool", {tool.value: tool for tool in Tool}),
+        tool=_tools(entry),
+        arguments=_pairs(entry),
         read=_list(entry, "read"),
         write=_list(entry, "write"),
         host=tuple(map(_host, _list(entry, "host"))),
@@ -102,6 +105,28 @@ def _list(entry: TomlEntry, key: str) -> tuple[str, ...]:
     if key in entry.values and not items:
         raise entry.error_at(key, "the list is empty, so the rule would never match", f"add one, or remove `{key}`")
     return tuple(dict.fromkeys(items))
+
+
+def _tools(entry: TomlEntry) -> tuple[str, ...]:
+    """Return the patterns of names of tools. A name that no tool can have is an error."""
+    names = _list(entry, "tool")
+    unknown = next((name for name in names if not names_tool(name)), None)
+    if unknown is None:
+        return names
+    known = [tool.value for tool in Tool]
+    if unknown.startswith(SERVER):
+        fix = f'write tool = ["{SERVER}SERVER__TOOL"], or `{unknown.rstrip("_")}__*` for every tool of that server'
+    elif near := similar_name(unknown, known):
+        fix = f"did you mean `{near}`?"
+    else:
+        fix = f"the names are {', '.join(f'`{name}`' for name in known)}, and `{SERVER}SERVER__TOOL` for others"
+    raise entry.error_at("tool", f"there is no tool `{unknown}`", fix)
+
+
+def _pairs(entry: TomlEntry) -> tuple[tuple[str, str], ...]:
+    """Return the conditions on arguments, in the order of the names."""
+    found = tuple(item for item in patterns(entry.values.get("arguments", ())) if len(item) == 2)
+    return tuple(sorted((name, pattern) for name, pattern in found))
 
 
 def _named(entry: TomlEntry, key: str, names: Mapping[str, _Named]) -> tuple[_Named, ...]:

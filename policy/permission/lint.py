@@ -12,6 +12,7 @@ from policy.model.facts import Facts, Kind, PathFact
 from policy.model.glob import glob
 from policy.model.profile import Layer, PermissionRule, Profile
 from policy.model.tier import Ruling, Tier
+from policy.model.tool_names import SERVER, covers_names, is_pattern
 from policy.permission.dead_rules import RuleFinding, Severity, faults, follow
 from policy.permission.paths import holds_reading, holds_writing
 from policy.rules.rulebook import RuleBook
@@ -118,6 +119,11 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
     for pattern in rule.write:
         if pattern in ("**", "*", "~/**", "/**"):
             yield warn(f"`{pattern}` matches every file", "name the folders that are meant")
+    for tool in rule.tool:
+        if is_pattern(tool) and not (rule.run or rule.read or rule.write or rule.host) and not rule.arguments:
+            server = tool.removeprefix(SERVER).partition("__")
+            if not tool.startswith(SERVER) or not server[1] or is_pattern(server[0]):
+                yield warn(f"`{tool}` matches the tools of every server", "name the server: `mcp__github__*`")
     for host in rule.host:
         if host.startswith("*.") and host.count(".") == 1:
             yield warn(f"`{host}` matches most of the internet", "name the hosts that are meant")
@@ -170,9 +176,13 @@ def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
     """Return True if `wide` certainly matches everything that `narrow` matches."""
     allows = wide.verdict is Ruling.ALLOW
     tiers = (_allowed(narrow), _allowed(wide)) if allows else (narrow.tier, wide.tier)
-    for given, wanted in ((narrow.tool, wide.tool), (narrow.source, wide.source), tiers):
+    for given, wanted in ((narrow.source, wide.source), tiers):
         if wanted and not (given and set(given) <= set(wanted)):
             return False
+    if wide.tool and not (narrow.tool and all(covers_names(wide.tool, each) for each in narrow.tool)):
+        return False
+    if not set(wide.arguments) <= set(narrow.arguments):
+        return False
     if wide.until is not None and (narrow.until is None or narrow.until > wide.until):
         return False
     pairs = ((narrow.read, wide.read), (narrow.write, wide.write), (narrow.host, wide.host))

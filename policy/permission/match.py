@@ -1,23 +1,29 @@
 """Applies the users' rules to one assessed action: denials, questions and permissions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 
+from policy.describe.phrases import plain
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
-from policy.model.profile import PermissionRule, Source, Tool
+from policy.model.profile import PermissionRule, Source
 from policy.model.tier import Ruling, Tier
+from policy.model.tool_arguments import argument_texts
+from policy.model.tool_names import meets_name
 from policy.permission.allow import Opened, about, covered, whose
 from policy.permission.hosts import meets
 from policy.permission.paths import holds_reading, holds_writing, touches
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _SPECIAL = frozenset("*?/")  # a program with one of these may match another name
+
+
+SpelledArguments = Mapping[str, tuple[str, ...] | None]
 
 
 class _Met(IntEnum):
@@ -43,15 +49,15 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
     INVARIANT: a rule that denies or asks makes no verdict looser. A rule that allows covers no reason of a dangerous,
     secret or denied tier, and no reason that belongs to no command unless the rule is about a path or host alone.
     """
-    tool = Tool(assessment.action.tool)
     live = [
         rule
         for rule in rules
-        if not rule.expired(facts.today)
-        and (not rule.tool or tool in rule.tool)
-        and (not rule.source or source in rule.source)
+        if not rule.expired(facts.today) and rule.applies_to(source) and _names(rule, assessment.action.tool)
     ]
-    allowing = [rule for rule in live if rule.verdict is Ruling.ALLOW]
+    arguments = argument_texts(assessment.action) if any(rule.arguments for rule in live) else None
+    allowing = [
+        rule for rule in live if rule.verdict is Ruling.ALLOW and _arguments_met(rule, arguments).how is _Met.YES
+    ]
     by, opened = covered(assessment, facts, allowing) if allowing else ({}, {})
     opened = _undenied(opened, live)
     denied: dict[Reason, None] = {}
@@ -60,7 +66,7 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
     for rule in live:
         if rule.verdict is Ruling.ALLOW or (texts is not None and not _may_meet(rule, texts)):
             continue
-        met = _meeting(rule, assessment, facts, opened)
+        met = min(_meeting(rule, assessment, facts, opened), _arguments_met(rule, arguments), key=lambda one: one.how)
         if met.how is _Met.NO:
             continue
         subject = f"{whose(rule, facts)} {'denies' if rule.verdict is Ruling.DENY else 'asks before'} {about(rule)}"
@@ -72,6 +78,31 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
             asked[Reason(Tier.READ, f"{subject}: {rule.why}", rule.ref, met.span)] = None
     reasons = (*denied, *assessment.reasons)
     return replace(assessment, reasons=reasons, asked=tuple(asked), covered=by, opened=opened)
+
+
+def _names(rule: PermissionRule, tool: str) -> bool:
+    return not rule.tool or tool in rule.tool or meets_name(rule.tool, tool, allows=rule.verdict is Ruling.ALLOW)
+
+
+def _arguments_met(rule: PermissionRule, arguments: SpelledArguments | None) -> _Meeting:
+    """Return the match of the conditions on arguments. A list, a table or null matches no pattern with certainty.
+
+    THREAT T163: for a rule that forbids, one spelling that matches is enough, and case does not count.
+    """
+    if not rule.arguments:
+        return _Meeting(_Met.YES)
+    if arguments is None:
+        return _Meeting(_Met.MAYBE, None, "its arguments cannot be read")
+    allows, met = rule.verdict is Ruling.ALLOW, _Meeting(_Met.YES)
+    for name, pattern in rule.arguments:
+        spellings = arguments.get(name, ())
+        if spellings is None:
+            met = _Meeting(_Met.MAYBE, None, f"its argument `{plain(name)}` is not a text, a number, true or false")
+            continue
+        fits = [meets_name((pattern,), text, allows=allows) for text in spellings]
+        if not (fits and all(fits) if allows else any(fits)):
+            return _NOT
+    return met
 
 
 def _undenied(opened: Opened, rules: Sequence[PermissionRule]) -> Opened:

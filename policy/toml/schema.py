@@ -33,6 +33,7 @@ class ValueType(Enum):
     NUMBER = "a number, 0 or more", "1.5"
     SIZE = 'a size above 0: bytes, or a text like "512 MiB"', '"4 GiB"'
     WORDS = "a list of words, each one a text or a list of texts", '["npm", "run", ["build", "lint"]]'
+    TABLE = "a table of texts", '{ name = "pattern" }'
     SWITCH = "true or false", "true"
     DATE = "a date without quotes and without a time", "2030-12-31"
 
@@ -343,6 +344,10 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
             items = raw if isinstance(raw, list) else []
             words = [_texts(item if isinstance(item, list) else [item]) for item in items]
             return tuple(word for word in words if word) if words and all(words) else None
+        case ValueType.TABLE:
+            pairs = raw.items() if isinstance(raw, dict) else ()
+            sound = bool(pairs) and all(name and isinstance(text, str) and text for name, text in pairs)
+            return tuple((name, text) for name, text in pairs) if sound else None
         case ValueType.SWITCH:
             return raw if isinstance(raw, bool) else None
         case ValueType.DATE:

@@ -33,6 +33,8 @@ def action_of(body: Body) -> Action | None:
             values["argv"] = texts(value) if isinstance(value, list) else tuple(text(value).split("\0"))
         elif isinstance(value, dict) or item.default is MISSING:
             values[item.name] = text(value)
+        elif isinstance(value, list):
+            values[item.name] = texts(value)
         elif item.name in recorded:
             values[item.name] = value
     return made(**values)  # type: ignore[arg-type]  # texts where texts belong; the rest is only shown

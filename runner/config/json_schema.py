@@ -41,6 +41,7 @@ _SHAPES: Mapping[ValueType, _Schema] = {
     ValueType.NUMBER:        {"maximum": 1e15, "minimum": 0, "type": "number"},
     ValueType.SIZE:          {"anyOf": [_WHOLE, _SIZED]},
     ValueType.WORDS:         {"items": {"anyOf": [_TEXT, _WORDS]}, "minItems": 1, "type": "array"},
+    ValueType.TABLE:         {"additionalProperties": _TEXT, "minProperties": 1, "type": "object"},
     ValueType.SWITCH:        {"type": "boolean"},
     ValueType.DATE:          {"format": "date", "type": "string"},
 }

@@ -9,7 +9,7 @@ from dataclasses import field
 from enum import Enum
 
 from policy.model.frozen import dataclass
-from policy.model.profile import Source, Tool
+from policy.model.profile import Source
 from policy.model.tier import Mode, Tier
 from policy.permission.file import KEYS as RULE_KEYS
 from policy.permission.file import MOST as MOST_RULES
@@ -287,7 +287,7 @@ LISTS: tuple[TableList, ...] = (
     TableList("rule", TIGHTEN, "allows, asks about or denies actions; deny overrides ask, and ask overrides allow",
         RULE_KEYS, check=validators.rule, tightens=lambda entry: entry.values.get("verdict") in ("ask", "deny"),
         example='verdict = "deny"\nrun     = ["git", "push"]\nwhy     = "releases are made by hand"',
-        choices={"verdict": ("allow", "ask", "deny"), "tool": tuple(Tool), "source": tuple(Source),
+        choices={"verdict": ("allow", "ask", "deny"), "source": tuple(Source),
                  "tier": tuple(tier.label for tier in Tier)}, helps=validators.RULE_HELP, most=MOST_RULES),
     TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
         CREDENTIAL_KEYS, check=credential, example=CREDENTIAL_EXAMPLE,

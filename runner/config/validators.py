@@ -27,12 +27,14 @@ LIMIT_HELP = (  # as in LIMITS of policy/toml/profile.py
 RULE_HELP: Mapping[str, str] = {
     "verdict": "Verdict for the actions that match: `allow`, `ask` or `deny`.",
     "run": "Words of a command; `*` and `?` match in a word, a list is a choice, a last `**` matches more words.",
-    "tool": "Tools of the action; `bash` means every command.",
+    "tool": "Tools of the action; `*`, `?` and `[..]` match in a name. `bash` means every command, `mcp__NAME__*` all "
+    "tools of the server NAME.",
+    "arguments": "Arguments of a call of such a tool, each with a pattern that it must match.",
     "read": "Paths that the action reads.",
     "write": "Paths that the action changes.",
     "host": "Hosts that the action connects to.",
     "tier": "Tiers (kinds of risk) of the action.",
-    "source": "Source of the action: the model or the user.",
+    "source": "Source of the action: the model, the user, a sub-agent, a hook or a job.",
     "why": "Text that is shown when the rule stops an action.",
     "until": "Last day on which the rule applies.",
 }

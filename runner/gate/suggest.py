@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from policy.describe.phrases import Around
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.host_words import names_private_network
-from policy.model.profile import Layer, PermissionRule
+from policy.model.profile import Layer, PermissionRule, Tool
 from policy.model.tier import Tier
 
-_BEYOND = (Tier.DANGEROUS, Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN, Tier.SECRET, Tier.DENIED)
+_BEYOND = (Tier.DANGEROUS, Tier.SECRET, Tier.DENIED)
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _KINDS = {Tier.NETWORK: (EffectKind.CONNECTS,), Tier.READ_OUTSIDE: (EffectKind.READS,), Tier.WRITE_OUTSIDE: _CHANGES}
 _SPECIAL = frozenset("*?")  # wildcards of rules
@@ -52,6 +52,7 @@ def read_rules(text: str) -> tuple[PermissionRule, ...]:
 
 def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
     keys: dict[str, list[str]] = {}
+    conditions: list[str] = []
     if step.words:
         words = step.literal
         if words is None or any(not word or _SPECIAL & set(word) or not word.isprintable() for word in words):
@@ -67,13 +68,21 @@ def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
         # A rule allows this machine and private networks only by their keyword.
         hosts = [effect.target for effect in effects if effect.kind is EffectKind.CONNECTS]
         keys["host"] = [f"{host} private" if host and names_private_network(host) else host for host in hosts]
-    named = [value for key in ("write", "read", "host") for value in keys.get(key, [])]
+    called = [effect.target for effect in effects if effect.kind is EffectKind.CALLS]
+    if called:
+        agents = [target.removeprefix("agent ") for target in called if target.startswith("agent ")]
+        keys["tool"] = [Tool.AGENT.value] if agents else called
+        if agents:
+            conditions = [f"arguments = {{ agent = {json.dumps(agents[0])} }}"]
+    elif Tier.AGENT_SPAWN in tiers:
+        keys["tier"] = [tier.label for tier in sorted(tiers - {Tier.READ})]
+    named = [value for key in ("write", "read", "host", "tool") for value in keys.get(key, [])]
     certain = all(effect.exact and effect.target for effect in effects) or not named
     if not certain or any(not value or _SPECIAL & set(value) or not value.isprintable() for value in named):
         return None
     texts = {key: list(dict.fromkeys(values)) for key, values in keys.items() if values}
     lines = [f"{key:<7} = {json.dumps(values, ensure_ascii=False)}" for key, values in texts.items()]
-    return "\n".join(["[[rule]]", 'verdict = "allow"', *lines]) if lines else None
+    return "\n".join(["[[rule]]", 'verdict = "allow"', *lines, *conditions]) if lines else None
 
 
 def _behind(reason: Reason, step: Step) -> Iterator[Effect]:

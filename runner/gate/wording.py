@@ -1,6 +1,20 @@
 """Wording of actions, terms and cells for transcripts, questions and records."""
 
-from policy.model.action import Action, EditFile, GlobFiles, GrepFiles, ReadFile, RunArgv, RunScript, WriteFile
+from policy.describe.phrases import tool_call_text
+from policy.model.action import (
+    Action,
+    CallServerTool,
+    EditFile,
+    GlobFiles,
+    GrepFiles,
+    ReadFile,
+    ReadServerResource,
+    RunArgv,
+    RunScript,
+    SpawnAgent,
+    ToolAction,
+    WriteFile,
+)
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Cell, Rights, Terms
@@ -15,6 +29,8 @@ def action_words(action: Action, workspace: str) -> str:
     """
     if isinstance(action, RunScript):
         return f"$ {action.script}"
+    if isinstance(action, ToolAction):
+        return tool_call_text(action)
     import shlex  # most actions are scripts
 
     if isinstance(action, RunArgv):
@@ -44,6 +60,8 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
 
     For an `action` of a file tool, the pair `writes` names the one file that the tool changes.
     """
+    if isinstance(action, ToolAction):
+        return _call_rights(action, terms)
     writes = _writable(terms)
     if isinstance(action, WriteFile | EditFile):
         writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
@@ -66,6 +84,8 @@ def card_rights(terms: Terms, action: Action) -> tuple[tuple[str, str], ...]:
     Rights that are the same for every action, such as reading the workspace and the limits, are left out. Each path
     outside the workspace, opened secret file, host and credential is named, and no list is shortened.
     """
+    if isinstance(action, ToolAction):
+        return _call_rights(action, terms)
     rows: list[tuple[str, str]] = []
     opened = _opened(terms)
     if terms.read:
@@ -89,6 +109,20 @@ def card_rights(terms: Terms, action: Action) -> tuple[tuple[str, str], ...]:
     if not by_file_tool:  # a file tool creates no sockets
         rows += _sockets(terms)
     return (*rows, *_credentials(terms))
+
+
+def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...]:
+    """Return what an approval of a call allows, as label and text."""
+    match action:
+        case CallServerTool() | ReadServerResource():
+            stated = (
+                f"; it states: {', '.join(action.hints)}" if isinstance(action, CallServerTool) and action.hints else ""
+            )
+            return (("calls", f"the server {action.server} once, which acts with its own rights{stated}"),)
+        case SpawnAgent():
+            return (("starts", f"the agent {action.agent}, whose actions are judged like those of this one"),)
+        case _:
+            return (("network", _network(terms)), *_credentials(terms))
 
 
 def _writable(terms: Terms) -> list[str]:

@@ -14,7 +14,7 @@ from policy.grants.grant import EVERYWHERE, Grant, GrantHolder, GrantScope, Gran
 from policy.model.command_pattern import HOLE, CommandPattern
 from policy.model.profile import Tool
 from policy.model.tier import Ruling, Tier
-from policy.permission.allow import NEVER
+from policy.permission.allow import BY_TOOL, NEVER
 from runner.gate.grants.codec import from_json, to_json
 from runner.gate.grants.store import NAME, USUAL_LIFE, GrantStore, RememberedAnswer, pruned
 from runner.state.json_file import StateError
@@ -353,12 +353,12 @@ whats = st.builds(
     st.builds(
         CommandPattern, st.lists(words | st.just(HOLE), min_size=1, max_size=4).map(tuple), st.booleans(), words, words
     ),
-    st.lists(st.sampled_from(Tool), max_size=2).map(tuple),
+    st.lists(st.sampled_from([Tool.BASH, Tool.READ, Tool.WRITE, Tool.EDIT]), max_size=2).map(tuple),
     *(st.lists(paths, max_size=2).map(tuple) for _ in range(2)),
     st.lists(words, max_size=2).map(tuple),
-    st.lists(st.sampled_from([tier for tier in Tier if tier not in (*NEVER, Tier.READ, Tier.UNKNOWN)]), min_size=1).map(
-        tuple
-    ),
+    st.lists(
+        st.sampled_from([tier for tier in Tier if tier not in (*NEVER, *BY_TOOL, Tier.READ, Tier.UNKNOWN)]), min_size=1
+    ).map(tuple),
 )
 times = st.floats(0, 4e9, allow_nan=False)
 grants = st.builds(

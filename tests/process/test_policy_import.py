@@ -52,8 +52,9 @@ def claude(rule: str, verdict: str = "allow") -> Import:
 def said(rule: PermissionRule) -> str:
     """One line for a rule: `allow npm run {build,lint} **`, with what else it names."""
     words = [rule.verdict.name.lower(), *([rule.pattern] if rule.run else [])]
-    for key in ("tool", "read", "write", "host"):
-        if values := getattr(rule, key):
+    pairs = tuple(":".join(pair) for pair in rule.arguments)
+    for key in ("tool", "read", "write", "host", "arguments"):
+        if values := pairs if key == "arguments" else getattr(rule, key):
             words.append(f"{key}={','.join(str(getattr(value, 'value', value)) for value in values)}")
     return " ".join(words)
 
@@ -99,9 +100,18 @@ CLAUDE = [
     ("allow", "Edit(/src/**)", "allow tool=edit,write write=src/**", "one slash is the project"),
     ("allow", "Write(./a.md)", "allow tool=write write=a.md,a.md/**", "this folder"),
     ("allow", "Edit", "allow tool=edit,write write=**", "in the workspace"),
-    ("allow", "WebFetch(domain:example.com)", "", "only fetching was allowed"),
-    ("allow", "mcp__srv__tool", "", "a server's tool"),
-    ("allow", "Task", "", "no such tool"),
+    ("allow", "WebFetch(domain:example.com)", "allow tool=web_fetch host=example.com", "only fetching"),
+    ("allow", "WebFetch", "", "every host"),
+    ("deny", "WebFetch", "deny tool=web_fetch", "no fetching"),
+    ("deny", "WebSearch", "deny tool=web_search", "no search"),
+    ("allow", "mcp__srv__tool", "allow tool=mcp__srv__tool", "a server's tool"),
+    ("allow", "mcp__srv", "allow tool=mcp__srv__*", "a whole server"),
+    ("deny", "mcp__srv__*", "deny tool=mcp__srv__*", "a pattern"),
+    ("allow", "mcp__srv__tool(a)", "", "a pattern in parentheses"),
+    ("allow", "mcp___x", "", "no name of a server"),
+    ("deny", "Task", "deny tool=agent", "agents"),
+    ("allow", "Agent(Explore)", "allow tool=agent arguments=agent:Explore", "one agent"),
+    ("allow", "Slash", "", "no such tool"),
     ("allow", "Bash(unclosed", "", "no rule"),
     ("deny", "Bash", "deny tool=bash", "no command at all"),
     ("deny", "Bash(curl:*)", "deny curl **", "a program"),
@@ -123,7 +133,6 @@ CLAUDE = [
     ("deny", "Read(//**)", "deny read=/**", "everything"),
     ("deny", "Edit(/db/**)", "deny write=db/**", "whatever changes it"),
     ("deny", "WebFetch(domain:Example.com)", "deny host=example.com", "every command that connects to it"),
-    ("deny", "WebFetch", "", "no such tool"),
     ("deny", "Read", "deny tool=read,grep,glob,ls", "the tools"),
     ("ask", "Bash(git push *)", "ask git push **", "a question"),
     ("ask", "Write", "ask tool=write", "a tool"),
@@ -244,8 +253,9 @@ GEMINI = [
     ('toolName = "*"\ndecision = "allow"', [], "everything"),
     ('toolName = "*"\ndecision = "deny"', ["deny tool=bash,read,write,edit,glob,grep,ls"], "nothing"),
     ('toolName = "web_fetch"\ndecision = "deny"', [], "no such tool"),
-    ('mcpName = "x"\ntoolName = "y"\ndecision = "deny"', [], "a server's tool"),
-    ('toolName = "mcp_x_y"\ndecision = "deny"', [], "the same by its name"),
+    ('mcpName = "x"\ntoolName = "y"\ndecision = "deny"', ["deny tool=mcp__x__y"], "a server's tool"),
+    ('mcpName = "x"\ndecision = "allow"', ["allow tool=mcp__x__*"], "a server"),
+    ('toolName = "mcp_x_y"\ndecision = "deny"', [], "a name whose server is not certain"),
     ('toolName = "write_file"\nargsPattern = "x"\ndecision = "deny"', [], "a regular expression"),
     ('commandPrefix = "ls"\nmodes = ["yolo"]\ndecision = "allow"', [], "only in one mode"),
     ('commandPrefix = "ls"\nmodes = ["default", "autoEdit", "yolo"]\ndecision = "allow"', ["allow ls **"], "wherever it asks"),

@@ -54,6 +54,7 @@ _TYPES: Mapping[ValueType, Any] = {
     ValueType.NUMBER:   Annotated[float, Field(strict=True, ge=0, le=1e15, allow_inf_nan=False)],
     ValueType.SIZE:     _Whole | _text_of(ValueType.SIZE),
     ValueType.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
+    ValueType.TABLE:    Annotated[dict[_Text, _Text], Field(min_length=1)],
     ValueType.SWITCH:   StrictBool,
     ValueType.DATE:     Annotated[date, BeforeValidator(_day)],
 }

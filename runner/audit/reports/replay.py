@@ -27,7 +27,7 @@ from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json
 
 NOT_ASKED = "facts that were not requested then"  # the only kind of NotRecorded that `now` of `rejudge` can avoid
-_CONTENTS = ("content", "old", "new")  # no verdict depends on these fields, so they may be cut or masked
+_CONTENTS = ("content", "old", "new", "prompt")  # no verdict depends on these fields, so they may be cut or masked
 _DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
 _PARTS, _CASES = 256, 20_000  # numbers of recorded parts and of verdicts in memory
 

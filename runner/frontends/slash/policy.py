@@ -168,6 +168,7 @@ def _about(rule: PermissionRule) -> str:
     parts = [f"run {rule.pattern}"] if rule.run else []
     parts += [f"{name} {', '.join(values)}" for name in ("read", "write", "host") if (values := getattr(rule, name))]
     parts += [f"with {', '.join(rule.tool)}"] if rule.tool else []
+    parts += [f"whose {name} is like {pattern}" for name, pattern in rule.arguments]
     parts += [f"tier {', '.join(tier.label for tier in rule.tier)}"] if rule.tier else []
     return "; ".join(parts) or "anything"
 

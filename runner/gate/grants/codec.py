@@ -9,12 +9,14 @@ from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
 from policy.model.profile import Tool
 from policy.model.tier import Ruling, Tier
+from policy.model.tool_names import is_pattern, names_tool
 from policy.permission.allow import NEVER
 
 _ID = re.compile(r"g[0-9a-f]{8}")
 _RULINGS = {"allow": Ruling.ALLOW, "deny": Ruling.DENY}
 _TIERS = {tier.label: tier for tier in Tier if tier not in NEVER and tier not in (Tier.READ, Tier.UNKNOWN)}
-_TOOLS = {tool.value: tool for tool in Tool}
+_CALLED = frozenset([Tool.AGENT.value, Tool.WEB_FETCH.value, Tool.WEB_SEARCH.value])
+_USED = frozenset(tool.value for tool in Tool) - _CALLED  # tools with commands and paths
 _SCOPES = {scope.value: scope for scope in GrantScope}
 # Fields of a grant that are JSON values of the same name.
 _PLAIN = ("workspace", "agent", "session", "created", "expires", "uses", "who", "reason", "script", "over")
@@ -36,11 +38,12 @@ def to_json(grant: Grant) -> dict[str, object]:
             "flags": what.shape.flags,
             "folder": what.shape.folder,
             "program": what.shape.program,
-            "tools": [tool.value for tool in what.tool],
+            "tools": [str(tool) for tool in what.tool],
             "read": list(what.read),
             "write": list(what.write),
             "hosts": list(what.host),
             "tiers": [tier.label for tier in what.tiers],
+            **({"arguments": dict(what.arguments)} if what.arguments else {}),
         },
         **{name: getattr(grant, name) for name in _PLAIN},
     }
@@ -63,11 +66,12 @@ def from_json(found: object) -> Grant:
         id=name,
         what=GrantSubject(
             CommandPattern(words, what.flag("flags"), what.text("folder"), what.text("program")),
-            tuple(what.among(_TOOLS, text) for text in what.texts("tools")),
+            what.texts("tools", _tool),
             what.texts("read", _path),
             what.texts("write", _path),
             what.texts("hosts", _host),
             tuple(what.among(_TIERS, text) for text in what.texts("tiers")),
+            what.pairs("arguments"),
         ),
         ruling=grant.among(_RULINGS, grant.text("ruling")),
         span=grant.among(_SCOPES, grant.text("scope")),
@@ -82,9 +86,31 @@ def from_json(found: object) -> Grant:
     for_user, for_session = made.span is GrantScope.USER, made.span is GrantScope.SESSION
     if for_user != (made.workspace == "") or for_session != bool(made.session):
         raise ValueError(f"`{name}` has a workspace or a session that does not fit its scope")
-    if not made.agent or not (words or made.what.read or made.what.write) or not made.what.tiers:
+    if not made.agent or not (words or made.what.read or made.what.write or made.what.calls) or not made.what.tiers:
         raise ValueError(f"`{name}` has no agent, no subject or no tier")
+    if not _consistent(made.what):
+        raise ValueError(f"`{name}` has tools or tiers that do not fit its subject")
     return made
+
+
+def _consistent(what: GrantSubject) -> bool:
+    """Return True if the tools, tiers and arguments are those of one kind of subject.
+
+    THREAT T164: a list of grants with a changed line must not allow a tool of a server beside a command, or the other
+    way round.
+    """
+    if not what.calls:
+        of_command = bool(what.shape.words) or Tier.AGENT_SPAWN not in what.tiers
+        return set(what.tool) <= _USED and Tier.MCP_EXTERNAL not in what.tiers and of_command and not what.arguments
+    if len(what.tool) != 1 or what.shape.flags or what.shape.folder or what.shape.program:
+        return False
+    match what.tool[0]:
+        case Tool.AGENT.value:
+            return what.tiers == (Tier.AGENT_SPAWN,) and not what.host and bool(what.arguments)
+        case Tool.WEB_FETCH.value | Tool.WEB_SEARCH.value:
+            return what.tiers == (Tier.NETWORK,) and bool(what.host) and not what.arguments
+        case _:
+            return what.tiers == (Tier.MCP_EXTERNAL,) and not what.host and not what.arguments
 
 
 class _Fields:
@@ -116,6 +142,16 @@ class _Fields:
         if not all(map(check, texts)):
             raise ValueError(f"`{name}` of {self._what} has an invalid entry")
         return texts
+
+    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Return a table of texts; grants of earlier versions have none."""
+        found = self._left.pop(name, {})
+        if not isinstance(found, dict) or len(found) > _MOST:
+            raise ValueError(f"`{name}` of {self._what} is not a table")
+        pairs = tuple((str(key), self._text(name, text)) for key, text in found.items())
+        if any(is_pattern(text) for _, text in pairs):
+            raise ValueError(f"`{name}` of {self._what} has an invalid entry")
+        return pairs
 
     def flag(self, name: str) -> bool:
         found = self.take(name)
@@ -154,6 +190,10 @@ class _Fields:
 
 def _word(text: str) -> bool:
     return text == HOLE or (bool(text) and text.isprintable() and not {"*", "?"} & set(text))
+
+
+def _tool(text: str) -> bool:
+    return not is_pattern(text) and names_tool(text)
 
 
 def _path(text: str) -> bool:

@@ -15,7 +15,7 @@ from runner.gate.policy_tools.reference_machine import FILES
 from runner.problems import usage
 from runner.text.phrases import nearest
 
-TOOLS = tuple(tool.value for tool in Tool)
+TOOLS = tuple(tool.value for tool in Tool if tool not in (Tool.AGENT, Tool.WEB_FETCH, Tool.WEB_SEARCH))
 _TOP = ("mode", "unattended", "files", "today")
 _ROW = (
     "id", "run", "cmd", "argv", "tool", "path", "verdict", "verdicts", "tier", "effects", "mode", "unattended",

@@ -4,11 +4,12 @@ import json
 import re
 
 from policy.model.tier import Ruling
+from policy.model.tool_names import SERVER, names_tool
 from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin
 from runner.gate.policy_tools.importers.wildcards import NotWords, plain, starred
 from runner.problems import usage
 
-_RULE = re.compile(r"([A-Za-z_][A-Za-z0-9_-]*)(?:\((.*)\))?\Z", re.DOTALL)
+_RULE = re.compile(r"([A-Za-z_][A-Za-z0-9_.*-]*)(?:\((.*)\))?\Z", re.DOTALL)
 _READS = {"Read": ("read", "grep", "glob", "ls"), "Grep": ("grep",), "Glob": ("glob",), "LS": ("ls",)}
 _WRITES = {"Edit": ("edit", "write"), "MultiEdit": ("edit",), "Write": ("write",)}
 _LISTS = {"deny": Ruling.DENY, "ask": Ruling.ASK, "allow": Ruling.ALLOW}
@@ -72,7 +73,12 @@ def _rule(found: Import, origin: Origin, rule: str, verdict: Ruling) -> None:
     name, inner = (shape[1], shape[2]) if shape else ("", None)
     inner = None if inner is not None and inner.strip() in ("", "*") else inner
     if name.startswith("mcp__"):
-        found.leave(origin, "it names a tool of an MCP server, and no rule applies to such tools")
+        _server_tool(found, origin, name, inner, verdict)
+    elif name in ("Task", "Agent"):
+        named = (("agent", inner.strip()),) if inner is not None else ()
+        found.carry(Carried(origin, verdict, tool=("agent",), arguments=named))
+    elif name == "WebSearch" and inner is None and verdict is not Ruling.ALLOW:
+        found.carry(Carried(origin, verdict, tool=("web_search",)))
     elif name == "Bash":
         _bash(found, origin, inner, verdict)
     elif name in _READS or name in _WRITES:
@@ -81,6 +87,17 @@ def _rule(found: Import, origin: Origin, rule: str, verdict: Ruling) -> None:
         _fetch(found, origin, inner, verdict)
     else:
         found.leave(origin, f"there is no tool `{name}` here" if name else "it does not have the form of a rule")
+
+
+def _server_tool(found: Import, origin: Origin, name: str, inner: str | None, verdict: Ruling) -> None:
+    """Import `mcp__server__tool`; `mcp__server` and `mcp__server__*` name every tool of the server."""
+    tool = name if "__" in name.removeprefix(SERVER) or name.endswith("*") else f"{name}__*"
+    if inner is not None:
+        found.leave(origin, "a rule about a server's tool cannot have a pattern in parentheses")
+    elif not names_tool(tool):
+        found.leave(origin, "no tool of a server can have this name")
+    else:
+        found.carry(Carried(origin, verdict, tool=(tool,)))
 
 
 def _bash(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
@@ -145,11 +162,12 @@ def gitignored(pattern: str, *, allow: bool) -> tuple[str, ...]:
 
 def _fetch(found: Import, origin: Origin, inner: str | None, verdict: Ruling) -> None:
     mark, _, host = (inner or "").partition(":")
-    if mark != "domain" or not re.fullmatch(r"(\*\.)?[A-Za-z0-9.-]+", host.strip()):
-        found.leave(origin, "ringfence has no tool that only fetches pages")
+    if inner is None and verdict is not Ruling.ALLOW:
+        found.carry(Carried(origin, verdict, tool=("web_fetch",)))
+    elif mark != "domain" or not re.fullmatch(r"(\*\.)?[A-Za-z0-9.-]+", host.strip()):
+        found.leave(origin, "no rule can express it without the host: write `WebFetch(domain:example.org)`")
     elif verdict is Ruling.ALLOW:
-        why = "it allowed only fetching; a rule for the host would also allow every command to send data there"
-        found.leave(origin, why)
+        found.carry(Carried(origin, verdict, tool=("web_fetch",), host=(host.strip().lower(),)))
     else:
         note = "it applies to every command that connects to the host"
         found.carry(Carried(origin, verdict, host=(host.strip().lower(),), note=note))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from policy.model.tier import Ruling
+from policy.model.tool_names import SERVER, names_tool
 from runner.config.toml_tables import TableItem, read_items
 from runner.gate.policy_tools.importers.result import REST, Carried, Import, Origin, WordChoice
 from runner.gate.policy_tools.importers.wildcards import NotWords, plain
@@ -23,6 +24,7 @@ _TOOLS = {
     "list_directory": "ls",
 }
 _KNOWN = (
+    "mcpName",
     "toolName", "commandPrefix", "commandRegex", "decision", "priority", "denyMessage", "deny_message", "modes",
     "allowRedirection",
 )  # fmt: skip
@@ -68,8 +70,8 @@ def _verdict(values: Mapping[str, object]) -> tuple[Ruling, str]:
     verdict = _DECISIONS.get(str(values.get("decision")))
     if verdict is None:
         raise NotWords("its decision is not allow, deny or ask_user")
-    if "mcpName" in values or any(name.startswith("mcp_") for name in _texts(values.get("toolName"))):
-        raise NotWords("it names a tool of an MCP server, and no rule applies to such tools")
+    if "mcpName" not in values and any(name.startswith("mcp_") for name in _texts(values.get("toolName"))):
+        raise NotWords("the name of its server is not certain; give the server as `mcpName`")
     if "argsPattern" in values:
         raise NotWords("`argsPattern` is a regular expression over all arguments")
     narrowing = ", ".join(sorted(key for key in values if key not in _KNOWN))
@@ -87,6 +89,12 @@ def _patterns(item: TableItem, verdict: Ruling) -> Iterator[tuple[tuple[WordChoi
     """Return (`run`, `tool`) of each rule that corresponds to the original one."""
     values = item.values
     names = _texts(values.get("toolName"))
+    if "mcpName" in values:
+        tools = tuple(f"{SERVER}{values['mcpName']}__{name}" for name in names or ("*",))
+        if not all(map(names_tool, tools)):
+            raise NotWords("no tool of a server can have this name")
+        yield (), tools
+        return
     if "commandPrefix" in values or "commandRegex" in values:
         if any(name != _SHELL for name in names):
             raise NotWords("it names a command for a tool that runs no commands")

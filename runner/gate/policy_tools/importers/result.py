@@ -5,6 +5,7 @@ from dataclasses import field
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling
+from policy.model.tool_names import SERVER
 from runner.config.toml_value import quoted
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
@@ -39,6 +40,7 @@ class Carried:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
     why: str = ""
     note: str = ""
 
@@ -89,7 +91,7 @@ class Import:
         reason.
         """
         writers = tuple(tool for tool in tools if tool in ("write", "edit"))
-        if verdict is not Ruling.ALLOW:
+        if verdict is not Ruling.ALLOW or any(tool.startswith(SERVER) for tool in tools):
             self.carry(Carried(origin, verdict, tool=tools, why=why, note=note))
         elif "bash" in tools:
             self.leave(origin, "it allows every command; choose a mode instead (`agent policy matrix`)")
@@ -102,7 +104,7 @@ class Import:
 
 def _unfit(rule: Carried) -> str:
     every = [text for word in rule.run for text in word]
-    text = "".join([*every, *rule.read, *rule.write, *rule.host])
+    text = "".join([*every, *rule.tool, *rule.read, *rule.write, *rule.host, *(text for _, text in rule.arguments)])
     if not text.isprintable():  # surrogates do not print either
         return "it contains unprintable characters"
     if rule.run and any("**" in text for word in rule.run[:-1] for text in word):
@@ -146,6 +148,9 @@ def rule_lines(rule: Carried, source: str) -> list[str]:
     for key in ("tool", "read", "write", "host"):
         if values := getattr(rule, key):
             lines.append(f"{key} = {_list(values)}")
+    if rule.arguments:
+        pairs = ", ".join(f"{name} = {quoted(text)}" for name, text in rule.arguments)
+        lines.append(f"arguments = {{ {pairs} }}")
     return [*lines, f"why = {_line(_why(rule, source))}"]
 
 
@@ -172,6 +177,7 @@ def as_json(found: Import, kind: str) -> dict[str, object]:
             "verdict": rule.verdict.name.lower(),
             **({"run": [word[0] if len(word) == 1 else list(word) for word in rule.run]} if rule.run else {}),
             **{key: list(getattr(rule, key)) for key in ("tool", "read", "write", "host") if getattr(rule, key)},
+            **({"arguments": dict(rule.arguments)} if rule.arguments else {}),
             "why": _why(rule, found.source),
             "note": rule.note,
         }

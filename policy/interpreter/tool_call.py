@@ -1,0 +1,68 @@
+"""Judgement of actions that no sandbox runs: calls of tool servers, starts of agents, and web tools."""
+
+from policy.describe.phrases import plain
+from policy.interpreter.findings import Findings
+from policy.model.action import CallServerTool, FetchAddress, ReadServerResource, SearchWeb, SpawnAgent, ToolAction
+from policy.model.assessment import Check, Consequence, EffectKind
+from policy.model.host_words import endpoint
+from policy.model.tier import Mode, Tier
+from policy.model.tool_arguments import parsed
+from policy.model.tool_names import certain_server, certain_tool
+
+DESTRUCTIVE = "destructive"  # the hint of a server that its tool deletes or overwrites
+_MODES = ("", *(mode.value for mode in Mode))
+
+
+def judge_tool_call(action: ToolAction, findings: Findings) -> None:
+    """Add the effects and tiers of one action to `findings`. A name or address that is not certain is unknown."""
+    match action:
+        case CallServerTool():
+            _server_tool(action, findings)
+        case ReadServerResource():
+            effect = findings.add_effect(EffectKind.CALLS, action.tool)
+            text = f"reads {plain(action.uri)} from the server `{plain(action.server)}`"
+            findings.add_reason(Tier.MCP_EXTERNAL, text, Check.SERVER_RESOURCE, None, effect)
+            _certain(certain_server(action.server), "server", action.server, findings)
+        case SpawnAgent():
+            effect = findings.add_effect(EffectKind.CALLS, f"agent {action.agent}")
+            text = f"starts the agent `{plain(action.agent)}`, whose actions are judged one by one"
+            findings.add_reason(Tier.AGENT_SPAWN, text, Check.AGENT_START, None, effect)
+            _certain(certain_tool(action.agent), "agent", action.agent, findings)
+            if action.mode not in _MODES:
+                findings.unknown(f"there is no mode `{plain(action.mode)}`", Check.AGENT_START, None)
+        case FetchAddress():
+            _address(action.url, findings)
+        case SearchWeb():
+            host = endpoint(action.host) if action.host else ""
+            findings.connects(host or "", Check.WEB_TOOL, None)
+
+
+def _server_tool(action: CallServerTool, findings: Findings) -> None:
+    effect = findings.add_effect(EffectKind.CALLS, action.tool)
+    text = f"calls the tool `{plain(action.name)}` of the server `{plain(action.server)}`"
+    findings.add_reason(Tier.MCP_EXTERNAL, text, Check.SERVER_TOOL, None, effect)
+    _certain(certain_server(action.server), "server", action.server, findings)
+    _certain(certain_tool(action.name), "tool", action.name, findings)
+    if parsed(action.arguments) is None:
+        findings.unknown("the arguments are not a JSON object in canonical form", Check.ARGUMENTS_FORM, None)
+    if DESTRUCTIVE in action.hints:
+        text = "the server states that this tool deletes or overwrites something"
+        predicate = "deletes or overwrites something, as its server states"
+        what = Consequence.IRREVERSIBLE
+        findings.add_reason(Tier.DANGEROUS, text, Check.SERVER_HINT, None, None, what, predicate)
+
+
+def _certain(known: bool, what: str, name: str, findings: Findings) -> None:
+    if not known:
+        findings.unknown(f"`{plain(name)}` cannot be the name of one {what}", Check.UNCLEAR_NAME, None)
+
+
+def _address(url: str, findings: Findings) -> None:
+    """Add the connection to the host of `url`. An address that programs may read in different ways is unknown."""
+    scheme = url.partition("://")[0].lower()
+    if scheme not in ("http", "https") or not url.isascii() or not url.isprintable() or " " in url:
+        findings.unknown("the address is not a plain http or https address", Check.WEB_TOOL, None)
+    elif host := endpoint(url):
+        findings.connects(host, Check.WEB_TOOL, None)
+    else:
+        findings.unknown("the host of the address is not certain", Check.WEB_TOOL, None)
