@@ -69,6 +69,7 @@ CONTENTS = {
         Tests of each threat <security/threat-tests>
         Limits <security/limits>
         Places of a secret <security/secrets>
+        Processes that stay <security/processes>
         Escape attempts <security/escapes>
         Attacks of a hostile model <security/attacks>
         Findings <security/findings>

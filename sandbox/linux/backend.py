@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import RunArgv, RunScript
+from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
     Enforcement,
@@ -32,7 +33,7 @@ from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.helper_answer import ended_outcome, not_started
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_pool import HelperPool
-from sandbox.linux.launch import PrelaunchedHelper, launch, survey
+from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace.protected_paths import Scan
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from sandbox.egress.dialer import Resolve
     from sandbox.linux.landlock_log import Feed
     from sandbox.linux.process import LinuxProcess
+    from sandbox.linux.process_watch import LateFiles
     from sandbox.workspace.autorun_watch import Live
 
 # The restrictions that T3 cannot enforce, in words, for `agent doctor` and the audit log.
@@ -103,6 +105,8 @@ class Linux:
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
         terms = permit.terms
+        if self.processes and terms.write:
+            await self._end_those_that_may_write(terms.write)
         helper = await self.pool.take(terms)
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
@@ -183,13 +187,34 @@ class Linux:
 
         try:
             watch = CommandWatch(permit, helper.scan, self.aside, self.cache)
-            process = LinuxProcess(permit, helper, watch, listen)
+            process = LinuxProcess(permit, helper, watch, self._late_files(permit.terms, helper), listen)
             await process.begin(terminal, complete)
         except BaseException:
             self.pool.end(helper)
             raise
         self.processes.add(process)
         return process
+
+    async def _end_those_that_may_write(self, paths: tuple[str, ...]) -> None:
+        """End the processes in whose folders `paths` lie. They are ended before an approved action writes there.
+
+        Files are replaced by renaming, which removes the read-only mount over an auto-run file. A process that stays
+        could then change the new file, which other programs run.
+        """
+        for process in [each for each in self.processes if each.outcome is None]:
+            terms = process.permit.terms
+            tops = (terms.workspace, *terms.write) if terms.rights is Rights.WORKSPACE_WRITE else ()
+            if any(path != top and inside(path, top) for path in {*paths} - {*terms.write} for top in tops):
+                await process.end("exposed")
+
+    def _late_files(self, terms: Terms, helper: HelperHandle) -> "LateFiles | None":
+        from sandbox.linux.process_watch import LateFiles
+
+        if self.name == "T3":  # hides no file anyway (`T3_LACKS`)
+            return None
+        scratch = self.scratch.path if self.scratch else ""
+        trees = known_trees(self.cache)
+        return LateFiles(terms, helper.scan, trees, lambda: survey(terms, scratch, self.cache))
 
     async def close(self) -> None:
         await asyncio.gather(*(process.end() for process in self.processes))

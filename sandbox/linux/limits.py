@@ -36,6 +36,10 @@ def passed(ended_by: str, limits: Limits) -> Problem:
         what = "the command was ended: it created an auto-run file"
         why = "editors, prompts or Git run such files automatically, outside of the sandbox; the file was set aside"
         return Problem(what, why, "create the file yourself, or name it in the command, so that you are asked")
+    if ended_by == "exposed":
+        what = "the process was ended: a file changed that it must not read or write"
+        why = "its sandbox was built for the files that existed when it started"
+        return Problem(what, why, "start it again")
     if ended_by not in _PASSED:
         what = f"the command was ended ({ended_by})"
         if ended_by == "group":

@@ -18,6 +18,7 @@ from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.helper_answer import ended_outcome, not_started
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_process import send
+from sandbox.linux.process_watch import LateFiles
 
 READY = 10.0  # seconds until a helper that does not start its command counts as failed
 _LOOK = 0.2  # seconds between two checks of the limits
@@ -37,9 +38,17 @@ class LinuxProcess:
         enforcement: What its sandbox enforces.
     """
 
-    def __init__(self, permit: Permit, helper: HelperHandle, watch: CommandWatch, listen: Listener) -> None:
+    def __init__(
+        self,
+        permit: Permit,
+        helper: HelperHandle,
+        watch: CommandWatch,
+        late: LateFiles | None,
+        listen: Listener,
+    ) -> None:
+        """Prepare the process. `late` watches for files that its mounts do not cover; None without a private root."""
         self.permit, self.enforcement = permit, helper.enforcement
-        self._helper, self._watch, self._listen = helper, watch, listen
+        self._helper, self._watch, self._late, self._listen = helper, watch, late, listen
         self._control: socket.socket = helper.control
         self._outputs: dict[int, int] = {}  # the descriptor that is read -> number of the stream
         self._input = -1  # the descriptor that is written; -1 after its end
@@ -49,7 +58,7 @@ class LinuxProcess:
         self._text = b""  # what the helper said after its last whole line
         self._answer: str | None = None  # the last line of the helper; empty if it is gone
         self._why: str | None = None  # the reason for which the process was asked to end
-        self._said = asyncio.Event()  # set when there is an answer, or a reason to end the process
+        self._said = asyncio.Event()  # set when there is an answer, or a reason to look
         self._answered = asyncio.Event()
         self._closed = asyncio.Event()  # set when no stream is open
         self._task: asyncio.Task[Outcome] | None = None
@@ -153,7 +162,12 @@ class LinuxProcess:
             return outcome.violations
         egress, live = self._helper.egress, self._watch.live
         refused = egress.so_far()[1] if egress is not None else ()
-        return (*refused, *(live.found if live is not None else ()))
+        return (*refused, *(live.found if live is not None else ()), *self._late_found)
+
+    @property
+    def _late_found(self) -> tuple[Violation, ...]:
+        found = self._late.found if self._late is not None else None
+        return (found,) if found is not None else ()
 
     @property
     def connections(self) -> tuple[Connection, ...]:
@@ -299,7 +313,9 @@ class LinuxProcess:
             if self._helper.egress is not None:
                 connections, violations = await self._helper.egress.end()
                 outcome = replace(outcome, connections=connections, violations=violations)
-            return replace(complete(outcome), stdout=b"", stderr=b"", truncated=False)
+            outcome = complete(outcome)
+            violations = (*outcome.violations, *self._late_found)
+            return replace(outcome, stdout=b"", stderr=b"", truncated=False, violations=violations)
         except BaseException:
             self._helper.kill()
             self._watch.settle()
@@ -337,10 +353,12 @@ class LinuxProcess:
 
     async def _until_end(self) -> str | None:
         """Wait until the helper has answered, and return None, or the reason for which the process must be ended."""
-        live = self._watch.live
+        live, late = self._watch.live, self._late
         if live is not None:
             live.begin()
             live.attach(self._said.is_set, self._said.set)
+        if late is not None:
+            late.attach(self._said.set)
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
@@ -356,8 +374,14 @@ class LinuxProcess:
                     live.tick()
                     if live.raised:
                         return "watch"
+                if late is not None:
+                    late.tick()
+                    if late.found is not None:
+                        return "exposed"
                 if (passed := self._helper.group.excess()) is not None:
                     return passed
         finally:
+            if late is not None:
+                late.close()
             if live is not None:
                 live.detach()
