@@ -1,4 +1,4 @@
-"""What changes in the workspace while a process stays: files that it must not see or change."""
+"""Tests of a process that stays while files appear in the workspace that it must not see or change."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def make_secret_in_a_new_folder(bench: Bench) -> None:
 
 
 def replace_secret(bench: Bench) -> None:
-    """As editors save: a new file takes the name, and the mount over the old file is gone."""
+    """Save as editors do: a new file takes the name, and the mount over the old file is gone."""
     os.rename(bench.own(_written(bench.workspace / "other", "TOKEN=2\n")), bench.workspace / "kept.pem")
 
 
