@@ -236,6 +236,22 @@ class ContainerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class NetworkOptions:
+    """The table `[sandbox.network]`, which only the user's own configuration sets.
+
+    Attributes:
+        proxy: address of the HTTP proxy through which hosts are reached, as `http://host:port`; empty for none.
+        translated: address ranges of a translator (NAT64) or an intercepting proxy, in which names may lie.
+    """
+
+    proxy: str = ""
+    translated: tuple[str, ...] = ()
+
+
+DIRECT = NetworkOptions()
+
+
+@dataclass(frozen=True, slots=True)
 class TerminalSize:
     """The size of a pseudo-terminal in characters, each from 1 to 1,000."""
 

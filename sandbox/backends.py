@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.verdict import Problem, Terms
-from sandbox.backend import Backend, ContainerOptions, Enforcement, Level, SandboxUnavailable
+from sandbox.backend import DIRECT, Backend, ContainerOptions, Enforcement, Level, NetworkOptions, SandboxUnavailable
 from sandbox.linux.backend import Linux
 from sandbox.linux.launch import PrelaunchedHelper
 
@@ -39,6 +39,7 @@ async def open_backend(
     ahead: PrelaunchedHelper | None = None,
     container: ContainerOptions = _NO_OPTIONS,
     lend: "InjectorFactory | None" = None,
+    network: NetworkOptions = DIRECT,
     insisted: bool = False,
 ) -> tuple[Backend, Enforcement]:
     """Return the best backend whose canary holds, and what it enforces. Raises SandboxUnavailable if no backend reaches
@@ -53,6 +54,7 @@ async def open_backend(
         ahead: A helper that was launched for `terms`, without file actions, before this call.
         container: The configuration of the container backend.
         lend: Factory of the credential injector, if there are credentials.
+        network: The way of the proxy to the network.
         insisted: True if the user requested `minimum` explicitly, so that no weaker backend is suggested.
     """
     names = [name] if name is not None else here()
@@ -65,13 +67,13 @@ async def open_backend(
         if candidate == "container":
             from sandbox.container.backend import Container  # rarely needed, so not imported at the start
 
-            backend = Container(container, cache=cache, aside=aside, lend=lend)
+            backend = Container(container, cache=cache, aside=aside, lend=lend, network=network)
         elif candidate == "seatbelt":
             from sandbox.macos.backend import Seatbelt  # needed on macOS only
 
-            backend = Seatbelt(aside=aside)
+            backend = Seatbelt(aside=aside, network=network)
         else:
-            backend = Linux(candidate, cache=cache, aside=aside, files=files, ahead=ahead, lend=lend)
+            backend = Linux(candidate, cache=cache, aside=aside, files=files, ahead=ahead, lend=lend, network=network)
         try:
             enforcement = await backend.probe(terms)
         except BaseException as error:  # a cancellation too must not leave the backend's folders and descriptors

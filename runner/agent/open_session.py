@@ -122,6 +122,7 @@ async def open_session(
             cache=cache_dir(environ),
             aside=state / "aside",
             container=settings.container,
+            network=settings.network,
             lend=stack.enter_context(injector_for(profile, environ, facts.workspace)),
             insisted=options.least == "full",
         )

@@ -33,7 +33,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     settings = load(folder(None), os.environ, unattended=True)
     said = least(accept_partial, require)
     minimum = Level(said.upper()) if said else settings.sandbox_minimum
-    findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials))
+    findings = examine(settings.container, tuple(row.name for row in settings.profile.credentials), settings.network)
     keyring = any(finding.name == "keyring" and finding.state is CheckState.OK for finding in findings)
     findings += models(settings, os.environ, keyring=keyring)
     if isinstance(place := audit_place(settings, os.environ), str):

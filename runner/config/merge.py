@@ -14,7 +14,7 @@ from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, Value
 from runner.config.credential_table import credentials
 from runner.config.schema import Key, Widens, key_of, list_of
 from runner.config.settings import ConfigError, IgnoredSetting, LayerValues, SettingNotice, Settings
-from sandbox.backend import Level
+from sandbox.backend import Level, NetworkOptions
 
 
 def add_layer(settings: Settings, given: LayerValues) -> Settings:
@@ -128,6 +128,8 @@ def _typed(settings: Settings, values: Mapping[KeyPath, Value]) -> Settings:
     said = {".".join(path): value for path, value in values.items()}
     of_provider = [(path, str(value)) for path, value in values.items() if path[0] == "provider"]
     container = {path[2]: str(value) for path, value in values.items() if path[:2] == ("sandbox", "container")}
+    proxy, translated = said.get("sandbox.network.upstream_proxy"), said.get("sandbox.network.translated_ranges", ())
+    network = NetworkOptions(str(proxy or ""), texts(translated)) if proxy or translated else settings.network
     turns, model = said.get("max_turns"), said.get("model")
     return replace(
         settings,
@@ -138,4 +140,5 @@ def _typed(settings: Settings, values: Mapping[KeyPath, Value]) -> Settings:
         models={path[1]: value for path, value in of_provider if path[2] == "model"},
         sandbox_minimum=Level(str(said["sandbox.minimum"]).upper()) if "sandbox.minimum" in said else Level.FULL,
         container=replace(settings.container, **container),
+        network=network,
     )

@@ -11,7 +11,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem, ProblemError
 from policy.rules.rulebook import RuleBook
 from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, TomlError, Value, dotted
-from sandbox.backend import ContainerOptions, Level
+from sandbox.backend import DIRECT, ContainerOptions, Level, NetworkOptions
 
 
 class ConfigError(ProblemError):
@@ -180,6 +180,7 @@ class Settings:
         base_urls: base URLs by provider.
         sandbox_minimum: least enforcement of the sandbox.
         container: choice of the container backend.
+        network: the way of the proxy to the network.
         sources: the files and variables that were used, lowest layer first.
         models: models by provider.
         max_turns: largest number of requests to the model; None if no layer sets it.
@@ -198,6 +199,7 @@ class Settings:
     base_urls: Mapping[str, str] = field(default_factory=dict)
     sandbox_minimum: Level = Level.FULL
     container: ContainerOptions = field(default_factory=ContainerOptions)
+    network: NetworkOptions = DIRECT
     sources: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
     max_turns: int | None = None

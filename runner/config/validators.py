@@ -115,6 +115,29 @@ def collector(value: Value) -> Fault | None:
     return None
 
 
+def upstream_proxy(value: Value) -> Fault | None:
+    """Check the address of an upstream proxy."""
+    from sandbox.egress.upstream import proxy_address  # only if a file names a proxy
+
+    try:
+        proxy_address(str(value))
+    except ValueError as error:
+        return str(error), 'write it like "http://host:3128", without a password'
+    return None
+
+
+def translated_ranges(value: Value) -> Fault | None:
+    """Check the address ranges of a translator or an intercepting proxy."""
+    from sandbox.egress.addresses import translated_network  # only if a file names ranges
+
+    for text in map(str, value) if isinstance(value, tuple) else ():
+        try:
+            translated_network(text)
+        except ValueError as error:
+            return f"`{text}`: {error}", 'write ranges like "198.18.0.0/15" and "64:ff9b::/96"'
+    return None
+
+
 def helper(value: Value) -> Fault | None:
     """Check the words of a helper command. The first is a plain name, an absolute path, or a path below `~`."""
     words = [str(word) for word in value] if isinstance(value, tuple) else []

@@ -6,6 +6,7 @@ import errno
 import os
 import platform
 import shutil
+import socket
 import sys
 from enum import StrEnum
 
@@ -15,7 +16,7 @@ from runner import VERSION
 from runner.doctor.remedies import apparmor_remedy, landlock_remedy, package_command, release_fields
 from runner.problems import Exit
 from runner.text.sanitize import visible
-from sandbox.backend import ContainerOptions, Enforcement, Level, SandboxUnavailable
+from sandbox.backend import DIRECT, ContainerOptions, Enforcement, Level, NetworkOptions, SandboxUnavailable
 from sandbox.inside.syscalls import is_admin
 from sandbox.linux.cgroup_places import usable
 from sandbox.linux.interpreter_paths import bubblewrap
@@ -27,6 +28,7 @@ _API = 3  # API level of libseccomp 2.4; seccomp_api_get(3) also depends on the 
 _OUTSIDE = "run `agent` outside of the container, or in a container that may make namespaces (`--privileged`)"
 
 
+_PROXY_ANSWER = 5.0  # seconds for the upstream proxy to accept a connection
 _NAMED = 4  # rights of other database roles that are named
 
 
@@ -73,10 +75,12 @@ def of_problem(name: str, state: CheckState, problem: Problem) -> CheckResult:
 def examine(
     container: ContainerOptions = ContainerOptions(),  # noqa: B008  # frozen
     credentials: tuple[str, ...] = (),
+    network: NetworkOptions = DIRECT,
 ) -> tuple[CheckResult, ...]:
     """Run all checks and return their results. Each backend runs a canary. Missing folders of this program are created.
 
-    `container` are the settings of the container backend, `credentials` the names of injected credentials.
+    `container` are the settings of the container backend, `credentials` the names of injected credentials, `network`
+    the way of the proxy to the network.
     """
     spaces = namespaces(
         admin=sys.platform == "linux" and is_admin(),
@@ -95,6 +99,7 @@ def examine(
         *_places(),
         _keyring(),
         *_injected(credentials),
+        *upstream_checks(network),
     )
 
 
@@ -128,6 +133,25 @@ def render(findings: tuple[CheckResult, ...], minimum: Level = Level.FULL, *, co
     ready = verdict(findings, minimum) is Exit.DONE
     text = "commands run confined" if ready else "no sandbox meets the minimum, so no command can run (exit 4)"
     return "\n".join([*lines, "", f"{'ready' if ready else 'not ready'}: {text}"])
+
+
+def upstream_checks(network: NetworkOptions) -> tuple[CheckResult, ...]:
+    """Return the results about the upstream proxy and the translated ranges of the user's configuration."""
+    found = []
+    if network.proxy:
+        from sandbox.egress.upstream import proxy_address
+
+        try:
+            socket.create_connection(proxy_address(network.proxy), _PROXY_ANSWER).close()
+            found.append(ok("upstream proxy", f"{network.proxy} accepts connections"))
+        except OSError as error:
+            why = (os.strerror(error.errno) if error.errno else str(error)).lower()
+            fix = "check `upstream_proxy` in `[sandbox.network]` of your configuration, and that the proxy runs"
+            detail = f"{network.proxy} cannot be reached ({why}), so no command reaches a host"
+            found.append(CheckResult("upstream proxy", CheckState.WEAK, detail, fix))
+    if network.translated:
+        found.append(ok("translated", f"names may lie in {', '.join(network.translated)}"))
+    return tuple(found)
 
 
 def _kernel() -> CheckResult:

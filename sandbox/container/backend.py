@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Permit, Problem, Rights, Terms
 from sandbox.backend import (
+    DIRECT,
     Backend,
     ContainerOptions,
     Enforcement,
     Listener,
+    NetworkOptions,
     Outcome,
     Process,
     SandboxUnavailable,
@@ -67,8 +69,10 @@ class Container:
         aside: Path | None = None,
         resolver: "Resolve | None" = None,
         lend: "InjectorFactory | None" = None,
+        network: NetworkOptions = DIRECT,
     ) -> None:
         self.name = "container"
+        self.network = network
         self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
         self.lend = lend  # factory of the credential injector, for terms with credentials
         self.choice, self.cache, self.aside = choice, cache, aside
@@ -205,7 +209,7 @@ class Container:
         body = await asyncio.to_thread(self._body, box, terms)
         await box.start(body)
         if terms.hosts:
-            box.open_egress(self.resolver, broker_for(terms, self.lend))
+            box.open_egress(self.resolver, broker_for(terms, self.lend), self.network)
         assert self.scratch is not None
         checks = await box.prove(self.scratch.path, body, sockets)
         if broken := tuple(canary.WORDS[name] for name, held in checks.items() if not held):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policy.model.verdict import READ_ONLY_TMP, Rights, Terms
-from sandbox.backend import Enforcement, Level, Listener, SandboxUnavailable
+from sandbox.backend import DIRECT, Enforcement, Level, Listener, NetworkOptions, SandboxUnavailable
 from sandbox.container import canary, create_body
 from sandbox.container.daemon import Daemon, DaemonRefused
 from sandbox.container.exec_stream import Ended, Running, Wire, open_wire
@@ -104,7 +104,9 @@ class Box:
         if not self._tree.seen:
             self._keepers = len((await self.daemon.call(lambda client: client.top(self.name)))["Processes"])
 
-    def open_egress(self, resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
+    def open_egress(
+        self, resolver: "Resolve | None", broker: "Broker | None" = None, network: NetworkOptions = DIRECT
+    ) -> None:
         """Start the runner's proxy on a listener inside. Without a possible listener, raises
         SandboxUnavailable if a host is allowed.
         """
@@ -124,7 +126,7 @@ class Box:
             why = f"only root may enter the container's network ({(error.strerror or '').lower()}), and "
             why += "this program never opens the whole network for one host"
             raise SandboxUnavailable.of(what, why, "use T1 for commands that need a host") from None
-        self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker)
+        self.egress = Egress(listener, self.terms.hosts, resolver or resolve, broker, network)
 
     async def prove(self, scratch: str, body: create_body.CreateBody, sockets: tuple[str, ...]) -> dict[str, bool]:
         """Run a canary and set `enforcement`. Return each check by name, True if the boundary held. Raises

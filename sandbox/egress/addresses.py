@@ -4,7 +4,10 @@ The lists follow the IANA registries of special-purpose addresses (RFC 6890 and 
 because the classification in the standard library has changed between versions of Python.
 """
 
+from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+NAT64_LENGTH = 96  # bits of a translated IPv6 range: the IPv4 address follows (RFC 6052, 2.2)
 
 
 def _networks(*rows: tuple[str, str]) -> tuple[tuple[IPv4Network | IPv6Network, str], ...]:
@@ -77,6 +80,13 @@ _NEVER = _networks(
 )
 # fmt: on
 _RESERVED = "a reserved address"
+_IS_METADATA = "an address of a cloud's metadata service, which gives out credentials"
+# No translated range may overlap these: this machine itself, link-local, multicast and reserved addresses.
+_CLOSED = tuple(
+    ip_network(text)
+    for text in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/96", "::ffff:0:0/96",
+                 "fe80::/10", "ff00::/8")
+)  # fmt: skip
 _UNICAST = IPv6Network("2000::/3")  # the only addresses that are assigned for the internet
 
 
@@ -93,7 +103,7 @@ def refusal(text: str, *, private: bool) -> str | None:
     # Clouds give metadata services unique local IPv6 addresses that end in 169.254.x.x.
     spelled = address.version == 6 and own is not None and int(address) >> 16 & 0xFFFF == _LINK_LOCAL_WORD
     if spelled or _words_of(address, _METADATA):
-        return "an address of a cloud's metadata service, which gives out credentials"
+        return _IS_METADATA
     if isinstance(address, IPv4Address):
         return _words_of(address, _NEVER) or (None if private else own)
     if address.scope_id is not None:
@@ -104,10 +114,52 @@ def refusal(text: str, *, private: bool) -> str | None:
     # An address of any network may end in an IPv4 address: behind a translator, which may have a prefix of any network
     # (RFC 6052), or a tunnel (RFC 5214).
     if _words_of(IPv4Address(int(address) & 0xFFFFFFFF), _METADATA):
-        return "an address of a cloud's metadata service, which gives out credentials"
+        return _IS_METADATA
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         return "an IPv4 address behind a tunnel (ISATAP)"
     return None if private else own
+
+
+def translated_network(text: str) -> IPv4Network | IPv6Network:
+    """Return the range `text` of a translator or an intercepting proxy. Raises ValueError with the reason in words for
+    a range in which no address may be connected to.
+    """
+    try:
+        network = ip_network(text)
+    except ValueError:
+        raise ValueError("it is not an address range, or its address has bits beyond the length") from None
+    if isinstance(network, IPv6Network):
+        if network.prefixlen != NAT64_LENGTH:
+            raise ValueError(f"an IPv6 range must have {NAT64_LENGTH} bits: an IPv4 address follows, which is checked")
+        if any(network.overlaps(own) for own in _CLOSED if isinstance(own, IPv6Network)):
+            raise ValueError("it contains addresses of this machine, of a metadata service, or link-local ones")
+        return network
+    if network.prefixlen < 8 or any(network.overlaps(own) for own in _CLOSED if isinstance(own, IPv4Network)):
+        raise ValueError("it contains addresses of this machine, multicast, reserved or link-local ones")
+    return network
+
+
+def translated_refusal(
+    text: str, networks: Iterable[IPv4Network | IPv6Network], *, private: bool
+) -> tuple[bool, str | None]:
+    """Return `(True, REASON)` if the address `text` lies in one of the translated `networks`, else `(False, None)`.
+
+    REASON is None if the address may be connected to. A metadata service is always refused, and of an IPv6 address the
+    IPv4 address at its end is checked as if it were connected to directly.
+    """
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return False, None
+    if not any(address in network for network in networks):
+        return False, None
+    if _words_of(address, _METADATA):
+        return True, _IS_METADATA
+    if isinstance(address, IPv4Address):
+        return True, None
+    embedded = str(IPv4Address(int(address) & 0xFFFFFFFF))
+    why = refusal(embedded, private=private)
+    return True, f"{why} ({embedded}, behind a translator)" if why else None
 
 
 def can_be_private(text: str) -> bool:

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from policy.model.host_rule import USUAL, HostRule, host_rule
 from policy.model.verdict import UNNAMED, Problem
-from sandbox.egress.addresses import can_be_private, refusal
+from sandbox.backend import DIRECT, NetworkOptions
+from sandbox.egress.addresses import can_be_private, refusal, translated_network, translated_refusal
 from sandbox.egress.ledger import EgressRefused, Failed
 
 Resolve = Callable[[str, int], Awaitable[tuple[str, ...]]]
@@ -22,6 +23,15 @@ CONNECT = 10.0  # seconds for one address
 _RESOLVING = 8  # names that are resolved at one time
 _RESOLVE = 10.0  # seconds for one name
 _ADDRESSES = 6  # addresses of one host that are tried
+# Names that an upstream proxy would resolve to its own machine or to a metadata service of a cloud.
+_OWN_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_METADATA_NAMES = (
+    "metadata",
+    "metadata.google.internal",
+    "metadata.goog",
+    "instance-data",
+    "instance-data.ec2.internal",
+)
 
 
 async def resolve(host: str, port: int) -> tuple[str, ...]:
@@ -53,10 +63,16 @@ async def resolve(host: str, port: int) -> tuple[str, ...]:
 class Dialer:
     """The rules of one allowlist, and the connections that they allow. `resolver` replaces the machine's in tests."""
 
-    def __init__(self, hosts: Iterable[str], resolver: Resolve = resolve) -> None:
-        """Parse the entries. Raises ValueError for an invalid entry, although the compiler of the Terms has checked all
-        of them.
+    def __init__(self, hosts: Iterable[str], resolver: Resolve = resolve, network: NetworkOptions = DIRECT) -> None:
+        """Parse the entries. Raises ValueError for an invalid entry, although the compiler of the Terms and the loader
+        of the configuration have checked all of them.
         """
+        self._translated = tuple(map(translated_network, network.translated))
+        self._proxy: tuple[str, int] | None = None
+        if network.proxy:
+            from sandbox.egress.upstream import proxy_address  # only with an upstream proxy
+
+            self._proxy = proxy_address(network.proxy)
         self.rules: list[HostRule] = []
         for text in hosts:
             if text == UNNAMED:
@@ -107,6 +123,8 @@ class Dialer:
         """Return a connected socket and its address. Raises EgressRefused if the address is not allowed, and Failed if
         the network failed. `private`: True if this machine and private networks are allowed.
         """
+        if self._proxy is not None and not private:
+            return await self._through(self._proxy, host, port)
         errors: list[str] = []
         for address in await self._addresses(host, port, private):
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -129,11 +147,59 @@ class Dialer:
                 errors.append(f"{address}: {'no answer in time' if isinstance(error, TimeoutError) else why}")
         has_proxy = any(map(os.environ.get, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")))
         more = "; the sandbox does not use the proxy of this machine (HTTPS_PROXY)" if has_proxy else ""
+        more += " unless `upstream_proxy` in `[sandbox.network]` of your configuration names it" if has_proxy else ""
         raise Failed(f"host {host} cannot be reached ({'; '.join(errors[:3])}{more})", host=host)
+
+    async def _through(self, proxy: tuple[str, int], host: str, port: int) -> tuple[socket.socket, str]:
+        """Return a tunnel through the upstream proxy, which resolves the name, and the address of the proxy.
+
+        A literal address is checked as without an upstream proxy.
+        """
+        if _literal(host):
+            await self._addresses(host, port, private=False)
+        elif host in _OWN_NAMES or host.endswith(".localhost"):
+            raise EgressRefused(f"host {host} is this machine itself", host=host, right=_private(host, port))
+        elif host in _METADATA_NAMES:
+            raise EgressRefused(f"host {host} is a cloud's metadata service, which gives out credentials", host=host)
+        from sandbox.egress.upstream import open_tunnel
+
+        name = f"{f'[{proxy[0]}]' if ':' in proxy[0] else proxy[0]}:{proxy[1]}"
+        try:
+            addresses = await self._resolver(*proxy) if not _literal_address(proxy[0]) else (proxy[0],)
+        except TimeoutError:
+            addresses = ()
+        why = "its name has no address"
+        for address in addresses[:_ADDRESSES]:
+            family = socket.AF_INET6 if ":" in address else socket.AF_INET
+            made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            try:
+                async with asyncio.timeout(CONNECT):
+                    # SAFETY: connect(2) to the proxy that the user's own configuration names.
+                    await asyncio.get_running_loop().sock_connect(made, (address, proxy[1]))
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await open_tunnel(made, host, port)
+                return made, address
+            except BaseException as error:
+                made.close()
+                if not isinstance(error, OSError):
+                    raise
+                words = os.strerror(error.errno) if error.errno else str(error)
+                why = "no answer in time" if isinstance(error, TimeoutError) else words.lower()
+        fix = "check `upstream_proxy` in `[sandbox.network]` of your configuration, and that the proxy runs"
+        raise Failed(f"the upstream proxy {name} cannot be reached ({why})", host=host, fix=fix)
+
+    def _refusal(self, address: str, *, named: bool, private: bool) -> str | None:
+        """Return the reason not to connect to `address`. Translated ranges count only for names (`named`)."""
+        if named and self._translated:
+            inside, why = translated_refusal(address, self._translated, private=private)
+            if inside:
+                return why
+        return refusal(address, private=private)
 
     async def _addresses(self, host: str, port: int, private: bool) -> tuple[str, ...]:
         """Return the addresses that may be connected to; at least one."""
-        if _literal(host):
+        named = not _literal(host)
+        if not named:
             addresses: tuple[str, ...] = (host.strip("[]"),)
         else:
             async with self._resolving:
@@ -143,7 +209,8 @@ class Dialer:
                     raise Failed(f"the name {host} was not resolved in time", host=host, status=504) from None
             if not addresses:
                 raise Failed(f"no address is known for host {host}", host=host)
-        wrong = {address: why for address in addresses if (why := refusal(address, private=private))}
+        checked = {each: self._refusal(each, named=named, private=private) for each in addresses}
+        wrong = {address: why for address, why in checked.items() if why}
         good = tuple(address for address in addresses if address not in wrong)
         if not good:
             address, why = next(iter(wrong.items()))
@@ -155,6 +222,10 @@ class Dialer:
 
 def _literal(host: str) -> bool:
     return host.startswith("[") or host.replace(".", "").isdigit()
+
+
+def _literal_address(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdigit()
 
 
 def quoted_path(path: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sandbox.backend import Connection, InterruptedCommand, Outcome, Violation
+from sandbox.backend import DIRECT, Connection, InterruptedCommand, NetworkOptions, Outcome, Violation
 from sandbox.egress.connection import ProxyConnection
 from sandbox.egress.dialer import Dialer, Resolve, resolve
 from sandbox.egress.ledger import Attempt, Ledger
@@ -35,12 +35,13 @@ class Egress:
         hosts: Iterable[str],
         resolver: Resolve = resolve,
         broker: "Broker | None" = None,
+        network: NetworkOptions = DIRECT,
     ) -> None:
         """Listen for commands. `broker` injects credentials, if there are any."""
         self._broker = broker
         listener.setblocking(False)
         self._listener = listener
-        self._dialer = Dialer(hosts, resolver)
+        self._dialer = Dialer(hosts, resolver, network)
         self._ledger = Ledger()
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening = self._busy = False

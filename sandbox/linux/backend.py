@@ -11,9 +11,11 @@ from policy.model.action import RunArgv, RunScript
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
+    DIRECT,
     Enforcement,
     Level,
     Listener,
+    NetworkOptions,
     Outcome,
     Process,
     SandboxUnavailable,
@@ -77,8 +79,10 @@ class Linux:
         ahead: PrelaunchedHelper | None = None,
         resolver: "Resolve | None" = None,
         lend: "InjectorFactory | None" = None,
+        network: NetworkOptions = DIRECT,
     ) -> None:
         self.name = tier
+        self.network = network
         self.cache = cache
         self.aside = aside  # folder for auto-run files that commands created
         self.files = files  # True if file actions will be requested; without them a helper starts sooner
@@ -257,7 +261,7 @@ class Linux:
         if hosts and not helper.handed:
             raise helper_failed(self.name, "failed 0 pass on a listener for the proxy")
         if hosts:
-            helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend))
+            helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend), self.network)
         checks = await canary_probe.run_canary(helper, self.name, terms)
         helper.enforcement = self._enforced(checks, helper.scan, helper.group)
         if broken := [name for name, held in helper.enforcement.checks if not held]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from policy.describe.phrases import plain
-from sandbox.backend import Enforcement, Listener
+from sandbox.backend import DIRECT, Enforcement, Listener, NetworkOptions
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import WAKE, end
 from sandbox.linux.helper_request import HelperRequest
@@ -50,14 +50,20 @@ class HelperHandle:
     def __post_init__(self) -> None:
         self._said.register(self.control.fileno(), select.POLLIN)
 
-    def open_egress(self, hosts: tuple[str, ...], resolver: "Resolve | None", broker: "Broker | None" = None) -> None:
+    def open_egress(
+        self,
+        hosts: tuple[str, ...],
+        resolver: "Resolve | None",
+        broker: "Broker | None" = None,
+        network: NetworkOptions = DIRECT,
+    ) -> None:
         """Start the runner's proxy on the listener that came with `ready`. The helper's commands reach only `hosts`."""
         from sandbox.egress.dialer import resolve
         from sandbox.egress.proxy import Egress  # only for the few commands that reach a host
 
         (handle,), self.handed = self.handed[:1], self.handed[1:]
         os.set_inheritable(handle, False)
-        self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve, broker)
+        self.egress = Egress(socket.socket(fileno=handle), hosts, resolver or resolve, broker, network)
 
     async def ready(self) -> str:
         """Wait until the helper has confined itself. Return an empty text on success, else its answer."""

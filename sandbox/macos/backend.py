@@ -16,10 +16,12 @@ from pathlib import Path
 from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Limits, Permit, Rights, Terms
 from sandbox.backend import (
+    DIRECT,
     Enforcement,
     InterruptedCommand,
     Level,
     Listener,
+    NetworkOptions,
     Outcome,
     OutputBuffer,
     Process,
@@ -112,8 +114,8 @@ class Seatbelt:
 
     name = "seatbelt"
 
-    def __init__(self, *, aside: Path | None = None, program: str = _PROGRAM) -> None:
-        self.aside, self.program = aside, program
+    def __init__(self, *, aside: Path | None = None, program: str = _PROGRAM, network: NetworkOptions = DIRECT) -> None:
+        self.aside, self.program, self.network = aside, program, network
         self.scratch: Scratch | None = None
         self.enforcement: Enforcement | None = None
 
@@ -202,7 +204,7 @@ class Seatbelt:
         watch, started = Watch(terms, protected, self.aside), time.monotonic()
         # Terms without hosts get no proxy. With a proxy, its port is the only one that the profile allows.
         listener = socket.create_server(("127.0.0.1", 0)) if terms.hosts else None
-        egress = Egress(listener, terms.hosts) if listener else None
+        egress = Egress(listener, terms.hosts, network=self.network) if listener else None
         streaming: InputStream | None = None
         try:
             line = self.command(terms, protected, argv, own, listener.getsockname()[1] if listener else None)

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 
-from sandbox.backend import Connection, Violation
+from sandbox.backend import DIRECT, Connection, NetworkOptions, Violation
 from sandbox.egress.proxy import Egress
 
 
@@ -30,11 +30,11 @@ class Names:
 class Proxy:
     """A proxy in this process, asked over loopback."""
 
-    def __init__(self, hosts: Iterable[str], names: Names | None = None) -> None:
+    def __init__(self, hosts: Iterable[str], names: Names | None = None, network: NetworkOptions = DIRECT) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
         self.names = names or Names()
-        self.egress = Egress(self.listener, hosts, self.names)
+        self.egress = Egress(self.listener, hosts, self.names, network=network)
         self.connections: tuple[Connection, ...] = ()
         self.violations: tuple[Violation, ...] = ()
 
@@ -67,8 +67,8 @@ class Proxy:
 
 
 @contextlib.asynccontextmanager
-async def proxying(*hosts: str, names: Names | None = None) -> AsyncIterator[Proxy]:
-    proxy = Proxy(hosts, names)
+async def proxying(*hosts: str, names: Names | None = None, network: NetworkOptions = DIRECT) -> AsyncIterator[Proxy]:
+    proxy = Proxy(hosts, names, network)
     proxy.egress.begin()
     try:
         yield proxy

@@ -15,10 +15,11 @@ from runner.frontends.exec.report import ExecCase, Report
 from runner.problems import Exit, Stopped, ending_signals
 from runner.state.paths import cache_dir, state_dir
 from runner.stderr import print_problem
-from sandbox.backend import Backend, ContainerOptions, Enforcement, Level, Outcome, interrupted_connections
+from sandbox.backend import Backend, Enforcement, Level, Outcome, interrupted_connections
 from sandbox.linux.launch import PrelaunchedHelper
 
 if TYPE_CHECKING:
+    from runner.config.settings import Settings
     from sandbox.egress.credential_injection import InjectorFactory
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
@@ -38,7 +39,7 @@ async def confine(
     `wanted` is the name of the backend, or None, and the least enforcement. The canary runs first, because the session
     record contains its result.
     """
-    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings.container, lend) as opening:
+    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
 
         with open_log(case.gate.settings, os.environ) as audit:
@@ -64,7 +65,7 @@ async def _boundary(
     wanted: tuple[str | None, Level],
     terms: Terms,
     ahead: PrelaunchedHelper | None,
-    container: ContainerOptions,
+    settings: "Settings",
     lend: "InjectorFactory | None",
 ) -> AsyncIterator[Opening]:
     """Start a sandbox while the caller continues, and always close it at the end."""
@@ -72,7 +73,15 @@ async def _boundary(
 
     name, minimum = wanted
     cache, aside = cache_dir(os.environ), state_dir(os.environ) / "aside"
-    open_here = partial(open_backend, terms=terms, cache=cache, aside=aside, files=False, container=container)
+    open_here = partial(
+        open_backend,
+        terms=terms,
+        cache=cache,
+        aside=aside,
+        files=False,
+        container=settings.container,
+        network=settings.network,
+    )
     opening = asyncio.create_task(open_here(name, minimum, ahead=ahead, lend=lend))
     await asyncio.sleep(0)  # unless a helper was launched before, it is started now and prepares on another core
     try:
