@@ -44,7 +44,7 @@ class _Event:
 @dataclass(frozen=True, slots=True)
 class SessionStarted(_Event, type="session_started"):
     """A session has started and its sandbox is ready. `enforcement` is the result of the canary. `model_why` says why
-    the model is used, if the user did not name it.
+    the model is used, if the user did not name it. `tools` are the names of the tools that the model may call now.
     """
 
     session: str
@@ -55,6 +55,7 @@ class SessionStarted(_Event, type="session_started"):
     unattended: bool
     enforcement: Enforcement
     model_why: str = ""
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

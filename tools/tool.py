@@ -149,13 +149,13 @@ def find(tools: Sequence[ModelTool], name: str, others: Sequence[str] = ()) -> M
     if name in by_name:
         return by_name[name]
     known = (*by_name, *others)
-    meant = _meant(name, known)
+    meant = meant_tool(name, known)
     fix = f"did you mean `{meant}`? Call it by this exact name" if meant else "call one of these by its exact name"
     names = ", ".join(f"`{each}`" for each in known)
     return Problem(f"there is no tool `{short(name)}`", f"the tools are {names}", fix)
 
 
-def _meant(name: str, known: Sequence[str]) -> str | None:
+def meant_tool(name: str, known: Sequence[str]) -> str | None:
     """Return the tool of `known` that `name` probably means, or None."""
     bare = "".join(char for char in name[:40].lower() if char.isalnum())
     plain = {"".join(char for char in each if char.isalnum()): each for each in known}

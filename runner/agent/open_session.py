@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.evaluation import fingerprint
 from policy.grants.grant import MAIN, GrantHolder
@@ -33,6 +34,7 @@ from runner.facts.gather import gather
 from runner.gate.grants.codec import to_json
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
+from runner.problems import usage
 from runner.providers import OpenModel
 from runner.providers.catalog import Price, price_of
 from runner.secrets.broker.session import injector_for, with_bundle
@@ -45,6 +47,9 @@ from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import head_commit
 from sandbox.backend import Level
 from sandbox.backends import open_backend
+
+if TYPE_CHECKING:
+    from tools.registry import ToolSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,17 @@ class SessionOptions:
     context: Context = field(default_factory=Context)
 
 
+def selected_tools(settings: Settings) -> "ToolSelection":
+    """Return the selection of tools of the settings. Raise a usage error if a name is that of no tool."""
+    from tools import TOOLS
+    from tools.registry import ToolSelection
+
+    selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
+    if (problem := selection.fault([tool.name for tool in TOOLS])) is not None:
+        raise usage(problem.what, problem.why, problem.fix)
+    return selection
+
+
 @contextlib.asynccontextmanager
 async def open_session(
     options: SessionOptions,
@@ -100,7 +116,9 @@ async def open_session(
     """
     from tools import TOOLS
     from tools.paths import SeenFiles
+    from tools.registry import ToolRegistry
 
+    selection = selected_tools(settings)
     cwd = str(options.cwd)
     profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
     profile = with_bundle(profile)
@@ -187,7 +205,7 @@ async def open_session(
                 mode, model.provider, model.model, options.bounds, Thinking(str(settings.value("thinking")))
             ),
             unattended=options.unattended,
-            tools=TOOLS,
+            tools=ToolRegistry(TOOLS, selection),
             seen=SeenFiles(),
             look=lambda: gather(cwd, environ, profile),
             rules=settings.rules,

@@ -52,6 +52,8 @@ class RunArgs:
     budget: RunBudget = field(default_factory=RunBudget)
     plain: bool = False
     fallback: str | None = None
+    tools: tuple[str, ...] = ()  # patterns of the tools of the model, as `ToolSelection.only`
+    no_tools: tuple[str, ...] = ()  # as `ToolSelection.without`
     prompt: str | None = None  # the first prompt of a conversation
 
 
@@ -75,6 +77,8 @@ def run_args(given: Given) -> RunArgs:
         key=KeyFlags(given.text("account"), given.switch("api_key_stdin")),
         fallback=given.text("fallback_model"),
         plain=given.switch("plain"),
+        tools=_names(given.texts("tools")),
+        no_tools=_names(given.texts("no_tools")),
         budget=RunBudget(
             given.number("max_turns"),
             given.number("max_tokens"),
@@ -84,6 +88,11 @@ def run_args(given: Given) -> RunArgs:
             given.number("max_denials"),
         ),
     )
+
+
+def _names(values: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names in comma-separated lists."""
+    return tuple(name.strip() for value in values for name in value.split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +238,8 @@ def with_options(settings: "Settings", args: RunArgs) -> "Settings":
         budget=args.budget.given_options(),
         least=args.least,
         no_instructions=args.no_instructions,
+        tools=args.tools,
+        no_tools=(*settings.names("tools", "except"), *args.no_tools) if args.no_tools else (),
         limits=args.limits,
         total=apply_limits(settings.profile.limits, args.limits),
     )

@@ -258,6 +258,8 @@ def flag_settings(
     least: str | None = None,
     unix: bool = False,
     no_instructions: bool = False,
+    tools: tuple[str, ...] = (),
+    no_tools: tuple[str, ...] = (),
     limits: Iterable[str] = (),
     timeout: str | None = None,
     total: Limits | None = None,
@@ -276,6 +278,8 @@ def flag_settings(
         (("sandbox", "minimum"), "--require" if least == "full" else "--accept-partial", least),
         (("sandbox", "unix_sockets"), "--unix", unix or None),
         (("instructions",), "--no-instructions", False if no_instructions else None),
+        (("tools", "only"), "--tools", tools or None),
+        (("tools", "except"), "--no-tools", no_tools or None),
     ]
     found = {path: (option, value) for path, option, value in rows if value is not None}
     names = [(each.partition("=")[0].strip().replace("-", "_"), "--limit") for each in limits]

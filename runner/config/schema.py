@@ -254,6 +254,12 @@ KEYS: tuple[Key, ...] = (
     Key("sandbox.container.socket", ValueType.TEXT, NEVER, "the container daemon's socket",
         example='"/run/user/1000/docker.sock"'),
 
+    Key("tools.only", ValueType.TEXTS, TIGHTEN,
+        "the tools that the model may call, as patterns of names; by default all",
+        example='["read", "grep", "mcp__github__*"]'),
+    Key("tools.except", ValueType.TEXTS, TIGHTEN, "tools that the model may not call, as patterns of names", adds=True,
+        example='["bash"]'),
+
     Key("secret.names", ValueType.TEXTS, TIGHTEN, "additional file names that are secret in every folder", adds=True,
         check=lambda value: list_fault(value, ("secret", "names")), example='["*.vault"]'),
     Key("deny.commands", ValueType.PATTERNS, TIGHTEN,
@@ -305,6 +311,7 @@ LISTS: tuple[TableList, ...] = (
 SECTIONS: Mapping[str, str] = {
     "provider": "The addresses of providers. Never write a key into this file.",
     "auth": "Where to find the key of a provider if no variable contains it. Never write a key into this file.",
+    "tools": "The tools of the model. A tool that is left out is not described to the model and cannot be called.",
     "budget": "Limits of one run. A reached limit ends the run with exit 5. For the number of requests: `max_turns`.",
     "queue": "Texts that you send while the model works.",
     "compaction": "The fill levels of the context window, in per cent, from which the conversation is shortened.",

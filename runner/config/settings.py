@@ -210,6 +210,11 @@ class Settings:
     original: str = ""
     apart: tuple[str, ...] = ()
 
+    def names(self, *path: str) -> tuple[str, ...]:
+        """Return the list of texts that is the value of a key; empty if no layer sets the key."""
+        found = self.value(*path)
+        return tuple(each for each in found if isinstance(each, str)) if isinstance(found, tuple) else ()
+
     def value(self, *path: str) -> Value | None:
         """Return the value of one key: that of the highest layer that may set the key, else the default in the table of
         keys.

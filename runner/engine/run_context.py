@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from runner.state.output_store import OutputStore
     from sandbox.backend import Backend, Enforcement
     from tools.paths import SeenFiles
-    from tools.tool import ModelTool
+    from tools.registry import ToolRegistry
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -95,7 +95,7 @@ class RunContext:
         cwd: The absolute path that relative paths start at.
         live: The settings that may change while a run is in progress.
         unattended: True if no user can answer a question.
-        tools: The tools that the model may call.
+        tools: The tools that the model may call. Members may change while the session runs.
         seen: The files that the model has read.
         look: A function that returns the state of the machine as it is now. One call serves one decision.
         rules: The command rules.
@@ -126,7 +126,7 @@ class RunContext:
     cwd: str
     live: LiveSettings
     unattended: bool
-    tools: "Sequence[ModelTool]"
+    tools: "ToolRegistry"
     seen: "SeenFiles"
     look: "Callable[[], Facts]"
     rules: "RuleBook"
@@ -182,6 +182,7 @@ class RunContext:
             model_why=self.model_why,
             unattended=self.unattended,
             enforcement=self.enforcement,
+            tools=tuple(spec.name for spec in self.tool_specs()),
         )
 
     def _stated_limits(self) -> RunLimits | None:

@@ -86,7 +86,8 @@ class Judgement:
 def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
     """Return the action that `call` asks for, or the problem: an unknown tool, broken JSON, or unfit arguments."""
     own = plan_tool(ctx.live.mode, unattended=ctx.unattended)
-    tool = find(ctx.tools, call.name, [each.name for each in own])
+    tools = ctx.tools.every if call.own else ctx.tools
+    tool = find(tools, call.name, [each.name for each in own])
     if isinstance(tool, Problem):
         return tool
     arguments = parse(tool, call.of.arguments, call.of.raw)

@@ -40,6 +40,7 @@ from runner.state.output_store import OutputStore
 from sandbox.backend import Enforcement, Level, Listener, Outcome
 from tools import TOOLS
 from tools.paths import SeenFiles
+from tools.registry import ToolRegistry
 
 FULL = Enforcement(Level.FULL, "fake", (("all", True),))
 
@@ -166,7 +167,7 @@ def stage(tmp_path: Path) -> Make:
                 bounds or RunLimits(patience=RetryPolicy(first=0.0, most=0.0)),
             ),
             unattended=unattended,
-            tools=TOOLS,
+            tools=ToolRegistry(TOOLS),
             seen=SeenFiles(),
             look=lambda: gather(str(workspace), environ, settings.profile),
             rules=settings.rules,
