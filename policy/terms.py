@@ -93,6 +93,7 @@ def terms_for(
         unix=profile.unix_sockets and works,
         limits=_limits(assessment, limits),
         credentials=names,
+        repository=facts.repository if works else (),
     )
 
 

@@ -255,7 +255,8 @@ def _overwritten_words(call: Call, shape: ParsedOptions) -> tuple[list[AbstractW
 
 
 def _is_branch(call: Call, name: str) -> bool:
-    return call.facts.look(f"{call.facts.workspace}/.git/refs/heads/{name}").kind is not Kind.MISSING
+    folder = call.facts.repository[0] if call.facts.repository else f"{call.facts.workspace}/.git"
+    return call.facts.look(f"{folder}/refs/heads/{name}").kind is not Kind.MISSING
 
 
 def _lost_files(call: Call, shape: ParsedOptions) -> str:

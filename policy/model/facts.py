@@ -122,6 +122,8 @@ class Facts:
         path: the PATH of the sandbox.
         system: roots that every permit may read (system folders, toolchains).
         private: this program's own state and configuration, never shown to a command.
+        repository: the Git folders outside of the workspace that commands may change, as in `Terms.repository`; empty
+            unless the workspace is a linked worktree or a submodule.
         look: returns the facts about one absolute path. The caller caches them, so that one decision sees one state.
         which: returns the absolute path of a program on `path`, or None.
         today: the current day, for rules that expire.
@@ -151,6 +153,7 @@ class Facts:
     reading: tuple[tuple[str, str], ...] = ()
     beyond: str = ""
     today: date | None = None
+    repository: tuple[str, ...] = ()
     cache: str = ""
     caching: tuple[tuple[str, str], ...] = ()
     fetching: tuple[tuple[str, str], ...] = ()

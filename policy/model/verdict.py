@@ -109,6 +109,9 @@ class Terms:
             granted path can then be reached.
         limits: Resource limits.
         credentials: Names of the credentials that the proxy adds to requests. Their values are not part of the terms.
+        repository: The Git folders outside the workspace that a linked worktree or a submodule uses, writable: the
+            folder that all worktrees share, and the worktree's own folder in it. Settings, hooks and the folders of
+            other worktrees stay read-only.
     """
 
     rights: Rights
@@ -126,6 +129,12 @@ class Terms:
     unix: bool = False
     limits: Limits = field(default_factory=Limits)
     credentials: tuple[str, ...] = ()
+    repository: tuple[str, ...] = ()
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Return the writable paths besides the workspace: those that were named, and the folder of the repository."""
+        return (*self.write, *self.repository[:1])
 
     @property
     def open_hosts(self) -> tuple[str, ...]:

@@ -52,6 +52,8 @@ class FactRecorder:
             **{name: list(getattr(facts, name)) for name in ("path", "system", "private")},
             "lists": lists_digest(self._profile),
         }
+        if facts.repository:  # records of ordinary workspaces stay as they were
+            machine["repository"] = list(facts.repository)
         asked: dict[str, object] = {"about": "asked"}
         remaining, cut = MOST, 0
         for name, answers in self._answers.items():

@@ -47,6 +47,7 @@ class Recorded:
             path=_texts(machine.get("path")),
             system=_texts(machine.get("system")),
             private=_texts(machine.get("private")),
+            repository=_texts(machine.get("repository", [])),
             beyond=_field(machine, "beyond", str),
             cache=_field(machine, "cache", str),
             today=today,

@@ -39,6 +39,13 @@ _GIT = (
     ("gpg.ssh.defaultKeyCommand", ""),
     ("gc.auto",                   "0"),      # it would continue in the background, and end with the command
 )
+# For a workspace whose repository is outside of it: Git would tidy up the folders of other worktrees, which are
+# read-only here and whose files it does not see. `reading` replaces these settings, because nothing is tidied up there.
+_GIT_LINKED = (
+    ("gc.reflogExpire",            "never"),
+    ("gc.reflogExpireUnreachable", "never"),
+    ("gc.worktreePruneExpire",     "never"),
+)
 _FIXED = {
     "TMPDIR":                 "/tmp",  # noqa: S108  # the sandbox's own
     "SHELL":                  "/bin/bash",  # the one that runs scripts; the user's own may not be here
@@ -134,12 +141,14 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     variables |= _folders(facts, environ)
     variables |= certificate_variables(environ, (*facts.system, facts.workspace))
     variables |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
-    variables |= _numbered((*_GIT, ("safe.directory", facts.workspace)), 0)
+    linked = _GIT_LINKED if facts.repository else ()
+    variables |= _numbered((*_GIT, ("safe.directory", facts.workspace), *linked), 0)
     # Git needs an address for a commit; its own settings override this one.
     variables["EMAIL"] = f"{login_name('user')}@localhost"
     # Git would rank a variable above the repository's settings, so those are looked at too.
     user, older = (_user_section(f"{facts.home}/{name}") for name in (".config/git/config", ".gitconfig"))
-    for field, value in (user | older | _user_section(f"{facts.workspace}/.git/config")).items():
+    shared = facts.repository[0] if facts.repository else f"{facts.workspace}/.git"
+    for field, value in (user | older | _user_section(f"{shared}/config")).items():
         variables[f"GIT_AUTHOR_{field.upper()}"] = variables[f"GIT_COMMITTER_{field.upper()}"] = value
     return tuple(sorted((name, value) for name, value in variables.items() if _sendable(name, value)))
 

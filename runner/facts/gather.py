@@ -19,7 +19,7 @@ from runner.facts.environment import EnvVariables, caching, certificate_files, r
 from runner.facts.git.drivers import drivers
 from runner.facts.toolchains import within
 from runner.state import paths
-from runner.state.workspace import linked_repository, workspace_of
+from runner.state.workspace import linked_repository, workspace_of, writable_repository
 from sandbox.workspace import tool_cache
 from sandbox.workspace.secret_files import login_at
 
@@ -62,6 +62,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         path=path,
         system=system,
         private=private,
+        repository=writable_repository(workspace, secrets),
         look=cache(look_at),
         which=cache(partial(_which, path=path)),
         reading=reading(git),

@@ -5,6 +5,7 @@ Files of the repository are read without running a program that the workspace na
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -40,6 +41,38 @@ def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
     `.git` came with the workspace, so it is trusted only if the repository it names refers back to this very file, or
     names this very folder as its own.
     """
+    return _linked(workspace, secrets)[:1]
+
+
+def writable_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
+    """Return the shared Git folder of a linked worktree or a submodule and the worktree's own folder in it, or an empty
+    tuple if commands may not change them.
+
+    THREAT T151: a `.git` file that came with the workspace must not open a folder of the host. Beyond the conditions of
+    `linked_repository`, both folders have the form that Git gives them, belong to this user, contain no link in
+    place of a part, and do not contain the workspace.
+    """
+    shared, *own = _linked(workspace, secrets) or ("",)
+    if not shared or inside(workspace, shared):
+        return ()
+    if own != [shared] and os.path.dirname(own[0]) != f"{shared}/worktrees":
+        return ()
+    owned = (shared, *(f"{shared}/{name}" for name in ("objects", "refs")), os.path.dirname(own[0]), own[0])
+    return (shared, own[0]) if all(map(_own_folder, owned)) else ()
+
+
+def _own_folder(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _linked(workspace: str, secrets: Secrets) -> tuple[str, ...]:
+    """Return the shared Git folder of the repository that `workspace` belongs to and the worktree's own folder, both
+    outside of the workspace; an empty tuple if the repository does not refer back to the workspace.
+    """
     pointer = f"{workspace}/.git"
     named = _target(pointer, workspace)
     if not named or inside(named, workspace):
@@ -52,7 +85,7 @@ def linked_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
         good = "/.git/modules/" in named and _worktree(named) == workspace
     if not shared or not good or secrets.exposed_by(shared) or secrets.holds_folder(shared):
         return ()
-    return (shared,) if os.path.basename(shared) == ".git" or "/.git/modules/" in shared else ()
+    return (shared, named) if os.path.basename(shared) == ".git" or "/.git/modules/" in shared else ()
 
 
 def git_folder(workspace: str) -> str | None:
@@ -91,7 +124,7 @@ def _target(path: str, base: str) -> str | None:
 
 def head_commit(workspace: str) -> str | None:
     """Return the commit hash of HEAD; None when there is none, or it cannot be read cheaply and safely."""
-    folder = os.path.join(workspace, ".git")
+    folder = git_folder(workspace) or f"{workspace}/.git"
     head = small_file(os.path.join(folder, "HEAD"))
     if head is None:
         return None
@@ -100,6 +133,11 @@ def head_commit(workspace: str) -> str | None:
     name = head[5:].strip()
     if not name.startswith("refs/") or ".." in name:
         return None
+    if os.path.lexists(f"{folder}/commondir"):  # branches are in the folder that all worktrees share
+        shared = _target(f"{folder}/commondir", folder)
+        if not shared or not inside(folder, shared):
+            return None
+        folder = shared
     loose = small_file(os.path.join(folder, name))
     if loose is not None:
         return _hash(loose)

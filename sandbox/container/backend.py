@@ -225,7 +225,7 @@ class Container:
         os.chmod(place_of_empty, 0o755)  # noqa: S103  # the daemon of another user must find the way; both are closed
         box.scan = survey(terms, self.scratch.path, self.cache)
         plan_builder.refuse_impossible(terms, box.scan, plan_builder.kind)
-        named = (terms.workspace, *terms.read, *terms.write, *box.scan.masked, *box.scan.locked, *box.scan.shared)
+        named = (terms.workspace, *terms.read, *terms.writable, *box.scan.masked, *box.scan.locked, *box.scan.shared)
         if problem := _unspeakable((*named, *(f"{name}={value}" for name, value in terms.env))):
             raise SandboxUnavailable(problem)
         if terms.cache and terms.rights is Rights.WORKSPACE_WRITE:

@@ -17,7 +17,7 @@ def refuse_daemons(terms: Terms, sockets: Iterable[str]) -> None:
     THREAT T58: a program that can use a container daemon is root outside. `sockets` are those of the daemons of this
     machine, existing or not.
     """
-    granted = {terms.workspace, *terms.read, *terms.write}
+    granted = {terms.workspace, *terms.read, *terms.writable}
     real = {path: os.path.realpath(path) for path in granted}
     for path in sorted(granted):
         if any(inside(each, "/dev") for each in (path, real[path])):

@@ -92,7 +92,7 @@ def _place_for_decoys(terms: Terms) -> str:
 
     Raises SandboxUnavailable if there is none. A decoy in a folder that the command may see would prove nothing.
     """
-    granted = (terms.workspace, *terms.system, *terms.read, *terms.write)
+    granted = (terms.workspace, *terms.system, *terms.read, *terms.writable)
     places = tuple(dict.fromkeys(map(os.path.realpath, (tempfile.gettempdir(), "/var/tmp", "/dev/shm"))))
     for place in places:
         if os.access(place, os.W_OK | os.X_OK) and not any(inside(place, root) for root in granted):

@@ -79,7 +79,7 @@ def launch(
         from sandbox.linux import bwrap, interpreter_paths  # for T2 only, because `agent exec` must start fast
 
         # The helper starts inside, so it needs further paths there.
-        own = interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.write))
+        own = interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
     compiled = plan_builder.compile_plan(
         terms,
         protected,
@@ -124,7 +124,14 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     for folder in terms.write:
         if os.path.isdir(folder) and folder != scratch:
             protected = protected.with_guarded(scan(folder, names, terms.shown, terms.locked, trees))
-    return _own_code_kept(protected, (terms.workspace, *terms.write)) if work else protected
+    if terms.repository:
+        # Imported only for such a workspace, because `agent exec` must start fast.
+        from sandbox.workspace.other_worktrees import folders_above, other_worktrees
+
+        shared = scan(terms.repository[0], names, terms.shown, terms.locked, trees)
+        foreign = other_worktrees(terms.repository, terms.workspace)
+        protected = protected.with_repository(shared, foreign, folders_above(terms.repository))
+    return _own_code_kept(protected, (terms.workspace, *terms.writable)) if work else protected
 
 
 def _own_code_kept(protected: Scan, folders: tuple[str, ...]) -> Scan:
@@ -208,7 +215,8 @@ def in_scratch(terms: Terms, scratch: str) -> Terms:
         if terms.cache and inside(value, cache_inside):
             environment[name] = value.replace(cache_inside, terms.cache, 1)
     environment |= {"HOME": scratch, "TMPDIR": scratch}
-    return replace(terms, home=scratch, env=tuple(sorted(environment.items())))
+    # Without a private root, hooks and settings of the repository would not be read-only.
+    return replace(terms, home=scratch, env=tuple(sorted(environment.items())), repository=())
 
 
 def make_points(scratch: Scratch, terms: Terms, steps: Iterable[tuple[str, str, str]]) -> None:

@@ -88,7 +88,7 @@ def compile_plan(
     return Plan(
         tier=tier,
         mounts=root,
-        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.write))),
+        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.writable))),
         landlock=fitted,
         handled=(known.fs, net, known.scoped, known.size, known.flags),
         programs=programs,
@@ -142,7 +142,7 @@ def refuse_impossible(terms: Terms, protected: Scan, look: PathLookup) -> None:
     def refuse(what: str, why: str, fix: str) -> None:
         raise SandboxUnavailable.of(what, why, fix)
 
-    for path in (terms.workspace, *terms.read, *terms.write):
+    for path in (terms.workspace, *terms.read, *terms.writable):
         if not path.startswith("/") or "\0" in path or os.path.normpath(path) != path:
             printable = path.replace("\0", "\\0")
             why = "a path must be absolute, without `..` and without a NUL byte"
@@ -165,7 +165,7 @@ def refuse_impossible(terms: Terms, protected: Scan, look: PathLookup) -> None:
         why = "a change of such a file also changes a file outside, and protecting only some would leave a gap"
         fix = "run `git repack -a -d` in a clone that shares its objects, or use --cwd with a smaller folder"
         refuse(what, why, fix)
-    for path in terms.read + terms.write:
+    for path in terms.read + terms.writable:
         shape = look(path)
         if shape is None:
             refuse(f"`{path}` does not exist", "a sandbox can only be given paths that exist", "create it first")
@@ -214,10 +214,10 @@ def mounts(
             continue
         if shape.startswith("-> "):
             # In these folders the link exists already, or commands write there.
-            granted = ("/tmp", cache_place(terms), *terms.read, *terms.write)
+            granted = ("/tmp", cache_place(terms), *terms.read, *terms.writable)
             if not any(inside(path, place) for place in granted if place):
                 steps.append(("link", shape[3:], path))
-        else:
+        elif path not in terms.repository:  # mounted writable below
             steps.append(("ro", instead.get(path, path), path))
     steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
     steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
@@ -228,7 +228,7 @@ def mounts(
         steps.append(("rw", terms.cache, place))
     steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
     steps += [("ro", path, path) for path in terms.read]
-    steps += [("rw", path, path) for path in terms.write]
+    steps += [("rw", path, path) for path in terms.writable]
     steps.sort(key=lambda step: step[2].count("/"))
     if work:
         read_only = {*protected.locked, *protected.shared, *terms.read}
@@ -261,7 +261,7 @@ def _lies_in(path: str, places: set[str]) -> bool:
 def cache_place(terms: Terms) -> str:
     """Return the path of the sandbox's own cache inside; empty if there is none."""
     place = f"{terms.home}/.cache"
-    taken = terms.home == "/" or place in (terms.workspace, *terms.system, *terms.read, *terms.write)
+    taken = terms.home == "/" or place in (terms.workspace, *terms.system, *terms.read, *terms.writable)
     return place if terms.cache and terms.rights is Rights.WORKSPACE_WRITE and not taken else ""
 
 
@@ -275,7 +275,7 @@ def _filled(terms: Terms, tier: str) -> tuple[str, ...]:
     cache = cache_place(terms) if tier != "T3" else ""
     scratch = terms.home if tier == "T3" else "/tmp"
     own = (terms.workspace, scratch, cache) if terms.rights is Rights.WORKSPACE_WRITE else ()
-    return tuple(filter(None, (*own, *terms.write)))
+    return tuple(filter(None, (*own, *terms.writable)))
 
 
 def _rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, int]]:
@@ -283,7 +283,7 @@ def _rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, int]]:
     rules = [("/", landlock.READ)]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     rules.append(("/dev/pts", landlock.DEVICE))
-    rules += [(path, landlock.WRITE) for path in terms.write]
+    rules += [(path, landlock.WRITE) for path in terms.writable]
     if work:
         rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
     else:

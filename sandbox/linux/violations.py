@@ -99,7 +99,7 @@ def explain(
 
 def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, private: bool) -> Violation | None:
     """Return the violation that may have caused `error_text` about `path`; None if the sandbox did not cause it."""
-    granted = (terms.workspace, *terms.read, *terms.write)
+    granted = (terms.workspace, *terms.read, *terms.writable)
     real = os.path.realpath(path) if any(inside(path, root) for root in granted) else path
     leads = "" if real == path else f"`{path}` leads to "
     # HOME is a separate folder of the sandbox in each tier. The user's home is outside, so a denial there does not show
@@ -111,7 +111,7 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
             return None  # granted for reading, so the file is really missing
         if private and error_text in _PLAIN:
             return None  # caused by the file's modes and owner: the boundary's errors are "read-only" and "busy"
-        writable = (*terms.write, *((terms.workspace,) if terms.rights is Rights.WORKSPACE_WRITE else ()))
+        writable = (*terms.writable, *((terms.workspace,) if terms.rights is Rights.WORKSPACE_WRITE else ()))
         if any(inside(real, root) for root in writable):
             if not _kept(real, terms, protected):
                 return None  # caused by a read-only mount of the host, or a folder in use

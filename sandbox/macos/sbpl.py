@@ -65,7 +65,7 @@ def profile_for(
         proxy: The one port of this machine that may be connected to, for Terms with hosts.
     """
     facts, paper, work = _facts(), _Paper(), terms.rights is Rights.WORKSPACE_WRITE
-    granted = [*terms.write, *((terms.workspace, scratch, *filter(None, (terms.cache,))) if work else ())]
+    granted = [*terms.writable, *((terms.workspace, scratch, *filter(None, (terms.cache,))) if work else ())]
     seen = [*terms.system, *terms.read, *code, terms.workspace, scratch, *granted]
     readable = [f'(subpath "{path}")' for path in facts["read"]]
     readable += [f"(subpath {paper.path('READ', path)})" for path in dict.fromkeys(seen)]

@@ -64,7 +64,7 @@ class Watch:
             for path, who in self._present(now).items()
             if self.before.get(path) != who
             and not (path in roots and all(self.moved(path, who, root) for root in roots[path]))
-            and not harmless(path, self.terms.workspace)
+            and not harmless(path, self.terms.workspace, *self.terms.repository[:1])
         }
         outer = {path for path in new if not any(path.startswith(other + "/") for other in new)}
         return (*(self.set_aside(path) for path in sorted(outer)), *self._uncovered(now))
@@ -103,7 +103,7 @@ class Watch:
         return tuple(Violation(f"`{path}` {what}", path, fix, False, "watch") for path, *_ in lost)
 
     def _first(self, protected: Scan) -> Present:
-        key = (self.moment, self.terms.locked, self.terms.write)
+        key = (self.moment, self.terms.locked, self.terms.write, self.terms.repository)
         if not self.moment or (before := _before.get(key)) is None:
             before = self._present(protected)
             if self.moment:
@@ -171,8 +171,8 @@ class Watch:
 
 def _places(terms: Terms) -> list[ScanPlace]:
     """Return the folders in which files may appear, the workspace first, each with the patterns for a scan of it."""
-    names = plain_names(terms.hidden) if terms.write else ()
-    hidden = [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.write)]
+    names = plain_names(terms.hidden) if terms.writable else ()
+    hidden = [(terms.workspace, terms.hidden), *((folder, names) for folder in terms.writable)]
     return [(folder, patterns, terms.shown, terms.locked) for folder, patterns in hidden]
 
 

@@ -59,7 +59,8 @@ class Live:
         self.found: list[Violation] = []
         self._watch = watch
         self._terms: Terms = watch.terms
-        self._tops = (self._terms.workspace, *self._terms.write)
+        self._tops = (self._terms.workspace, *self._terms.writable)
+        self._places = (self._terms.workspace, *self._terms.repository[:1])  # of a worktree's files and Git's
         self._named = (*protected.named, *protected.led)
         self.folders = FolderWatch(self._tops, trees)
         self._aside: set[str] = set()  # the paths of the files that were set aside
@@ -232,7 +233,7 @@ class Live:
             self._waiting[path] = _Steps(_stamp(path))
         # An empty file has no effect, and may be about to be written.
         unfinished = steps and (not complete or _stamp(path)[1:2] == (0,))
-        if unfinished or harmless(path, self._terms.workspace):
+        if unfinished or harmless(path, *self._places):
             return
         self._waiting.pop(path, None)
         self._set_aside(path)

@@ -77,8 +77,11 @@ _KEYS: dict[str, dict[str, str]] = {
 # fmt: on
 
 
-def harmless(path: str, workspace: str) -> bool:
+def harmless(path: str, *places: str) -> bool:
     """Return True if the file or folder at `path`, of a kind that Git obeys, has Git's own form and starts nothing.
+
+    `places` are the workspace, and the repository outside of it that a linked worktree uses: folders whose settings are
+    watched.
 
     A path that does not exist any more is harmless: a running command moved the file, and its new path is judged too.
     """
@@ -106,12 +109,12 @@ def harmless(path: str, workspace: str) -> bool:
             return content == b"../..\n" and all(os.path.lexists(f"{shared}/{part}") for part in parts)
         if name != ".git":
             return False
-        # The `.git` file of a worktree or submodule names a repository in the workspace, whose settings are watched.
+        # The `.git` file of a worktree or submodule names a repository whose settings are watched.
         place = os.path.normpath(os.path.join(os.path.dirname(path), gitdir_target(content)))
     except GitConfigError:
         return False
     match = re.search(r"/\.git/(?:worktrees|modules)/", place)
-    return match is not None and inside(place, workspace) and os.path.realpath(place) == place
+    return match is not None and any(inside(place, each) for each in places) and os.path.realpath(place) == place
 
 
 def _starts_nothing(setting: Setting) -> bool:

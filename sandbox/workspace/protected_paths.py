@@ -80,6 +80,19 @@ class Scan:
         """Return a copy with the secret and auto-run files of the scan of a further writable folder."""
         return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named", "led")
 
+    def with_repository(self, other: "Scan", foreign: tuple[str, ...], pinned: tuple[str, ...]) -> "Scan":
+        """Return a copy with the scan of a repository outside of the workspace. `foreign` are its paths that belong to
+        other worktrees and are read-only, and `pinned` the folders above them.
+        """
+        guarded = replace(
+            other,
+            locked=tuple(sorted({*other.locked, *foreign})),
+            pinned=tuple(sorted({*other.pinned, *pinned})),
+            marks=tuple(sorted({*other.marks, *marks((*foreign, *pinned))})),
+        )
+        crowded = self.crowded or other.crowded
+        return replace(self.with_guarded(guarded)._joined(guarded, "shared"), crowded=crowded)
+
     def _joined(self, other: "Scan", *fields: str) -> "Scan":
         both = {name: tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in fields}
         truncated = self.truncated or other.truncated or any(len(both.get(name, ())) > MOST for name in _COVERED)
@@ -88,7 +101,7 @@ class Scan:
 
 
 _COVERED = ("masked", "locked", "pinned")  # fields whose paths need a mount each
-_WHOLE = ("roots", "inner")  # fields that are never truncated
+_WHOLE = ("roots", "inner", "shared")  # fields that are never truncated
 
 
 @dataclass(frozen=True, slots=True)

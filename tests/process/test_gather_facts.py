@@ -180,7 +180,9 @@ def test_a_worktree_may_read_the_repository_that_it_belongs_to(top: Path) -> Non
     git(top / "home/main", "worktree", "add", "-q", str(top / "project"))
     facts = look_around(top)
     assert facts.workspace == str(top / "project")
-    assert str(top / "home/main/.git") in facts.system
+    shared = f"{top}/home/main/.git"
+    assert shared in facts.system
+    assert facts.repository == (shared, f"{shared}/worktrees/project")
     status = subprocess.run(
         ["git", "status"], cwd=top / "project", env=dict(child_environment(facts, environ(top), PROFILE)), check=False
     )
@@ -204,7 +206,32 @@ def test_a_forged_worktree_opens_nothing(top: Path) -> None:
         "x" * 9000,
     ):
         put(top / "project/.git", f"gitdir: {pointer}\n")
-        assert not [root for root in look_around(top).system if inside(root, str(top))], pointer
+        facts = look_around(top)
+        assert not [root for root in (*facts.system, *facts.repository) if inside(root, str(top))], pointer
+
+
+# What is done to a repository with the worktree `project`, after which its commands may not change it.
+FOREIGN = [
+    ("mv .git/objects ../o && ln -s ../../o .git/objects", "objects that are elsewhere"),
+    ("mv .git/refs ../r && ln -s ../../r .git/refs", "refs that are elsewhere"),
+    ("echo /elsewhere/.git > .git/worktrees/project/gitdir", "a worktree that is elsewhere"),
+    ("echo .. > .git/worktrees/project/commondir", "another shared folder"),
+    ("mkdir .git/worktrees/a && mv .git/worktrees/project .git/worktrees/a && echo ../../.. > .git/worktrees/a/project/commondir"
+     " && echo gitdir: $PWD/.git/worktrees/a/project > ../../project/.git", "a folder at another place"),
+    *([("chown 65534 .git/worktrees/project", "a folder of another user")] if os.geteuid() == 0 else []),
+]  # fmt: skip
+
+
+@pytest.mark.threat("T151")
+@pytest.mark.parametrize(("change", "why"), FOREIGN, ids=[row[1] for row in FOREIGN])
+def test_a_repository_of_another_form_is_not_writable(top: Path, change: str, why: str) -> None:
+    main = top / "home/main"
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "x")
+    git(main, "worktree", "add", "-q", str(top / "project"))
+    assert look_around(top).repository
+    subprocess.run(change, shell=True, cwd=main, check=True)
+    assert not look_around(top).repository
 
 
 def test_a_submodule_opened_by_itself_has_its_git_folder(top: Path) -> None:
@@ -216,6 +243,7 @@ def test_a_submodule_opened_by_itself_has_its_git_folder(top: Path) -> None:
     found = gather(f"{top}/home/outer/sub", environ(top), PROFILE)
     assert found.workspace == f"{top}/home/outer/sub"
     assert [root for root in found.system if inside(root, str(top))] == [module]
+    assert found.repository == (module, module)
     # An equal pointer in a folder of another user.
     put(top / "project/.git", f"gitdir: {module}\n")
     assert not [root for root in look_around(top).system if inside(root, str(top))]

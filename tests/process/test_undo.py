@@ -113,3 +113,14 @@ def test_what_an_action_did_is_taken_back_and_brought_again(base: Path, before: 
 @pytest.mark.parametrize(("before", "action", "why"), ACTIONS, ids=[row[2] for row in ACTIONS])
 def test_so_it_is_for_another_user(base: Path, before: str, action: str, why: str) -> None:
     as_nobody(lambda: there_and_back(base, before, action))
+
+
+def test_a_commit_in_a_linked_worktree_is_taken_back(base: Path) -> None:
+    world = UndoWorkspace(base)
+    world.sh(f"mkdir ../m; cd ../m; {GIT} git worktree add -q ../w")
+    world.sh("git rev-parse HEAD > ../before")
+    assert world.act("echo two > a; git commit -qam two") is not None
+    world.sh("test $(git rev-parse HEAD) != $(cat ../before)")
+    assert world.undo().whole
+    world.sh('test $(git rev-parse HEAD) = $(cat ../before) && test -z "$(git status --porcelain)"')
+    world.keeper.close()

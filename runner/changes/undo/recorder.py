@@ -342,7 +342,7 @@ def _roots(permit: Permit) -> Roots:
         return ((root, (os.path.relpath(real, root),)),)
     folders = [terms.workspace] if terms.rights is Rights.WORKSPACE_WRITE else []
     single: dict[str, list[str]] = {}
-    for path in terms.write:
+    for path in terms.writable:
         if any(inside(path, folder) for folder in folders):
             continue
         if os.path.isdir(path) and not os.path.islink(path):

@@ -34,7 +34,7 @@ def git_state(workspace: str) -> str:
     if not folder or not head:
         return ""
     branch = head.removeprefix("ref: ").removeprefix("refs/heads/") if head.startswith("ref: ") else ""
-    commit = head_commit(workspace) if folder == f"{workspace}/.git" else None
+    commit = head_commit(workspace)
     lines = [f"branch: {one_line(branch, _WIDE)}" if branch else "branch: none (HEAD is detached)"]
     lines += [f"commit: {commit[:12]}"] if commit else []
     doing = dict.fromkeys(what for name, what in _UNDER_WAY.items() if os.path.lexists(f"{folder}/{name}"))
