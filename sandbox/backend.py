@@ -121,6 +121,7 @@ class Outcome:
         stderr: Standard error in bytes, cut at the output limit.
         ended_by: The limit that ended the action (`wall`, `output`, `cancelled`, ...), or None.
         data: The JSON-like answer of a file action; `problem` is set if the action failed.
+        given: Bytes of standard input that were copied from a descriptor.
     """
 
     status: int
@@ -135,6 +136,7 @@ class Outcome:
     data: dict[str, object] = field(default_factory=dict)
     enforcement: Enforcement | None = None
     used: Used | None = None
+    given: int = 0
 
 
 class InterruptedCommand(Exception):  # only the cause of other exceptions, never raised itself

@@ -313,6 +313,8 @@ async def _converse(
     if verb == "failed":
         return not_started(rest, request, seconds)
     outcome = ended_outcome(helper, line, streams, seconds, ended)
+    if exchange.given:
+        outcome = replace(outcome, given=exchange.given)
     if request["op"] == "spawn" or outcome.problem is not None or verb != "exit":
         return outcome
     return replace(file_outcome(outcome.status, streams[0], seconds, outcome.ended_by), used=outcome.used)

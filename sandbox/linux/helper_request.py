@@ -32,6 +32,7 @@ class HelperRequest(OutputBuffer):
     Attributes:
         line: The last line of the answer; None before it arrives, empty if the helper is gone.
         handed: Descriptors that came with the answer.
+        given: Bytes of standard input that were copied from a descriptor.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class HelperRequest(OutputBuffer):
         self.control = control
         self.line: str | None = None
         self.handed: tuple[int, ...] = ()
+        self.given = 0
         self._alarm, self._room, self._eager = alarm, handed, eager
         self._text = b""
         self._open: dict[int, int] = {}  # read end -> stream index
@@ -126,6 +128,7 @@ class HelperRequest(OutputBuffer):
                 feeding.cancel()
             if streaming is not None:
                 streaming.close()
+                self.given = streaming.copied
 
     async def settle(self, seconds: float) -> None:
         """Wait at most `seconds` for the last line, then for the streams to close."""

@@ -19,9 +19,13 @@ class InputStream:
 
     The caller keeps `source`, whose flags and offset are not changed other than by reading. The write end `target` of
     a pipe belongs to this object.
+
+    Attributes:
+        copied: Bytes that were copied so far.
     """
 
     def __init__(self, source: int, target: int) -> None:
+        self.copied = 0
         self._source, self._target = source, target
         os.set_blocking(target, False)
         with contextlib.suppress(OSError, AttributeError):  # above the limit of this user; only Linux has the request
@@ -53,7 +57,9 @@ class InputStream:
                 rest = room[:size]
                 while rest and self._ready(self._target, select.POLLOUT):
                     with contextlib.suppress(BlockingIOError):
-                        rest = rest[os.write(self._target, rest) :]
+                        written = os.write(self._target, rest)
+                        self.copied += written
+                        rest = rest[written:]
                 if rest:
                     return
         except BrokenPipeError:

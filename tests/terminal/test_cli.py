@@ -271,11 +271,11 @@ def test_a_reader_that_leaves_ends_the_command_quietly(harness: CliHarness) -> N
     process.stderr.close()
 
 
-def test_a_stdin_that_never_ends_is_a_problem(harness: CliHarness) -> None:
+def test_a_command_that_reads_nothing_does_not_wait_for_its_input(harness: CliHarness) -> None:
     reading, writing = os.pipe()
     try:
         done = subprocess.run(
-            [AGENT, "exec", "--timeout", "3", "ls"],
+            [AGENT, "exec", "cat a.txt"],
             cwd=harness.work,
             env=harness.environ,
             stdin=reading,
@@ -286,9 +286,46 @@ def test_a_stdin_that_never_ends_is_a_problem(harness: CliHarness) -> None:
     finally:
         os.close(reading)
         os.close(writing)
-    assert done.returncode == 5
-    assert "waiting for the end of standard input" in done.stderr
-    assert "< /dev/null" in done.stderr
+    assert (done.returncode, done.stdout, done.stderr) == (0, "alpha\nbeta\n", "")
+
+
+def test_a_conversation_with_a_command_over_pipes(harness: CliHarness) -> None:
+    with subprocess.Popen(
+        [AGENT, "exec", "--mode", "trust-project", "while read line; do echo got $line; done; echo end"],
+        cwd=harness.work,
+        env=harness.environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for word in (b"one", b"two"):
+            process.stdin.write(word + b"\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == b"got " + word + b"\n"
+        process.stdin.close()
+        assert process.stdout.readline() == b"end\n"
+    assert process.returncode == 0
+    records = map(json.loads, harness.agent("audit", "export", "--format", "jsonl").stdout.splitlines())
+    assert [each["bytes"]["stdin"] for each in records if "bytes" in each][-1] == len("one\ntwo\n")
+
+
+def test_a_command_at_a_terminal_has_a_terminal(harness: CliHarness) -> None:
+    script = "tty; trap 'echo INTERRUPTED' INT; sh -c 'echo ready; exec sleep 9999'; "
+    script += "read word; echo got $word; cat; exit 7"
+    words = [AGENT, "exec", "--mode", "trust-project", script]
+    terminal = Terminal(words, harness.work, harness.environ)
+    try:
+        terminal.until("ready")
+        terminal.type("\x03")
+        terminal.until("INTERRUPTED")
+        terminal.type("hello\r")
+        terminal.until("got hello")
+        terminal.type("\x04")
+        assert terminal.end() == 7
+        assert "/dev/pts/" in terminal.seen
+    finally:
+        terminal.close()
 
 
 def test_a_large_output_arrives_whole(harness: CliHarness) -> None:

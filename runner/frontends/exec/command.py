@@ -1,10 +1,8 @@
 """`agent exec`: evaluate one script, ask, record the decision, run the script confined, and record the outcome."""
 
 import os
-import select
 import stat
 import sys
-import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,22 +10,17 @@ from typing import TYPE_CHECKING
 from policy.model.action import Action
 from policy.model.profile import Source
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import Allow, Deny, Problem
+from policy.model.verdict import Allow, Deny
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.report import EventReport, ExecCase, PlainReport, Report
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, is_unattended, open_gate, refuse_folder
-from runner.problems import Exit, Stopped
 from runner.state.paths import cache_dir
-from runner.stderr import say, say_notice
+from runner.stderr import say_notice
 from sandbox.backend import Level
 
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.linux.helper_process import SpareHelper
-
-
-STDIN_LIMIT = 64 << 20  # bytes
-_PATIENCE = 2.0  # seconds without standard input before the user is told that the program waits for it
 
 
 def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
@@ -60,7 +53,8 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
                     audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict, session)
         case Allow() as verdict:
-            stdin = _read_stdin(gate.limits.wall)
+            stdin = _standard_input()
+            interactive = stdin is None and not args.json and _has_terminal()
             minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
             # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
             from sandbox.linux.launch import launched_ahead
@@ -79,7 +73,8 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
 
                 from runner.frontends.exec.confined import confine
 
-                return asyncio.run(confine(case, verdict, report, stdin, (args.backend, minimum), ahead, lend))
+                wanted = (args.backend, minimum)
+                return asyncio.run(confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive))
 
 
 def _load_event_loop() -> None:
@@ -115,40 +110,23 @@ def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -
     return authorize_at_terminal(gate, asked, noted, attended=attended)
 
 
-def _read_stdin(deadline: float) -> bytes | None:
-    """Return all of standard input if it is a pipe, a file or a socket; None if it is a terminal, a device or closed.
+def _standard_input() -> int | None:
+    """Return the descriptor of standard input, whose data is passed on as it arrives.
 
-    The command starts when its input is complete. Raise Stopped if the input does not end within `deadline` seconds or
-    is longer than STDIN_LIMIT bytes.
+    Return None if it is a terminal, /dev/null or closed: then the command has an empty input, or a terminal of its own.
     """
     try:
-        kind = os.fstat(0).st_mode
+        status = os.fstat(0)
     except OSError:
         return None
-    if not (stat.S_ISFIFO(kind) or stat.S_ISREG(kind) or stat.S_ISSOCK(kind)):
-        return None
-    parts: list[bytes] = []
-    size, started, notified = 0, time.monotonic(), False
-    while True:
-        waited = time.monotonic() - started
-        wait = deadline - waited if notified or size else min(_PATIENCE - waited, deadline - waited)
-        if not select.select([0], [], [], max(wait, 0))[0]:
-            if time.monotonic() - started >= deadline:
-                what = f"standard input did not end within {deadline:g} s"
-                why = "another process holds the pipe open, and a command starts only when its input is complete"
-                fix = "add `< /dev/null` if the command needs no input, or raise the time with --timeout"
-                raise Stopped(Problem(what, why, fix), Exit.LIMIT)
-            if not notified:
-                notified = True
-                say("agent: waiting for the end of standard input (no input? add `< /dev/null`)")
-            continue
-        chunk = os.read(0, 1 << 16)
-        if not chunk:
-            return b"".join(parts)
-        size += len(chunk)
-        if size > STDIN_LIMIT:
-            what = f"standard input is longer than {STDIN_LIMIT >> 20} MiB"
-            why = "input is kept in memory until the command starts"
-            fix = "write the input to a file in the workspace and let the command read the file"
-            raise Stopped(Problem(what, why, fix), Exit.LIMIT)
-        parts.append(chunk)
+    if stat.S_ISCHR(status.st_mode):
+        return None if status.st_rdev == os.stat(os.devnull).st_rdev or os.isatty(0) else 0
+    return None if stat.S_ISDIR(status.st_mode) else 0
+
+
+def _has_terminal() -> bool:
+    """Return True if standard input and output are terminals, and this process may read from its terminal now."""
+    try:
+        return os.isatty(0) and os.isatty(1) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False

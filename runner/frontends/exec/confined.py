@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,15 +30,21 @@ async def confine(
     case: ExecCase,
     verdict: Allow,
     report: Report,
-    stdin: bytes | None,
+    stdin: int | None,
     wanted: tuple[str | None, Level],
     ahead: PrelaunchedHelper | None,
     lend: "InjectorFactory | None" = None,
+    *,
+    interactive: bool = False,
 ) -> int:
     """Run an allowed action in a sandbox, record the decision and the outcome, and return the exit code.
 
-    `wanted` is the name of the backend, or None, and the least enforcement. The canary runs first, because the session
-    record contains its result.
+    The canary runs first, because the session record contains its result.
+
+    Args:
+        stdin: The descriptor of the standard input, or None for an empty one.
+        wanted: The name of the backend, or None, and the least enforcement.
+        interactive: True if the command gets a terminal that is connected to the terminal of this process.
     """
     async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
@@ -49,14 +56,14 @@ async def confine(
             session = audit.session(case.session(enforcement, policy))
             # INVARIANT: the decision is on the disk before anything runs. If it cannot be written, nothing runs.
             decided = audit.decided(session, case.decision(verdict, backend.name))
-            ran = Ran(time.time(), len(stdin or b""))
+            ran = Ran(time.time())
             try:
                 report.started(case.assessment, verdict, session, enforcement)
-                outcome, ours = await _run(backend, verdict, stdin, report)
+                outcome, ours = await _run(backend, verdict, stdin, report, interactive=interactive)
             except BaseException:
                 audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
                 raise
-            audit.finished(decided, outcome, ran)
+            audit.finished(decided, outcome, replace(ran, given=outcome.given))
         return report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
 
 
@@ -93,7 +100,9 @@ async def _boundary(
             await result[0].close()
 
 
-async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Report) -> tuple[Outcome, int | None]:
+async def _run(
+    backend: Backend, verdict: Allow, stdin: int | None, report: Report, *, interactive: bool
+) -> tuple[Outcome, int | None]:
     """Run the permit. Return the outcome, and the exit code if a signal or an output error ended the run, else None."""
     ended: list[int] = []
 
@@ -113,7 +122,12 @@ async def _run(backend: Backend, verdict: Allow, stdin: bytes | None, report: Re
             ended.append(code)
             running.cancel()
 
-    running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
+    if interactive:
+        from runner.frontends.exec.interactive import run_interactively  # only at a terminal
+
+        running = asyncio.create_task(run_interactively(backend, verdict.permit, listen))
+    else:
+        running = asyncio.create_task(backend.run(verdict.permit, stdin=stdin, listen=listen))
     loop = asyncio.get_running_loop()
     # A signal that the caller of this program ignores (nohup, a background job) stays ignored.
     heard = ending_signals()
