@@ -307,7 +307,7 @@ def test_a_conversation_with_a_command_over_pipes(harness: CliHarness) -> None:
         assert process.stdout.readline() == b"end\n"
     assert process.returncode == 0
     records = map(json.loads, harness.agent("audit", "export", "--format", "jsonl").stdout.splitlines())
-    assert [each["bytes"]["stdin"] for each in records if "bytes" in each][-1] == len("one\ntwo\n")
+    assert [each["outcome"]["bytes"]["stdin"] for each in records if each.get("outcome")][-1] == len("one\ntwo\n")
 
 
 def test_a_command_at_a_terminal_has_a_terminal(harness: CliHarness) -> None:
