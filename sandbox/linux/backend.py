@@ -197,6 +197,7 @@ class Linux:
             self.pool.end(helper)
             raise
         self.processes.add(process)
+        process.when_ended(self.processes.discard)
         return process
 
     async def _end_those_that_may_write(self, paths: tuple[str, ...]) -> None:

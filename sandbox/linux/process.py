@@ -82,6 +82,11 @@ class LinuxProcess:
             raise
         self._task = asyncio.create_task(self._supervise(complete))
 
+    def when_ended(self, call: Callable[["LinuxProcess"], None]) -> None:
+        """Call `call` with this process when it has ended."""
+        assert self._task is not None
+        self._task.add_done_callback(lambda _: call(self))
+
     async def _start(self, terminal: TerminalSize | None) -> None:
         action, helper = self.permit.action, self._helper
         assert isinstance(action, RunScript | RunArgv)
