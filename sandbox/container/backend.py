@@ -1,6 +1,7 @@
 """The container backend: a permit's command runs in a container of its terms, its file actions in a local backend."""
 
 import asyncio
+import math
 import os
 import secrets
 import time
@@ -29,17 +30,19 @@ from sandbox.backend import (
 from sandbox.container import canary, create_body, mount_guard, syscalls
 from sandbox.container.container import Box
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, labels, sweep, usual
-from sandbox.container.exec_stream import Ended
+from sandbox.container.exec_stream import Ended, Running
 from sandbox.linux import plan_builder
 from sandbox.linux.backend import Linux, broker_for
 from sandbox.linux.cgroup_places import MEMORY, PIDS
 from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.helper_pool import HelperPool
-from sandbox.linux.launch import make_points, survey
+from sandbox.linux.launch import known_trees, make_points, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace import tool_cache
+from sandbox.workspace.protected_paths import Scan
 
 if TYPE_CHECKING:
+    from sandbox.container.process import ContainerProcess
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.egress.dialer import Resolve
     from sandbox.workspace.autorun_watch import Live
@@ -82,6 +85,7 @@ class Container:
         self.image: Image | None = None
         self.scratch: Scratch | None = None
         self.local: Linux | None = None
+        self.processes: set[ContainerProcess] = set()  # those that run beside the commands
         self._later: set[asyncio.Task[None]] = set()
         self._count = 0
         self._opening = asyncio.Lock()
@@ -100,6 +104,10 @@ class Container:
         """Execute the permit. Raises SandboxUnavailable if the boundary cannot be built; then nothing ran."""
         if not isinstance(permit, Permit):
             raise TypeError("the sandbox runs Permits and nothing else")
+        if self.processes and permit.terms.write:
+            from sandbox.linux.process_watch import end_exposed
+
+            await end_exposed(self.processes, permit.terms.write)
         if not isinstance(permit.action, RunScript | RunArgv):
             return await (await self._files(permit.terms)).run(permit, stdin=stdin, listen=listen)
         await self._open()
@@ -107,8 +115,9 @@ class Container:
         box = await self.pool.take(terms)
         watch = CommandWatch(permit, box.scan, self.aside, self.cache)
         box.refused = 0
+        running = Running(terms.limits.output, listen, stdin)
         try:
-            work = _converse(box, permit, stdin, listen, watch.live)
+            work = _converse(box, permit, running, watch.live, terms.limits.wall)
             outcome = await (work if box.egress is None else box.egress.around(work))
         except SandboxUnavailable as error:  # an outcome instead of the error, because the command may have started
             connections = interrupted_connections(error)
@@ -120,21 +129,52 @@ class Container:
         finally:
             watch.close()
         self.pool.give_back(terms, box)  # ends the container if it is not usable any more
+        return self._completed(outcome, permit, box, watch)
+
+    def _completed(self, outcome: Outcome, permit: Permit, box: Box, watch: CommandWatch) -> Outcome:
+        """Return the outcome of a command with all its violations."""
         violations, enforcement = watch.completed(outcome.violations, box.enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # imported only for failed commands, to save time
             from sandbox.linux.violations import explain
 
-            held = frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
-            violations = (*violations, *explain(permit, outcome), *reached(outcome, terms.limits, box.refused, held))
+            limits, held = permit.terms.limits, frozenset({MEMORY, PIDS}) if box.enforcement.limits else frozenset()
+            violations = (*violations, *explain(permit, outcome), *reached(outcome, limits, box.refused, held))
         return replace(outcome, violations=violations, enforcement=enforcement)
 
     async def start(self, permit: Permit, *, listen: Listener, terminal: TerminalSize | None = None) -> Process:
-        """Raise SandboxUnavailable: a container runs one command at a time."""
-        what, why = "the container sandbox keeps no process running", "a container runs one command at a time"
-        raise SandboxUnavailable.of(what, why, "run it in one command with the commands that need it")
+        """Start the permit's command in a container of its own. Raises SandboxUnavailable; then nothing ran.
+
+        A program that cannot be started is a process that has ended, with the status of a shell (127 or 126).
+        """
+        from sandbox.container.process import ContainerProcess  # most sessions start no such process
+        from sandbox.linux.process_watch import LateFiles
+
+        if not isinstance(permit, Permit):
+            raise TypeError("the sandbox runs Permits and nothing else")
+        if not isinstance(permit.action, RunScript | RunArgv):
+            raise TypeError("only commands can stay")
+        await self._open()
+        box = await self.pool.take_apart(permit.terms)
+        box.refused = 0
+
+        def complete(outcome: Outcome) -> Outcome:
+            self.pool.end(box)
+            return self._completed(outcome, permit, box, watch)
+
+        try:
+            watch = CommandWatch(permit, box.scan, self.aside, self.cache)
+            late = LateFiles(permit.terms, box.scan, known_trees(self.cache), lambda: self._survey(permit.terms))
+            process = ContainerProcess(permit, box, watch, late, listen, terminal)
+            await process.begin(lambda running: _converse(box, permit, running, watch.live, math.inf), complete)
+        except BaseException:
+            self.pool.end(box)
+            raise
+        self.processes.add(process)
+        return process
 
     async def close(self) -> None:
+        await asyncio.gather(*(process.end() for process in self.processes))
         self.pool.close()
         while self._later:
             await asyncio.wait(set(self._later))
@@ -270,7 +310,10 @@ class Container:
 
     def _still_true(self, box: Box, terms: Terms) -> bool:
         """Return True if the mounts of `box` still cover all paths that must be protected."""
-        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == box.scan
+        return self._survey(terms) == box.scan
+
+    def _survey(self, terms: Terms) -> Scan:
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache)
 
     def _do_later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -278,17 +321,15 @@ class Container:
         task.add_done_callback(self._later.discard)
 
 
-async def _converse(
-    box: Box, permit: Permit, stdin: bytes | int | None, listen: Listener | None, alarm: "Live | None"
-) -> Outcome:
+async def _converse(box: Box, permit: Permit, running: Running, alarm: "Live | None", wall: float) -> Outcome:
     """Run the command and return its outcome."""
-    action, limits = permit.action, permit.terms.limits
+    action = permit.action
     assert isinstance(action, RunScript | RunArgv)
     argv = argv_of(action)
     if problem := _unspeakable((*argv, action.cwd)):
         return Outcome(126, stderr=f"{problem.why}\n".encode(), problem=problem)
     started = time.monotonic()
-    ended = await box.run(argv, action.cwd, stdin, listen, wall=limits.wall, most=limits.output, alarm=alarm)
+    ended = await box.run(running, argv, action.cwd, wall=wall, alarm=alarm)
     seconds = time.monotonic() - started
     if failure := _start_failure(ended):
         box.refused = 0  # the refused processes were those of the runtime

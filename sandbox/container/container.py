@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import ctypes
+import errno
+import math
 import os
+import secrets
 import socket
 import threading
 import time
@@ -12,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from policy.model.verdict import READ_ONLY_TMP, Rights, Terms
-from sandbox.backend import DIRECT, Enforcement, Level, Listener, NetworkOptions, SandboxUnavailable
+from sandbox.backend import DIRECT, Enforcement, Level, NetworkOptions, SandboxUnavailable, TerminalSize
 from sandbox.container import canary, create_body
 from sandbox.container.daemon import Daemon, DaemonRefused
 from sandbox.container.exec_stream import Ended, Running, Wire, open_wire
@@ -26,6 +29,8 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
 LOOKS = 0.2  # seconds between two checks of memory, and of a command that has closed its output
 EARLY = 0.05  # seconds until the first check: most commands have ended by then
 _GREETING = 64  # bytes of the output of the first process that are read
+_LISTENING = "0A"  # the state of a listening socket (include/net/tcp_states.h)
+_DIAL = 5.0  # seconds until a connection to a port inside counts as failed
 _WORDS = 500  # characters of a daemon's error text
 DRAIN = 1.0  # seconds that streams may stay open after all processes that could hold them were killed
 GRACE = 0.15  # seconds for the streams to end after a limit was passed
@@ -65,6 +70,7 @@ class Box:
         self._wire: Wire | None = None  # its end ends the container
         self._making: asyncio.Future[Any] | None = None
         self._dead = False
+        self._removed = asyncio.Event()
 
     @property
     def usable(self) -> bool:
@@ -141,7 +147,7 @@ class Box:
             net = "no" if terms.rights is Rights.READ_ONLY and not terms.hosts else "yes"
             words = (decoys.secret, decoys.target, str(decoys.port), terms.workspace, terms.rights.value)
             argv = (*_CANARY, *words, str(os.getpid()), decoys.abstract, decoys.folder, net, *sockets)
-            ended = await self.run(argv, "/", None, None, wall=20.0, most=1 << 20)
+            ended = await self.run(Running(1 << 20, None), argv, "/", wall=20.0)
             text = ended.out.decode("utf-8", "replace")
             if decoys.touched:
                 text += "outside 0\n"
@@ -155,22 +161,19 @@ class Box:
 
     async def run(
         self,
+        running: Running,
         argv: tuple[str, ...],
         cwd: str,
-        stdin: bytes | int | None,
-        listen: Listener | None,
         *,
-        wall: float,
-        most: int,
+        wall: float = math.inf,
         alarm: "Live | None" = None,
     ) -> Ended:
-        """Run one command, until it and all its descendants have ended.
+        """Run one command with the streams `running` (which it closes) until it and all its descendants have ended.
 
         Raises SandboxUnavailable if the daemon does not answer; the command is then killed, as it is on cancel.
         """
-        running = Running(most, listen)
         try:
-            return await self._run(running, argv, cwd, stdin, wall, alarm)
+            return await self._run(running, argv, cwd, wall, alarm)
         except DaemonRefused:
             self.kill()
             raise _gone() from None
@@ -185,7 +188,6 @@ class Box:
         running: Running,
         argv: tuple[str, ...],
         cwd: str,
-        stdin: bytes | int | None,
         wall: float,
         alarm: "Live | None",
     ) -> Ended:
@@ -194,29 +196,37 @@ class Box:
         until = time.monotonic() + wall
         usage = ContainerUsage(self.terms.limits, tree, self.disks)
         variables = {**self.environment, "PWD": cwd}
-        given = stdin is not None and stdin != b""
-        if not given and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
+        terminal = running.terminal
+        if not running.given and self.user.partition(":")[0] == "0" and argv[: len(_CANARY)] != _CANARY:
             # THREAT T05: without input the runtime uses the machine's /dev/null, whose mode uid 0 could change.
             argv = (*_OWN_INPUT, *argv)
         try:
-            options = {"stdin": given, "user": self.user, "environment": variables, "workdir": cwd}
+            options = {"stdin": running.given, "user": self.user, "environment": variables, "workdir": cwd}
+            body: dict[str, object] = {"Detach": False, "Tty": terminal is not None}
+            if terminal is not None:
+                options |= {"tty": True, "detach_keys": _no_detaching()}
+                body["ConsoleSize"] = [terminal.rows, terminal.columns]  # ignored before version 1.42 of the API
             made = await self.daemon.call(lambda client: client.exec_create(self.name, list(argv), **options))
             path = f"/v{self.daemon.version}/exec/{made['Id']}/start"
-            wire = await open_wire(self.daemon.socket, path, {"Detach": False, "Tty": False})
+            wire = await open_wire(self.daemon.socket, path, body)
         except DaemonRefused as error:
             if error.status in (404, 409) and not await self._alive():
                 raise _gone() from None
             return Ended(126, b"", b"", None, str(error))
-        running.follow(wire, stdin)
+        running.number = str(made["Id"])
+        running.follow(wire)
+        if terminal is not None:
+            await self.resize(running.number, terminal)
+        running.started.set()
         if alarm is not None:
             running.heed(alarm)
-        why = await self._wait(running, tree, usage, str(made["Id"]), until, alarm) or usage.excess()
+        why = await self._wait(running, tree, usage, until, alarm) or usage.excess()
         late: int | None = None
         if not await self._clear(tree):
             if why is None:  # asked only once, because descendants still run; the daemon may know the status now
                 with contextlib.suppress(DaemonRefused, TimeoutError):
                     async with asyncio.timeout(DRAIN):
-                        late = _code(await self.daemon.call(lambda client: client.exec_inspect(made["Id"])))
+                        late = _code(await self.daemon.call(lambda client: client.exec_inspect(running.number)))
             self.kill()
         await running.settle(GRACE if why else DRAIN)
         if running.over:  # output that arrived during other checks, or after the end
@@ -224,13 +234,13 @@ class Box:
         if why or self._dead:
             status = 137 if late is None else late
         else:
-            status = await self._status(str(made["Id"]))
+            status = await self._status(running.number)
             why = "disk" if await usage.filled() else None
         self.refused = tree.refused()
         return Ended(status, bytes(running.streams[0]), bytes(running.streams[1]), why)
 
     async def _wait(
-        self, running: Running, tree: Processes, usage: ContainerUsage, number: str, until: float, alarm: "Live | None"
+        self, running: Running, tree: Processes, usage: ContainerUsage, until: float, alarm: "Live | None"
     ) -> str | None:
         """Wait until the main process has ended, and return None, or until a limit is passed, and return its name."""
         pause, watched = EARLY, False
@@ -252,7 +262,7 @@ class Box:
             if await usage.filled():
                 return "disk"
             if not watched:
-                report = await self.daemon.call(lambda client: client.exec_inspect(number))
+                report = await self.daemon.call(lambda client: client.exec_inspect(running.number))
                 if _code(report) is not None:
                     break  # the command has ended, but its descendants hold its output open
                 if tree.seen and report["Pid"]:
@@ -280,6 +290,49 @@ class Box:
         listing = await self.daemon.call(lambda client: client.top(self.name))
         return len(listing["Processes"]) <= self._keepers
 
+    async def resize(self, number: str, size: TerminalSize) -> None:
+        """Change the size of the terminal of the command `number`. After its end this has no effect.
+
+        Raises SandboxUnavailable if the daemon does not answer.
+        """
+        with contextlib.suppress(DaemonRefused):
+            await self.daemon.call(lambda client: client.exec_resize(number, height=size.rows, width=size.columns))
+
+    async def signal(self, number: int) -> None:
+        """Send a signal to all processes of commands. Raises SandboxUnavailable if the daemon does not answer."""
+        if self._tree is not None and self._tree.seen:
+            self._tree.send_all(number)
+            return
+        # Another command of the same user signals all that it may signal, which is not the process of the container.
+        argv = ["/bin/bash", "--norc", "--noprofile", "-c", f"kill -s {number} -- -1"]
+        with contextlib.suppress(DaemonRefused):  # the container has ended
+            made = await self.daemon.call(lambda client: client.exec_create(self.name, argv, user=self.user))
+            await self.daemon.call(lambda client: client.exec_start(made["Id"]))
+
+    def ports(self) -> tuple[int, ...]:
+        """Return the TCP ports on which something listens inside, except the proxy; none if that is not visible."""
+        if self._tree is None or self._dead or not self._tree.seen:
+            return ()
+        ports: set[int] = set()
+        for table in ("tcp", "tcp6"):
+            with contextlib.suppress(OSError):  # without IPv6 there is one table
+                ports |= _listening(Path(f"/proc/{self.pid}/net/{table}").read_text("ascii"))
+        if not self._tree.alive:
+            return ()  # the number may belong to another process now
+        if self.egress is not None:
+            from sandbox.egress.variables import PORT
+
+            ports.discard(PORT)
+        return tuple(sorted(ports))
+
+    async def connect(self, port: int) -> socket.socket:
+        """Return a connection to `port` of the loopback inside. Raises OSError."""
+        tree = self._tree
+        if tree is None or self._dead or not tree.seen:
+            raise OSError(errno.ENETDOWN, "the container has ended, or its processes are not visible here")
+        # The thread is not ended when the caller is cancelled: it closes what it made.
+        return await asyncio.shield(asyncio.to_thread(connect_inside, self.pid, port, lambda: tree.alive))
+
     async def _alive(self) -> bool:
         try:
             state = await self.daemon.call(lambda client: client.inspect_container(self.name))
@@ -301,7 +354,20 @@ class Box:
         if self._making is not None:
             self._later(self._remove())
 
+    async def cleared(self) -> None:
+        """Wait after `kill` until all processes have ended: the visible ones, or else the whole container."""
+        if self._tree is not None and self._tree.seen:
+            await self._tree.clear()
+        elif self._making is not None:
+            await self._removed.wait()
+
     async def _remove(self) -> None:
+        try:
+            await self._remove_container()
+        finally:
+            self._removed.set()
+
+    async def _remove_container(self) -> None:
         assert self._making is not None
         await asyncio.wait({self._making})
         self._making.exception()  # `start` has already raised the error
@@ -341,6 +407,29 @@ def _gone() -> SandboxUnavailable:
 def listen_inside(pid: int, port: int) -> socket.socket:
     """Return a TCP listener on the loopback of process `pid`, which stays in that network. Raises OSError if the
     network cannot be entered (setns(2)).
+    """
+    return _inside(pid, lambda: listen(port))
+
+
+def connect_inside(pid: int, port: int, alive: Callable[[], bool]) -> socket.socket:
+    """Return a connection to `port` of the loopback of process `pid`. Raises OSError.
+
+    `alive` tells, after the network was opened, that the number belongs to the same process.
+    """
+
+    def dial() -> socket.socket:
+        try:
+            made = socket.create_connection(("127.0.0.1", port), _DIAL)
+        except ConnectionRefusedError:
+            made = socket.create_connection(("::1", port), _DIAL)
+        made.setblocking(False)
+        return made
+
+    return _inside(pid, dial, alive)
+
+
+def _inside(pid: int, work: Callable[[], socket.socket], alive: Callable[[], bool] = lambda: True) -> socket.socket:
+    """Return the result of `work` in the network of process `pid`. Raises OSError.
 
     SAFETY: setns moves only the calling thread, which is started for this purpose and ends here.
     """
@@ -349,18 +438,35 @@ def listen_inside(pid: int, port: int) -> socket.socket:
     def enter() -> None:
         try:
             with safe_rmtree.closing(os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)) as handle:
+                if not alive():
+                    raise OSError(errno.ENETDOWN, "the container has ended")
                 if os.path.samestat(os.fstat(handle), os.stat("/proc/self/ns/net")):
                     raise OSError(0, "the container shares the network of this machine")
                 if ctypes.CDLL(None, use_errno=True).setns(handle, _NEW_NETWORK) != 0:
                     number = ctypes.get_errno()
                     raise OSError(number, os.strerror(number))
-            made.append(listen(port))
+            made.append(work())
         except OSError as error:
             made.append(error)
 
-    thread = threading.Thread(target=enter, name="listen-inside")
+    thread = threading.Thread(target=enter, name="inside a container's network")
     thread.start()
     thread.join()
     if isinstance(made[0], OSError):
         raise made[0]
     return made[0]
+
+
+def _listening(table: str) -> set[int]:
+    """Return the ports of the listening sockets in the text of /proc/PID/net/tcp or tcp6 (proc(5))."""
+    rows = (line.split() for line in table.splitlines()[1:])
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENING}
+
+
+def _no_detaching() -> str:
+    """Return a sequence of keys that nobody types.
+
+    The daemon would end the streams of a terminal after Ctrl-P and Ctrl-Q (its usual sequence), and holds back a
+    Ctrl-P until the next key. The first key of the sequence has the same effect: a NUL, which hardly any program needs.
+    """
+    return ",".join(("ctrl-@", *(f"ctrl-{secrets.choice('abcdefghijklmnopqrstuvwxyz')}" for _ in range(20))))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from sandbox.backend import Listener, OutputBuffer
+from sandbox.backend import Listener, OutputBuffer, TerminalSize
 from sandbox.container.daemon import DaemonRefused, unreachable
 from sandbox.linux.input_stream import InputStream
 
@@ -22,10 +22,10 @@ _CHUNK = 1 << 16  # bytes
 
 
 class Wire:
-    """An attached stream of the daemon. Call `read` once, and `close` at the end."""
+    """An attached stream of the daemon. Call `read` once, and `close` at the end. `raw`: the stream of a terminal."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, raw: bool = False) -> None:
+        self._reader, self._writer, self._raw = reader, writer, raw
 
     async def feed(self, data: bytes | int) -> None:
         """Send `data`, or what a descriptor has as it arrives, and the end of input. An ended process is no error."""
@@ -33,10 +33,22 @@ class Wire:
             if isinstance(data, int):
                 await self._stream(data)
             else:
-                for start in range(0, len(data), _CHUNK):
-                    self._writer.write(data[start : start + _CHUNK])
-                    await self._writer.drain()
-            self._writer.write_eof()
+                await self.send(data)
+            self.end_input()
+
+    async def send(self, data: bytes) -> None:
+        """Send `data`, and wait while the daemon takes nothing. Raises OSError if the connection has ended."""
+        for start in range(0, len(data), _CHUNK):
+            self._writer.write(data[start : start + _CHUNK])
+            await self._writer.drain()
+
+    def post(self, data: bytes) -> None:
+        """Send `data` without waiting. An ended connection is no error."""
+        self._writer.write(data)
+
+    def end_input(self) -> None:
+        """Send the end of input. Raises OSError if the connection has ended."""
+        self._writer.write_eof()
 
     async def _stream(self, handle: int) -> None:
         loop = asyncio.get_running_loop()
@@ -52,8 +64,7 @@ class Wire:
                     loop.remove_reader(source)
                 if not (chunk := os.read(source, _CHUNK)):
                     return
-                self._writer.write(chunk)
-                await self._writer.drain()
+                await self.send(chunk)
         finally:
             streaming.close()
             os.close(source)
@@ -61,6 +72,10 @@ class Wire:
     async def read(self, take: Callable[[int, bytes], bool]) -> None:
         """Pass every piece to `take` with its stream (1 or 2) until the end, or until `take` returns False."""
         try:
+            while self._raw:
+                piece = await self._reader.read(_CHUNK)
+                if not piece or not take(1, piece):
+                    return
             while True:
                 head = await self._reader.readexactly(8)
                 left = int.from_bytes(head[4:], "big")
@@ -79,7 +94,10 @@ class Wire:
 
 
 async def open_wire(socket: str, path: str, body: dict[str, object] | None = None) -> Wire:
-    """Send a POST to `path` and keep the connection. Raises DaemonRefused, or SandboxUnavailable."""
+    """Send a POST to `path` and keep the connection. Raises DaemonRefused, or SandboxUnavailable.
+
+    `body` is that of the start of a command; with `Tty` the stream is that of a terminal.
+    """
     try:
         reader, writer = await asyncio.open_unix_connection(socket)
     except OSError as error:
@@ -98,7 +116,7 @@ async def open_wire(socket: str, path: str, body: dict[str, object] | None = Non
         if isinstance(error, asyncio.IncompleteReadError | ConnectionError):
             raise unreachable(socket, error) from None
         raise
-    return Wire(reader, writer)
+    return Wire(reader, writer, raw=bool(body and body["Tty"]))
 
 
 async def _body(reader: asyncio.StreamReader, head: str) -> str:
@@ -128,23 +146,41 @@ class Ended:
 
 
 class Running(OutputBuffer):
-    """The output so far of one running command. The caller closes it."""
+    """The streams of one running command, with its output so far. The caller closes it.
 
-    def __init__(self, most: int, listen: Listener | None) -> None:
+    Attributes:
+        terminal: The size of the command's terminal; None without a terminal.
+        started: Set when the daemon has started the command, or reports on the stream that it could not.
+        number: The daemon's identifier of the command; empty before its start.
+        wire: The stream of the daemon; None before its start.
+    """
+
+    terminal: TerminalSize | None = None
+
+    def __init__(self, most: int, listen: Listener | None, stdin: bytes | int | None = None) -> None:
         super().__init__(most, listen)
-        self._wire: Wire | None = None
+        self._stdin = stdin
+        self.started = asyncio.Event()
+        self.number = ""
+        self.wire: Wire | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ended = asyncio.Event()
         self._handle = -1
         self._alarm: Live | None = None
 
     @property
+    def given(self) -> bool:
+        """Return True if the command has a standard input."""
+        return self._stdin is not None and self._stdin != b""
+
+    @property
     def done(self) -> bool:
         """Return True if the streams or the main process of the command have ended, or the alarm was raised."""
         return self._ended.is_set()
 
-    def follow(self, wire: Wire, stdin: bytes | int | None) -> None:
-        self._wire = wire
+    def follow(self, wire: Wire) -> None:
+        """Take the output from `wire`, and send the input to it."""
+        self.wire = wire
 
         async def read() -> None:
             try:
@@ -153,8 +189,8 @@ class Running(OutputBuffer):
                 self._ended.set()
 
         self._tasks = [asyncio.create_task(read())]
-        if stdin is not None and stdin != b"":
-            self._tasks.append(asyncio.create_task(wire.feed(stdin)))
+        if self._stdin is not None and self._stdin != b"":
+            self._tasks.append(asyncio.create_task(wire.feed(self._stdin)))
 
     async def wait(self, seconds: float) -> None:
         """Wait until the command is done, at most `seconds`. Raises the error of the listener."""
@@ -192,8 +228,8 @@ class Running(OutputBuffer):
             os.close(self._handle)
         for task in self._tasks:
             task.cancel()
-        if self._wire is not None:
-            self._wire.close()
+        if self.wire is not None:
+            self.wire.close()
 
     def _check(self) -> None:
         reading = self._tasks[0]

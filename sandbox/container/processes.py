@@ -61,7 +61,7 @@ class Processes:
             self._send(pid, signal.SIGKILL)
         return bool(pids)
 
-    def send_all(self, number: signal.Signals) -> None:
+    def send_all(self, number: int) -> None:
         """Send a signal to all processes of commands, until there are no new ones (at most `ROUNDS` times)."""
         signalled: set[int] = set()
         for _ in range(ROUNDS):
@@ -72,7 +72,7 @@ class Processes:
                 self._send(pid, number)
             signalled |= new
 
-    def _send(self, pid: int, number: signal.Signals) -> None:
+    def _send(self, pid: int, number: int) -> None:
         # A process that ended meanwhile, or may not be signalled, is no error: the caller checks again.
         with contextlib.suppress(OSError), closing(os.pidfd_open(pid)) as handle:
             # SAFETY: the number may be reused, so the process of the descriptor must be in the container's group.

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.model.action import RunArgv, RunScript
-from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
@@ -110,7 +109,9 @@ class Linux:
             raise TypeError("the sandbox runs Permits and nothing else")
         terms = permit.terms
         if self.processes and terms.write:
-            await self._end_those_that_may_write(terms.write)
+            from sandbox.linux.process_watch import end_exposed
+
+            await end_exposed(self.processes, terms.write)
         helper = await self.pool.take(terms)
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
@@ -199,18 +200,6 @@ class Linux:
         self.processes.add(process)
         process.when_ended(self.processes.discard)
         return process
-
-    async def _end_those_that_may_write(self, paths: tuple[str, ...]) -> None:
-        """End the processes in whose folders `paths` lie. They are ended before an approved action writes there.
-
-        Files are replaced by renaming, which removes the read-only mount over an auto-run file. A process that stays
-        could then change the new file, which other programs run.
-        """
-        for process in [each for each in self.processes if each.outcome is None]:
-            terms = process.permit.terms
-            tops = (terms.workspace, *terms.write) if terms.rights is Rights.WORKSPACE_WRITE else ()
-            if any(path != top and inside(path, top) for path in {*paths} - {*terms.write} for top in tops):
-                await process.end("exposed")
 
     def _late_files(self, terms: Terms, helper: HelperHandle) -> "LateFiles | None":
         from sandbox.linux.process_watch import LateFiles

@@ -8,10 +8,11 @@ A process that reads the folder all the time may read a new file in the millisec
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from policy.model.verdict import Terms
-from sandbox.backend import Violation
+from policy.model.secret_paths import inside
+from policy.model.verdict import Rights, Terms
+from sandbox.backend import Process, Violation
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.folder_watch import FolderWatch
 from sandbox.workspace.protected_paths import Scan
@@ -115,3 +116,16 @@ class LateFiles:
         fix = "start the process again: the file is covered then"
         self.found = Violation(what, path, fix, False, "watch")
         self._alert()
+
+
+async def end_exposed(processes: Iterable[Process], written: tuple[str, ...]) -> None:
+    """End the processes in whose folders the paths `written` lie, before an approved action writes there.
+
+    Files are replaced by renaming, which removes the read-only mount over an auto-run file. A process that stays could
+    then change the new file, which other programs run.
+    """
+    for process in [each for each in processes if each.outcome is None]:
+        terms = process.permit.terms
+        tops = (terms.workspace, *terms.write) if terms.rights is Rights.WORKSPACE_WRITE else ()
+        if any(path != top and inside(path, top) for path in {*written} - {*terms.write} for top in tops):
+            await process.end("exposed")

@@ -16,7 +16,7 @@ def test_a_cancellation_that_comes_with_the_end_is_not_dropped() -> None:
         reader = asyncio.StreamReader()
         _, writer = await asyncio.open_connection(sock=end)
         running = Running(1 << 10, None)
-        running.follow(Wire(reader, writer), None)
+        running.follow(Wire(reader, writer))
         waiting = asyncio.create_task(running.wait(60))
         await asyncio.sleep(0.01)  # both tasks wait now
         assert [running.done, waiting.done()] == [False, False]
