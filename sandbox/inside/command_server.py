@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 
-from sandbox.inside import canary, confine, mount_check, safe_rmtree, syscalls
+from sandbox.inside import canary, confine, join_network, mount_check, safe_rmtree, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.inside.watchdog import WALL, Watchdog, send_signal
 
@@ -319,17 +319,25 @@ def warm() -> None:
 SCOPED = False
 
 
-def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = None) -> None:
+def shown_network(plan: Plan) -> list[int]:
+    """Return the descriptors of this process's network namespace for the runner; none unless the namespace is new."""
+    return join_network.show() if plan.loopback and not plan.joined else []
+
+
+def confined(
+    control: socket.socket, plan: Plan, mapper: socket.socket | None = None, shown: list[int] | None = None
+) -> None:
     """Run the rest of the confinement and then the loop, in the process that serves requests. Never returns.
 
-    `mapper` is, for root, the socket to the other half of the helper, which can write the maps of a user namespace.
+    `shown` are the descriptors of `join_network.show`. `mapper` is, for root, the socket to the other half of the
+    helper, which can write the maps of a user namespace.
     """
     global SCOPED
     shares = confine.watch_shares() if mapper is not None else ()
     confine.follow_parent()
     os.setsid()
     if plan.tier == "T1":
-        if plan.loopback:
+        if plan.loopback and not plan.joined:
             confine.loopback_up()
         settings = confine.build_root(plan)
         syscalls.set_hostname("sandbox")
@@ -340,6 +348,8 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
         os.dup2(0, 2)  # only bubblewrap's errors are read from it
     else:
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1, "adopt orphans")
+    if plan.tier == "T2":
+        shown = shown_network(plan)
     listener = confine.listen(plan.egress) if plan.egress else None
     if plan.tier == "T1":
         if mapper is not None:
@@ -353,11 +363,11 @@ def confined(control: socket.socket, plan: Plan, mapper: socket.socket | None = 
     confine.lock_in(plan)
     if plan.tier == "T3":
         SCOPED = signals_are_scoped(plan.outside)
-    if listener is not None:
-        with listener:  # THREAT T52: a process with this socket could answer commands instead of the proxy
-            socket.send_fds(control, [b"ready\n"], [listener.fileno()])
-    else:
-        server.say("ready")
+    # THREAT T52: a process with the listener could answer commands instead of the proxy. No command inherits it.
+    handles = [*([listener.detach()] if listener is not None else ()), *(shown or ())]
+    socket.send_fds(control, [b"ready\n"], handles)
+    for handle in handles:
+        os.close(handle)
     server.serve()
     os._exit(0)
 
@@ -378,7 +388,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     # THREAT T09: a command must not inherit this socket, which carries requests and answers.
     control.set_inheritable(False)
-    values, _ = receive(control)
+    values, network = receive(control)
     if values is None:
         return
     plan = Plan(**values)
@@ -394,14 +404,18 @@ def main() -> None:
             confined(control, plan)  # this is process 1 of bubblewrap's namespaces
         mappers = socket.socketpair() if plan.tier == "T1" and confine.may_map_all() else None
         proc = os.open("/proc", os.O_PATH | os.O_CLOEXEC)  # the other half mounts another /proc over it
+        shown: list[int] = []
         if plan.tier == "T1":
-            confine.enter_namespaces()
+            confine.enter_namespaces(network)
+            shown = shown_network(plan)
         child = os.fork()
         if child == 0:
             os.close(proc)
             if mappers:
                 mappers[0].close()
-            confined(control, plan, mappers[1] if mappers else None)
+            confined(control, plan, mappers[1] if mappers else None, shown)
+        for handle in shown:
+            os.close(handle)
         if mappers:
             mappers[1].close()
             confine.map_ids(mappers[0], proc, child)

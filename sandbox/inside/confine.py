@@ -15,7 +15,7 @@ import socket
 import stat
 import struct
 
-from sandbox.inside import mount_check, syscalls
+from sandbox.inside import join_network, mount_check, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.inside.safe_rmtree import closing
 
@@ -28,16 +28,18 @@ _SETID = (6, 7, 31)  # CAP_SETGID, CAP_SETUID, CAP_SETFCAP, which allow to map a
 STAGES = ("/tmp", "/mnt", "/srv", "/media", "/var", "/usr")  # candidates for the folder on which the root is built
 
 
-def enter_namespaces() -> None:
+def enter_namespaces(network: list[int]) -> None:
     """Enter new namespaces with this process and, for PIDs, its next child. Other users than root get a user namespace
-    first.
+    first. `network`: the descriptors of the network namespace to enter instead of a new one (`join_network.join`).
 
     Root enters a user namespace at the end (`bound_watches`), because mounting until then needs capabilities outside of
     it.
     """
     uid, gid = os.geteuid(), os.getegid()
+    shares = watch_shares() if uid != 0 else ()
+    if network:
+        join_network.join(network)
     if uid != 0:
-        shares = watch_shares()
         syscalls.unshare(syscalls.CLONE_NEWUSER)
         # One id maps to itself, so that files look as they are; setgroups must go first (user_namespaces(7)).
         for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -45,7 +47,8 @@ def enter_namespaces() -> None:
                 file.write(text)
         for name, share in shares:
             _set(f"/proc/sys/user/{name}", share)
-    namespaces = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWNET | syscalls.CLONE_NEWIPC
+    namespaces = syscalls.CLONE_NEWNS | syscalls.CLONE_NEWPID | syscalls.CLONE_NEWIPC
+    namespaces |= 0 if network else syscalls.CLONE_NEWNET
     syscalls.unshare(namespaces | syscalls.CLONE_NEWUTS | syscalls.CLONE_NEWCGROUP)
 
 

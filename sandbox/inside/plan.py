@@ -21,6 +21,7 @@ class Plan:
         private: File systems in memory.
         vanishing: Folder that is emptied after every command; empty for none.
         egress: Port of the namespace's own loopback to listen on for the runner's proxy; 0 for none.
+        joined: True if the helper enters the network namespace of an earlier helper with equal rights.
         environment: NAME=VALUE.
         warm: True if file actions will be requested.
         expected: The file that each mount must show, if another program built them (`mount_check.py`).
@@ -36,6 +37,7 @@ class Plan:
     rlimits: tuple[tuple[int, int], ...]
     expected: tuple[tuple[str, int, int, bool], ...]
     loopback: bool
+    joined: bool
     pid_max: int
     pids: int
     memory: int

@@ -93,6 +93,10 @@ def unshare(flags: int) -> None:
     _checked("create namespaces", int(_libc.unshare(ctypes.c_int(flags))))
 
 
+def setns(namespace: int, kind: int) -> None:
+    _checked("enter a namespace", int(_libc.setns(ctypes.c_int(namespace), ctypes.c_int(kind))))
+
+
 def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
     code = _libc.mount(
         os.fsencode(source), os.fsencode(target), os.fsencode(kind) if kind else None, flags, os.fsencode(data)

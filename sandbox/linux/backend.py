@@ -33,7 +33,7 @@ from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.helper_answer import ended_outcome, not_started
 from sandbox.linux.helper_handle import GRACE, HelperHandle
-from sandbox.linux.helper_pool import HelperPool
+from sandbox.linux.helper_pool import NetworkPool
 from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace.protected_paths import Scan
@@ -89,7 +89,7 @@ class Linux:
         self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
         self.lend = lend  # factory of the credential injector, for terms with credentials
         self.abi = syscalls.landlock_abi()
-        self.pool = HelperPool(self._launch, self._prove, self._still_true)
+        self.pool = NetworkPool(self._launch, self._prove, self._still_true)
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
         self.processes: set[LinuxProcess] = set()  # those that run beside the commands
@@ -234,14 +234,23 @@ class Linux:
             from sandbox.linux.landlock_log import feed
 
             self.feed = feed()
+        network = None
         taken = self.ahead.take(self.name, terms) if self.ahead and self.scratch is None and not self.files else None
         if taken is not None:
             launched, self.scratch = taken
         else:
             self.scratch = self.scratch or Scratch()
-            launched = launch(self.name, terms, self.scratch, cache=self.cache, files=self.files)
+            network = self.pool.network(terms)
+            handles, port = (network.handles, network.free_port()) if network is not None else ((), 0)
+            launched = launch(
+                self.name, terms, self.scratch, cache=self.cache, files=self.files, network=handles, port=port
+            )
         parts = (launched.process, launched.control, launched.group, launched.scan)
-        return HelperHandle(*parts, Enforcement(Level.NONE, self.name), grace=GRACE if self.name == "T3" else 0.0)
+        helper = HelperHandle(*parts, Enforcement(Level.NONE, self.name), grace=GRACE if self.name == "T3" else 0.0)
+        if network is not None:
+            network.enter(helper, port)
+            helper.entered = network
+        return helper
 
     async def _prove(self, helper: HelperHandle, terms: Terms) -> None:
         """Raise SandboxUnavailable unless the helper has confined itself and its canary failed to escape."""
@@ -252,6 +261,7 @@ class Linux:
             raise helper_failed(self.name, "failed 0 pass on a listener for the proxy")
         if hosts:
             helper.open_egress(terms.hosts, self.resolver, broker_for(terms, self.lend), self.network)
+        self.pool.note_network(helper, terms)
         checks = await canary_probe.run_canary(helper, self.name, terms)
         helper.enforcement = self._enforced(checks, helper.scan, helper.group)
         if broken := [name for name, held in helper.enforcement.checks if not held]:

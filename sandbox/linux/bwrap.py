@@ -13,7 +13,7 @@ from sandbox.backend import SandboxUnavailable, helper_failed
 from sandbox.inside import mount_check, syscalls
 from sandbox.inside.plan import Plan
 from sandbox.linux import interpreter_paths
-from sandbox.linux.helper_process import interpreter, spawn
+from sandbox.linux.helper_process import import_folder, interpreter, spawn
 from sandbox.linux.plan_builder import DEVICES
 from sandbox.linux.session_tmp import Scratch
 
@@ -23,7 +23,7 @@ MOST = 1000
 _BROUGHT = frozenset(f"/dev/{name}" for name in DEVICES)  # made by its option `--dev`, which also makes ptys
 
 # fmt: off
-_ALONE = ("--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
+_ALONE = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
           "--hostname", "sandbox", "--die-with-parent", "--as-pid-1", "--chdir", "/",
           # THREAT T11: root would keep every capability that is not dropped. The helper needs one of the two that are
           # left to empty the bounding set, which bubblewrap does not do for root, and one to make devices read-only,
@@ -43,7 +43,7 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
         empty: The paths that are mounted over a secret `file` or `dir`.
         admin: True for root with its capabilities, who needs no user namespace.
     """
-    words = [*(() if admin else ("--unshare-user",)), *_ALONE, *_KERNELS]
+    words = [*(() if admin else ("--unshare-user",)), *(() if plan.joined else ("--unshare-net",)), *_ALONE, *_KERNELS]
     for kind, source, target in plan.mounts:
         if kind in ("ro", "rw"):
             # A device in a bind mount would be unusable (`nodev`); the helper makes the devices of `--dev` read-only.
@@ -63,13 +63,22 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
     return [*words, *_SEALED]
 
 
+def _entering(network: tuple[int, ...]) -> tuple[str, ...]:
+    """Return the words before a program that make it start in the network namespace of these descriptors."""
+    if not network:
+        return ()
+    script = os.path.join(os.path.dirname(os.path.dirname(__file__)), "inside", "join_network.py")
+    return (*interpreter(), script, import_folder(), ",".join(map(str, network)))
+
+
 class Waiting:
     """A bubblewrap that waits for its options until `go`, and then starts a helper. The caller ends the helper.
 
     The constructor sets `plan.expected`. It raises SandboxUnavailable if bubblewrap cannot build the plan.
     """
 
-    def __init__(self, plan: Plan, scratch: Scratch) -> None:
+    def __init__(self, plan: Plan, scratch: Scratch, network: tuple[int, ...] = ()) -> None:
+        """Start bubblewrap, in the network namespace of the descriptors `network` if there are any."""
         program = interpreter_paths.bubblewrap()
         if program is None:
             why = "bubblewrap (`bwrap`) is not installed in a system folder"
@@ -93,7 +102,10 @@ class Waiting:
         # The real path of the interpreter is needed, because the link of a virtual environment does not exist inside.
         inner = (os.path.realpath(sys.executable), *interpreter()[1:], *interpreter_paths.HELPER)
         try:
-            self.helper = spawn(lambda control: (program, "--args", str(words), "--", *inner, str(control)), (words,))
+            before = _entering(network)
+            self.helper = spawn(
+                lambda control: (*before, program, "--args", str(words), "--", *inner, str(control)), (words, *network)
+            )
         except BaseException:
             self.drop()
             raise

@@ -25,6 +25,7 @@ class Decoys:
         target: File to write.
         port: Port of a listener on the loopback of this machine.
         abstract: Name of a listening abstract socket, without its NUL.
+        listener: The listener on `port`.
         folder: Name of the folder that holds the files.
     """
 
@@ -33,6 +34,17 @@ class Decoys:
     target: str
     port: int
     abstract: str
+    listener: socket.socket
+
+    @property
+    def reached(self) -> bool:
+        """Return True if something connected to the listener, as seen from outside."""
+        self.listener.setblocking(False)
+        try:
+            self.listener.accept()[0].close()
+        except BlockingIOError:
+            return False
+        return True
 
     @property
     def touched(self) -> bool:
@@ -66,7 +78,7 @@ def decoys_for(terms: Terms, *, everybody: bool = False) -> Iterator[Decoys]:
         name = f"ringfence-{os.getpid()}-{mark}"
         abstract.bind("\0" + name)
         abstract.listen(1)  # otherwise connecting would fail even without a sandbox
-        yield Decoys(mark, secret, target, listener.getsockname()[1], name)
+        yield Decoys(mark, secret, target, listener.getsockname()[1], name, listener)
 
 
 async def run_canary(helper: HelperHandle, tier: str, terms: Terms) -> dict[str, bool]:
@@ -79,7 +91,10 @@ async def run_canary(helper: HelperHandle, tier: str, terms: Terms) -> dict[str,
         text = exchange.streams[0].decode("utf-8", "replace")
         if decoys.touched:
             text += "outside 0\n"
+        reached = decoys.reached
     checks = {name: held == "1" for name, _, held in (line.partition(" ") for line in text.splitlines())}
+    if "network" in checks and (reached or helper.entered is not None):
+        checks["network"] = not reached  # in a shared network, another command may listen on the port of the decoy
     if text.startswith("!") or not checks:
         number = (exchange.line or "").removeprefix("failed ").split(" ")[0]  # `exit STATUS ...` if the canary started
         said = f": {text[:200]}" if text else ""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker
     from sandbox.egress.dialer import Resolve
     from sandbox.egress.proxy import Egress
+    from sandbox.linux.shared_network import SharedNetwork
     from sandbox.workspace.autorun_watch import Live
 
 HANDED = 4  # descriptors that may come with `ready`
@@ -42,6 +43,7 @@ class HelperHandle:
     scan: Scan
     enforcement: Enforcement
     handed: tuple[int, ...] = ()
+    entered: "SharedNetwork | None" = None  # the network of an earlier helper, or its own once that is used
     egress: "Egress | None" = None  # the proxy, if the terms name hosts
     grace: float = 0.0  # seconds for the helper to end its command before the helper is killed
     eager: bool = False  # set by `wake` for the next command: wait for the answer without sleeping
@@ -49,6 +51,17 @@ class HelperHandle:
 
     def __post_init__(self) -> None:
         self._said.register(self.control.fileno(), select.POLLIN)
+
+    @property
+    def network(self) -> "SharedNetwork | None":
+        """Return the network namespace of the helper; None if the runner cannot see it."""
+        if self.entered is None and self.handed:
+            from sandbox.linux.shared_network import SharedNetwork  # most sessions have one helper with a network
+
+            shown, self.handed = self.handed, ()
+            self.entered = SharedNetwork(shown)
+            self.entered.enter(self)
+        return self.entered
 
     def open_egress(
         self,
@@ -151,6 +164,8 @@ class HelperHandle:
         handed, self.handed = self.handed, ()
         for handle in handed:
             os.close(handle)
+        if self.entered is not None:
+            self.entered.leave(self)
 
 
 def idle_processors() -> int:

@@ -1,13 +1,23 @@
-"""The pool of a session's helpers or containers (its members), which are kept for some minutes for the next command."""
+"""The pool of a session's helpers or containers (its members), which are kept for some minutes for the next command.
+
+Helpers whose Terms are equal but for limits, and that may write the workspace, share one network namespace, so that a
+command reaches a server that an earlier command started. A helper that only reads never shares one (T131).
+"""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from policy.model.verdict import Terms
+from policy.model.verdict import Limits, Rights, Terms
+from sandbox.backend import SandboxUnavailable
 from sandbox.linux.plan_builder import helper_key
+
+if TYPE_CHECKING:
+    from sandbox.linux.helper_handle import HelperHandle
+    from sandbox.linux.shared_network import SharedNetwork
 
 SLOTS = 8  # members for the same Terms at one time; a further command waits for one
 IDLE = 4  # members kept for the next command; a helper needs about 10 MB
@@ -165,3 +175,65 @@ class HelperPool(Generic[S]):
         while self._idle and (now - self._idle[0].since >= self._rest or not self._idle[0].member.usable):
             self._end(self._idle.pop(0).member)
         self._wake()
+
+
+class NetworkPool(HelperPool["HelperHandle"]):
+    """The pool of one session's helpers, which also knows the network namespaces that they share."""
+
+    def __init__(
+        self,
+        launch: "Callable[[Terms], HelperHandle]",
+        prove: "Callable[[HelperHandle, Terms], Awaitable[None]]",
+        fits: "Callable[[HelperHandle, Terms], bool]",
+    ) -> None:
+        """Make an empty pool. The parameters are those of HelperPool."""
+        super().__init__(launch, prove, fits)
+        self._makers: dict[str, HelperHandle] = {}  # the helpers that made a namespace for others to enter
+        self._locks: dict[str, asyncio.Lock] = {}  # held while the first helper of a namespace starts
+
+    def network(self, terms: Terms) -> "SharedNetwork | None":
+        """Return the namespace that a new helper for `terms` has to enter, or None if it makes its own."""
+        maker = self._makers.get(_network_key(terms)) if _shares(terms) else None
+        found = maker.network if maker is not None else None
+        return found if found is not None and found.handles else None
+
+    def note_network(self, helper: "HelperHandle", terms: Terms) -> None:
+        """Let later helpers for `terms` enter the namespace that `helper` made and showed, if they may share it."""
+        if helper.handed and _shares(terms):
+            self._makers[_network_key(terms)] = helper
+
+    async def take(self, terms: Terms) -> "HelperHandle":
+        """Return a helper as HelperPool does. Of several helpers with equal rights that start at the same time, the
+        others wait for the first, whose namespace they share.
+        """
+        async with self._turn(terms):
+            return await super().take(terms)
+
+    async def take_apart(self, terms: Terms) -> "HelperHandle":
+        """Return a helper for a process that stays, in the shared namespace as `take` does."""
+        async with self._turn(terms):
+            return await super().take_apart(terms)
+
+    def _turn(self, terms: Terms) -> AbstractAsyncContextManager[None]:
+        """Return a lock that is held while the first helper of a namespace starts."""
+        if not _shares(terms) or self._makers.get(_network_key(terms)) in self.all:
+            return nullcontext()
+        return self._locks.setdefault(_network_key(terms), asyncio.Lock())
+
+    async def _start(self, terms: Terms) -> "HelperHandle":
+        if self.network(terms) is None:
+            return await super()._start(terms)
+        try:
+            return await super()._start(terms)
+        except SandboxUnavailable:
+            # A command may have taken the port of the proxy: this helper gets a namespace of its own, as do later ones.
+            del self._makers[_network_key(terms)]
+            return await super()._start(terms)
+
+
+def _shares(terms: Terms) -> bool:
+    return terms.rights is Rights.WORKSPACE_WRITE
+
+
+def _network_key(terms: Terms) -> str:
+    return replace(terms, limits=Limits()).digest

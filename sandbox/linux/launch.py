@@ -42,11 +42,21 @@ class Launch:
 
 
 def launch(
-    tier: str, terms: Terms, scratch: Scratch, *, cache: Path | None, files: bool, spare: SpareHelper | None = None
+    tier: str,
+    terms: Terms,
+    scratch: Scratch,
+    *,
+    cache: Path | None,
+    files: bool,
+    spare: SpareHelper | None = None,
+    network: tuple[int, ...] = (),
+    port: int = 0,
 ) -> Launch:
     """Start a helper (or take `spare`), send it the plan for `terms`, and return it.
 
-    `scratch` is the session's own /tmp. `files`: True if file actions will be requested. Raises SandboxUnavailable if
+    `scratch` is the session's own /tmp. `files`: True if file actions will be requested. `network`: the descriptors of
+    the network namespace that the helper enters (`join_network.join`); empty for a new one. `port`: the port of the
+    proxy's listener there; 0 for the usual one. Raises SandboxUnavailable if
     the boundary cannot be built exactly, and OSError as `spawn` does.
     """
     if tier == "T3":
@@ -90,16 +100,18 @@ def launch(
         scratch=scratch.path,
         instead=passwd_files.files(cache, terms.home),
         own=own,
+        joined=bool(network),
+        port=port,
     )
     make_points(scratch, terms, compiled.mounts)
-    waiting = bwrap.Waiting(compiled, scratch) if tier == "T2" else None
+    waiting = bwrap.Waiting(compiled, scratch, network) if tier == "T2" else None
     process, control, group = (waiting.helper if waiting else spare.take() if spare else None) or spawn()
     try:
         plan_builder.leave_to_group(compiled, group.limit(terms.limits.memory, terms.limits.pids, terms.limits.cpu))
         if waiting:
             waiting.go()  # after bubblewrap was moved into the group, so that its children are in the group too
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the helper ended: `ready` returns the reason
-            send(control, compiled.dump(), [])
+            send(control, compiled.dump(), list(network) if tier == "T1" else [])
     except BaseException:
         end(process, control, group)
         if waiting:

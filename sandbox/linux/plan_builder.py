@@ -55,6 +55,8 @@ def compile_plan(
     instead: Mapping[str, str] = MappingProxyType({}),
     own: tuple[MountStep, ...] = (),
     look: PathLookup = lambda path: kind(path),
+    joined: bool = False,
+    port: int = 0,
 ) -> Plan:
     """Compile the plan. Raises SandboxUnavailable if the Terms cannot be granted exactly; then nothing runs.
 
@@ -66,6 +68,8 @@ def compile_plan(
         instead: Files of the host that replace system files inside, by path inside.
         own: Mounts that the helper itself needs if it starts inside the private root.
         look: Returns the kind of a path of the host.
+        joined: True if the helper enters the network namespace of another helper.
+        port: The port of the proxy's listener; 0 for the usual one.
     """
     if tier == "T3" and not terms.open_hosts:  # T3 has no proxy that could name requested hosts: the network is closed
         terms = replace(terms, hosts=())
@@ -83,7 +87,8 @@ def compile_plan(
     if terms.hosts:
         from sandbox.egress.variables import PORT, variables  # only for the few commands that reach a host
 
-        environment |= variables(environment, terms.hosts)
+        port = port or PORT
+        environment |= variables(environment, terms.hosts, port)
     fitted = tuple((path, access & known.fs & _fit(path, look, tier)) for path, access in rules)
     return Plan(
         tier=tier,
@@ -106,7 +111,8 @@ def compile_plan(
             (resource.RLIMIT_RTPRIO, 0),
         ),
         loopback=loopback,
-        egress=PORT if terms.hosts else 0,
+        joined=joined,
+        egress=port if terms.hosts else 0,
         pid_max=limits.pids + _BEHIND + _RESERVED,
         pids=limits.pids,
         memory=limits.memory,

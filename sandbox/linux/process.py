@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import socket
@@ -240,10 +241,12 @@ class LinuxProcess:
         return await self.wait()
 
     def ports(self) -> tuple[int, ...]:
-        raise NotImplementedError
+        return self._helper.network.listening() if self._helper.network is not None else ()
 
     async def connect(self, port: int) -> socket.socket:
-        raise NotImplementedError
+        if self._helper.network is None:
+            raise OSError(errno.ENETDOWN, "the process has no network of its own")
+        return await self._helper.network.connect(port)
 
     # ---- what the helper and the command send
 
