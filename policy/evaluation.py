@@ -125,7 +125,7 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
 
 # Fields that are no part of what is allowed: the place of a rule, the owner of its file, and the path of the
 # certificates. `personal` is a fact about the disk, derived from the settings of other programs.
-_PLACES = frozenset(["ref", "layer", "bundle", "personal"])
+_PLACES = frozenset(["ref", "layer", "bundle", "authority", "personal"])
 
 
 def fingerprint(profile: Profile, rules: RuleBook, matrix: Matrix = MATRIX) -> str:

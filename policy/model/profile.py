@@ -140,6 +140,7 @@ class Profile:
         unix_sockets: True if commands that change the workspace may create sockets of the family AF_UNIX.
         credentials: the credentials that the proxy adds to requests of commands that may connect to a host.
         bundle: the file of certificates that makes commands accept TLS decrypted for that purpose; empty for none.
+        authority: the file of certificates that the user's configuration names for all commands; empty for none.
         denied: patterns of words that are never run.
         permissions: the users' own rules, lowest layer first.
     """
@@ -159,6 +160,7 @@ class Profile:
     credentials: "tuple[Credential, ...]" = ()
     bundle: str = ""
     personal: tuple[str, ...] = ()
+    authority: str = ""
 
 
 def narrow(base: Profile, by: Profile) -> Profile:

@@ -116,6 +116,7 @@ def _profile(
     return replace(
         base,
         unix_sockets=bool(values.get(("sandbox", "unix_sockets"), base.unix_sockets)),
+        authority=str(values.get(("sandbox", "network", "certificate_authority"), base.authority)),
         secret_names=tuple(dict.fromkeys((*base.secret_names, *names))),
         denied=tuple(dict.fromkeys((*base.denied, *denied))),
         limits=limits({path: value for path, value in values.items() if path in said}, base.limits),

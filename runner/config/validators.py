@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 Fault = tuple[str, str]  # why a value cannot be used, and how to correct the value
 
+_LONGEST_STORE = 4 << 20  # bytes of a file of certificates
+
 LIMIT_HELP = (  # as in LIMITS of policy/toml/profile.py
     "the maximum wall time of one command",
     "the maximum processor time, in seconds",
@@ -136,6 +138,23 @@ def translated_ranges(value: Value) -> Fault | None:
         except ValueError as error:
             return f"`{text}`: {error}", 'write ranges like "198.18.0.0/15" and "64:ff9b::/96"'
     return None
+
+
+def certificate_authority(value: Value) -> Fault | None:
+    """Check the file of certificates that commands trust."""
+    from sandbox.inside.regular_file import read_whole  # only if a file names certificates
+
+    path = str(value)
+    fix = "name a file that contains certificates and nothing else, such as the system's store with yours added"
+    if not path.startswith("/") or "\0" in path:
+        return f"`{path}` is another file in every folder", "write its absolute path"
+    try:
+        text = read_whole(path, _LONGEST_STORE, follow=True)
+    except OSError as error:
+        return f"`{path}` cannot be read ({(error.strerror or str(error)).lower()})", fix
+    if b"PRIVATE KEY" in text:
+        return f"`{path}` contains a private key, which commands could read", fix
+    return None if b"-----BEGIN CERTIFICATE-----" in text else (f"`{path}` contains no certificate in PEM form", fix)
 
 
 def helper(value: Value) -> Fault | None:

@@ -139,7 +139,9 @@ def child_environment(facts: Facts, environ: Mapping[str, str], profile: Profile
     }
     variables |= _locale(variables)
     variables |= _folders(facts, environ)
-    variables |= certificate_variables(environ, (*facts.system, facts.workspace))
+    variables |= certificate_variables(
+        trusting(environ, _outside(profile.authority, facts.workspace)), (*facts.system, facts.workspace)
+    )
     variables |= {"PATH": ":".join(facts.path), "HOME": facts.home} | _FIXED
     linked = _GIT_LINKED if facts.repository else ()
     variables |= _numbered((*_GIT, ("safe.directory", facts.workspace), *linked), 0)
@@ -258,6 +260,16 @@ _CERTIFICATE_FILES = (
     "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "NIX_SSL_CERT_FILE", "npm_config_cafile",
 )  # fmt: skip
 _LONGEST = 4 << 20  # bytes; a whole system's store is a tenth of that
+
+
+def _outside(path: str, workspace: str) -> str:
+    """Return `path`, or an empty text if the file is in the workspace, where commands can change it."""
+    return "" if inside(os.path.realpath(path), workspace) else path
+
+
+def trusting(environ: Mapping[str, str], authority: str) -> Mapping[str, str]:
+    """Return `environ` with all certificate variables set to the file `authority`, if there is one."""
+    return {**environ, **dict.fromkeys(_CERTIFICATE_FILES, authority)} if authority else environ
 
 
 def certificate_files(environ: Mapping[str, str], workspace: str, secrets: Secrets) -> tuple[str, ...]:

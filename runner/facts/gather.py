@@ -15,7 +15,7 @@ from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
 from runner.facts import toolchains
-from runner.facts.environment import EnvVariables, caching, certificate_files, reading
+from runner.facts.environment import EnvVariables, caching, certificate_files, reading, trusting
 from runner.facts.git.drivers import drivers
 from runner.facts.toolchains import within
 from runner.state import paths
@@ -45,7 +45,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
     known = frozenset(base)
     rustup = _real(environ["RUSTUP_HOME"]) if environ.get("RUSTUP_HOME", "").startswith("/") else ""
     tools = toolchains.roots([one for one in wanted if not within(one, known)], workspace, secrets, rustup)
-    certificates = certificate_files(environ, workspace, secrets)
+    certificates = certificate_files(trusting(environ, profile.authority), workspace, secrets)
     skills = toolchains.exposable_folder(f"{home}/.agents/skills", secrets)  # see runner/agent/context_sources.py
     system = toolchains.outermost([*base, *tools, *linked_repository(workspace, secrets), *certificates, *skills])
     every = frozenset(system)

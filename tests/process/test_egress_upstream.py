@@ -14,6 +14,7 @@ import pytest
 
 from runner.doctor.report import CheckState
 from runner.doctor.report import upstream_checks as doctor_lines
+from runner.problems import Exit
 from sandbox.backend import DIRECT, NetworkOptions
 from sandbox.egress.addresses import translated_network
 from sandbox.egress.dialer import Dialer
@@ -219,8 +220,9 @@ def test_an_address_of_a_proxy_is_read_strictly(text: str, part: str) -> None:
 class _Once(threading.Thread):
     """A proxy that answers one request for a tunnel, and the request in the tunnel, by itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, pem: Path | None = None) -> None:
         super().__init__(daemon=True)
+        self.pem = pem  # the key and the certificate of a proxy that opens TLS
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.asked: list[bytes] = []
 
@@ -234,15 +236,27 @@ class _Once(threading.Thread):
                 sock, _ = self.listener.accept()
             except OSError:
                 return  # closed by the test
-            with sock:
-                for answer in (OPENED, OK):
-                    head = b""
-                    while not head.endswith(b"\r\n\r\n") and (piece := sock.recv(1)):
-                        head += piece
-                    if not head:
-                        break
-                    self.asked.append(head.partition(b"\r\n")[0])
-                    sock.sendall(answer)
+            with contextlib.suppress(OSError):  # a client that does not accept the certificate closes
+                self._serve(sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        self._answer(sock, OPENED)
+        if self.pem is None:
+            self._answer(sock, OK)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.pem)
+            sock = context.wrap_socket(sock, server_side=True)
+            self._answer(sock, OK)
+        sock.close()
+
+    def _answer(self, sock: socket.socket, answer: bytes) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n") and (piece := sock.recv(1)):
+            head += piece
+        if head:
+            self.asked.append(head.partition(b"\r\n")[0])
+            sock.sendall(answer)
 
 
 AGENT = str(Path(sys.executable).parent / "agent")
@@ -282,6 +296,76 @@ def test_the_doctor_tells_about_the_upstream_proxy(tmp_path: Path) -> None:
     assert (failed.state, f"{name} cannot be reached (connection refused)" in failed.detail) == (CheckState.WEAK, True)
     assert "198.18.0.0/15" in ranges.detail
     far.listener.close()
+
+
+# ---- the certificate authority
+
+CA_FILES = [
+    ("home/.config/ringfence", "pki/ours.crt", "",    True,  "the user's own file"),
+    ("home/.config/ringfence", "pki/ours.crt", "key", False, "a file with a private key"),
+    ("home/.config/ringfence", "pki/none.crt", "",    False, "a file that does not exist"),
+    ("home/.config/ringfence", "work/ours.crt", "",   None,  "a file that commands can change"),
+    ("work/.ringfence",        "pki/ours.crt", "",    None,  "named by a repository"),
+]  # fmt: skip
+SHOW = """
+import os
+path = os.environ.get("SSL_CERT_FILE", "")
+if path:
+    print(path, os.environ["NODE_EXTRA_CA_CERTS"], "CERTIFICATE" in open(path).read())
+    open(path, "a")
+"""
+
+
+@pytest.mark.threat("T160")
+@pytest.mark.parametrize(("place", "named", "more", "used", "why"), CA_FILES, ids=[row[-1] for row in CA_FILES])
+def test_commands_trust_the_authority_of_the_users_own_file(
+    place: str, named: str, more: str, used: bool | None, why: str, tmp_path: Path
+) -> None:
+    for folder in ("home/.config/ringfence", "work/.ringfence", "pki"):
+        (tmp_path / folder).mkdir(parents=True)
+    pem = certificate(tmp_path / "made.pem", "good.test").read_text()
+    for name in ("pki/ours.crt", "work/ours.crt"):
+        (tmp_path / name).write_text(pem if more else pem[pem.index("-----BEGIN CERTIFICATE") :])
+    settings = f'[sandbox.network]\ncertificate_authority = "{tmp_path / named}"\n'
+    (tmp_path / place / "config.toml").write_text(settings)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "LC_ALL": "C.UTF-8"}
+    done = forked_agent.run(
+        [AGENT, "exec", "--unattended", "--mode", "trust-project", "--", "python3", "-c", SHOW],
+        env=environ, cwd=tmp_path / "work", capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if used is False:
+        assert (done.returncode, "certificate_authority" in done.stderr) == (Exit.USAGE, True), done.stderr
+    else:
+        path = tmp_path / named
+        shown = (1, f"{path} {path} True\n") if used else (0, "")
+        assert (done.returncode, done.stdout) == shown, (why, done.stderr)
+        assert ("Read-only file system" in done.stderr) is bool(used), done.stderr
+
+
+@pytest.mark.threat("T160")
+def test_a_proxy_that_opens_tls_is_accepted_with_its_authority(tmp_path: Path) -> None:
+    """A real client in the sandbox, through the sandbox's proxy and an upstream proxy that answers for every host."""
+    for folder in ("home/.config/ringfence", "work", "pki"):
+        (tmp_path / folder).mkdir(parents=True)
+    pem = certificate(tmp_path / "made.pem", "good.invalid")
+    text = pem.read_text()
+    ours = tmp_path / "pki" / "ours.crt"
+    ours.write_text(text[text.index("-----BEGIN CERTIFICATE") :])
+    far = _Once(pem)
+    far.start()
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "LC_ALL": "C.UTF-8"}
+    words = [AGENT, "exec", "--unattended", "--host", "good.invalid", "--", "curl", "-sS", "https://good.invalid/"]
+    codes = []
+    for authority in (f'certificate_authority = "{ours}"\n', ""):
+        settings = f'[sandbox.network]\nupstream_proxy = "{far.address}"\n{authority}'
+        (tmp_path / "home/.config/ringfence/config.toml").write_text(settings)
+        done = forked_agent.run(
+            words, env=environ, cwd=tmp_path / "work", capture_output=True, text=True, timeout=60,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        codes.append((done.returncode, done.stdout))
+    far.listener.close()
+    assert codes == [(0, "ok"), (60, "")], "60: curl does not accept the certificate without the authority"
 
 
 # ---- translated ranges

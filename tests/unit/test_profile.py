@@ -355,7 +355,7 @@ lent = st.sampled_from(["forge", "index"]).map(
 )
 profiles = st.builds(
     Profile, names, names, names, names, names, names, names, names, commands, limits, rules, st.booleans(), lent,
-    st.sampled_from(["", "/a", "/b"]), names,
+    st.sampled_from(["", "/a", "/b"]), names, st.sampled_from(["", "/a", "/b"]),
 )  # fmt: skip
 
 MORE_IS_STRICTER = ("secret_home", "secret_paths", "secret_names", "locked", "personal", "denied")
@@ -379,8 +379,10 @@ def test_law_narrowing_never_widens(base: Profile, by: Profile) -> None:
         rule for rule in (*base.permissions, *by.permissions) if rule.verdict is not Ruling.ALLOW
     }
     assert found.unix_sockets is (base.unix_sockets and by.unix_sockets)
-    assert (found.credentials, found.bundle) == (base.credentials, base.bundle), "nobody else lends yours, or their own"
+    yours = [(each.credentials, each.bundle, each.authority) for each in (found, base)]
+    assert yours[0] == yours[1], "nobody else lends yours, or their own"
     named = {*MORE_IS_STRICTER, *LESS_IS_STRICTER, "limits", "permissions", "unix_sockets", "credentials", "bundle"}
+    named.add("authority")
     assert {field.name for field in fields(Profile)} == named, "a new field must say which way is stricter"
 
 

@@ -42,11 +42,13 @@ class CredentialInjector:
         workspace: str,
         *,
         authority: "Authority | None" = None,
+        store: str = "",
     ) -> None:
         self._credentials = credentials
         self._environ = environ
         self._workspace = workspace
         self._authority = authority
+        self._store = store  # file of the certificates by which servers are verified; empty for the system's
         self._secrets: dict[str, tuple[Secret, float]] = {}
         self._missing: dict[str, tuple[Problem, float]] = {}
         self._looking: dict[str, asyncio.Lock] = {}
@@ -107,7 +109,7 @@ class CredentialInjector:
         if self._trust is None:
             from runner.secrets.broker.session_ca import client_context
 
-            self._trust = client_context()
+            self._trust = client_context(self._store)
         return self._trust
 
 

@@ -35,7 +35,7 @@ def injector_for(profile: Profile, environ: Mapping[str, str], workspace: str) -
     from runner.secrets.broker.injector import CredentialInjector
 
     if not profile.bundle:
-        yield CredentialInjector(profile.credentials, environ, workspace).lend
+        yield CredentialInjector(profile.credentials, environ, workspace, store=profile.authority).lend
         return
     from runner.secrets.broker.session_ca import Authority, store
 
@@ -45,8 +45,9 @@ def injector_for(profile: Profile, environ: Mapping[str, str], workspace: str) -
     bundle.parent.mkdir(mode=0o700)  # raises if it exists, since another process could have created it
     try:
         bundle.parent.chmod(0o755)
-        bundle.write_bytes(store(environ.get("SSL_CERT_FILE", "")) + authority.pem())
+        bundle.write_bytes(store(profile.authority or environ.get("SSL_CERT_FILE", "")) + authority.pem())
         bundle.chmod(0o444)
-        yield CredentialInjector(profile.credentials, environ, workspace, authority=authority).lend
+        known = profile.authority
+        yield CredentialInjector(profile.credentials, environ, workspace, authority=authority, store=known).lend
     finally:
         shutil.rmtree(bundle.parent, ignore_errors=True)

@@ -131,9 +131,11 @@ def _general(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def client_context() -> ssl.SSLContext:
-    """Return the TLS context that verifies servers with the system's store (or `SSL_CERT_FILE`), over HTTP/1.1."""
-    context = ssl.create_default_context()
+def client_context(authority: str = "") -> ssl.SSLContext:
+    """Return the TLS context that verifies servers with the system's store (or `SSL_CERT_FILE`), or with the file
+    `authority` of the user's configuration, over HTTP/1.1.
+    """
+    context = ssl.create_default_context(cafile=authority or None)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(ALPN)
     return context
