@@ -288,13 +288,12 @@ def _rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, int]]:
     """Return the Landlock rules inside the private root: everything there is readable, little is writable."""
     rules = [("/", landlock.READ)]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
-    rules.append(("/dev/pts", landlock.DEVICE))
+    rules.append(("/dev/pts", landlock.DEVICE))  # an instance of the sandbox's own (devpts)
     rules += [(path, landlock.WRITE) for path in terms.writable]
     if work:
         rules += [(path, landlock.WRITE) for path in (terms.workspace, "/tmp", *_private(terms))]
     else:
         rules.append((READ_ONLY_TMP, landlock.WRITE))
-    rules.append(("/dev/pts", landlock.DEVICE))  # an instance of the sandbox's own (devpts)
     return rules
 
 
