@@ -120,7 +120,9 @@ def _ending(action: RunScript, finished: Finished) -> str:
         case "cancelled":
             return f"stopped after {took}"
         case "watch":
-            return f"ended after {took}: it created an auto-run file (other programs run it); the file was moved away"
+            return (
+                f"ended after {took}: it created an auto-run file (now moved away), or another program opened a socket"
+            )
         case str(limit_name):
             return f"ended by the {limit_name} limit after {took}"
     if finished.status > 128:

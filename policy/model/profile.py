@@ -156,7 +156,7 @@ class Profile:
     denied: tuple[tuple[str, ...], ...] = ()
     limits: Limits = field(default_factory=Limits)
     permissions: tuple[PermissionRule, ...] = ()
-    unix_sockets: bool = False
+    unix_sockets: bool = True
     credentials: "tuple[Credential, ...]" = ()
     bundle: str = ""
     personal: tuple[str, ...] = ()

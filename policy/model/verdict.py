@@ -105,8 +105,8 @@ class Terms:
         env: The whole environment of the command.
         cache: Folder on the host that is the sandbox's own cache for this workspace, or empty. It is visible inside as
             `HOME/.cache`, writable with `Rights.WORKSPACE_WRITE`.
-        unix: True if sockets of the family AF_UNIX may be created with `Rights.WORKSPACE_WRITE`. A listener in a
-            granted path can then be reached.
+        unix: True if sockets of the family AF_UNIX may be created with `Rights.WORKSPACE_WRITE`. They reach no program
+            outside of the sandbox.
         limits: Resource limits.
         credentials: Names of the credentials that the proxy adds to requests. Their values are not part of the terms.
         repository: The Git folders outside the workspace that a linked worktree or a submodule uses, writable: the

@@ -113,8 +113,8 @@ OPTIONS: tuple[Option, ...] = (
            ("exec", *_SESSION)),
     Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
            "4.", ("exec", *_SESSION), complete="enforcement"),
-    Option("--unix", "", "Let the action create AF_UNIX sockets; it can then connect to a socket in the workspace that "
-           "a program listens on.", _GATE),
+    Option("--unix", "", "Let the action create AF_UNIX sockets, even if `sandbox.unix_sockets = false` forbids them.",
+           _GATE),
     Option("--continue", "", "Continue the latest session of this workspace.", _SESSION, short="-c"),
     Option("--resume", "[ID]", "Continue the session ID; without ID, choose one from a list.", _SESSION),
     Option("--fork", "ID", "Continue a copy of the session ID; the original stays unchanged.", _SESSION),

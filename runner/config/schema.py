@@ -241,7 +241,7 @@ KEYS: tuple[Key, ...] = (
         "full", "RINGFENCE_SANDBOX_MINIMUM", choices=("full", "partial"),
         stricter=validators.before(("full", "partial"))),
     Key("sandbox.unix_sockets", ValueType.SWITCH, TIGHTEN,
-        "allow AF_UNIX sockets to commands that may change the workspace", False),
+        "allow AF_UNIX sockets to commands that may change the workspace", True),
     Key("sandbox.network.upstream_proxy", ValueType.TEXT, YOURS,
         "the HTTP proxy through which the sandbox's own proxy reaches hosts, except those with `private`",
         check=validators.upstream_proxy, example='"http://proxy.example:3128"'),

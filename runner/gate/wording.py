@@ -50,7 +50,6 @@ def action_words(action: Action, workspace: str) -> str:
     return f"{action.tool} {_near(action.path, workspace)}{more}"
 
 
-_UNIX = "AF_UNIX too: sockets in the workspace, a named path or a system folder can be reached"
 _WORKSPACE = "the workspace"
 _WITHOUT_LOCKED = "the workspace (not .git/hooks, editor tasks, ...)"
 
@@ -72,7 +71,6 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
         ("reads", ", ".join([_WORKSPACE, "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
         ("network", _network(terms)),
-        *_sockets(terms),
         *_credentials(terms),
         ("limits", f"{limits.wall:g} s, {limits.memory >> 20} MiB of memory, {limits.pids} processes"),
     )
@@ -106,8 +104,6 @@ def card_rights(terms: Terms, action: Action) -> tuple[tuple[str, str], ...]:
         rows.append(("writes", writes))
     if network != "none":
         rows.append(("network", network))
-    if not by_file_tool:  # a file tool creates no sockets
-        rows += _sockets(terms)
     return (*rows, *_credentials(terms))
 
 
@@ -137,10 +133,6 @@ def _opened(terms: Terms) -> list[str]:
 
 def _network(terms: Terms) -> str:
     return ", ".join(terms.open_hosts) or ("none yet" if terms.hosts else "none")
-
-
-def _sockets(terms: Terms) -> tuple[tuple[str, str], ...]:
-    return (("sockets", _UNIX),) if terms.unix and terms.rights is Rights.WORKSPACE_WRITE else ()
 
 
 def _credentials(terms: Terms) -> tuple[tuple[str, str], ...]:

@@ -116,7 +116,7 @@ class Linux:
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
-            watch = CommandWatch(permit, helper.scan, self.aside, self.cache)
+            watch = CommandWatch(permit, helper.scan, self.aside, self.cache, sockets=self.name != "T3")
             try:
                 work = _converse(helper, permit, stdin, listen, watch.live)
                 outcome = await (work if helper.egress is None else helper.egress.around(work))
@@ -191,7 +191,7 @@ class Linux:
             return self._completed(outcome, permit, helper, watch, halves, since, refused)
 
         try:
-            watch = CommandWatch(permit, helper.scan, self.aside, self.cache)
+            watch = CommandWatch(permit, helper.scan, self.aside, self.cache, sockets=self.name != "T3")
             process = LinuxProcess(permit, helper, watch, self._late_files(permit.terms, helper), listen)
             await process.begin(terminal, complete)
         except BaseException:

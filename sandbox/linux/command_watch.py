@@ -22,7 +22,10 @@ class CommandWatch:
         live: The watch while the command runs; None for file actions and for commands that only read.
     """
 
-    def __init__(self, permit: Permit, protected: Scan, aside: Path | None, cache: Path | None) -> None:
+    def __init__(
+        self, permit: Permit, protected: Scan, aside: Path | None, cache: Path | None, *, sockets: bool = True
+    ) -> None:
+        """Prepare the watches. `sockets` is False in a sandbox that never opens AF_UNIX sockets."""
         self.live: Live | None = None
         self._watch: Watch | None = None
         if permit.terms.rights is Rights.WORKSPACE_WRITE:
@@ -31,7 +34,7 @@ class CommandWatch:
             trees = known_trees(cache)
             self._watch = autorun.Watch(permit.terms, protected, aside, trees)
             if isinstance(permit.action, RunScript | RunArgv):
-                self.live = autorun_watch.Live(self._watch, protected, trees)
+                self.live = autorun_watch.Live(self._watch, protected, trees, sockets=sockets and permit.terms.unix)
 
     def settle(self) -> tuple[Violation, ...]:
         """Set aside the auto-run files that a command created, after its end, and return a violation for each."""

@@ -53,7 +53,7 @@ ABIS: dict[int, Abi] = {
     6: Abi((1 << 16) - 1, TCP, SCOPES, 24, 0, "scopes for abstract sockets and signals"),
     7: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, "audit records"),
     8: Abi((1 << 16) - 1, TCP, SCOPES, 24, LOGGED, ""),  # adds all threads at once: the helper has one thread
-    9: Abi((1 << 17) - 1, TCP, SCOPES, 24, LOGGED, ""),  # adds sockets by path: seccomp refuses them already
+    9: Abi((1 << 17) - 1, TCP, SCOPES, 24, LOGGED, ""),  # adds sockets by path: those of other programs are masked
 }
 # fmt: on
 

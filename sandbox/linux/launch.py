@@ -6,6 +6,7 @@
 import contextlib
 import os
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -92,7 +93,7 @@ def launch(
         own = interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
     compiled = plan_builder.compile_plan(
         terms,
-        protected,
+        _with_system_sockets(protected, terms) if unix else protected,
         programs,
         tier=tier,
         abi=abi,
@@ -130,6 +131,10 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
     work = terms.rights is Rights.WORKSPACE_WRITE
     protected = scan(terms.workspace, terms.hidden, terms.shown, terms.locked, trees, count=work)
     names = plain_names(terms.hidden)
+    for path in (*terms.read, *terms.write) if terms.unix else ():
+        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode):
+            why = "it is a socket, and no command may reach the programs of the machine"
+            raise SandboxUnavailable.of(f"`{path}` cannot be given to a sandbox", why, "name files and folders only")
     for folder in terms.read:
         if os.path.isdir(folder) and folder != scratch:
             protected = protected.with_masked(scan(folder, names, terms.shown, (), trees))
@@ -144,6 +149,18 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
         foreign = other_worktrees(terms.repository, terms.workspace)
         protected = protected.with_repository(shared, foreign, folders_above(terms.repository))
     return _own_code_kept(protected, (terms.workspace, *terms.writable)) if work else protected
+
+
+def _with_system_sockets(protected: Scan, terms: Terms) -> Scan:
+    """Return `protected` with the sockets that programs of the machine have bound in the system folders."""
+    with open("/proc/net/unix", "rb") as file:
+        names = file.read()
+    if not any(b" %b/" % os.fsencode(folder) in names for folder in terms.system):
+        return protected  # as on nearly all machines
+    from sandbox.workspace.host_sockets import in_folders
+
+    found = in_folders(terms.system)
+    return replace(protected, sockets=tuple(sorted({*protected.sockets, *found}))) if found else protected
 
 
 def _own_code_kept(protected: Scan, folders: tuple[str, ...]) -> Scan:

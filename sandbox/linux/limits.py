@@ -33,7 +33,7 @@ def passed(ended_by: str, limits: Limits) -> Problem:
     that raises the limit.
     """
     if ended_by == "watch":
-        what = "the command was ended: it created an auto-run file"
+        what = "the command was ended: it created an auto-run file, or could have reached a socket of another program"
         why = "editors, prompts or Git run such files automatically, outside of the sandbox; the file was set aside"
         return Problem(what, why, "create the file yourself, or name it in the command, so that you are asked")
     if ended_by == "exposed":

@@ -244,6 +244,9 @@ def mounts(
         locked = {*protected.locked}
         over += [("rw", path, path) for path in terms.write if _lies_in(os.path.dirname(path), locked)]
         steps += sorted(over, key=lambda step: step[2].count("/"))
+    if work and terms.unix:
+        # THREAT T63: the path of a socket leads to its program, from every network namespace.
+        steps += [("mask", "file", path) for path in protected.sockets if path not in protected.masked]
     steps += [("mask", shape, path) for path in _machine_facts() if (shape := look(path)) in ("file", "dir")]
     return (*steps, *(("mask", look(path) or "file", path) for path in protected.masked if path not in terms.read))
 

@@ -55,14 +55,19 @@ class Live:
         found: A violation for each file that was set aside.
     """
 
-    def __init__(self, watch: Watch, protected: Scan, trees: FolderTrees) -> None:
+    def __init__(self, watch: Watch, protected: Scan, trees: FolderTrees, *, sockets: bool) -> None:
         self.found: list[Violation] = []
         self._watch = watch
         self._terms: Terms = watch.terms
         self._tops = (self._terms.workspace, *self._terms.writable)
         self._places = (self._terms.workspace, *self._terms.repository[:1])  # of a worktree's files and Git's
         self._named = (*protected.named, *protected.led)
-        self.folders = FolderWatch(self._tops, trees)
+        # In readable folders only sockets matter.
+        readable = tuple(filter(os.path.isdir, self._terms.read)) if sockets else ()
+        self.folders = FolderWatch((*self._tops, *readable), trees)
+        self._sockets = sockets  # True if the command could connect to a socket by its path
+        self._masked = frozenset(protected.sockets)
+        self._unbound: dict[str, int] = {}  # sockets that no program has bound yet, with the number of checks
         self._aside: set[str] = set()  # the paths of the files that were set aside
         self._again = False  # True if a file appeared again at one of those paths
         self._git: set[str] = set()  # Git's folders of the repositories in which something was set aside
@@ -162,6 +167,8 @@ class Live:
                 self._candidate(path, complete=True)
                 steps.judged, steps.turns = now, 0
             steps.seen = now
+        for path in list(self._unbound):
+            self._socket(path)
         self.folders.poll()
         self._grow_new()
 
@@ -174,6 +181,10 @@ class Live:
         """Set aside the files that count because `name` appeared in `folder`. `happened`: an event reported the name,
         which may be gone again; else the name was found there."""
         path = f"{folder}/{name}"
+        if self._sockets and (happened or path not in self._masked):
+            self._socket(path)
+        if not any(path.startswith(f"{each}/") for each in self._tops):
+            return  # in a folder that is only readable
         gone = happened and not os.path.lexists(path)
         plain = name.lower()  # some file systems ignore case
         if plain == ".git" or plain in OTHERS:
@@ -258,6 +269,27 @@ class Live:
         self._aside.add(path)
         what = f"`{path}`, an auto-run file, appeared and was gone again: a program may have run it automatically"
         self.found.append(Violation(what, path, "do not create files of this name", False, "watch"))
+
+    def _socket(self, path: str) -> None:
+        """End the command if a program outside of the sandbox has bound a socket at `path`.
+
+        THREAT T167: the command sees the path, and could connect.
+        """
+        try:
+            if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                return
+        except OSError:  # it is gone, or was replaced
+            self._unbound.pop(path, None)
+            return
+        from sandbox.workspace.host_sockets import in_use, is_foreign  # most commands make no socket
+
+        turns = self._unbound.pop(path, 0)
+        if is_foreign(path):
+            what = f"another program opened the socket `{path}`, which this command could have reached"
+            self.found.append(Violation(what, path, "run the command again: the socket is hidden now", False, "watch"))
+            self._again = True  # at once, also while Git writes
+        elif turns < _PATIENCE and not in_use(path):
+            self._unbound[path] = turns + 1  # the file appears a moment before its program has bound it
 
     # ---- the state of Git
 

@@ -43,7 +43,7 @@ KEPT = 32  # cache files, and trees in memory; older ones are removed
 _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
 )
-_FORMAT = 5
+_FORMAT = 6
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 # Bytes of the path of a folder. Deeper folders can exist and be entered, but no path can name them (PATH_MAX).
@@ -52,8 +52,8 @@ DEEPEST = 3000
 HAS_GIT, IS_GIT, GIT_IS_FILE, CLOSED, HAS_LINK = 1, 2, 4, 8, 16
 Link = tuple[str, int, int, int]  # name, device, number, link count
 # device, number, mtime, ctime, is it settled (see `settled`); folders, secret names, HAS_GIT|..., linked files, number
-# of files. The content of a CLOSED folder is unknown; its owner may open it.
-Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int]
+# of files, sockets. The content of a CLOSED folder is unknown; its owner may open it.
+Folder = tuple[int, int, int, int, bool, tuple[str, ...], tuple[str, ...], int, tuple[Link, ...], int, tuple[str, ...]]
 Match = Callable[[str], bool]
 FileStamp = tuple[int, ...]  # device, number, size, mtime, ctime; empty for a missing file
 FileMark = tuple[str, int, int]  # path, number, birth
@@ -74,6 +74,7 @@ class FolderTree:
         self.version = 0  # a new number after every `renew` that found, or may have missed, a changed name
         self.answers: dict[object, object] = {}  # results that were computed from this tree, by their inputs
         self.linked: tuple[str, ...] = ()  # the folders that contain files with several hard links
+        self.sockets: tuple[str, ...] = ()  # the sockets below the top, outside of secret folders
         self._believed = False  # True if no folder has to be read again while its stamp is unchanged
         self._single: tuple[str, ...] | None = None  # all files, if the tree has few and each has one hard link
         self._local: dict[int, bool] = {}  # device -> is its file system one of `_LOCAL`
@@ -124,6 +125,7 @@ class FolderTree:
             self._names.clear()
         self.folders = renewed
         self.linked = tuple(path for path, folder in renewed.items() if folder[8])
+        self.sockets = tuple(f"{path}/{name}" for path, folder in renewed.items() for name in folder[10])
         # A subfolder that was not found may exist at the next walk.
         whole = bool(renewed) and len(renewed) == 1 + sum(len(folder[5]) for folder in renewed.values())
         self._believed = whole and all(folder[4] for folder in renewed.values())
@@ -208,7 +210,7 @@ class FolderTree:
         try:
             status, before = os.fstat(handle), time.time_ns()
             os.stat(".", dir_fd=handle)  # fails if the folder may be listed but not entered
-            folders, secrets, linked, files, links, names = [], [], [], [], False, set()
+            folders, secrets, linked, files, sockets, links, names = [], [], [], [], [], False, set()
             here = path.rpartition("/")[2]
             with os.scandir(handle) as entries:
                 for entry in entries:
@@ -234,6 +236,8 @@ class FolderTree:
                         continue  # removed meanwhile
                     if about.st_nlink > 1 and stat.S_ISREG(about.st_mode):
                         linked.append((name, about.st_dev, about.st_ino, about.st_nlink))
+                    elif stat.S_ISSOCK(about.st_mode):
+                        sockets.append(name)
         except OSError:
             return _UNKNOWN
         finally:
@@ -247,11 +251,11 @@ class FolderTree:
             self._names[path] = files
         return (
             *(status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, settled),
-            *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files)),
+            *(tuple(folders), tuple(secrets), flags, tuple(linked), len(files), tuple(sockets)),
         )
 
 
-_UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0)
+_UNKNOWN: Folder = (0, 0, 0, 0, False, (), (), CLOSED, (), 0, ())
 
 # Names of a repository or of its inside, by their lower-case form, because some file systems ignore case.
 _GIT = {name.lower(): name for name in (".git", *SHAPE)}

@@ -50,11 +50,13 @@ class Scan:
         roots: The workspace and every repository nested in it.
         inner: Folders that Git takes for the inside of a repository.
         closed: Masked folders that cannot be read.
+        sockets: Sockets that a program outside of the sandbox has bound, or one in another sandbox.
         named: Places of hooks and further settings that repositories name, existing or not, and missing targets of
             links with locked names.
         led: Targets of links with locked names or in `named`, and all links on the way to them: a change of one of
             them changes the files that other programs obey.
-        marks: Identity of each file of the first four (path, device, number, birth), because editors replace files.
+        marks: Identity of each file of the first four and of `sockets` (path, device, number, birth), because editors
+            replace files.
         truncated: True if there are more than MOST paths of one kind. The scan is then incomplete; nothing may run.
         crowded: True if there are more than MOST_SHARED shared files. Then no command that may write may run.
     """
@@ -66,6 +68,7 @@ class Scan:
     roots: tuple[str, ...] = ()
     inner: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     led: tuple[str, ...] = ()
     marks: tuple[tuple[str, int, int, int], ...] = ()
@@ -74,11 +77,12 @@ class Scan:
 
     def with_masked(self, other: "Scan") -> "Scan":
         """Return a copy with the secret files of the scan of a further folder."""
-        return self._joined(other, "masked", "closed")
+        return self._joined(other, "masked", "closed", "sockets")
 
     def with_guarded(self, other: "Scan") -> "Scan":
         """Return a copy with the secret and auto-run files of the scan of a further writable folder."""
-        return self._joined(other, "masked", "closed", "locked", "pinned", "roots", "inner", "named", "led")
+        fields = ("masked", "closed", "sockets", "locked", "pinned", "roots", "inner", "named", "led")
+        return self._joined(other, *fields)
 
     def with_repository(self, other: "Scan", foreign: tuple[str, ...], pinned: tuple[str, ...]) -> "Scan":
         """Return a copy with the scan of a repository outside of the workspace. `foreign` are its paths that belong to
@@ -100,7 +104,7 @@ class Scan:
         return replace(self, **cut, marks=tuple(sorted({*self.marks, *other.marks})), truncated=truncated)
 
 
-_COVERED = ("masked", "locked", "pinned")  # fields whose paths need a mount each
+_COVERED = ("masked", "locked", "pinned", "sockets")  # fields whose paths need a mount each
 _WHOLE = ("roots", "inner", "shared")  # fields that are never truncated
 
 
@@ -112,6 +116,7 @@ class _KnownScan:
         version: Version of the tree.
         leads: Target of each link and named place.
         read: Stamps of the files that were read.
+        sockets: The sockets that were in use.
     """
 
     version: int
@@ -119,6 +124,7 @@ class _KnownScan:
     shared: list[tuple[str, int, int, int]]
     leads: dict[str, str]
     read: dict[str, FileStamp]
+    sockets: tuple[str, ...]
 
 
 # A folder, and the patterns of hidden, shown and locked files below it: the first arguments of `scan`.
@@ -226,6 +232,7 @@ def scan(
     fixed |= _twins(tree, fixed)
     pinned = {path for root in roots for path in existing(root, (".git",)) if os.path.isdir(path)}
     pinned |= {above for path in linked for above in folders_between(workspace, path)}
+    sockets = _in_use(tree)
     answer = Scan(
         masked=tuple(sorted(masked))[:MOST],
         locked=tuple(sorted(fixed))[:MOST],
@@ -234,10 +241,11 @@ def scan(
         roots=tuple(sorted(roots)),
         inner=tuple(sorted(set(inner))),
         closed=tuple(sorted(closed)),
+        sockets=sockets[:MOST],
         named=tuple(sorted(named_places)),
         led=tuple(sorted(led)),
-        marks=tuple(sorted({*marks((*masked, *fixed, *pinned)[: 3 * MOST]), *shared})),
-        truncated=max(len(masked), len(fixed), len(pinned)) > MOST,
+        marks=tuple(sorted({*marks((*masked, *fixed, *pinned, *sockets)[: 4 * MOST]), *shared})),
+        truncated=max(len(masked), len(fixed), len(pinned), len(sockets)) > MOST,
         crowded=len(shared) > MOST_SHARED,
     )
     tree.answers.pop(key, None)
@@ -257,7 +265,7 @@ def scan(
             names = tuple(pattern for pattern in locked if "/" not in pattern)
             leaves |= {hit for root in (*roots, *inner) for _, hit in candidates(root, names)}
             leads = {path: _leads(path) for path in {*filter(os.path.islink, leaves), *answer.named}}
-            tree.answers[key] = _KnownScan(tree.version, answer, shared, leads, stamps)
+            tree.answers[key] = _KnownScan(tree.version, answer, shared, leads, stamps, sockets)
     return answer
 
 
@@ -266,10 +274,19 @@ _SETTINGS = ("config", "config.worktree", "commondir")  # the files of a reposit
 
 def _holds(known: _KnownScan, tree: FolderTree, shared: list[tuple[str, int, int, int]]) -> bool:
     return (
-        (known.version, known.shared) == (tree.version, shared)
+        (known.version, known.shared, known.sockets) == (tree.version, shared, _in_use(tree))
         and all(tree.stamp(path) == stamp for path, stamp in known.read.items())
         and all(_leads(path) == real for path, real in known.leads.items())
     )
+
+
+def _in_use(tree: FolderTree) -> tuple[str, ...]:
+    """Return the sockets of `tree` that a program uses. Those are rare, so the module is loaded only for them."""
+    if not tree.sockets:
+        return ()
+    from sandbox.workspace.host_sockets import in_use
+
+    return tuple(sorted(filter(in_use, tree.sockets)))
 
 
 def unchanged(place: ScanPlace, trees: FolderTrees, then: int) -> bool:

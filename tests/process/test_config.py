@@ -93,8 +93,8 @@ REPOSITORY = [
     ('model = "openai:y"', ["1: `model`"], "where prompts go"),
     ('[provider.openai]\nbase_url = "https://evil"', ["2: `provider.openai.base_url`"], "where the key goes"),
     ('[sandbox]\nminimum = "partial"', ["2: `sandbox.minimum`"], "a weaker boundary"),
-    ("[sandbox]\nunix_sockets = true", ["2: `sandbox.unix_sockets`"], "listeners in the repository could be reached"),
-    ("[sandbox]\nunix_sockets = false", [], "what holds anyway"),
+    ("[sandbox]\nunix_sockets = true", [], "what holds anyway"),
+    ("[sandbox]\nunix_sockets = false", [], "fewer sockets"),
     ('[sandbox]\nminimum = "full"', [], "the stronger one"),
     ("[limits]\nwall = 30", [], "less time"),
     ("[limits]\nwall = 3000", ["2: `limits.wall`"], "more time"),
@@ -120,7 +120,7 @@ def test_the_repository_may_only_tighten(machine: Machine, text: str, ignored: l
     assert (after.model, after.base_urls, after.models) == (None, {}, {}), why
     assert after.mode in (None, Mode.PLAN), why
     assert after.sandbox_minimum is Level.FULL, why
-    assert after.profile.unix_sockets is False, why
+    assert after.profile.unix_sockets is ("unix_sockets = false" not in text), why
     for name in type(before.profile.limits).__slots__:
         assert getattr(after.profile.limits, name) <= getattr(before.profile.limits, name), why
     assert set(after.profile.secret_names) >= set(before.profile.secret_names), why

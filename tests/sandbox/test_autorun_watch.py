@@ -256,7 +256,7 @@ def watching(top: Path) -> tuple[Live, Scan]:
     trees = FolderTrees(None)
     terms = Terms(Rights.WORKSPACE_WRITE, str(top), "/nonexistent", locked=LOCKED)
     found = scan(str(top), (), (), LOCKED, trees)
-    return Live(Watch(terms, found, top.parent / "aside", trees), found, trees), found
+    return Live(Watch(terms, found, top.parent / "aside", trees), found, trees, sockets=True), found
 
 
 @pytest.mark.threat("T116")

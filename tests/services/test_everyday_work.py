@@ -27,7 +27,7 @@ IN_A_CONTAINER = (
     *("python from below the home", "python modules with libraries", "multiprocessing", "shared memory", "cp -p and cp -a"),
     *("sqlite with a write-ahead log", "threads and asyncio", "git init, commit, log, worktree, gc", "tar", "ps"),
     *("git clone and push in the workspace", "mktemp", "extended attributes and locks", "descriptors by name"),
-    *("jobs, signals, trap, timeout", "a terminal of its own", "a server and a client", "AF_UNIX, when asked for"),
+    *("jobs, signals, trap, timeout", "a terminal of its own", "a server and a client", "AF_UNIX"),
 )  # fmt: skip
 
 

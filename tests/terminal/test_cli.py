@@ -103,14 +103,6 @@ def test_a_folder_that_is_shut_is_a_problem_or_a_notice(shut: str, code: int, er
         shutil.rmtree(base)
 
 
-def test_sockets_of_the_machine_are_said_to_be_open(harness: CliHarness) -> None:
-    told = ("--mode", "trust-project", "make")
-    for words in (("sandbox", "show"), ("why",)):
-        assert "sockets  AF_UNIX" in harness.agent(*words, "--unix", *told).stdout, words
-        assert "AF_UNIX" not in harness.agent(*words, *told).stdout, words
-    assert "AF_UNIX" not in harness.agent("sandbox", "show", "--unix", "ls").stdout, "what only reads has no sockets"
-
-
 def test_a_container_daemon_that_is_not_there_is_a_sandbox_that_is_not(harness: CliHarness) -> None:
     done = harness.agent(
         "exec", "--backend", "container", "ls", env={"DOCKER_HOST": f"unix://{harness.base}/none.sock"}

@@ -364,9 +364,9 @@ def test_who_may_fetch_uses_the_cache_in_place_of_what_is_there_already() -> Non
         assert ("CARGO_HOME" in dict(found.permit.terms.env)) is expected
 
 
-def test_unix_sockets_are_for_those_who_asked_for_them_and_never_for_a_look() -> None:
-    asked = replace(PROFILE, unix_sockets=True)
-    rows = [(PROFILE, Tier.EXECUTE, False), (asked, Tier.EXECUTE, True), (asked, Tier.READ, False)]
+def test_unix_sockets_can_be_forbidden_and_are_never_for_a_look() -> None:
+    forbidden = replace(PROFILE, unix_sockets=False)
+    rows = [(PROFILE, Tier.EXECUTE, True), (forbidden, Tier.EXECUTE, False), (PROFILE, Tier.READ, False)]
     for profile, tier, expected in rows:
         found = verdict(assess([tier], []), Mode.TRUST_PROJECT, profile=profile)
         assert isinstance(found, Allow)
