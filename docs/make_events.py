@@ -28,7 +28,7 @@ def _table() -> str:
 
 
 def _row(event: type) -> str:
-    fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event))
+    fields = ", ".join(f"`{field.name}`" for field in dataclasses.fields(event) if not field.kw_only)
     meaning, _, attributes = (inspect.getdoc(event) or "").partition("Attributes:")
     meaning += re.sub(r"^    (\w+):", r"`\1`:", attributes, flags=re.M)
     meaning = re.sub(r"\s+", " ", meaning).strip().replace("|", "\\|")

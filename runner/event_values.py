@@ -7,6 +7,7 @@ from policy.grants.grant import GrantScope
 from policy.model.action import Action
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from policy.model.tier import Tier
 
 
@@ -142,6 +143,8 @@ class Card:
     editable: bool
     edits: bool = False
     own: bool = False
+    agent: str = MAIN
+    parent: str | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return a JSON-able object. Marks are left out if secrets in the command were masked later, since their

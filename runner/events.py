@@ -8,6 +8,7 @@ from typing import ClassVar
 from policy.model.action import Action
 from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Cell, Problem
 from runner.event_values import Card, PastRow, json_value
@@ -17,9 +18,17 @@ from sandbox.backend import Connection, Enforcement, Violation
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """One event. `type` is its name in the JSON form."""
+    """One event.
+
+    Attributes:
+        type: the name of the event in the JSON form.
+        agent: the agent that the event is about; `main` for the one that the user instructs.
+        parent: the agent that started it, or None for `main`.
+    """
 
     type: ClassVar[str]
+    agent: str = dataclasses.field(default=MAIN, kw_only=True)
+    parent: str | None = dataclasses.field(default=None, kw_only=True)
 
     def __init_subclass__(cls, type: str = "") -> None:
         if type:  # empty when `dataclass(slots=True)` creates the class a second time
@@ -376,6 +385,16 @@ Event = (
     | PickWanted | QuestionAnswered | CommandOutput | ActionFinished | Denied | MalformedCall | Notice | Display
     | ErrorRaised | RunEnded
 )  # fmt: skip
+
+
+def acting(emit: "Emit", agent: str, parent: str | None) -> "Emit":
+    """Return an Emit that passes events on to `emit` as events of the sub-agent `agent`, which `parent` started."""
+
+    def named(event: Event) -> None:
+        emit(dataclasses.replace(event, agent=agent, parent=parent) if event.agent == MAIN else event)
+
+    return named
+
 
 # Receives every event in order. It must return quickly, because the loop waits for it.
 Emit = Callable[[Event], None]

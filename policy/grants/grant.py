@@ -9,7 +9,6 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Layer, PermissionRule, Tool
 from policy.model.tier import Ruling, Tier
 
-MAIN = "main"  # the agent that the user instructs; subagents have other names
 EVERYWHERE = ""  # the workspace of a grant of scope `user`
 CLOCKS_DIFFER = 300.0  # seconds of tolerance between two clocks
 _LONGEST_LINE = 300  # characters of a command or reason on one line

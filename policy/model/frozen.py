@@ -66,6 +66,7 @@ def _slotted(plain: type, names: list[str]) -> type:
 def _init(cls: type) -> Callable[..., None]:
     """Compile the function that sets the fields. The setter of a slot does not call `__setattr__`, which raises."""
     given: list[str] = []
+    keywords: list[str] = []  # parameters that are only passed by name
     known: dict[str, object] = {"missing": MISSING}
     body = []
     for each in fields(cls):
@@ -73,18 +74,19 @@ def _init(cls: type) -> Callable[..., None]:
         known[f"set_{name}"] = getattr(cls, name).__set__
         if each.default_factory is not MISSING:
             known[f"make_{name}"] = each.default_factory
-            given += [f"{name}=missing"] if each.init else []
+            (keywords if each.kw_only else given).extend([f"{name}=missing"] if each.init else [])
             value = f"make_{name}() if {name} is missing else {name}" if each.init else f"make_{name}()"
         elif each.init:
             known[f"default_{name}"] = each.default
-            given.append(name if each.default is MISSING else f"{name}=default_{name}")
+            (keywords if each.kw_only else given).append(name if each.default is MISSING else f"{name}=default_{name}")
             value = name
         else:
             continue  # `__post_init__` sets it
         body.append(f"set_{name}(self, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
-    text = f"def __init__({', '.join(['self', *given])}):\n " + "\n ".join(body or ["pass"])
+    parameters = ", ".join(["self", *given, *(["*", *keywords] if keywords else [])])
+    text = f"def __init__({parameters}):\n " + "\n ".join(body or ["pass"])
     exec(text, known)  # noqa: S102  # the text contains only names of fields, as in `dataclasses`
     init: Callable[..., None] = known["__init__"]  # type: ignore[assignment]  # the executed text defines it
     init.__qualname__ = f"{cls.__qualname__}.__init__"

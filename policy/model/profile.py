@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from policy.model.command_pattern import CommandPattern
     from policy.model.credential import Credential
 
+MAIN = "main"  # the agent that the user instructs; sub-agents have other names
 REST = "**"  # as the last word of `run`: any further words
 
 

@@ -121,7 +121,12 @@ class Conversation:
         and Stopped while `busy`.
         """
         self._require_idle()
-        ctx, spent = self.ctx, BudgetMeter(self.ctx.live.limits, unattended=self.ctx.unattended)
+        ctx, spent = (
+            self.ctx,
+            BudgetMeter(
+                self.ctx.live.limits, unattended=self.ctx.unattended, agent=self.ctx.agent, parent=self.ctx.parent
+            ),
+        )
         self._running = running = asyncio.create_task(ctx.view.compact(self.history, ctx.model_access(), focus, spent))
         try:
             return await running is not None

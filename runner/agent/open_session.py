@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.evaluation import fingerprint
-from policy.grants.grant import MAIN, GrantHolder
+from policy.grants.grant import GrantHolder
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Problem
 from runner.approval.approver import Approver

@@ -15,6 +15,7 @@ from policy.evaluation import EvaluationContext
 from policy.model.action import Action, EditFile, RunScript, WriteFile
 from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Kind
+from policy.model.profile import MAIN
 from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask
 from runner.approval.remembered import NOTHING, Offer, where_words
@@ -66,6 +67,14 @@ def card(ask: Ask, offer: Offer = NOTHING, *, around: Around | None = None, befo
         careful=worst >= Tier.DANGEROUS,
         editable=isinstance(action, RunScript),
     )
+
+
+def of_agent(shown: Card, agent: str, parent: str | None) -> Card:
+    """Return the card with the acting agent. A card for a sub-agent says so among the caveats."""
+    if agent == MAIN:
+        return shown
+    said = safe_line(f"asked by the agent `{agent}`, which `{parent}` started")
+    return replace(shown, agent=agent, parent=parent, caveats=(said, *shown.caveats))
 
 
 def accept_edits_allows(context: EvaluationContext, action: Action) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from runner.audit.chain import Record
 from runner.audit.fields import Body, beginning, items, mapping, text
 from runner.audit.log import AuditLog
@@ -70,6 +71,16 @@ class DecisionTrail:
     @property
     def asked(self) -> bool:
         return was_question(self.body)
+
+    @property
+    def agent(self) -> str:
+        """Return the name of the acting agent. Records of earlier versions have none: there was only `main`."""
+        return beginning(self.body.get("agent")) or MAIN
+
+    @property
+    def parent(self) -> str:
+        """Return the name of the agent that started the acting agent; empty for `main`."""
+        return beginning(self.body.get("parent"))
 
     @property
     def tier(self) -> str:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from policy.model.profile import MAIN
 from policy.model.tier import Ruling
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail
@@ -22,16 +23,29 @@ _BRIEF = 200  # characters of a text of `brief_rows`
 _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
-    "granted", "reach", "rules", "facts", "model",
+    "granted", "reach", "rules", "facts", "model", "agent", "parent",
 ))
 _FINISHED = frozenset((
-    "kind", "time", "decided", "status", "seconds", "ended_by", "bytes", "truncated", "problem", "violations",
-    "connections", "connected", "enforcement", "started", "used", "changed", "changes",
+    "kind", "time", "decided", "agent", "parent", "status", "seconds", "ended_by", "bytes", "truncated", "problem",
+    "violations", "connections", "connected", "enforcement", "started", "used", "changed", "changes",
 ))
 # fmt: on
+_ACTOR = ("agent", "parent")
 _SESSION = ("workspace", "mode", "model", "time", "program", "python", "kernel", "user", "process", "commit", "policy")
 _OF_SESSION = frozenset(
-    {"kind", "session", "unattended", "sources", "hashes", "offset", "argv", "enforcement", *_SESSION}
+    {
+        "kind",
+        "session",
+        "agent",
+        "parent",
+        "unattended",
+        "sources",
+        "hashes",
+        "offset",
+        "argv",
+        "enforcement",
+        *_SESSION,
+    }
 )
 
 
@@ -90,7 +104,9 @@ def _head(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     body = deed.record.body
     tool = text(body.get("tool"))
     model = text(body.get("model")) or "the model"
-    who = {"person": f"typed by the user ({tool})", "model": f"requested by {model} ({tool})"}
+    by = {"person": "typed by the user", "model": f"requested by {model}", "agent": f"requested by {model}"}
+    acting = "" if deed.agent == MAIN else f" for the agent {deed.agent}, which {deed.parent or 'nobody'} started"
+    who = {source: f"{words} ({tool}){acting}" for source, words in by.items()}
     wanted = who.get(text(body.get("source")), f"requested by {tool}")
     yield f"record {deed.record.id}", shown([f"decided {_clock(body)}, {wanted}"])
 

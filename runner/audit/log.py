@@ -12,6 +12,7 @@ from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.model.profile import MAIN
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, canonical, digest, now, seal
 from runner.audit.records import finished_body
@@ -101,9 +102,20 @@ class AuditLog:
         """Record a tool call that never became an action (malformed arguments, unknown tool)."""
         return self._append(refusal.body(session), "the refusal could not be recorded")
 
-    def finished(self, decided: int, outcome: "Outcome", ran: "Ran | None" = None) -> int:
-        """Record the outcome of the action that record `decided` allowed. Return the number of the new record."""
-        number = self._append(finished_body(decided, outcome, ran), "the outcome of an action could not be recorded")
+    def finished(
+        self,
+        decided: int,
+        outcome: "Outcome",
+        ran: "Ran | None" = None,
+        *,
+        agent: str = MAIN,
+        parent: str | None = None,
+    ) -> int:
+        """Record the outcome of the action of `agent` that record `decided` allowed. Return the number of the new
+        record.
+        """
+        body = finished_body(decided, outcome, ran, agent=agent, parent=parent)
+        number = self._append(body, "the outcome of an action could not be recorded")
         last = self.store.latest("checkpoint")
         if number - (last.number if last else 0) >= EVERY:  # at the end of an action, so that no action waits for it
             self.checkpoint()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from policy.model.action import Action
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope
 from policy.model.frozen import dataclass
-from policy.model.profile import Source
+from policy.model.profile import MAIN, Source
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem, Terms
 from runner import VERSION
@@ -134,6 +134,8 @@ class Decision:
     noted: "FactRecorder | None" = None  # the facts that the decision requested
     proposed: Action | None = None  # the action that the model proposed, if the user replaced it by another one
     model: str = ""  # `provider:model` that proposed the action; empty if no model did
+    agent: str = MAIN  # the acting agent
+    parent: str | None = None  # the agent that started it
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -146,7 +148,7 @@ class Decision:
             granted = [to_json(grant) for grant in self.granted]
         of_users = dict.fromkeys((*assessment.asked, *assessment.covered.values()))  # rules that ask, or allow a part
         return {
-            **_head("decided", session),
+            **_head("decided", session, self.agent, self.parent),
             "tool": self.tool,
             "source": self.source.value,
             "action": action_body(assessment.action),
@@ -218,11 +220,13 @@ class Refusal:
     tool: str
     arguments: str
     problem: Problem
+    agent: str = MAIN
+    parent: str | None = None
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this refusal."""
         return {
-            **_head("refused", session),
+            **_head("refused", session, self.agent, self.parent),
             "tool": bounded(self.tool),
             "arguments": bounded(self.arguments),
             "verdict": "deny",
@@ -287,13 +291,15 @@ class RecordedPlan:
     by: str
     feedback: str | None = None
     seconds: float | None = None
+    agent: str = MAIN
+    parent: str | None = None
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the answer to a plan. It runs nothing, but can change the mode of later actions."""
         text = f"the plan was accepted: {self.into} from here on" if self.into else "the plan was declined"
         answer = RecordedAnswer("leave plan mode?", self.into is not None, self.by, self.feedback, self.seconds)
         return {
-            **_head("planned", session),
+            **_head("planned", session, self.agent, self.parent),
             "tool": "propose_plan",
             "action": {"type": "LeavePlan", "plan": bounded(self.plan), "into": self.into},
             "tiers": [],
@@ -306,7 +312,9 @@ class RecordedPlan:
         }
 
 
-def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dict[str, object]:
+def finished_body(
+    decided: int, outcome: Outcome, ran: Ran | None = None, *, agent: str = MAIN, parent: str | None = None
+) -> dict[str, object]:
     """Return the body of the outcome of the action that record `decided` allowed."""
     given, changed = (ran.given, ran.changed) if ran is not None else (None, None)
     used = outcome.used
@@ -314,6 +322,8 @@ def finished_body(decided: int, outcome: Outcome, ran: Ran | None = None) -> dic
         "kind": "finished",
         "time": now(),
         "decided": decided,
+        "agent": agent,
+        "parent": parent,
         "started": now(ran.started) if ran is not None else None,
         "status": outcome.status,
         "seconds": round(outcome.seconds, 6),
@@ -362,8 +372,8 @@ def action_body(action: Action) -> dict[str, object]:
     return body
 
 
-def _head(kind: str, session: str) -> dict[str, object]:
-    return {"kind": kind, "time": now(), "session": session}
+def _head(kind: str, session: str, agent: str = MAIN, parent: str | None = None) -> dict[str, object]:
+    return {"kind": kind, "time": now(), "session": session, "agent": agent, "parent": parent}
 
 
 def _values(item: "DataclassInstance") -> dict[str, Any]:

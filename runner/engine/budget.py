@@ -5,6 +5,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NoReturn
 
+from policy.model.profile import MAIN
 from runner.engine.run_limits import RunLimits
 from runner.messages import AssistantMessage, Message, Usage, blocks_of, texts_of
 from runner.problems import Exit
@@ -47,9 +48,12 @@ class BudgetMeter:
         money: The cost so far, or None if the price is unknown.
         output: The bytes that actions printed.
         denials: The number of denied actions.
+        agent: The agent that spends the budget. The reason of a reached limit names a sub-agent.
+        parent: The agent that started it, or None for `main`.
     """
 
-    def __init__(self, limits: RunLimits, *, unattended: bool) -> None:
+    def __init__(self, limits: RunLimits, *, unattended: bool, agent: str = MAIN, parent: str | None = None) -> None:
+        self.agent, self.parent = agent, parent
         self.turns = 0
         self.usage = Usage()
         self._counted = Usage()
@@ -65,7 +69,7 @@ class BudgetMeter:
     def turn(self) -> None:
         """Raise BudgetExceeded if the run may ask for no further answer."""
         if self.turns >= self._limits.turns:
-            raise BudgetExceeded(
+            raise self._exceeded(
                 f"stopped after {many(self.turns, 'request')} to the model, the most that this run may have",
                 Limit.TURNS,
             )
@@ -91,7 +95,7 @@ class BudgetMeter:
             if room < most:
                 most, limit = room, Limit.MONEY
         if most < LEAST_ANSWERED:
-            raise BudgetExceeded(f"stopped before a request that would exceed {self._limit_text(limit)}", limit)
+            raise self._exceeded(f"stopped before a request that would exceed {self._limit_text(limit)}", limit)
         return int(most)
 
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
@@ -185,7 +189,7 @@ class BudgetMeter:
         limits = self._limits
         if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
             count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
-            raise BudgetExceeded(f"stopped after {count}: there is no user who could answer", Limit.DENIALS)
+            raise self._exceeded(f"stopped after {count}: there is no user who could answer", Limit.DENIALS)
 
     @property
     def tokens(self) -> int:
@@ -199,8 +203,12 @@ class BudgetMeter:
         near = limits.money is not None and self.money is not None and self.money > 0.9 * limits.money
         return Limit.MONEY if near else Limit.TOKENS
 
+    def _exceeded(self, reason: str, limit: Limit | None) -> BudgetExceeded:
+        acting = "" if self.agent == MAIN else f"the agent `{self.agent}`, which `{self.parent}` started, "
+        return BudgetExceeded(f"{acting}{reason}", limit)
+
     def _used_up(self, used: str, limit: Limit) -> NoReturn:
-        raise BudgetExceeded(f"stopped after {used}: {self._limit_text(limit)} is exhausted", limit)
+        raise self._exceeded(f"stopped after {used}: {self._limit_text(limit)} is exhausted", limit)
 
     def _limit_text(self, limit: Limit | None) -> str:
         match limit:

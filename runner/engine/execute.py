@@ -16,9 +16,10 @@ from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.resolve import answerer
 from policy.model.action import Action, RunArgv, RunScript
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from policy.model.verdict import Allow, Ask, Deny, Permit, Terms, Verdict
 from runner.approval.approver import Question
-from runner.approval.card import card
+from runner.approval.card import card, of_agent
 from runner.approval.remembered import NOTHING
 from runner.audit import records
 from runner.audit.records import Decision
@@ -86,6 +87,9 @@ def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContex
         reach=ctx.sandbox.name,
         noted=authorization.evaluation.noted,
         model=judgement.model,
+        source=ctx.source,
+        agent=ctx.agent,
+        parent=ctx.parent,
     )
 
 
@@ -111,6 +115,8 @@ def _record(planned: Planned, decision: Decision, ctx: RunContext) -> int:
         "by": answer.by if answer is not None else None,
         "feedback": answer.feedback if answer is not None else None,
     }
+    if ctx.agent != MAIN:
+        entry |= {"agent": ctx.agent, "parent": ctx.parent}
     ctx.journal.call(entry)
     return number
 
@@ -150,10 +156,10 @@ async def _run_recorded(
         running = await ctx.undo.before(permit, words, planned.call.key)
     except UndoError as error:  # the user wants no action to run that cannot be undone
         outcome = Outcome(status=1, problem=error.problem)
-        ctx.audit.finished(number, outcome)
+        ctx.audit.finished(number, outcome, agent=ctx.agent, parent=ctx.parent)
         return outcome
     except asyncio.CancelledError:
-        ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"))
+        ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"), agent=ctx.agent, parent=ctx.parent)
         raise
     undo, step = ctx.undo, None
 
@@ -200,11 +206,11 @@ async def _run(
             ended_by="cancelled" if cancelled else "failure",
             connections=interrupted_connections(end),
         )
-        ctx.audit.finished(number, outcome, records.Ran(began, changed=look()))
+        ctx.audit.finished(number, outcome, records.Ran(began, changed=look()), agent=ctx.agent, parent=ctx.parent)
         if cancelled and isinstance(planned.action, RunScript | RunArgv):
             stopped(finished(planned, outcome, ctx, number))
         raise
-    ctx.audit.finished(number, outcome, records.Ran(began, changed=look()))
+    ctx.audit.finished(number, outcome, records.Ran(began, changed=look()), agent=ctx.agent, parent=ctx.parent)
     return outcome
 
 
@@ -241,6 +247,7 @@ class _EscalationRequester(CallRequester):
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question about the right, which can neither be remembered nor answered with another script."""
         question_card = replace(card(ask, NOTHING, around=context.facts), editable=False, own=self.call.own)
+        question_card = of_agent(question_card, self.ctx.agent, self.ctx.parent)
         source = "reported by the program itself" if self.violation.inferred else "reported by the sandbox"
         report = f"the action ran and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)} ({source})"
         return Question(self.call.key, ask, NOTHING, question_card, None, again or report)

@@ -18,7 +18,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import Ask, Problem, Verdict
 from runner.approval.approver import Answer, Halt, Later, Question, Yes, ask_approver
-from runner.approval.card import accept_edits_allows, card
+from runner.approval.card import accept_edits_allows, card, of_agent
 from runner.approval.remembered import NOTHING, offer, with_grants
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
@@ -62,7 +62,7 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
         return evaluated
     ctx.emit(ToolProposed(call.key, call.name, None))
     raw = call.of.raw or json.dumps(call.of.arguments, default=str)  # the arguments as the model sent them
-    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw, evaluated))
+    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw, evaluated, ctx.agent, ctx.parent))
     ctx.emit(MalformedCall(call.key, call.name, evaluated))
     return CallResult(refused(call, evaluated, ctx))
 
@@ -77,6 +77,7 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
         ctx.profile,
         ctx.live.mode,
         ctx.environment,
+        source=ctx.source,
         unattended=ctx.unattended,
         backend=ctx.sandbox.name,
     )
@@ -120,11 +121,18 @@ class CallRequester:
         action = ask.assessment.action
         before = text_before(action)
         if self.call.own:
-            own_card = replace(card(ask, NOTHING, around=context.facts, before=before), editable=False, own=True)
+            own_card = replace(
+                card(ask, NOTHING, around=context.facts, before=before),
+                editable=False,
+                own=True,
+                agent=self.ctx.agent,
+                parent=self.ctx.parent,
+            )
             return Question(self.call.key, ask, NOTHING, own_card, before, again)
         offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
         question_card = card(ask, offered, around=context.facts, before=before)
-        question_card = replace(question_card, edits=accept_edits_allows(context, action))
+        edits = accept_edits_allows(context, action)
+        question_card = of_agent(replace(question_card, edits=edits), self.ctx.agent, self.ctx.parent)
         edited = partial(self._about_edited, action) if isinstance(action, RunScript) else None
         return Question(self.call.key, ask, offered, question_card, before, again, edited=edited)
 

@@ -53,7 +53,9 @@ async def propose(asked: Proposal, ctx: RunContext) -> CallResult:
     answer = await ctx.approver.leave_plan(asked.plan)
     into = answer.mode.value if isinstance(answer, Leave) and answer.mode in MODES_AFTER_PLAN else None
     feedback = answer.feedback if isinstance(answer, Stay) else None
-    recorded = RecordedPlan(asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began)
+    recorded = RecordedPlan(
+        asked.plan, into, ctx.approver.name, feedback, time.monotonic() - began, ctx.agent, ctx.parent
+    )
     ctx.audit.planned(ctx.session, recorded)
     match answer:
         case Leave(mode) if mode in MODES_AFTER_PLAN:

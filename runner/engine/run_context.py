@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from policy.grants.grant import MAIN, GrantHolder
+from policy.grants.grant import GrantHolder
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN, Source
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, Refusals, plan_tool, tool_specs
 from runner.engine.context.tokens import ContextMeter
@@ -120,6 +121,8 @@ class RunContext:
         models: The models that the session can open, or None if the session has only one model.
         refused_rights: Additional rights that the user refused. The user is not asked for them again.
         model_why: Why the model of the beginning is used, if the user did not name it.
+        agent: The name of the acting agent; `main` for the one that the user instructs.
+        parent: The agent that started the acting agent, or None for `main`.
     """
 
     session: str
@@ -151,6 +154,13 @@ class RunContext:
     models: OpenModels | None = None
     refused_rights: set[str] = field(default_factory=set)
     model_why: str = ""
+    agent: str = MAIN
+    parent: str | None = None
+
+    @property
+    def source(self) -> Source:
+        """Return the author of the actions of this run for rules and records."""
+        return Source.MODEL if self.agent == MAIN else Source.AGENT
 
     def model_access(self) -> ModelAccess:
         """Return the model that the next request is sent to, with the services of that request."""

@@ -40,7 +40,7 @@ class TurnLoop:
     def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
         self.messages = messages
         self._ctx = ctx
-        self.spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended)
+        self.spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended, agent=ctx.agent, parent=ctx.parent)
         self.denied: list[Denied] = []
         self.answer = ""
         self._completion = Completion(messages, ctx, self.spent)

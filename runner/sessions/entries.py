@@ -144,6 +144,8 @@ KINDS: dict[str, dict[str, FieldCheck]] = {
     "end":      {"exit": _count, "reason": _text, "turns": _count},
 }
 # fmt: on
+# Fields that an entry may also have: entries of earlier versions, and those of the agent `main`, have none.
+_OPTIONAL: dict[str, dict[str, FieldCheck]] = {"call": {"agent": _text, "parent": _maybe(_text)}}
 _ANSWER: dict[str, FieldCheck] = {**KINDS["message"], "place": _count, "call": _text, "error": _switch}
 
 
@@ -191,7 +193,10 @@ def parse(raw: bytes) -> JournalEntry:
         raise Unsound("it has no `time`")
     if not isinstance(type, str) or type not in KINDS:
         raise Unsound(f"there is no type `{str(type)[:40]}`")
-    _fields(whole, _ANSWER if type == "message" and whole.get("role") == "tool" else KINDS[type])
+    checks = _ANSWER if type == "message" and whole.get("role") == "tool" else KINDS[type]
+    if type in _OPTIONAL:
+        checks = checks | {name: check for name, check in _OPTIONAL[type].items() if name in whole}
+    _fields(whole, checks)
     return JournalEntry(id, parent, when, type, whole)
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import MAIN, GrantScope
+from policy.grants.grant import GrantScope
 from policy.grants.resolve import approve, resolve
 from policy.model.action import Action, EditFile, ReadFile, RunArgv, RunScript, WriteFile
 from policy.model.assessment import Assessment
 from policy.model.facts import GitSource, GitSourceKind, Kind, PathFact, Remotes
-from policy.model.profile import Source
+from policy.model.profile import MAIN, Source
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Verdict
 from policy.permission.flag_rights import FlagRights

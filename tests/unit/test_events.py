@@ -101,7 +101,13 @@ def test_every_kind_of_event_is_in_the_table_and_has_its_own_name() -> None:
 def test_the_time_follows_the_type() -> None:
     """A program sorts and joins the lines of several runs by their time, so each line has it at the same place."""
     found = json.loads(events.Notice("n").line(utc_time(1_772_600_769.75) or ""))
-    assert list(found.items()) == [("type", "notice"), ("time", "2026-03-04T05:06:09.750Z"), ("text", "n")]
+    assert list(found.items()) == [
+        ("type", "notice"),
+        ("time", "2026-03-04T05:06:09.750Z"),
+        ("agent", "main"),
+        ("parent", None),
+        ("text", "n"),
+    ]
 
 
 @pytest.mark.threat("T28")

@@ -112,6 +112,8 @@ class _Run:
                 "tier": deed.tier,
                 "mode": _plain(body.get("mode")),
                 "tool": _plain(body.get("tool")),
+                "agent": one_line(deed.agent, _TEXT),
+                **({"parent": one_line(deed.parent, _TEXT)} if deed.parent else {}),
                 "rule": one_line(deed.rule, _TEXT),
                 "action": one_line(action, _TEXT * 4),
                 "fix": _plain(mapping(body.get("problem")).get("fix")),

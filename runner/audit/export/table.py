@@ -11,6 +11,7 @@ from runner.audit.list_view import decision_json
 COLUMNS = (
     "id", "time", "session", "workspace", "model", "tool", "verdict", "asked", "tier", "mode", "ruling", "action",
     "why", "rule", "answer", "answered_by", "hosts", "status", "seconds", "ended_by", "violations", "hash", "log",
+    "agent", "parent",
 )  # fmt: skip
 _CUT = 2_000  # characters of one cell; a spreadsheet accepts 32,767
 # SOURCE: owasp.org/www-community/attacks/CSV_Injection. A spreadsheet reads a cell with this beginning as a formula.
@@ -44,6 +45,8 @@ def flat(deed: DecisionTrail) -> dict[str, object]:
         "violations": violations(deed),
         "hash": deed.record.hash,
         "log": deed.record.log,
+        "agent": deed.agent,
+        "parent": deed.parent or None,
     }
 
 

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from policy.evaluation import EvaluationContext
-from policy.grants.grant import MAIN, GrantHolder, GrantScope
+from policy.grants.grant import GrantHolder, GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment
-from policy.model.profile import Source
+from policy.model.profile import MAIN, Source
 from policy.model.verdict import Ask, Verdict
 from runner.approval.approver import Answer, Question, ask_approver
 from runner.approval.remembered import GrantLookup, Offer, keep, offer, with_grants
