@@ -4,13 +4,20 @@ import re
 from itertools import pairwise
 
 from policy.interpreter.command_call import Call
-from policy.model.abstract_word import AbstractWord
+from policy.model.abstract_word import AbstractWord, literal
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 _DOT = re.compile(
     r"\.(?:tables?|schema|indexes|indices|databases|dbinfo|fullschema|dump|headers?|mode|width|separator|nullvalue|timer|show"
     r"|help|quit|exit|stats|eqp|explain|sha3sum|print|echo|bail|changes|limit|version|dbtotxt)(?: [A-Za-z0-9_ .,%*-]*)?"
+)
+
+
+# A URI that only opens the file at its path for reading. With `immutable=1`, a database in WAL mode whose `-wal` and
+# `-shm` files do not exist can be opened in a folder that cannot be changed.
+_READING_URI = re.compile(
+    r"file:(?P<path>(?!//)[A-Za-z0-9_./@+-]+)\?(?:immutable=1|mode=ro)(?:&(?:immutable=1|mode=ro))*"
 )
 
 
@@ -27,9 +34,10 @@ def sqlite(call: Call) -> None:
     file, *texts = shape.operands or [AbstractWord()]
     commands = [value for flag, value in shape.flags if flag.name in ("-cmd", "--cmd") and value is not None]
     if file.text and file.text != ":memory:":
-        if file.text.startswith("file:"):
+        uri = _READING_URI.fullmatch(file.text)
+        if uri is None and file.text.startswith("file:"):
             call.unknown(f"`{call.label}` with a database named by a URI", file)
-        call.access_path(Role.READ, file)
+        call.access_path(Role.READ, file if uri is None else literal(uri["path"], file.span))
     if texts and all(word.text is not None and _text_only_reads(word.text) for word in (*texts, *commands)):
         call.add_rule_fact(Tier.READ)
     else:

@@ -42,6 +42,8 @@ _BUSY = re.compile(r"['\"‘](?P<quoted>[^'\"’]+)['\"’][^'\"]*resource busy"
 # The command's own loopback.
 _NEAR = re.compile(r"localhost|\b127\.\d+\.\d+\.\d+|\[?::1\b|0\.0\.0\.0|connection refused", re.IGNORECASE)
 _MISSING = "no such file or directory"
+# A missing database is reported with its name between the words.
+_WAL = re.compile(r"^(?:\w+ )?error: (?:in prepare, |stepping, )?unable to open database file\b", re.IGNORECASE)
 _READ_ONLY_SAID = "read-only file system"
 _PLAIN = ("permission denied", "operation not permitted")
 _TAIL = 64 << 10  # bytes at the end of each stream that are examined
@@ -67,6 +69,8 @@ def explain(
             violations.setdefault("family", _family(terms, private))
         elif _NETWORK.search(line) and not _NEAR.search(line) and not outcome.violations:  # the proxy knows exactly
             violations.setdefault("network", _network(terms, private, line))
+        elif terms.rights is Rights.READ_ONLY and _WAL.search(line):
+            violations.setdefault("wal", _write_ahead_log())
         error = _ERROR.search(line)
         if not error:
             continue
@@ -216,6 +220,13 @@ def _family(terms: Terms, private: bool) -> Violation:
     elif terms.unix:
         what = "no command may use sockets of other families than IPv4, IPv6 and AF_UNIX"
         fix = "change the command so that it does not need that socket"
+    return Violation(what, "", fix, inferred=True)
+
+
+def _write_ahead_log() -> Violation:
+    what = "the workspace is read-only to this command, and SQLite cannot create the `-wal` and `-shm` files there that"
+    what += " a database in WAL mode needs"
+    fix = 'if no other program changes the database, name it as `"file:NAME?immutable=1"`; or open it elsewhere first'
     return Violation(what, "", fix, inferred=True)
 
 
