@@ -28,6 +28,7 @@ from sandbox.backend import (
     leaks,
 )
 from sandbox.container import canary, create_body, mount_guard, syscalls
+from sandbox.container.box_pool import BoxPool
 from sandbox.container.container import Box
 from sandbox.container.daemon import Daemon, Image, find_image, find_socket, labels, sweep, usual
 from sandbox.container.exec_stream import Ended, Running
@@ -35,7 +36,6 @@ from sandbox.linux import plan_builder
 from sandbox.linux.backend import Linux, broker_for
 from sandbox.linux.cgroup_places import MEMORY, PIDS
 from sandbox.linux.command_watch import CommandWatch
-from sandbox.linux.helper_pool import HelperPool
 from sandbox.linux.launch import known_trees, make_points, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace import tool_cache
@@ -79,7 +79,7 @@ class Container:
         self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
         self.lend = lend  # factory of the credential injector, for terms with credentials
         self.choice, self.cache, self.aside = choice, cache, aside
-        self.pool: HelperPool[Box] = HelperPool(self._launch, self._prove, self._still_true)
+        self.pool = BoxPool(self._launch, self._prove, self._still_true)
         self.session = secrets.token_hex(8)
         self.daemon: Daemon | None = None
         self.image: Image | None = None
@@ -246,6 +246,9 @@ class Container:
         sockets = (self.daemon.socket, *usual(os.environ))
         plan_builder.refuse_hosts(terms, self.name)
         mount_guard.refuse_daemons(terms, sockets)
+        box.network = box.name
+        if (neighbour := self.pool.neighbour(terms)) is not None:
+            box.network, box.neighbour = neighbour.network, neighbour.name
         body = await asyncio.to_thread(self._body, box, terms)
         await box.start(body)
         if terms.hosts:
@@ -283,6 +286,8 @@ class Container:
             unset=tuple(sorted({*self.image.variables, "HOSTNAME", "PATH", "HOME"})),
             volumes=self.image.volumes,
             owned=not self.daemon.podman,
+            neighbour=box.neighbour,
+            hosts=_hosts_file(place_of_empty) if box.neighbour else "",
         )
         steps = plan_builder.mounts(replace(terms, system=()), box.scan, plan_builder.kind, self.scratch.path)
         make_points(self.scratch, terms, steps)
@@ -310,7 +315,7 @@ class Container:
 
     def _still_true(self, box: Box, terms: Terms) -> bool:
         """Return True if the mounts of `box` still cover all paths that must be protected."""
-        return self._survey(terms) == box.scan
+        return self.pool.is_current(box) and self._survey(terms) == box.scan
 
     def _survey(self, terms: Terms) -> Scan:
         return survey(terms, self.scratch.path if self.scratch else "", self.cache)
@@ -342,6 +347,15 @@ async def _converse(box: Box, permit: Permit, running: Running, alarm: "Live | N
         # The status is that of a shell.
         return Outcome(127 if missing else 126, b"", f"{argv[0]}: {reason}\n".encode(), seconds, problem=problem)
     return Outcome(ended.status, ended.out, ended.err, seconds, ended.why, ended.why == "output")
+
+
+def _hosts_file(folder: str) -> str:
+    """Return the path of a file for /etc/hosts in `folder`, which is closed to commands."""
+    path = Path(folder, "hosts")
+    if not path.exists():
+        path.write_text("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n", "ascii")
+        path.chmod(0o644)
+    return str(path)
 
 
 def _unspeakable(words: tuple[str, ...]) -> Problem | None:

@@ -53,6 +53,8 @@ class Box:
     ) -> None:
         """Prepare the container. `later` schedules work in the background that is done before the session ends."""
         self.daemon, self.name, self.terms, self.user = daemon, name, terms, user
+        self.network = ""  # name of the container that was the first in the network of this one
+        self.neighbour = ""  # name of a container whose network this one joins; empty if it has a network of its own
         self.scan = Scan()
         self.disks: tuple[str, ...] = ()  # folders on a disk that commands may write to, as paths of the host
         self.enforcement = Enforcement(Level.NONE, "container")
@@ -269,7 +271,8 @@ class Box:
                     running.watch(int(report["Pid"]))
                     watched = True
             pause = min(LOOKS, usage.pause)
-        return None
+        # The alarm may have been raised during one of the other checks.
+        return "watch" if alarm is not None and alarm.raised else None
 
     async def _status(self, number: str) -> int:
         """Return the exit status of a command whose streams have ended, which the daemon learns a moment later."""

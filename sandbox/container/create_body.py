@@ -52,6 +52,8 @@ class ContainerSettings:
         profile: The seccomp profile: as JSON, or (Podman) as the path of a file.
         unset: Variables of the image that commands must not see.
         volumes: Folders for which the image requests a volume. They become empty and read-only.
+        neighbour: Name of the container whose network is shared; empty for a network with nothing but a loopback.
+        hosts: File for /etc/hosts if a network is shared; the daemon would use that of a container that may be removed.
     """
 
     image: str
@@ -65,6 +67,8 @@ class ContainerSettings:
     labels: tuple[tuple[str, str], ...] = ()
     unset: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    neighbour: str = ""
+    hosts: str = ""
     owned: bool = True  # True if the daemon sets the owner of file systems in memory (Podman does not)
 
 
@@ -94,7 +98,7 @@ def body(terms: Terms, protected: Scan, place: ContainerSettings, look: PathLook
         "Memory": limits.memory,
         "MemorySwap": limits.memory,
         "Mounts": binds,
-        "NetworkMode": "none",
+        "NetworkMode": f"container:{place.neighbour}" if place.neighbour else "none",
         "OomScoreAdj": 500,
         "PidMode": "",
         "PidsLimit": limits.pids + _EXTRA,
@@ -120,7 +124,8 @@ def body(terms: Terms, protected: Scan, place: ContainerSettings, look: PathLook
         "Env": sorted(place.unset),  # a name without a value removes the variable
         "Healthcheck": {"Test": ["NONE"]},  # the image's health check would run at the same time as commands
         "HostConfig": host,
-        "Hostname": "sandbox",
+        # A container that shares a network has the name of the other one, and the daemon refuses to be given one.
+        "Hostname": "" if place.neighbour else "sandbox",
         "Image": place.image,
         "Labels": dict(place.labels),
         "OpenStdin": True,
@@ -146,6 +151,8 @@ def _mounted(
     uid, _, gid = place.user.partition(":")
     size = min(terms.limits.memory // 2, terms.limits.file)
     binds: list[CreateBody] = []
+    if place.neighbour:
+        binds.append(_bind(place.hosts, "/etc/hosts"))
     filesystems = dict.fromkeys(place.volumes, "ro,nosuid,nodev,noexec,size=4k,mode=0755")
     for kind, source, target in mounts(replace(terms, system=()), protected, look, place.scratch):
         if target.startswith("/proc/"):
@@ -155,10 +162,7 @@ def _mounted(
         if kind in ("ro", "rw", "mask"):
             if kind == "mask":
                 source = place.empty_folder if source == "dir" else place.empty_file
-            # Not recursive: mounts below `source` would stay writable in older daemons.
-            options = {"Propagation": "rprivate", "NonRecursive": True}
-            bind = {"Type": "bind", "Source": source, "Target": target, "ReadOnly": kind != "rw"}
-            binds.append({**bind, "BindOptions": options})
+            binds.append(_bind(source, target, read_only=kind != "rw"))
         else:  # an own folder of the sandbox: empty, and under `read-only` not writable
             mode = "1777" if target == "/dev/shm" or not place.owned else "0700"
             owner = f",uid={uid},gid={gid}" if place.owned else ""
@@ -166,3 +170,9 @@ def _mounted(
             most = source if source.isdigit() else size
             filesystems[target] = f"{writable},nosuid,nodev,size={most},mode={mode}{owner}"
     return binds, dict(sorted(filesystems.items()))
+
+
+def _bind(source: str, target: str, *, read_only: bool = True) -> CreateBody:
+    """Return a mount that is not recursive: mounts below `source` would stay writable in older daemons."""
+    options = {"Propagation": "rprivate", "NonRecursive": True}
+    return {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only, "BindOptions": options}

@@ -67,6 +67,7 @@ CASES = {
     "read-only": body(terms(Rights.READ_ONLY)),
     "workspace-write": body(terms()),
     "workspace-write with named paths": body(terms(read=("/srv/data",), write=("/srv/out.txt",), cache="/var/kept")),
+    "a shared network": body(terms(), neighbour="ringfence-1", hosts="/tmp/ringfence-tmp-y/hosts"),
     "another runtime": body(terms(), runtime="runsc", volumes=("/data",), labels=(("io.ringfence.session", "s"),)),
 }
 
@@ -82,8 +83,9 @@ def test_no_container_is_weaker_than_this(name: str) -> None:
     told = CASES[name]
     host = told["HostConfig"]
     assert isinstance(host, dict)
+    network = "container:ringfence-1" if name == "a shared network" else "none"
     expected = {
-        "Privileged": False, "CapDrop": ["ALL"], "CapAdd": [], "ReadonlyRootfs": True, "NetworkMode": "none",
+        "Privileged": False, "CapDrop": ["ALL"], "CapAdd": [], "ReadonlyRootfs": True, "NetworkMode": network,
         "IpcMode": "private", "CgroupnsMode": "private", "PidMode": "", "UTSMode": "", "AutoRemove": True,
         "SecurityOpt": ["no-new-privileges:true", "seccomp=PROFILE"], "LogConfig": {"Type": "none"},
     }  # fmt: skip

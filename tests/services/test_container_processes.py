@@ -19,6 +19,7 @@ from sandbox.container import container as container_module
 from sandbox.container.backend import Container
 from sandbox.container.processes import Processes
 from tests.sandbox.test_staying_processes import marker, running, wait_until_gone
+from tests.services.test_container import containers, eventually
 from tests.support.container_bench import Containers, Dock
 from tests.support.sandbox_bench import USERS
 
@@ -157,6 +158,27 @@ def test_ports_and_a_connection_to_one(bench: Containers) -> None:
     assert ended["ended"] == "cancelled"
     assert bench.process_do("server", "ports")["ports"] == []
     assert "error" in bench.process_do("server", "connect", port=port)
+
+
+@pytest.mark.threat("T179")
+def test_commands_with_equal_rights_share_a_network(bench: Containers, docked: Dock) -> None:
+    """The server stays reachable when the container that was the first in the network has ended."""
+    server = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
+    answering = "while True: s.accept()[0].sendall(b'hello\\n')"
+    told: dict[str, Any] = {"env": {"PATH": "/usr/bin:/bin", "HOME": str(bench.home), "TMPDIR": "/tmp", "OWN": "1"}}
+    before = set(containers(docked))
+    assert bench.run("true", **told)["status"] == 0
+    (first,) = set(containers(docked)) - before
+    bench.start("server", f'exec python3 -c """{server}\n{answering}"""', limits={"pids": 88}, **told)
+    port = int(bench.process_do("server", "until", text="\n")["out"])
+    ask = f"exec 3<> /dev/tcp/localhost/{port} && read line <&3 && echo $line; hostname"
+    assert bench.run(ask, **told)["out"] == "hello\nsandbox\n"
+    assert bench.run("sleep 9999", cancel=0.5, **told)["cancelled"]
+    assert eventually(lambda: first not in containers(docked))
+    assert bench.run(ask, limits={"pids": 77}, **told)["out"] == "hello\nsandbox\n"
+    for other in ({"rights": "read-only"}, {"env": {**told["env"], "OWN": "2"}}):
+        assert "hello" not in bench.run(ask, **{**told, **other})["out"], other
+    assert bench.process_do("server", "end")["ended"] == "cancelled"
 
 
 @pytest.mark.threat("T59")
