@@ -40,6 +40,7 @@ CONTENTS = {
         Undo <guide/undo>
         One command <guide/one-command>
         Runs <guide/run>
+        Background processes <guide/processes>
         Pipelines <guide/ci>
         Review and patches <guide/review>
         Batches <guide/batch>

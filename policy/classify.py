@@ -103,11 +103,37 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             _file(interpreter, Role.TREE, root, "finds files by name")
         case actions.GrepFiles(root=root):
             _file(interpreter, Role.READ, root, "searches in files")
+        case actions.ReadProcess():
+            text = "reads the output of a process of this session"
+            interpreter.findings.add_reason(Tier.READ, text, Check.PROCESS_OUTPUT, None)
+        case actions.WriteProcess():
+            _input(action, interpreter)
+        case actions.SignalProcess(process=process, own=own):
+            text = f"sends a signal to {process}" + ("" if own else ", which the user started")
+            tier = Tier.READ if own else Tier.EXECUTE
+            interpreter.findings.add_reason(tier, text, Check.PROCESS_SIGNAL, None)
         case _:
             from policy.interpreter.tool_call import judge_tool_call  # most actions are commands or file tools
 
             judge_tool_call(action, interpreter.findings)
     return ""
+
+
+def _input(action: actions.WriteProcess, interpreter: Interpreter) -> None:
+    """Judge input for a running process: it has at least the tiers of the process, because its effects are unknown.
+
+    The text is not read: the program that receives it decides what it means. The rights of the process bound it.
+    """
+    findings, names = interpreter.findings, {tier.label: tier for tier in Tier}
+    floor = Tier.EXECUTE if action.writes else Tier.READ
+    if action.writes:
+        findings.add_effect(EffectKind.RUNS, f"the input of {action.process}")
+    findings.add_reason(floor, f"writes to {action.process}, which decides what that does", Check.PROCESS_INPUT, None)
+    for label in action.tiers:
+        tier = names.get(label, Tier.UNKNOWN)
+        if tier > floor:
+            text = f"writes to {action.process}, whose own tier is {tier.label}"
+            findings.add_reason(tier, text, Check.PROCESS_INPUT, None)
 
 
 def _script(action: RunScript, interpreter: Interpreter) -> str:

@@ -10,7 +10,7 @@ from policy.model.assessment import RuleRef
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.tier import Mode, Ruling, Tier
-from policy.model.verdict import Cell, Problem
+from policy.model.verdict import Cell, Problem, Rights
 from runner.event_values import Card, PastRow, json_value
 from runner.messages import Failure, Usage
 from sandbox.backend import Connection, Enforcement, Violation
@@ -304,6 +304,41 @@ class ActionFinished(_Event, type="finished"):
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessStarted(_Event, type="process_started"):
+    """A process of the session has started and stays beside later calls.
+
+    Attributes:
+        process: The name of the process in this session: `p1`, `p2` and so on.
+        command: The command as the user would type it.
+        record: The number of the decision in the audit log.
+        terminal: True if the process runs in a terminal.
+        rights: The rights of the process.
+    """
+
+    process: str
+    command: str
+    record: int
+    terminal: bool
+    rights: Rights
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnded(_Event, type="process_ended"):
+    """A process of the session has ended. `record` is the number of the decision in the audit log.
+
+    Attributes:
+        ended_by: None if the process ended by itself, `session` at the end of the session, `cancelled`, or the limit.
+    """
+
+    process: str
+    status: int
+    seconds: float
+    ended_by: str | None
+    violations: tuple[Violation, ...]
+    record: int
+
+
+@dataclass(frozen=True, slots=True)
 class Denied(_Event, type="denied"):
     """Policy or the user refused an action, and nothing was run. `action` is one line about the action, and `record`
     the number of the decision in the audit log. `allowed_in` is the first mode that allows the action without a
@@ -382,8 +417,8 @@ class RunEnded(_Event, type="run_ended"):
 Event = (
     SessionStarted | Resumed | Prompted | ModelText | ModelThinking | CallBegun | ContextUsed | Compacted | Retrying
     | Queued | Unqueued | Steered | Changed | PlanProposed | ToolProposed | VerdictReached | QuestionAsked
-    | PickWanted | QuestionAnswered | CommandOutput | ActionFinished | Denied | MalformedCall | Notice | Display
-    | ErrorRaised | RunEnded
+    | PickWanted | QuestionAnswered | CommandOutput | ActionFinished | ProcessStarted | ProcessEnded | Denied
+    | MalformedCall | Notice | Display | ErrorRaised | RunEnded
 )  # fmt: skip
 
 

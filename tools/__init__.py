@@ -9,6 +9,7 @@ from tools.edit import EditTool
 from tools.glob import GlobTool
 from tools.grep import GrepTool
 from tools.ls import LsTool
+from tools.processes import BashInputTool, BashKillTool, BashOutputTool
 from tools.read import ReadTool
 from tools.tool import ModelTool
 from tools.write import WriteTool
@@ -21,4 +22,7 @@ TOOLS: tuple[ModelTool, ...] = (
     GlobTool(),
     GrepTool(),
     LsTool(),
+    BashOutputTool(),
+    BashInputTool(),
+    BashKillTool(),
 )

@@ -5,11 +5,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policy.model.action import RunScript
+from policy.model.action import RunScript, StartProcess
 from policy.model.verdict import Problem
 from tools.arguments import SCRIPT_CAP
 from tools.file_result import tell, violations
 from tools.paths import SeenFiles
+from tools.processes import started_text
 from tools.text import BYTES, LINES, Tail, count, seconds, size, tail
 from tools.tool import Arguments, Finished, Keep, TextPart
 
@@ -22,6 +23,10 @@ class BashArgs(Arguments):
     timeout: Annotated[
         float, Field(gt=0, le=_TIMEOUT_MOST, description="Time in seconds after which the script is ended.")
     ] = _TIMEOUT
+    background: Annotated[
+        bool, Field(description="Start the script as a process that stays, and return its id at once.")
+    ] = False
+    pty: Annotated[bool, Field(description="Run the script in a terminal, for programs that need one.")] = False
     description: Annotated[
         str | None,
         Field(max_length=1000, description="Purpose of the script in five to ten words, shown to the user."),
@@ -32,10 +37,11 @@ class BashTool:
     name = "bash"
     description = (
         "Run a bash script in the working folder, inside the sandbox. Each call starts a new shell: `cd` and variables "
-        "do not last. There is no network unless a host was allowed, no terminal, and nothing on standard input. What "
-        "the script needs is read from its text before it runs: plain commands with plain words are allowed most "
-        f"often. You see the last {LINES:,} lines or {BYTES // 1024} KiB of the output. To look at files, prefer "
-        "`read`, `grep`, `glob` and `ls`; to change them, `edit` and `write`."
+        "do not last. There is no network unless a host was allowed, no terminal without `pty`, and nothing on "
+        "standard input. What the script needs is read from its text before it runs: plain commands with plain words "
+        "are allowed most often. Start a server or a watcher with `background`: it stays until this session ends, and "
+        f"later commands reach it on localhost. You see the last {LINES:,} lines or {BYTES // 1024} KiB of the output. "
+        "To look at files, prefer `read`, `grep`, `glob` and `ls`; to change them, `edit` and `write`."
     )
     example = '{"command": "git status --short", "timeout": 60}'
     Args = BashArgs
@@ -43,6 +49,10 @@ class BashTool:
     def plan(self, args: BashArgs, cwd: str, seen: SeenFiles) -> RunScript | Problem:
         if not args.command.strip():
             return Problem("the command is empty", "there is nothing to run", f"call `bash` with {self.example}")
+        if args.background:
+            return StartProcess(args.command, cwd, pty=args.pty)
+        if args.pty:
+            return StartProcess(args.command, cwd, args.timeout, pty=True, stays=False)
         return RunScript(args.command, cwd, args.timeout)
 
     def render(
@@ -51,6 +61,8 @@ class BashTool:
         lines = [tell(finished.problem)] if finished.problem is not None else []
         if lines and not finished.stdout and not finished.stderr:
             return (TextPart("\n".join([*lines, *violations(finished)])),)
+        if isinstance(action, StartProcess) and action.stays and finished.problem is None:
+            return (TextPart(started_text(finished, pty=action.pty)),)
         lines += _output(finished, keep)
         if finished.truncated:
             lines.append("[the output exceeded the output limit; the rest was dropped]")

@@ -12,13 +12,16 @@ from policy.model.action import (
     FetchAddress,
     GlobFiles,
     GrepFiles,
+    ReadProcess,
     ReadServerResource,
     RunArgv,
     RunScript,
     SearchWeb,
+    SignalProcess,
     SpawnAgent,
     ToolAction,
     WriteFile,
+    WriteProcess,
 )
 from policy.model.secret_names import originals
 from policy.model.secret_paths import inside
@@ -85,6 +88,8 @@ def _text(action: Action, around: Around) -> str:
             return action.script.strip()
         case RunArgv():
             return " ".join(map(quoted, action.argv))
+        case ReadProcess() | WriteProcess() | SignalProcess():
+            return process_words(action)
         case GlobFiles() | GrepFiles():
             return f"{action.tool} {quoted(action.pattern)} in {near(action.root, around)}"
         case CallServerTool() | ReadServerResource() | SpawnAgent() | FetchAddress() | SearchWeb():
@@ -108,6 +113,18 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {action.url}"
         case SearchWeb():
             return f"{action.tool} {quoted(action.query)} with {action.provider}"
+
+
+def process_words(action: ReadProcess | WriteProcess | SignalProcess) -> str:
+    """Return the action on a process in words, with the whole text that is written."""
+    match action:
+        case ReadProcess(process=process, pattern=pattern):
+            return f"read {process}" + (f", lines with {pattern}" if pattern is not None else "")
+        case SignalProcess(process=process, signal=signal):
+            return f"send {signal} to {process}"
+        case WriteProcess(process=process, text=text, close=close):
+            end = "end the input of" if close and not text else "write to"
+            return f"{end} {process}" + (f": {text}" if text else "")
 
 
 def quoted(word: str) -> str:

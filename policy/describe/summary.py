@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from policy.describe.phrases import MOST_NAMED, Around, joined, named, near, plain, powers, secret_kind, short_list
 from policy.model.abstract_word import SourceSpan
-from policy.model.action import RunScript
+from policy.model.action import RunScript, SignalProcess, WriteProcess
 from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import names_private_network
@@ -72,7 +72,7 @@ def caveats(assessment: Assessment, terms: Terms) -> tuple[str, ...]:
     if UNNAMED in terms.hosts:
         named_then = "the connection is then blocked, and one more approval, `--host` or a rule allows its host"
         missing.append(f"the host is known only at run time: {named_then}")
-    elif Tier.NETWORK in assessment.tiers and not terms.hosts:
+    elif Tier.NETWORK in assessment.tiers and not terms.hosts and not isinstance(assessment.action, WriteProcess):
         missing.append("connections will fail, because no host is known (name the host with `--host` or in a rule)")
     inner = [host for host in terms.hosts if names_private_network(host)]
     if inner:
@@ -96,6 +96,7 @@ class _Summary:
         self.effects = assessment.effects
         self._look: Callable[[str], PathFact] | None = getattr(around, "look", None)
         explained = {reason.rule for reason in self.reasons if reason.consequence in PATH_CONSEQUENCES}
+        self.action = assessment.action
         self.script = assessment.action.script if isinstance(assessment.action, RunScript) else ""
         self.covered: set[str] = set()  # commands with a more specific phrase
         self.moved: set[Effect] = set()
@@ -106,6 +107,9 @@ class _Summary:
         yield from (reason.text for reason in self.reasons if reason.tier is Tier.DENIED)
         secrets = list(_secret_phrases(self.effects, self.around))
         yield from secrets or [reason.text for reason in self.reasons if reason.tier is Tier.SECRET]
+        if isinstance(self.action, WriteProcess | SignalProcess):
+            yield self._process(self.action)
+            return
         yield from self._uncertain()
         whole, phrases = self._irreversible()
         yield from phrases
@@ -120,6 +124,12 @@ class _Summary:
         yield from self._reads()
         for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):
             yield from (reason.text for reason in self.reasons if reason.tier is tier)
+
+    def _process(self, action: WriteProcess | SignalProcess) -> str:
+        command = f"`{plain(action.command, _LONGEST)}`" if action.command else "a program"
+        if isinstance(action, SignalProcess):
+            return f"sends a signal to {command}" + ("" if action.own else ", which the user started")
+        return f"gives this text to {command}, which is running and decides what the text does"
 
     def _uncertain(self) -> Iterator[str]:
         unknown = [reason for reason in self.reasons if reason.tier is Tier.UNKNOWN]

@@ -61,6 +61,8 @@ def _candidates(
             yield replace(action, url="https://other.invalid/"), "another host"
         case actions.SearchWeb():
             yield replace(action, host="other.invalid"), "another search service"
+        case actions.ReadProcess() | actions.WriteProcess() | actions.SignalProcess():
+            return  # no approval of these can be remembered
         case _:
             verb = "changing" if whats[0].write else "reading"
             for path in _beside(whats[0], context):

@@ -13,7 +13,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
-from policy.model.action import Action, RunArgv, RunScript, SpawnAgent, ToolAction
+from policy.model.action import Action, ProcessAction, RunArgv, RunScript, SpawnAgent, ToolAction
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, is_flag, program_of
 from policy.model.facts import Facts, Kind
@@ -198,6 +198,8 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
     tool: tuple[str, ...] = (Tool.BASH,)
     if isinstance(assessment.action, ToolAction):
         return _call(assessment.action, hosts, tuple(sorted(tiers)))
+    if isinstance(assessment.action, ProcessAction):
+        return None  # each text for a process is judged on its own
     if not isinstance(assessment.action, RunScript | RunArgv):
         tool = _WRITERS if writes else _READERS
     return GrantSubject(shape, tool, reads, writes or (), hosts if Tier.NETWORK in tiers else (), tuple(sorted(tiers)))

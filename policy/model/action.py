@@ -21,6 +21,20 @@ class RunScript:
 
 
 @dataclass(frozen=True, slots=True)
+class StartProcess(RunScript):
+    """Start `script` as a process of the session. It is judged as the same script that runs to its end.
+
+    Attributes:
+        pty: True if the process runs in a terminal.
+        stays: True if the process stays beside later actions; False if the action waits for its end.
+    """
+
+    kind: ClassVar[str] = "StartProcess"
+    pty: bool = False
+    stays: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class RunArgv:
     """Run one program with exactly these words, without a shell."""
 
@@ -105,6 +119,63 @@ class GrepFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadProcess:
+    """Read the new output of the process `process` of the session.
+
+    Attributes:
+        pattern: a regular expression; only lines that it matches are returned. None returns all lines.
+        wait: the most seconds to wait for output, or for a line that matches.
+    """
+
+    kind: ClassVar[str] = "ReadProcess"
+    tool: ClassVar[str] = "bash_output"
+    process: str
+    pattern: str | None = None
+    wait: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteProcess:
+    """Write `text` to the standard input or the terminal of the process `process`, then end its input if `close`.
+
+    The runner sets the fields from `command` on. Their defaults are the strictest values.
+
+    Attributes:
+        command: the command of the process.
+        tiers: the labels of the tiers of the decision that allowed the process.
+        writes: True if the process may write to the workspace.
+    """
+
+    kind: ClassVar[str] = "WriteProcess"
+    tool: ClassVar[str] = "bash_input"
+    process: str
+    text: str
+    close: bool = False
+    command: str = ""
+    tiers: tuple[str, ...] = ()
+    writes: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SignalProcess:
+    """Send `signal` (`TERM`, `KILL`, ...) to the process `process` of the session.
+
+    The runner sets the other fields.
+
+    Attributes:
+        command: the command of the process.
+        own: True if the agent started the process, False if the user did.
+    """
+
+    kind: ClassVar[str] = "SignalProcess"
+    tool: ClassVar[str] = "bash_kill"
+    process: str
+    signal: str = "TERM"
+    command: str = ""
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class CallServerTool:
     """Call the tool `name` of the tool server `server`.
 
@@ -182,7 +253,8 @@ CommandAction = RunScript | RunArgv
 FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
 ToolAction = CallServerTool | ReadServerResource | SpawnAgent | FetchAddress | SearchWeb
-Action = CommandAction | FileAction | ToolAction
+ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
+Action = CommandAction | FileAction | ToolAction | ProcessAction
 
 
 def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> FileAction:
@@ -201,7 +273,8 @@ def file_action(tool: str, path: str, *, content: str, old: str, glob: str, rege
 ACTIONS: dict[str, type[Action]] = {
     each.kind: each
     for each in (
-        RunScript, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles, CallServerTool,
-        ReadServerResource, SpawnAgent, FetchAddress, SearchWeb,
+        RunScript, StartProcess, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles, ReadProcess,
+        WriteProcess, SignalProcess,
+        CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb,
     )
 }  # fmt: skip

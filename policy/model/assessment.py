@@ -287,6 +287,9 @@ class Check:
     GATE_FAILURE            = RuleRef(RuleKind.BUILTIN, "classification/gate-failure")
     RELATIVE_PATH           = RuleRef(RuleKind.BUILTIN, "classification/relative-path")
     TIME_LIMIT              = RuleRef(RuleKind.BUILTIN, "classification/time-limit")
+    PROCESS_INPUT           = RuleRef(RuleKind.BUILTIN, "processes/input")
+    PROCESS_OUTPUT          = RuleRef(RuleKind.BUILTIN, "processes/output")
+    PROCESS_SIGNAL          = RuleRef(RuleKind.BUILTIN, "processes/signal")
     UNREADABLE_SCRIPT       = RuleRef(RuleKind.BUILTIN, "classification/unreadable-script")
 
     # Calls of servers, agents and web tools

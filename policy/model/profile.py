@@ -64,6 +64,9 @@ class Tool(StrEnum):
     AGENT = "agent"
     WEB_FETCH = "web_fetch"
     WEB_SEARCH = "web_search"
+    BASH_OUTPUT = "bash_output"
+    BASH_INPUT = "bash_input"
+    BASH_KILL = "bash_kill"
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, surroundings
 from runner.engine.event_redaction import RedactingEmitter
 from runner.engine.model_access import OpenModels
+from runner.engine.processes import SessionProcesses
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
 from runner.engine.steering import Delivery, Steering
@@ -199,6 +200,9 @@ async def open_session(
                     said = "allows nothing while there is no user"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
         around = await asyncio.to_thread(surroundings, facts.workspace)  # reading a large Git index takes a moment
+        outputs = OutputStore(state / "outputs" / session)
+        processes = SessionProcesses(sandbox, audit, redactor, outputs, emit)
+        stack.push_async_callback(processes.close)
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -216,9 +220,10 @@ async def open_session(
             audit=audit,
             sandbox=sandbox,
             enforcement=enforcement,
-            outputs=OutputStore(state / "outputs" / session),
+            outputs=outputs,
             emit=emit,
             redactor=redactor,
+            processes=processes,
             journal=journal,
             context=redactor.mask(replace(options.context, instructions=options.instructions, surroundings=around)),
             undo=undo,

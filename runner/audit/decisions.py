@@ -13,19 +13,11 @@ from runner.audit.records import AnswerSource
 from runner.state.session_id import is_session_id
 
 DECISIONS = ("decided", "refused", "applied", "planned")  # kinds of records with a verdict
+# The first one present describes the action.
 _TELLING = (
-    "script",
-    "argv",
-    "pattern",
-    "path",
-    "root",
-    "plan",
-    "url",
-    "uri",
-    "query",
-    "prompt",
-    "arguments",
-)  # the first one present describes the action
+    *("script", "argv", "text", "process", "pattern", "path", "root", "plan"),
+    *("url", "uri", "query", "prompt", "arguments"),
+)
 SESSIONS = 256  # session records in memory at a time: a log may have as many sessions as decisions
 # The field `answer.by` of a remembered answer. Records of earlier versions have no field `answer.source`.
 _REMEMBERED = re.compile(r"(?:(grant)|remembered no) g[0-9a-f]+(?:, g[0-9a-f]+)*")

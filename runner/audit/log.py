@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from policy.model.profile import MAIN
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError, LogStore, Record, RecordRow, Wanted, append, canonical, digest, now, seal
-from runner.audit.records import finished_body
+from runner.audit.records import finished_body, started_body
 from runner.audit.stores.sqlite import SqliteStore
 from runner.state.paths import state_dir
 
@@ -120,6 +120,14 @@ class AuditLog:
         if number - (last.number if last else 0) >= EVERY:  # at the end of an action, so that no action waits for it
             self.checkpoint()
         return number
+
+    def started(self, decision: int, process: str, *, agent: str, terminal: bool) -> int:
+        """Record that a process began to stay. Raises AuditError: then the process must be ended.
+
+        Record `decision` allowed the process, whose name in the session is `process`.
+        """
+        body = started_body(decision, process, agent, terminal=terminal)
+        return self._append(body, "the start of a process could not be recorded, so it was ended")
 
     def applied(self, session: str, patching: "Patching") -> int:
         """Record that the user applies a patch to the workspace. Raises AuditError: then nothing may be changed."""

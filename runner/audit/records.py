@@ -184,11 +184,13 @@ class Ran:
         started: in seconds since 1970
         given: bytes of standard input
         changed: pairs of a path and `added`, `modified` or `deleted`; None if changes were not recorded
+        printed: bytes of standard output and standard error of a process that stayed, whose outcome has no output
     """
 
     started: float
     given: int = 0
     changed: tuple[tuple[str, str], ...] | None = None
+    printed: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,12 +314,27 @@ class RecordedPlan:
         }
 
 
+def started_body(decision: int, process: str, agent: str, *, terminal: bool) -> dict[str, object]:
+    """Return the body of the start of a process that stays. Record `decision` allowed it; `process` is its name."""
+    return {
+        "kind": "started",
+        "time": now(),
+        "decision": decision,
+        "process": process,
+        "agent": agent,
+        "terminal": terminal,
+    }
+
+
 def finished_body(
     decided: int, outcome: Outcome, ran: Ran | None = None, *, agent: str = MAIN, parent: str | None = None
 ) -> dict[str, object]:
     """Return the body of the outcome of the action that record `decided` allowed."""
     given, changed = (ran.given, ran.changed) if ran is not None else (None, None)
     used = outcome.used
+    out, err = len(outcome.stdout), len(outcome.stderr)
+    if ran is not None and ran.printed is not None:
+        out, err = ran.printed
     return {
         "kind": "finished",
         "time": now(),
@@ -328,7 +345,7 @@ def finished_body(
         "status": outcome.status,
         "seconds": round(outcome.seconds, 6),
         "ended_by": outcome.ended_by,
-        "bytes": {"stdin": given, "stdout": len(outcome.stdout), "stderr": len(outcome.stderr)},
+        "bytes": {"stdin": given, "stdout": out, "stderr": err},
         "used": {"cpu": round(used.cpu, 3), "memory": used.memory} if used is not None else None,
         "changed": [{"path": bounded(path), "how": how} for path, how in (changed or ())[:LISTED]],
         "changes": len(changed) if changed is not None else None,

@@ -14,7 +14,7 @@ from dataclasses import replace
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.resolve import answerer
-from policy.model.action import Action, RunArgv, RunScript
+from policy.model.action import Action, ProcessAction, ReadProcess, RunArgv, RunScript, StartProcess
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.verdict import Allow, Ask, Deny, Permit, Terms, Verdict
@@ -51,10 +51,8 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
     authorization = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
-    planned, verdict = (
-        replace(judgement.planned, action=authorization.evaluation.assessment.action),
-        authorization.verdict,
-    )
+    assessment, verdict = authorization.evaluation.assessment, authorization.verdict
+    planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
     judgement = replace(judgement, planned=planned)
     decision = _decision(judgement, authorization, ctx)
     decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=authorization.proposed)
@@ -188,13 +186,19 @@ async def _run(
     If a command is cancelled, call `stopped` with its result.
     """
     started, began = time.monotonic(), time.time()
+    action = permit.action
     printed = OutputBuffer(permit.terms.limits.output, listener(planned.call, ctx.emit))
 
     def listen(stream: int, chunk: bytes) -> None:
         printed.take(stream, chunk)
 
     try:
-        outcome = await ctx.sandbox.run(permit, listen=listen)
+        if isinstance(action, StartProcess | ProcessAction):
+            from runner.engine.process_actions import perform  # few sessions have processes that stay
+
+            outcome = await perform(permit, number, planned.tiers, ctx, listen)
+        else:
+            outcome = await ctx.sandbox.run(permit, listen=listen)
     except BaseException as end:
         cancelled = isinstance(end, asyncio.CancelledError)
         out, err = map(bytes, printed.streams)
@@ -210,7 +214,12 @@ async def _run(
         if cancelled and isinstance(planned.action, RunScript | RunArgv):
             stopped(finished(planned, outcome, ctx, number))
         raise
-    ctx.audit.finished(number, outcome, records.Ran(began, changed=look()), agent=ctx.agent, parent=ctx.parent)
+    changed = look()
+    if isinstance(action, StartProcess) and action.stays and outcome.problem is None:
+        return outcome  # `SessionProcesses` records the outcome when the process has ended
+    # What a process was stopped from belongs to the outcome of that process.
+    recorded = replace(outcome, violations=()) if isinstance(action, ReadProcess) else outcome
+    ctx.audit.finished(number, recorded, records.Ran(began, changed=changed), agent=ctx.agent, parent=ctx.parent)
     return outcome
 
 

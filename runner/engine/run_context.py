@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.engine.context.context import RequestPart
+    from runner.engine.processes import SessionProcesses
     from runner.events import Emit
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
@@ -109,6 +110,7 @@ class RunContext:
         outputs: The store of whole outputs.
         emit: The receiver of events.
         redactor: The redactor of secrets in texts.
+        processes: The processes that stay beside later calls.
         journal: The journal of the session. The default keeps nothing.
         context: The texts that the model is sent beside the conversation.
         undo: The recorder of file changes, or None if changes cannot be undone.
@@ -142,6 +144,7 @@ class RunContext:
     outputs: "OutputStore"
     emit: "Emit"
     redactor: "Redactor"
+    processes: "SessionProcesses"
     journal: Journal = field(default_factory=Journal)
     context: Context = field(default_factory=Context)
     undo: "SnapshotRecorder | None" = None

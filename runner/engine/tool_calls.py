@@ -4,7 +4,7 @@ import codecs
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from policy.model.action import Action
+from policy.model.action import Action, ProcessAction, SignalProcess, StartProcess, WriteProcess
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem
@@ -53,11 +53,15 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A call with the action that `tool` planned. The tool renders the outcome for the model."""
+    """A call with the action that `tool` planned. The tool renders the outcome for the model.
+
+    `tiers` are those of the decision about the action, empty before the decision.
+    """
 
     call: ModelCall
     tool: ModelTool
     action: Action
+    tiers: tuple[Tier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,13 @@ class Judgement:
 
     @property
     def only_reads(self) -> bool:
-        """Return True if the action is allowed and only reads. Such calls may run concurrently."""
+        """Return True if the action is allowed and only reads. Such calls may run concurrently.
+
+        The start of a process, its input and a signal keep their order, whatever their tier is.
+        """
         evaluation = self.evaluation
+        if isinstance(self.planned.action, StartProcess | WriteProcess | SignalProcess):
+            return False
         return isinstance(evaluation.verdict, Allow) and evaluation.assessment.tiers == (Tier.READ,)
 
 
@@ -94,6 +103,10 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
     if isinstance(arguments, Problem):
         return arguments
     action = tool.plan(arguments, ctx.cwd, ctx.seen)
+    if isinstance(action, ProcessAction):
+        from runner.engine.process_actions import known  # few sessions have processes that stay
+
+        action = known(action, ctx)
     return action if isinstance(action, Problem) else Planned(call, tool, action)
 
 

@@ -13,7 +13,7 @@ from runner.event_values import PastRow
 from runner.gate.wording import rule_words
 from runner.problems import Exit
 from runner.text.phrases import many
-from runner.text.sanitize import visible
+from runner.text.sanitize import one_line, visible
 
 # fmt: off
 BADGE_COLOURS = {  # text colour, background colour
@@ -34,6 +34,7 @@ BADGE_COLOURS = {  # text colour, background colour
 NOT_HELD = "missing"  # the label of a protection that the sandbox does not enforce
 _FOLD, _FAILED_FOLD = (6, 4), (2, 12)  # lines before and after the fold; the cause of a failure is at the end
 _HOSTS = 5  # contacted hosts that are named
+_LONGEST_COMMAND = 200  # characters of the command of a process
 _COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # shown of one command; a question shows the whole command
 
 Pairs = tuple[tuple[str, str], ...]  # label, words
@@ -104,7 +105,9 @@ def wait_words(count: float) -> str:
     return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60} s"
 
 
-def note_words(event: events.Retrying | events.Compacted | events.Changed) -> str:
+def note_words(
+    event: events.Retrying | events.Compacted | events.Changed | events.ProcessStarted | events.ProcessEnded,
+) -> str:
     """Return one line about the event."""
     match event:
         case events.Retrying(_, problem, wait, attempt, attempts):
@@ -114,6 +117,11 @@ def note_words(event: events.Retrying | events.Compacted | events.Changed) -> st
         case events.Changed(what, was, now, why):
             name = "thinking level" if what == "thinking" else what
             return f"the {name} is now {now} (was {was}){': ' + why if why else ''}"
+        case events.ProcessStarted(process, command):
+            return f"{process} runs in the background: {one_line(command, _LONGEST_COMMAND)}"
+        case events.ProcessEnded(process, status, seconds, ended_by):
+            how = f"ended with status {status}" if ended_by is None else f"was ended ({ended_by})"
+            return f"{process} {how} after {wait_words(seconds)}"
 
 
 def run_end_words(event: events.RunEnded) -> str:

@@ -1,6 +1,6 @@
 """Wording of actions, terms and cells for transcripts, questions and records."""
 
-from policy.describe.phrases import tool_call_text
+from policy.describe.phrases import process_words, tool_call_text
 from policy.model.action import (
     Action,
     CallServerTool,
@@ -8,12 +8,16 @@ from policy.model.action import (
     GlobFiles,
     GrepFiles,
     ReadFile,
+    ReadProcess,
     ReadServerResource,
     RunArgv,
     RunScript,
+    SignalProcess,
     SpawnAgent,
+    StartProcess,
     ToolAction,
     WriteFile,
+    WriteProcess,
 )
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.tier import Ruling, Tier
@@ -27,10 +31,14 @@ def action_words(action: Action, workspace: str) -> str:
 
     The text is as untrusted as the action: print it through `visible`.
     """
+    if isinstance(action, StartProcess):
+        return f"$ {action.script}  [{'background' if action.stays else 'terminal'}]"
     if isinstance(action, RunScript):
         return f"$ {action.script}"
     if isinstance(action, ToolAction):
         return tool_call_text(action)
+    if isinstance(action, ReadProcess | WriteProcess | SignalProcess):
+        return process_words(action)
     import shlex  # most actions are scripts
 
     if isinstance(action, RunArgv):

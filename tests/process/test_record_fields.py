@@ -101,6 +101,7 @@ def everything(path: Path) -> None:
             1, violations=(violation,), connections=(made,), problem=problem, enforcement=FULL, used=Used(1.0, 2)
         )
         log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),)))
+        log.started(2, "p1", agent="main", terminal=False)
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
         log.planned(session, RecordedPlan("# a", "default", "terminal", "go", 1.0))
         log.ended(session, SessionEnd(0, "done", 1, (("input", 2),), 0.1))

@@ -22,7 +22,7 @@ def tool(name: str) -> ModelTool:
 
 
 HUGE = "x" * (10 << 20)
-BASH_KEYS = "`command`, `timeout`, `description`"
+BASH_KEYS = "`command`, `timeout`, `background`, `pty`, `description`"
 
 # fmt: off
 FAULTS: list[tuple[str, dict[str, object] | None, str, str, str]] = [
@@ -125,7 +125,9 @@ def test_find_names_the_tools() -> None:
     problem = find(TOOLS, "read_file\x1b")
     assert isinstance(problem, Problem)
     assert problem.what == "there is no tool `read_file\\x1b`"
-    assert problem.why == "the tools are `bash`, `read`, `write`, `edit`, `glob`, `grep`, `ls`"
+    assert problem.why == (
+        "the tools are `bash`, `read`, `write`, `edit`, `glob`, `grep`, `ls`, `bash_output`, `bash_input`, `bash_kill`"
+    )
     long = find(TOOLS, "x" * 1000)
     assert isinstance(long, Problem)
     assert len(str(long)) < 300
@@ -181,6 +183,16 @@ def test_specs_are_plain_json_schema() -> None:
             "exclusiveMinimum": 0,
             "maximum": 600,
             "type": "number",
+        },
+        "background": {
+            "default": False,
+            "description": "Start the script as a process that stays, and return its id at once.",
+            "type": "boolean",
+        },
+        "pty": {
+            "default": False,
+            "description": "Run the script in a terminal, for programs that need one.",
+            "type": "boolean",
         },
         "description": {
             "description": "Purpose of the script in five to ten words, shown to the user.",

@@ -114,7 +114,10 @@ def test_what_t3_misses_is_listed() -> None:
 
 # fmt: off
 ARGUMENTS = {
-    "bash":  {"command", "timeout", "description"},
+    "bash":  {"command", "timeout", "background", "pty", "description"},
+    "bash_output": {"id", "pattern", "wait"},
+    "bash_input":  {"id", "text", "close"},
+    "bash_kill":   {"id", "signal"},
     "read":  {"path", "offset", "limit"},
     "write": {"path", "content"},
     "edit":  {"path", "old_string", "new_string", "replace_all"},

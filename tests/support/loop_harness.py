@@ -16,6 +16,7 @@ from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
+from runner.engine.processes import SessionProcesses
 from runner.engine.retry_policy import RetryPolicy
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
@@ -157,6 +158,7 @@ def stage(tmp_path: Path) -> Make:
         audit = AuditLog.open(tmp_path / "audit.db")
         sandbox = FakeSandbox(behave)
         events: list[Event] = []
+        outputs = OutputStore(tmp_path / "kept")
         ctx = RunContext(
             session=audit.session(SessionInfo(mode.value, str(workspace), unattended, FULL)),
             cwd=str(workspace),
@@ -177,9 +179,10 @@ def stage(tmp_path: Path) -> Make:
             audit=audit,
             sandbox=sandbox,
             enforcement=FULL,
-            outputs=OutputStore(tmp_path / "kept"),
+            outputs=outputs,
             emit=events.append,
             redactor=Redactor(),
+            processes=SessionProcesses(sandbox, audit, Redactor(), outputs, events.append),
         )
         return LoopHarness(ctx, sandbox, events, [], audit)
 

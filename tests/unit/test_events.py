@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from policy.model.action import EditFile, RunScript
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.tier import Mode, Ruling, Tier
-from policy.model.verdict import Cell, Problem
+from policy.model.verdict import Cell, Problem, Rights
 from runner import events
 from runner.messages import Failure, Usage
 from runner.text.json_line import utc_time
@@ -68,6 +68,10 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (events.ActionFinished("1.1", 0, 0.5, None, (), None, "t", None, (MADE,)),
      {"type": "finished", "connections": [{"host": "x.org", "port": 443, "asked": "tunnel", "address": "192.0.2.1",
       "allowed": True, "why": "", "sent": 1, "received": 2, "seconds": 0.5, "credential": ""}]}, "who was connected to"),
+    (events.ProcessStarted("p1", "$ npm run dev", 7, False, Rights.WORKSPACE_WRITE),
+     {"type": "process_started", "process": "p1", "record": 7, "rights": "workspace-write"}, "a process that stays"),
+    (events.ProcessEnded("p1", 137, 2.5, "cancelled", (VIOLATION,), 7),
+     {"type": "process_ended", "process": "p1", "ended_by": "cancelled"}, "the end of such a process"),
     (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
     (events.MalformedCall("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
     (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),

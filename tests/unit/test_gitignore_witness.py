@@ -19,6 +19,8 @@ from pathspec import GitIgnoreSpec
 
 from runner.changes.review.gitignore import Ignored
 
+_BACKEND = "simple"  # pathspec would choose RE2 if it is installed, which judges a few of the lines below otherwise
+
 # fmt: off
 ROWS: list[tuple[str, str, bool, str]] = [
     ("*.o",            "d/x.o",     True,  "a name at any depth"),
@@ -52,7 +54,7 @@ def ours(text: str, path: str) -> bool:
 
 def theirs(text: str, path: str) -> bool:
     """Return the opinion of pathspec. Raises ValueError for a line that pathspec refuses."""
-    spec = GitIgnoreSpec.from_lines(text.split("\n"))
+    spec = GitIgnoreSpec.from_lines(text.split("\n"), backend=_BACKEND)
     names = path.split("/")
     folders = ("/".join(names[:depth]) + "/" for depth in range(1, len(names)))
     return spec.match_file(path) or any(map(spec.match_file, folders))
@@ -65,7 +67,7 @@ def test_both_readers_agree_on_the_rules_of_the_manual(text: str, path: str, wan
 
 
 def test_pathspec_still_takes_in_a_file_below_an_ignored_folder() -> None:
-    assert not GitIgnoreSpec.from_lines(["d/", "!d/keep"]).match_file("d/keep")
+    assert not GitIgnoreSpec.from_lines(["d/", "!d/keep"], backend=_BACKEND).match_file("d/keep")
 
 
 def test_pathspec_still_lets_an_earlier_line_outrank_an_ignored_folder() -> None:

@@ -57,7 +57,7 @@ Where you are
 - You act through ringfence, which checks every action at one gate. The gate enforces its rules whatever is written \
 here.
 - The workspace is {cwd}. Relative paths start there. Each `bash` call is a new shell in that folder: no state \
-carries over, and whatever a command leaves running is ended.
+carries over, and whatever a command leaves running is ended. A script that you start with `background` stays.
 - Everything runs in a sandbox that grants each action exactly what the policy allowed. What was not granted does not \
 exist: other folders, the real home, credentials, and (unless a host is allowed) the network. HOME is empty and private.
 - Inside the workspace, secret files such as `.env` are hidden, and files that other programs run automatically \
