@@ -78,7 +78,9 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
             interpreter.findings.unknown(_TOO_MUCH, Check.TIME_LIMIT, None)
     findings = interpreter.findings
     plain = findings.worst is Tier.WRITE and not findings.beyond_plain_edits
-    return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps)
+    # A signature speaks for the user wherever it is shown, so that every mode asks for it.
+    asked = findings.reasons if isinstance(action, actions.SignGit) else ()
+    return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps, asked=asked)
 
 
 def _interpret(action: Action, interpreter: Interpreter) -> str:
@@ -112,6 +114,8 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             text = f"sends a signal to {process}" + ("" if own else ", which the user started")
             tier = Tier.READ if own else Tier.EXECUTE
             interpreter.findings.add_reason(tier, text, Check.PROCESS_SIGNAL, None)
+        case actions.SignGit(what=what):
+            interpreter.findings.add_reason(Tier.DANGEROUS, f"signs a {what} with your key", Check.SIGNATURE, None)
         case _:
             from policy.interpreter.tool_call import judge_tool_call  # most actions are commands or file tools
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import isfinite
 
 from policy.describe.phrases import near, plain
-from policy.model.action import RunArgv, RunScript, ToolAction
+from policy.model.action import RunArgv, RunScript, SignGit, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
@@ -56,6 +56,8 @@ def terms_for(
     secrets = Secrets(profile, facts.home, facts.private)
     if floor := workspace_floor(facts.workspace, secrets):
         return floor
+    if isinstance(assessment.action, SignGit):  # no program runs with these rights; the runner signs
+        return Terms(rights=Rights.READ_ONLY, workspace=facts.workspace, home=facts.home, limits=limits)
     read: set[str] = set()
     write: set[str] = set()
     effects = assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed

@@ -16,6 +16,7 @@ from policy.model.action import (
     RunArgv,
     RunScript,
     SearchWeb,
+    SignGit,
     SpawnAgent,
     WriteFile,
 )
@@ -129,7 +130,7 @@ __all__ = [  # noqa: RUF022  # by subject
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
     "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "ReadFile",
-    "ReadServerResource", "RunArgv", "RunScript", "SearchWeb", "SpawnAgent", "WriteFile",
+    "ReadServerResource", "RunArgv", "RunScript", "SearchWeb", "SignGit", "SpawnAgent", "WriteFile",
     # the sandbox alone
     "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",
     "Rights", "Terms", "Violation", "open_backend", "open_gate",

@@ -18,6 +18,7 @@ from policy.model.action import (
     RunScript,
     SearchWeb,
     SignalProcess,
+    SignGit,
     SpawnAgent,
     ToolAction,
     WriteFile,
@@ -88,6 +89,9 @@ def _text(action: Action, around: Around) -> str:
             return action.script.strip()
         case RunArgv():
             return " ".join(map(quoted, action.argv))
+        case SignGit():
+            subject = action.payload.partition("\n\n")[2].strip().partition("\n")[0]
+            return f"sign {action.what} {subject}"
         case ReadProcess() | WriteProcess() | SignalProcess():
             return process_words(action)
         case GlobFiles() | GrepFiles():

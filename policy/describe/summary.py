@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from policy.describe.phrases import MOST_NAMED, Around, joined, named, near, plain, powers, secret_kind, short_list
 from policy.model.abstract_word import SourceSpan
-from policy.model.action import RunScript, SignalProcess, WriteProcess
+from policy.model.action import RunScript, SignalProcess, SignGit, WriteProcess
 from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import names_private_network
@@ -60,6 +60,10 @@ def summarize(assessment: Assessment, around: Around) -> str:
 
 def question(assessment: Assessment, terms: Terms, around: Around) -> str:
     """Return one line: the summary of the action, and all rights that an approval would grant."""
+    action = assessment.action
+    if isinstance(action, SignGit):
+        rights = "An approval gives it the signature of this text, and nothing more"
+        return f"{named(action, around)} signs a {action.what} with your key {plain(action.key)}. {rights}. Allow it?"
     summary = summarize(assessment, around)
     mark = ": " if summary.startswith("`") else " "
     rights = "; ".join((powers(terms, around, assessment.action), *caveats(assessment, terms)))

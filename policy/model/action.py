@@ -176,6 +176,23 @@ class SignalProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class SignGit:
+    """Sign the text of a Git object with the user's key, outside of the sandbox. A running command requested it.
+
+    Attributes:
+        what: `commit` or `tag`.
+        payload: The whole object without a signature.
+        key: The name of the key, for the user.
+    """
+
+    kind: ClassVar[str] = "SignGit"
+    tool: ClassVar[str] = "bash"
+    what: str
+    payload: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallServerTool:
     """Call the tool `name` of the tool server `server`.
 
@@ -254,7 +271,7 @@ FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFile
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
 ToolAction = CallServerTool | ReadServerResource | SpawnAgent | FetchAddress | SearchWeb
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
-Action = CommandAction | FileAction | ToolAction | ProcessAction
+Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit
 
 
 def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> FileAction:
@@ -275,6 +292,6 @@ ACTIONS: dict[str, type[Action]] = {
     for each in (
         RunScript, StartProcess, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles, ReadProcess,
         WriteProcess, SignalProcess,
-        CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb,
+        CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb, SignGit,
     )
 }  # fmt: skip

@@ -328,6 +328,7 @@ class Check:
 
     # Verdicts
     ADDITIONAL_RIGHT        = RuleRef(RuleKind.BUILTIN, "escalation/additional-right")
+    SIGNATURE               = RuleRef(RuleKind.BUILTIN, "signing/signature")
     NO_REASON               = RuleRef(RuleKind.BUILTIN, "decision/no-reason")
     RIGHTS_FLOOR            = RuleRef(RuleKind.BUILTIN, "rights/floor")
     SANDBOX_SHOW            = RuleRef(RuleKind.BUILTIN, "sandbox-show/shown-rights")

@@ -77,7 +77,7 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         else:
             asked[Reason(Tier.READ, f"{subject}: {rule.why}", rule.ref, met.span)] = None
     reasons = (*denied, *assessment.reasons)
-    return replace(assessment, reasons=reasons, asked=tuple(asked), covered=by, opened=opened)
+    return replace(assessment, reasons=reasons, asked=(*asked, *assessment.asked), covered=by, opened=opened)
 
 
 def _names(rule: PermissionRule, tool: str) -> bool:

@@ -29,6 +29,7 @@ from runner.engine.model_access import OpenModels
 from runner.engine.processes import SessionProcesses
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
+from runner.engine.signing import open_signing
 from runner.engine.steering import Delivery, Steering
 from runner.events import Emit, Notice
 from runner.facts.environment import child_environment
@@ -199,6 +200,11 @@ async def open_session(
                 if options.unattended and grant.ruling is Ruling.ALLOW:
                     said = "allows nothing while there is no user"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
+        signing, environment = await asyncio.to_thread(
+            open_signing, facts, environ, child_environment(facts, environ, profile), attended=not options.unattended
+        )
+        if signing is not None:
+            stack.callback(signing.close)
         around = await asyncio.to_thread(surroundings, facts.workspace)  # reading a large Git index takes a moment
         outputs = OutputStore(state / "outputs" / session)
         processes = SessionProcesses(sandbox, audit, redactor, outputs, emit)
@@ -215,7 +221,8 @@ async def open_session(
             look=lambda: gather(cwd, environ, profile),
             rules=settings.rules,
             profile=profile,
-            environment=child_environment(facts, environ, profile),
+            environment=environment,
+            signing=signing,
             approver=approver,
             audit=audit,
             sandbox=sandbox,

@@ -28,6 +28,7 @@ from runner.engine.authorize import Authorization, Evaluation, authorize
 from runner.engine.judge import CallRequester, evaluate_action
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
+from runner.engine.signature_requests import signing
 from runner.engine.tool_calls import CallResult, Judgement, Planned, denied, finished, headed, listener
 from runner.events import Notice
 from runner.gate.wording import action_words, cell_words
@@ -198,7 +199,10 @@ async def _run(
 
             outcome = await perform(permit, number, planned.tiers, ctx, listen)
         else:
-            outcome = await ctx.sandbox.run(permit, listen=listen)
+            async with signing(permit, planned, ctx) as unsigned:
+                outcome = await ctx.sandbox.run(permit, listen=listen)
+            if unsigned:
+                outcome = replace(outcome, violations=(*outcome.violations, *unsigned))
     except BaseException as end:
         cancelled = isinstance(end, asyncio.CancelledError)
         out, err = map(bytes, printed.streams)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.engine.context.context import RequestPart
     from runner.engine.processes import SessionProcesses
+    from runner.engine.signing import SigningBroker
     from runner.events import Emit
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
@@ -122,6 +123,7 @@ class RunContext:
         fallback: The model (`provider:model`) used if the chosen one stays busy, or an empty string.
         models: The models that the session can open, or None if the session has only one model.
         refused_rights: Additional rights that the user refused. The user is not asked for them again.
+        signing: The broker that signs commits and tags for commands, or None if there is no place for it.
         model_why: Why the model of the beginning is used, if the user did not name it.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
@@ -156,6 +158,7 @@ class RunContext:
     fallback: str = ""
     models: OpenModels | None = None
     refused_rights: set[str] = field(default_factory=set)
+    signing: "SigningBroker | None" = None
     model_why: str = ""
     agent: str = MAIN
     parent: str | None = None

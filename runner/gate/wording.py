@@ -13,6 +13,7 @@ from policy.model.action import (
     RunArgv,
     RunScript,
     SignalProcess,
+    SignGit,
     SpawnAgent,
     StartProcess,
     ToolAction,
@@ -37,6 +38,8 @@ def action_words(action: Action, workspace: str) -> str:
         return f"$ {action.script}"
     if isinstance(action, ToolAction):
         return tool_call_text(action)
+    if isinstance(action, SignGit):
+        return f"sign a {action.what} with your key {action.key}\n{action.payload.rstrip()}"
     if isinstance(action, ReadProcess | WriteProcess | SignalProcess):
         return process_words(action)
     import shlex  # most actions are scripts
@@ -69,6 +72,8 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
     """
     if isinstance(action, ToolAction):
         return _call_rights(action, terms)
+    if isinstance(action, SignGit):
+        return _signing(action)
     writes = _writable(terms)
     if isinstance(action, WriteFile | EditFile):
         writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
@@ -92,6 +97,8 @@ def card_rights(terms: Terms, action: Action) -> tuple[tuple[str, str], ...]:
     """
     if isinstance(action, ToolAction):
         return _call_rights(action, terms)
+    if isinstance(action, SignGit):
+        return _signing(action)
     rows: list[tuple[str, str]] = []
     opened = _opened(terms)
     if terms.read:
@@ -127,6 +134,10 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("starts", f"the agent {action.agent}, whose actions are judged like those of this one"),)
         case _:
             return (("network", _network(terms)), *_credentials(terms))
+
+
+def _signing(action: SignGit) -> tuple[tuple[str, str], ...]:
+    return (("signs", f"this {action.what} alone, with {action.key}; the key stays outside of the sandbox"),)
 
 
 def _writable(terms: Terms) -> list[str]:
