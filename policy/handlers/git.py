@@ -148,10 +148,27 @@ def _judge_subcommand(call: Call) -> None:
         value = call.flags.get(flag)
         if value is not None and (value.text is None or value.text in values):
             call.runs(predicate, value, program=flag, consequence=None)
+    if call.label in ("git submodule add", "git submodule update"):
+        _judge_submodule(call)
     if call.label.startswith(_TAKES_REMOTE):
         for word in call.words:
             if any("::" in text for text in word.texts):
                 call.runs(f"starts a program to reach `{word.text}`", word, consequence=None)
+
+
+def _judge_submodule(call: Call) -> None:
+    """Report the files of settings in which Git enters a submodule. They are locked, so an approval must open them."""
+    words = {text for word in call.words for text in word.texts}
+    adds = call.label == "git submodule add"
+    if not adds and "--init" not in words:
+        return
+    classifier, facts = call.findings.classifier, call.facts
+    if any(classifier.foreign_repository(cwd) is not None for cwd in call.state.cwds or ()):
+        return
+    folder = facts.repository[0] if facts.repository else f"{facts.workspace}/.git"
+    for path in (f"{folder}/config", *((f"{facts.workspace}/.gitmodules",) if adds else ())):
+        if facts.look(path).kind is Kind.FILE:
+            call.access_path(Role.WRITE, literal(path))
 
 
 def _judge_global_flags(call: Call, shape: ParsedOptions) -> None:

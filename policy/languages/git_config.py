@@ -239,7 +239,7 @@ _SAFE = (
     r"(?:pager\.[a-z-]+|core\.(?:fsmonitor|untrackedcache)|(?:commit|tag)\.gpgsign|log\.showsignature|submodule\.recurse"
     r"|status\.submodulesummary|core\.usebuiltinfsmonitor)=(?:false|no|off|0)"
     r"|core\.pager=(?:cat)?|core\.hookspath=/dev/null|(?:core|sequence)\.editor=(?:true|:)"
-    r"|diff\.submodule=(?:short|log)"
+    r"|diff\.submodule=(?:short|log)|protocol\.(?:file|git|ssh|https?)\.allow=(?:always|user|never)"
 )
 
 

@@ -234,7 +234,7 @@ def mounts(
         steps.append(("rw", terms.cache, place))
     steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
     steps += [("ro", path, path) for path in terms.read]
-    steps += [("rw", path, path) for path in terms.writable]
+    steps += [("rw", path, path) for path in terms.writable if not _replaceable(path, terms, protected, look)]
     steps.sort(key=lambda step: step[2].count("/"))
     if work:
         read_only = {*protected.locked, *protected.shared, *terms.read}
@@ -259,6 +259,15 @@ def _machine_facts() -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(f"/proc/{name}" for name in sorted(names) if not name.isdecimal() and name not in _SHOWN_FACTS)
+
+
+def _replaceable(path: str, terms: Terms, protected: Scan, look: PathLookup) -> bool:
+    """Return True for a file in a writable folder, which needs no mount. Programs such as `git config` replace such a
+    file by renaming another one, and a file that is mounted cannot be replaced (EBUSY, rename(2)).
+    """
+    roots = (*((terms.workspace,) if terms.rights is Rights.WORKSPACE_WRITE else ()), *terms.writable)
+    above = any(inside(path, root) and path != root for root in roots)
+    return above and look(path) == "file" and not _lies_in(os.path.dirname(path), {*protected.locked, *terms.read})
 
 
 def _lies_in(path: str, places: set[str]) -> bool:

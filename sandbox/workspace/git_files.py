@@ -23,6 +23,8 @@ _ADDRESS = (
     r"|(?:\w[\w.-]*@)?\w[\w.-]*:[\w./~][\w./~@+-]*|(?:\.{1,2}/)*\w[\w./~@+-]*"
 )
 _BRANCH = r"[\w.][\w./-]*"
+_SUBMODULE = r"(?!.*\.\.)\w[\w./@+-]*"  # the name and the path of a submodule
+_OF_SUBMODULE = re.compile(r"/\.git/(?:worktrees/[^/]+/)?modules/")
 # hgrc(5): the lines that `hg clone` and `sl clone` write.
 _PATHS = re.compile(rf"\s*|[#;].*|\[paths\]|default(?:-push)? = (?:{_ADDRESS})")
 # Omitted: settings that make Git fetch by itself (`extensions.partialClone`, `remote.x.promisor`), and `core.worktree`.
@@ -74,6 +76,8 @@ _KEYS: dict[str, dict[str, str]] = {
     "submodule": {"active": r"[\w./*-]+", "recurse": _BOOLEAN},
     "lfs": {"repositoryformatversion": r"0"},
 }
+# Of `.gitmodules`, as `git submodule add` writes it: gitmodules(5). Omitted: `update`, which can name a program.
+_MODULE_KEYS = {"path": _SUBMODULE, "url": _ADDRESS, "branch": rf"\.|{_BRANCH}", "shallow": _BOOLEAN}
 # fmt: on
 
 
@@ -101,8 +105,11 @@ def harmless(path: str, *places: str) -> bool:
     if name == "hgrc" or path.endswith("/.sl/config"):
         return all(_PATHS.fullmatch(line) for line in content.decode("utf-8", "surrogateescape").split("\n"))
     try:
+        if name == ".gitmodules":
+            return b"\\" not in content and all(map(_of_module, read_settings(content)))
         if name in ("config", "config.worktree"):  # harmless settings contain no backslash
-            return b"\\" not in content and all(map(_starts_nothing, read_settings(content)))
+            settings = [each for each in read_settings(content) if not _names_worktree(each, path, places)]
+            return b"\\" not in content and all(map(_starts_nothing, settings))
         if name == "commondir":  # it names the folder with the settings, which is judged as a repository itself
             shared = common(os.path.dirname(path))
             parts = ("HEAD", "objects", "refs")
@@ -115,6 +122,23 @@ def harmless(path: str, *places: str) -> bool:
         return False
     match = re.search(r"/\.git/(?:worktrees|modules)/", place)
     return match is not None and any(inside(place, each) for each in places) and os.path.realpath(place) == place
+
+
+def _of_module(setting: Setting) -> bool:
+    known, value, name = _MODULE_KEYS.get(setting.key), setting.value, setting.subsection or ""
+    named = setting.section == "submodule" and re.fullmatch(_SUBMODULE, name) is not None
+    return named and known is not None and value is not None and re.fullmatch(known, value) is not None
+
+
+def _names_worktree(setting: Setting, path: str, places: tuple[str, ...]) -> bool:
+    """Return True for `core.worktree` of a submodule if the named folder is in one of `places`, and in no folder of a
+    repository.
+    """
+    if (setting.section, setting.subsection, setting.key) != ("core", None, "worktree") or not setting.value:
+        return False
+    target = os.path.normpath(os.path.join(os.path.dirname(path), setting.value))
+    inner = any(inside(target, each) and target != each for each in places)
+    return _OF_SUBMODULE.search(path) is not None and inner and "/.git/" not in f"{target}/"
 
 
 def _starts_nothing(setting: Setting) -> bool:
