@@ -223,12 +223,12 @@ class SigningBroker:
                 os.rmdir(name, dir_fd=self._folder)
 
 
-Environment = tuple[tuple[str, str], ...]
+CommandEnvironment = tuple[tuple[str, str], ...]
 
 
 def open_signing(
-    facts: Facts, environ: Mapping[str, str], environment: Environment, *, attended: bool
-) -> tuple[SigningBroker | None, Environment]:
+    facts: Facts, environ: Mapping[str, str], environment: CommandEnvironment, *, attended: bool
+) -> tuple[SigningBroker | None, CommandEnvironment]:
     """Return the broker of a session, and the environment of its commands with the settings by which Git uses it.
 
     The broker is None if the sandbox has no cache, or without Git. In an unattended session it refuses every request,
@@ -243,7 +243,7 @@ def open_signing(
     return broker, _with_broker(environment, f"{facts.home}/.cache/{broker.name}/gpg", always if attended else {})
 
 
-def _with_broker(environment: Environment, program: str, always: Mapping[str, str]) -> Environment:
+def _with_broker(environment: CommandEnvironment, program: str, always: Mapping[str, str]) -> CommandEnvironment:
     """Return `environment` with Git's settings for the script `program`; `always` are settings that it overrides."""
     variables = dict(environment)
     count = int(variables.get("GIT_CONFIG_COUNT", "0"))

@@ -140,7 +140,7 @@ def test_without_a_yes_nothing_is_signed(user: Signer, answer: Callable[[int], b
     assert user.signed() == [("deny", 1)]
 
 
-# A command that talks to the broker without Git. `request KEY` takes the text from standard input.
+# A command that uses the broker without Git. `request KEY` takes the text from standard input.
 REQUEST = r"""
 folder=$(echo ~/.cache/ringfence-signing-*)
 request() {
