@@ -137,7 +137,8 @@ class Conversation:
     async def shell(self, script: str) -> None:
         """Run a command that the user typed, and add the command and its output to the conversation.
 
-        The command is evaluated and confined like every other command. The model reads both with the next prompt.
+        The command is evaluated and confined like every other command. The model reads both with the next prompt. A
+        command that ends with `&` becomes a process of the session.
         Raise Stopped while `busy`.
         """
         self._require_idle()
@@ -165,7 +166,10 @@ class Conversation:
         """Run the command and return its output, or the reason why it did not run, for the model."""
         so_far: list[CallResult] = []
         try:
-            call = ModelCall(key, ToolCall(key, "bash", {"command": script}), own=True)
+            arguments: dict[str, object] = {"command": script}
+            if (inner := background_command(script)) is not None:
+                arguments = {"command": inner, "background": True}
+            call = ModelCall(key, ToolCall(key, "bash", arguments), own=True)
             report = await handle_call(call, self.ctx, so_far.append)
         except BREAKS as error:
             self.ctx.emit(ErrorRaised(error.problem))
@@ -240,6 +244,18 @@ class Conversation:
         if was is not thinking:
             self.ctx.live.thinking = thinking
             self.ctx.emit(Changed("thinking", was.value, thinking.value))
+
+
+def background_command(script: str) -> str | None:
+    """Return the command in front of a final `&`, which the user wants to stay in the background; None without one.
+
+    The end of `&&`, `|&`, `>&`, `<&` or an escaped `&` is not such an `&`.
+    """
+    text = script.rstrip()
+    inner = text.removesuffix("&")
+    if inner == text or inner[-1:] in ("&", "|", ">", "<", "\\") or not inner.strip():
+        return None
+    return inner.rstrip()
 
 
 def _cancelled() -> bool:

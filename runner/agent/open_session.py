@@ -24,14 +24,16 @@ from runner.config.compaction_levels import Disorder, levels_of
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, surroundings
+from runner.engine.control_server import ControlServer
 from runner.engine.event_redaction import RedactingEmitter
 from runner.engine.model_access import OpenModels
+from runner.engine.port_forwards import PortForwards
 from runner.engine.processes import SessionProcesses
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.run_limits import RunLimits
 from runner.engine.signing import open_signing
 from runner.engine.steering import Delivery, Steering
-from runner.events import Emit, Notice
+from runner.events import Emit, Event, Notice, ProcessStarted
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
 from runner.gate.grants.codec import to_json
@@ -48,6 +50,7 @@ from runner.sessions.open import SessionRun, SessionTarget
 from runner.state.output_store import OutputStore
 from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import head_commit
+from runner.text.phrases import os_reason
 from sandbox.backend import Level
 from sandbox.backends import open_backend
 
@@ -207,8 +210,22 @@ async def open_session(
             stack.callback(signing.close)
         around = await asyncio.to_thread(surroundings, facts.workspace)  # reading a large Git index takes a moment
         outputs = OutputStore(state / "outputs" / session)
-        processes = SessionProcesses(sandbox, audit, redactor, outputs, emit)
+        processes = SessionProcesses(sandbox, audit, redactor, outputs, lambda event: told(event))
         stack.push_async_callback(processes.close)
+        forwards = PortForwards(processes, audit, session, emit)
+        stack.push_async_callback(forwards.close)
+        control = ControlServer(state, session, processes, forwards)
+        stack.push_async_callback(control.close)
+
+        def told(event: Event) -> None:
+            """Emit an event of the processes, and listen for other terminals from the first process on."""
+            emit(event)
+            if isinstance(event, ProcessStarted):
+                try:
+                    control.open()
+                except OSError as error:
+                    emit(Notice(f"`agent processes` cannot reach this session: {os_reason(error)}"))
+
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -231,6 +248,7 @@ async def open_session(
             emit=emit,
             redactor=redactor,
             processes=processes,
+            forwards=forwards,
             journal=journal,
             context=redactor.mask(replace(options.context, instructions=options.instructions, surroundings=around)),
             undo=undo,

@@ -12,10 +12,10 @@ from runner.audit.query import Query, was_question
 from runner.audit.records import AnswerSource
 from runner.state.session_id import is_session_id
 
-DECISIONS = ("decided", "refused", "applied", "planned")  # kinds of records with a verdict
+DECISIONS = ("decided", "refused", "applied", "forwarded", "planned")  # kinds of records with a verdict
 # The first one present describes the action.
 _TELLING = (
-    *("script", "argv", "text", "process", "pattern", "path", "root", "plan"),
+    *("script", "argv", "forward", "text", "process", "pattern", "path", "root", "plan"),
     *("url", "uri", "query", "prompt", "arguments"),
 )
 SESSIONS = 256  # session records in memory at a time: a log may have as many sessions as decisions

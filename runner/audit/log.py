@@ -21,7 +21,7 @@ from runner.state.paths import state_dir
 
 if TYPE_CHECKING:
     from runner.audit.query import Query
-    from runner.audit.records import Decision, Patching, Ran, RecordedPlan, Refusal, SessionEnd, SessionInfo
+    from runner.audit.records import Decision, Forwarding, Patching, Ran, RecordedPlan, Refusal, SessionEnd, SessionInfo
     from runner.audit.signing import Signer
     from runner.config import Settings
     from sandbox.backend import Outcome
@@ -132,6 +132,10 @@ class AuditLog:
     def applied(self, session: str, patching: "Patching") -> int:
         """Record that the user applies a patch to the workspace. Raises AuditError: then nothing may be changed."""
         return self._append(patching.body(session), "the patch could not be recorded, so nothing was changed")
+
+    def forwarded(self, session: str, forwarding: "Forwarding") -> int:
+        """Record that the user forwards a port. Raises AuditError: then the port must not be opened."""
+        return self._append(forwarding.body(session), "the forward could not be recorded, so it was not opened")
 
     def planned(self, session: str, planned: "RecordedPlan") -> int:
         """Record the user's answer to a plan. Raises AuditError: then the mode may not change."""

@@ -280,6 +280,49 @@ class Patching:
 
 
 @dataclass(frozen=True, slots=True)
+class Forwarding:
+    """Forward of a port of this machine to a process, which the user opened.
+
+    Attributes:
+        process: name of the process in its session
+        command: command of the process
+        port: port on which the process listens
+        host_port: port of 127.0.0.1 on this machine
+        by: origin of the approval, as in RecordedAnswer
+    """
+
+    process: str
+    command: str
+    port: int
+    host_port: int
+    by: str
+
+    def body(self, session: str) -> dict[str, object]:
+        """Return the body of the decision to open the forward. A `finished` record has its end."""
+        tier = Tier.NETWORK.label
+        text = f"the user forwarded port {self.host_port} of this machine to port {self.port} of {self.process}"
+        return {
+            **_head("forwarded", session),
+            "tool": "forward",
+            "action": {
+                "type": "ForwardPort",
+                "forward": f"127.0.0.1:{self.host_port} to port {self.port} of {self.process}",
+                "process": self.process,
+                "command": bounded(self.command),
+                "port": self.port,
+                "host_port": self.host_port,
+            },
+            "tiers": [tier],
+            "mode": "person",
+            "cell": {"tier": tier, "mode": "person", "ruling": "allow"},
+            "verdict": "allow",
+            "because": {"tier": tier, "text": text, "rule": "", "span": None},
+            "answer": {"question": "forward the port?", "yes": True, "by": self.by, "feedback": None},
+            "backend": "none",
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedPlan:
     """Answer of the user to a plan.
 

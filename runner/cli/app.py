@@ -13,6 +13,7 @@ from runner.cli.doctor import demo, doctor
 from runner.cli.gate import exec_help, why_help
 from runner.cli.grants import grants_app
 from runner.cli.policy import policy_app
+from runner.cli.processes import ports_app, processes_app
 from runner.cli.run import ci, converse, run
 from runner.cli.sandbox import sandbox_app
 from runner.cli.sessions import sessions_app
@@ -66,6 +67,8 @@ app.add_typer(grants_app, name="grants")
 app.command("undo", epilog=CODES)(undo)
 app.command("apply", epilog=CODES)(apply)
 app.add_typer(sessions_app, name="sessions")
+app.add_typer(processes_app, name="processes")
+app.add_typer(ports_app, name="ports")
 app.command("doctor")(doctor)
 app.command("demo")(demo)
 

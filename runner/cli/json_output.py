@@ -68,6 +68,23 @@ _TASK = f"""{_RESULT.replace(", text text", ", text? text")}, id text, status te
 _COUNTS = "out text, done number, denied number, limit number, failed number, unfinished number, cost number or null"
 
 OUTPUTS: tuple[JsonOutput, ...] = (
+    JsonOutput(
+        "processes list",
+        Form.LINES,
+        "Each background process of an open session. `status` is null while it runs.",
+        _fields(
+            """session text, id text, command text, running boolean, seconds number, status number or null,
+            ended_by text or null, ports numbers, rights text, terminal boolean, agent text"""
+        ),
+        also=("processes",),
+    ),
+    JsonOutput(
+        "ports list",
+        Form.LINES,
+        "Each port on which background processes listen. `forwarded` has the ports of 127.0.0.1 that lead to it.",
+        _fields("session text, port number, processes texts, forwarded numbers"),
+        also=("ports",),
+    ),
     JsonOutput("run", Form.EVENTS, "The events of the session; `run_ended` contains the answer as `text`."),
     JsonOutput(
         "ci",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.engine.context.context import RequestPart
+    from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcesses
     from runner.engine.signing import SigningBroker
     from runner.events import Emit
@@ -112,6 +113,7 @@ class RunContext:
         emit: The receiver of events.
         redactor: The redactor of secrets in texts.
         processes: The processes that stay beside later calls.
+        forwards: The ports of these processes that the user forwarded to this machine.
         journal: The journal of the session. The default keeps nothing.
         context: The texts that the model is sent beside the conversation.
         undo: The recorder of file changes, or None if changes cannot be undone.
@@ -147,6 +149,7 @@ class RunContext:
     emit: "Emit"
     redactor: "Redactor"
     processes: "SessionProcesses"
+    forwards: "PortForwards"
     journal: Journal = field(default_factory=Journal)
     context: Context = field(default_factory=Context)
     undo: "SnapshotRecorder | None" = None

@@ -69,6 +69,8 @@ COMPLETIONS = [
             "batch",
             "exec",
             "why",
+            "processes",
+            "ports",
             "sandbox",
             "policy",
             "apply",

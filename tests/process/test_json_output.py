@@ -94,8 +94,9 @@ WORDS: dict[str, Words] = {
     "why":               ("why", "make test && ls"),
 }
 # fmt: on
-# The key of the record is in the keyring; tests/services/test_audit_sealed.py runs the command.
-UNRUN = {"audit key show"}
+# The key of the record is in the keyring, and processes need an open session: tests/services/test_audit_sealed.py and
+# tests/process/test_control_server.py run these commands.
+UNRUN = {"audit key show", "processes list", "ports list"}
 LAST = ("undo --clear",)  # changes what the others print
 
 
@@ -196,7 +197,17 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [("grants",), ("trust", "list"), ("undo", "--list"), ("sessions",), ("sessions", "list"), ("batch",)]
+    "words",
+    [
+        ("grants",),
+        ("trust", "list"),
+        ("undo", "--list"),
+        ("sessions",),
+        ("sessions", "list"),
+        ("batch",),
+        ("processes",),
+        ("ports",),
+    ],
 )
 def test_an_empty_list_is_no_line(tmp_path: Path, words: tuple[str, ...]) -> None:
     made = CliHarness(tmp_path)

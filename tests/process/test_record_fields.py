@@ -21,7 +21,17 @@ from policy.model.verdict import Ask, Deny, Problem
 from policy.rules.rulebook import RuleBook
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.log import AuditLog
-from runner.audit.records import Decision, Patching, Ran, RecordedAnswer, RecordedPlan, Refusal, SessionEnd, SessionInfo
+from runner.audit.records import (
+    Decision,
+    Forwarding,
+    Patching,
+    Ran,
+    RecordedAnswer,
+    RecordedPlan,
+    Refusal,
+    SessionEnd,
+    SessionInfo,
+)
 from runner.audit.verify import verify
 from runner.config import shipped
 from runner.secrets.redactor import Redactor
@@ -103,6 +113,7 @@ def everything(path: Path) -> None:
         log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),)))
         log.started(2, "p1", agent="main", terminal=False)
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
+        log.forwarded(session, Forwarding("p1", "c", 1, 2, "terminal"))
         log.planned(session, RecordedPlan("# a", "default", "terminal", "go", 1.0))
         log.ended(session, SessionEnd(0, "done", 1, (("input", 2),), 0.1))
 

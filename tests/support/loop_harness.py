@@ -16,6 +16,7 @@ from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
+from runner.engine.port_forwards import PortForwards
 from runner.engine.processes import SessionProcesses
 from runner.engine.retry_policy import RetryPolicy
 from runner.engine.run_context import LiveSettings, RunContext
@@ -159,8 +160,10 @@ def stage(tmp_path: Path) -> Make:
         sandbox = FakeSandbox(behave)
         events: list[Event] = []
         outputs = OutputStore(tmp_path / "kept")
+        session = audit.session(SessionInfo(mode.value, str(workspace), unattended, FULL))
+        processes = SessionProcesses(sandbox, audit, Redactor(), outputs, events.append)  # type: ignore[arg-type]  # a fake
         ctx = RunContext(
-            session=audit.session(SessionInfo(mode.value, str(workspace), unattended, FULL)),
+            session=session,
             cwd=str(workspace),
             live=LiveSettings(
                 mode,
@@ -182,7 +185,8 @@ def stage(tmp_path: Path) -> Make:
             outputs=outputs,
             emit=events.append,
             redactor=Redactor(),
-            processes=SessionProcesses(sandbox, audit, Redactor(), outputs, events.append),
+            processes=processes,
+            forwards=PortForwards(processes, audit, session, events.append),
         )
         return LoopHarness(ctx, sandbox, events, [], audit)
 

@@ -172,7 +172,7 @@ def table(rows: Iterable[tuple[str, str]], width: int, *, column: int = 0) -> li
     return lines
 
 
-SHELL = "`!COMMAND` runs a command of yours through the same gate; the model gets the result"
+SHELL = "`!COMMAND` runs a command of yours through the same gate; the model gets the result; `&` at its end: it stays"
 
 
 class Mistake(Exception):

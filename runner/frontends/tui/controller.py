@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING
 
 from policy.model.tier import Mode
+from runner.engine.process_view import listening
 from runner.events import Display
 from runner.frontends.slash.command import SHELL, CommandHost, Row, SlashCommand, find, is_command, run_line
 from runner.frontends.tui.app import App
@@ -19,6 +20,7 @@ from runner.problems import Exit
 if TYPE_CHECKING:
     from runner.agent.agent import Agent
 
+_PORT_CHECK = 1.0  # seconds between two looks at the ports of the processes
 _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; /mode sets the others
 
 
@@ -38,6 +40,7 @@ class TerminalController(CommandHost):
     def join(self, agent: "Agent") -> None:
         """Use the open session, and send the texts that waited for it."""
         self._agent = agent
+        self._beside(self._watch_ports())
         early, self._early = self._early, []
         for text in early:
             self.submit(text)
@@ -173,6 +176,16 @@ class TerminalController(CommandHost):
             self.conversation.ctx.emit(Display(f"> {line}", "text"))  # show the command above its answer
         await run_line(line, self)
         self._next()
+
+    async def _watch_ports(self) -> None:
+        """Keep the ports of the status line current."""
+        while True:
+            alive = self.conversation.ctx.processes.alive
+            ports = tuple(sorted({port for each in alive for port in listening(each)}))
+            if ports != self.app.status.ports:
+                self.app.status.ports = ports
+                self.app.soon()
+            await asyncio.sleep(_PORT_CHECK)
 
     def _next(self) -> None:
         """Send the next text that waited for the session, for the end of the turn, or for a command."""

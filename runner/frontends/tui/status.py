@@ -1,4 +1,4 @@
-"""The status line: mode, model, fill of its context window, cost, sandbox and network, or a short notice."""
+"""The status line: mode, model, fill of its context window, cost, sandbox, network and processes, or a short notice."""
 
 import math
 
@@ -9,6 +9,8 @@ from runner.events import (
     Event,
     ModelText,
     ModelThinking,
+    ProcessEnded,
+    ProcessStarted,
     Prompted,
     Retrying,
     RunEnded,
@@ -27,15 +29,18 @@ _MODE = {  # modes with fewer questions have more striking colours
     Mode.DANGEROUSLY: "bold ansired reverse",
 }
 _NETWORK = {Ruling.ALLOW: "network open", Ruling.ASK: "net: ask", Ruling.DENY: "no network"}
+_PORTS = 3  # ports that are named
 _PER_TOKEN = 4  # characters, on average
 _GAP = ("dim", " · ")
 
 
 class StatusLine:
-    """The status line. Its values come from events, except `notice`, which is set."""
+    """The status line. Its values come from events, except `notice` and `ports`, which are set."""
 
     def __init__(self) -> None:
         self.notice = ""  # shown instead of the values until the next key
+        self.ports: tuple[int, ...] = ()  # on which processes of the session listen
+        self._processes: set[str] = set()
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -49,6 +54,11 @@ class StatusLine:
                 self._mode, self._model = event.mode.value, _short(event.model)
                 self._sandbox = event.enforcement.level.value.lower()
                 self._context, self._full = "", 0.0
+                self._processes.clear()
+            case ProcessStarted(process):
+                self._processes.add(process)
+            case ProcessEnded(process):
+                self._processes.discard(process)
             case Changed("mode", _, now):
                 self._mode = now
             case Changed("model", _, now):
@@ -77,12 +87,22 @@ class StatusLine:
             (4, "dim", f"${self._cost:.2f}" if self._cost is not None else ""),
             (1, "dim" if self._sandbox == "full" else "bold ansired", f"sandbox {self._sandbox}"),
             (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
+            (3, "dim", self._background()),
             (6, "dim", "? help"),
         ]
         parts = [part for part in parts if part[2]]
         while len(parts) > 1 and row_cells(_joined(parts)) > width:
             parts.remove(max(parts))
         return fit(_joined(parts), width)
+
+    def _background(self) -> str:
+        """Return the number of processes and the ports on which they listen; empty without a process."""
+        count = len(self._processes)
+        if not count:
+            return ""
+        ports = ", ".join(map(str, self.ports[:_PORTS])) + (", …" if len(self.ports) > _PORTS else "")
+        listens = f", port{'s' * (len(self.ports) > 1)} {ports}" if ports else ""
+        return f"{count} process{'es' * (count > 1)}{listens}"
 
 
 def _joined(parts: list[tuple[int, str, str]]) -> Fragments:
