@@ -30,10 +30,9 @@ from sandbox.inside import syscalls
 from sandbox.linux import canary_probe, landlock
 from sandbox.linux import cgroup as group_module
 from sandbox.linux.cgroup import ControlGroup
-from sandbox.linux.command_watch import CommandWatch
-from sandbox.linux.helper_answer import ended_outcome, not_started
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_pool import NetworkPool
+from sandbox.linux.helper_request import ended_outcome, not_started
 from sandbox.linux.launch import PrelaunchedHelper, known_trees, launch, survey
 from sandbox.linux.session_tmp import Scratch
 from sandbox.workspace.protected_paths import Scan
@@ -41,6 +40,7 @@ from sandbox.workspace.protected_paths import Scan
 if TYPE_CHECKING:
     from sandbox.egress.credential_injection import Broker, InjectorFactory
     from sandbox.egress.dialer import Resolve
+    from sandbox.linux.command_watch import CommandWatch
     from sandbox.linux.landlock_log import Feed
     from sandbox.linux.process import LinuxProcess
     from sandbox.linux.process_watch import LateFiles
@@ -116,19 +116,21 @@ class Linux:
         healthy, since = False, time.time()
         halves = self.feed.processes(helper.process.pid) if self.feed is not None else frozenset()
         try:
-            watch = CommandWatch(permit, helper.scan, self.aside, self.cache, sockets=self.name != "T3")
+            watch = self._watch(permit, helper.scan) if terms.rights is Rights.WORKSPACE_WRITE else None
             try:
-                work = _converse(helper, permit, stdin, listen, watch.live)
+                work = _converse(helper, permit, stdin, listen, watch.live if watch is not None else None)
                 outcome = await (work if helper.egress is None else helper.egress.around(work))
                 refused = helper.group.refused() if outcome.status else 0
                 # After a memory kill the private file systems may still be full, so the helper is not used again.
                 healthy = outcome.ended_by != "memory"
             except BaseException:
                 helper.kill()  # first, so that the command cannot create files after the scan
-                watch.settle()
+                if watch is not None:
+                    watch.settle()
                 raise
             finally:
-                watch.close()
+                if watch is not None:
+                    watch.close()
         finally:
             # A helper that was interrupted in the middle of an answer is not used again.
             if healthy:
@@ -142,7 +144,7 @@ class Linux:
         outcome: Outcome,
         permit: Permit,
         helper: HelperHandle,
-        watch: "CommandWatch",
+        watch: "CommandWatch | None",
         halves: frozenset[int],
         since: float,
         refused: int,
@@ -154,7 +156,9 @@ class Linux:
             since: The time of the start, in seconds since the epoch.
             refused: The number of processes that the kernel did not start.
         """
-        violations, enforcement = watch.completed(outcome.violations, helper.enforcement)
+        violations, enforcement = outcome.violations, helper.enforcement
+        if watch is not None:
+            violations, enforcement = watch.completed(violations, enforcement)
         if outcome.status != 0:
             from sandbox.linux.limits import reached  # imported only for failed commands, to save time
             from sandbox.linux.violations import explain
@@ -191,7 +195,7 @@ class Linux:
             return self._completed(outcome, permit, helper, watch, halves, since, refused)
 
         try:
-            watch = CommandWatch(permit, helper.scan, self.aside, self.cache, sockets=self.name != "T3")
+            watch = self._watch(permit, helper.scan)
             process = LinuxProcess(permit, helper, watch, self._late_files(permit.terms, helper), listen)
             await process.begin(terminal, complete)
         except BaseException:
@@ -200,6 +204,11 @@ class Linux:
         self.processes.add(process)
         process.when_ended(self.processes.discard)
         return process
+
+    def _watch(self, permit: Permit, protected: Scan) -> "CommandWatch":
+        from sandbox.linux.command_watch import CommandWatch  # a command that only reads needs none
+
+        return CommandWatch(permit, protected, self.aside, self.cache, sockets=self.name != "T3")
 
     def _late_files(self, terms: Terms, helper: HelperHandle) -> "LateFiles | None":
         from sandbox.linux.process_watch import LateFiles
@@ -312,7 +321,7 @@ async def _converse(
     verb, _, rest = line.partition(" ")
     if verb == "failed":
         return not_started(rest, request, seconds)
-    outcome = ended_outcome(helper, line, streams, seconds, ended)
+    outcome = ended_outcome(line, streams, seconds, ended, helper.group.excess, helper.enforcement)
     if exchange.given:
         outcome = replace(outcome, given=exchange.given)
     if request["op"] == "spawn" or outcome.problem is not None or verb != "exit":

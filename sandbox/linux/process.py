@@ -16,9 +16,9 @@ from policy.model.action import RunArgv, RunScript
 from policy.model.verdict import Permit, Problem
 from sandbox.backend import Connection, Listener, Outcome, SandboxUnavailable, TerminalSize, Violation, argv_of
 from sandbox.linux.command_watch import CommandWatch
-from sandbox.linux.helper_answer import ended_outcome, not_started
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_process import send
+from sandbox.linux.helper_request import ended_outcome, not_started
 from sandbox.linux.process_watch import LateFiles
 
 READY = 10.0  # seconds until a helper that does not start its command counts as failed
@@ -357,7 +357,7 @@ class LinuxProcess:
             assert isinstance(action, RunScript | RunArgv)
             return not_started(rest, {"argv": list(argv_of(action))}, seconds)
         streams = (bytes(self._tails[0]), bytes(self._tails[1]))
-        return ended_outcome(self._helper, line, streams, seconds, ended)
+        return ended_outcome(line, streams, seconds, ended, self._helper.group.excess, self._helper.enforcement)
 
     async def _until_end(self) -> str | None:
         """Wait until the helper has answered, and return None, or the reason for which the process must be ended."""
