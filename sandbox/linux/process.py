@@ -74,8 +74,10 @@ class LinuxProcess:
         Raises SandboxUnavailable if the helper is gone; then nothing ran.
         """
         try:
+            self._begin_watches()  # before the command can create a file
             await self._start(terminal)
         except BaseException:
+            self._end_watches()
             self._close_streams()
             self._helper.kill()  # first, so that the command cannot create files after the scan
             self._watch.settle()
@@ -362,16 +364,12 @@ class LinuxProcess:
     async def _until_end(self) -> str | None:
         """Wait until the helper has answered, and return None, or the reason for which the process must be ended."""
         live, late = self._watch.live, self._late
-        if live is not None:
-            live.begin()
-            live.attach(self._said.is_set, self._said.set)
-        if late is not None:
-            late.attach(self._said.set)
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK):
                         await self._said.wait()
+                self._said.clear()  # what set it is looked at now
                 if self._answer is not None:
                     return None
                 if self._failure is not None:
@@ -389,7 +387,17 @@ class LinuxProcess:
                 if (passed := self._helper.group.excess()) is not None:
                     return passed
         finally:
-            if late is not None:
-                late.close()
-            if live is not None:
-                live.detach()
+            self._end_watches()
+
+    def _begin_watches(self) -> None:
+        if self._watch.live is not None:
+            self._watch.live.begin()
+            self._watch.live.attach(self._answered.is_set, self._said.set)
+        if self._late is not None:
+            self._late.attach(self._said.set)
+
+    def _end_watches(self) -> None:
+        if self._late is not None:
+            self._late.close()
+        if self._watch.live is not None:
+            self._watch.live.detach()

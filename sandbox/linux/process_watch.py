@@ -7,12 +7,13 @@ A process that reads the folder all the time may read a new file in the millisec
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable
 
 from policy.model.secret_paths import inside
 from policy.model.verdict import Rights, Terms
-from sandbox.backend import Process, Violation
+from sandbox.backend import Process, SandboxUnavailable, Violation
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.folder_watch import FolderWatch
 from sandbox.workspace.protected_paths import Scan
@@ -40,6 +41,7 @@ class LateFiles:
         self._folders = FolderWatch((terms.workspace, *terms.read, *terms.write), trees)
         self._changed = True  # a file may have appeared between the first scan and the watch
         self._next = 0.0  # time before which no scan is made unless the name of a secret appears
+        self._named: set[str] = set()  # paths with the name of a secret that appeared since the last scan
         self._failures = 0
         self._alert: Callable[[], None] = lambda: None
 
@@ -62,34 +64,41 @@ class LateFiles:
         """Watch more folders, and scan if a name appeared since the last scan."""
         self._folders.poll()
         self._grow()
-        if self._changed and time.monotonic() >= self._next:
+        if self._named or (self._changed and time.monotonic() >= self._next):
             self._scan()
 
     def _on_event(self) -> None:
-        urgent = False
         for folder, name, _, _ in self._folders.events():
-            self._changed = True
-            urgent = urgent or self._secret(f"{folder}/{name}")
-        if self._grow() or urgent:
+            self._note(f"{folder}/{name}")
+        self._grow()
+        if self._named:
             self._scan()
 
-    def _grow(self) -> bool:
-        """Watch some more folders. Return True if a new one contains the name of a secret."""
-        urgent, until = False, time.monotonic() + _TURN
+    def _grow(self) -> None:
+        """Watch some more folders, and note the names in new ones."""
+        until = time.monotonic() + _TURN
         while self._folders.pending and time.monotonic() < until:
             for folder, name, _ in self._folders.grow():
-                self._changed = True
-                urgent = urgent or self._secret(f"{folder}/{name}")
-        return urgent
+                self._note(f"{folder}/{name}")
+
+    def _note(self, path: str) -> None:
+        self._changed = True
+        if path not in self._covered and self._secret(path):
+            self._named.add(path)
 
     def _scan(self) -> None:
         if self.found is not None:
             return
+        named, self._named = self._named, set()
         began = time.monotonic()
         try:
             now = self._survey()
+        except SandboxUnavailable as error:
+            self._set(f"{error.problem.what}: {error.problem.why}")
+            return
         except OSError:  # files became links during the scan; the next tick scans again
             self._failures += 1
+            self._named |= named
             if self._failures >= _MOST_FAILURES:
                 self._set("files of the workspace change all the time, so it is not certain what the process can read")
             return
@@ -111,6 +120,11 @@ class LateFiles:
                 f"`{late}` is {why} while the process ran, and the process could {'read' if secret else 'change'} it",
                 late,
             )
+            return
+        # THREAT T127: the process may have moved the file to another name, by which nothing hides it.
+        gone = next((path for path in sorted(named) if not os.path.lexists(path)), None)
+        if gone is not None:
+            self._set(f"`{gone}`, a secret file by its name, appeared while the process ran and was gone again", gone)
 
     def _set(self, what: str, path: str = "") -> None:
         fix = "start the process again: the file is covered then"

@@ -67,6 +67,16 @@ def test_a_late_secret_ends_the_process(bench: Bench, change: Callable[[Bench], 
 
 
 @pytest.mark.threat("T127")
+def test_a_late_secret_that_the_process_moves_away_ends_it(bench: Bench) -> None:
+    script = "echo ready; until mv .env moved 2> /dev/null; do :; done; sleep 9999"
+    assert bench.start("stays", script, hidden=HIDDEN, locked=LOCKED)["started"]
+    bench.process_do("stays", "until", text="ready")
+    os.rename(bench.own(_written(bench.outside / "env", "TOKEN=1\n")), bench.workspace / ".env")
+    assert bench.process_do("stays", "wait")["ended"] == "exposed"
+    _clean(bench)
+
+
+@pytest.mark.threat("T127")
 def test_a_late_hard_link_ends_the_process(bench: Bench) -> None:
     started(bench)
     link_a_file_of_outside(bench)
