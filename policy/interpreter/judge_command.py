@@ -85,7 +85,7 @@ def _judge_words(call: Call, shape: ParsedOptions, roles: tuple[Role, ...]) -> N
     for role, word in zip(roles, operands, strict=True):
         if role is Role.PORT:
             call.port = _port(word)
-    if rule.loopback is not None and rule.tier is Tier.NETWORK and not call.local:
+    if rule.loopback is not None and rule.tier in (Tier.NETWORK, Tier.EXECUTE) and not call.local:
         from policy.interpreter.loopback import bare_loopback_hosts, stays_inside  # only for programs that may use it
 
         call.local = stays_inside(call, shape, roles) if not rule.open else bool(bare_loopback_hosts(call))
@@ -197,7 +197,7 @@ def _add_rule_effects(call: Call) -> None:
     rule = call.rule
     if call.local:
         call.hosts += 1  # no default host
-    else:
+    if not call.local or rule.tier is Tier.EXECUTE:
         call.add_rule_fact(rule.tier)
     call.add_writes(rule.tier)
     if rule.tier is Tier.NETWORK and rule.changes == "." and rule.grammar not in _RUNNING:

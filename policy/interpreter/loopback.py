@@ -16,6 +16,7 @@ _UNRELATED = frozenset((
     "CI", "DEBUG", "MYSQL_PWD", "NODE_ENV", "PGDATABASE", "PGPASSWORD", "PGPORT", "PGUSER", "PORT", "REDISCLI_AUTH",
 ))  # fmt: skip
 _ELSEWHERE = re.compile(r"\b(?:host|hostaddr|service|servicefile|server)=", re.IGNORECASE)
+_SOCKET_FOLDER = re.compile(r"/[^,\s]*")  # libpq separates several hosts by commas
 _METHOD = re.compile(r"[A-Z]+")
 _SHORT_FOR_LOCALHOST = re.compile(r":(?:[0-9]{1,5})?(?:/.*)?", re.DOTALL)  # `http :3000/path`
 
@@ -37,7 +38,8 @@ def bare_loopback_hosts(call: Call) -> list[str] | None:
 
     The `loopback` of the rule contains the flags whose value is the host (`-h=`), the flags that may lead elsewhere,
     `url` if an operand may be an address without a scheme, and `default` if the program contacts the loopback unless
-    a word names a host.
+    a word names a host. A folder in place of a host contains a Unix socket (`psql -h /tmp`), and is returned as an
+    empty text: no socket of the machine is reachable from the sandbox.
     """
     known = call.rule.loopback or frozenset()
     texts = [word.text for word in call.words]
@@ -45,13 +47,18 @@ def bare_loopback_hosts(call: Call) -> list[str] | None:
         return None
     found: list[str | None] = []
     addresses: list[str | None] = []
+    socket_folder = False
     naming = tuple(flag[:-1] for flag in known if flag.endswith("="))
     address_next = "url" in known
     words = iter(text for text in texts if text is not None)
     for text in words:
         name, equals, value = text.partition("=") if text.startswith("--") else (text[:2], text[2:], text[2:])
         if text[:1] == "-" and name in naming:
-            found.append(endpoint(value if equals else next(words, "")))
+            value = value if equals else next(words, "")
+            if _SOCKET_FOLDER.fullmatch(value):
+                socket_folder = True
+            else:
+                found.append(endpoint(value))
         elif text[:1] == "-" and (name in known or re.fullmatch("-[A-Za-z]+h", text)):
             return None
         elif "://" in text:
@@ -62,11 +69,13 @@ def bare_loopback_hosts(call: Call) -> list[str] | None:
         elif address_next and text[:1] != "-" and not _METHOD.fullmatch(text):
             found.append(endpoint(f"localhost{text}" if _SHORT_FOR_LOCALHOST.fullmatch(text) else text))
             address_next = False
-    if not found and not addresses and "default" in known:
+    if not found and not addresses and "default" in known and not socket_folder:
         found.append("localhost")
     private = call.findings.private_hosts
     hosts = [host for host in found if host is not None and names_loopback(host, private)]
     certain = len(hosts) == len(found) and all(host and names_loopback(host, private) for host in addresses)
+    if certain and socket_folder:
+        return hosts or [""]
     return hosts if certain and (found or addresses) else None
 
 
