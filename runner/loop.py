@@ -71,6 +71,8 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     prompt = ctx.redactor.text(prompt)  # the user may have pasted a key by mistake
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     asked = UserMessage((TextBlock(prompt),))
+    if note := _process_note(ctx):
+        asked, typed = UserMessage((TextBlock(prompt), TextBlock(note))), typed or prompt
     limit: Limit | None = None
     work.messages.append(asked)
     try:
@@ -97,6 +99,15 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
         _end_run(work, ctx, Exit.BROKEN_PIPE if gone else Exit.FAILED, reason, None)
         raise
     return _end_run(work, ctx, exit, reason, limit)
+
+
+def _process_note(ctx: RunContext) -> str:
+    """Return the note about the processes of the session for the model; empty without processes."""
+    if not ctx.processes.known:
+        return ""
+    from runner.engine.process_notes import prompt_note  # few sessions have processes that stay
+
+    return f"\n\n{note}" if (note := ctx.redactor.text(prompt_note(ctx.processes, ctx.agent))) else ""
 
 
 def _end_run(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:

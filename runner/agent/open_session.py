@@ -210,7 +210,9 @@ async def open_session(
             stack.callback(signing.close)
         around = await asyncio.to_thread(surroundings, facts.workspace)  # reading a large Git index takes a moment
         outputs = OutputStore(state / "outputs" / session)
-        processes = SessionProcesses(sandbox, audit, redactor, outputs, lambda event: told(event))
+        past = options.beginning.past if options.beginning is not None else None
+        gone = past.processes if past is not None else ()
+        processes = SessionProcesses(sandbox, audit, redactor, outputs, lambda event: told(event), gone)
         stack.push_async_callback(processes.close)
         forwards = PortForwards(processes, audit, session, emit)
         stack.push_async_callback(forwards.close)

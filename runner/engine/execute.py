@@ -197,7 +197,7 @@ async def _run(
         if isinstance(action, StartProcess | ProcessAction):
             from runner.engine.process_actions import perform  # few sessions have processes that stay
 
-            outcome = await perform(permit, number, planned.tiers, ctx, listen)
+            outcome = await perform(permit, number, planned.tiers, ctx, listen, by_user=planned.call.own)
         else:
             async with signing(permit, planned, ctx) as unsigned:
                 outcome = await ctx.sandbox.run(permit, listen=listen)

@@ -38,7 +38,7 @@ def known(action: Action, ctx: "RunContext") -> Action | Problem:
         why = f"the processes of this session are {names}" if names else "this session has started no process"
         fix = "start one with `bash` and `background`; processes of an earlier run have ended"
         return Problem(f"there is no process `{action.process[:20]}`", why, fix)
-    own = found.agent != USER
+    own = not found.by_user
     match action:
         case WriteProcess():
             writes = found.permit.terms.rights is Rights.WORKSPACE_WRITE
@@ -52,15 +52,18 @@ def known(action: Action, ctx: "RunContext") -> Action | Problem:
             return action
 
 
-USER = "user"  # the agent of a process that the user started
-
-
 async def perform(
-    permit: Permit, number: int, tiers: "tuple[Tier, ...]", ctx: "RunContext", listen: Listener
+    permit: Permit,
+    number: int,
+    tiers: "tuple[Tier, ...]",
+    ctx: "RunContext",
+    listen: Listener,
+    *,
+    by_user: bool = False,
 ) -> Outcome:
     """Do what `permit` allows with a process, and return the outcome.
 
-    `number` is the record of the decision, and `tiers` are its tiers.
+    `number` is the record of the decision, `tiers` are its tiers, and `by_user` is True for a command of the user.
 
     Raise SandboxUnavailable or AuditError if a process cannot be started.
     """
@@ -74,7 +77,7 @@ async def perform(
         terminal = TERMINAL if action.pty else None
         try:
             started = await ctx.processes.start(
-                permit, words, number, terminal, ctx.agent, command=action.script, tiers=labels
+                permit, words, number, terminal, ctx.agent, command=action.script, tiers=labels, by_user=by_user
             )
         except TooManyProcesses as error:
             return Outcome(1, problem=error.problem)
@@ -92,6 +95,8 @@ async def perform(
             outcome = await _signal(found, action, ctx)
         case never:
             assert_never(never)
+    if not found.alive:
+        found.end_known.add(ctx.agent)  # the result says so
     return replace(outcome, seconds=time.monotonic() - began)
 
 

@@ -6,7 +6,7 @@ session needs: a name for each process, its output, the record of its start and 
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from policy.model.profile import MAIN
@@ -46,7 +46,9 @@ class SessionProcess:
         began: The start, in seconds since 1970.
         record: The number of the decision in the audit log.
         agent: The name of the agent that started it.
+        by_user: True if the user started it with a command of their own.
         outcome: None while the process runs, then its outcome.
+        end_known: The agents that know of its end.
     """
 
     def __init__(
@@ -60,7 +62,10 @@ class SessionProcess:
         agent: str,
         command: str,
         tiers: tuple[str, ...],
+        *,
+        by_user: bool = False,
     ) -> None:
+        self.by_user = by_user
         self.id, self.words, self.permit = id, words, permit
         self.command, self.tiers = command, tiers
         self.log, self.screen = log, screen
@@ -69,6 +74,7 @@ class SessionProcess:
         self.process: Process  # set by `SessionProcesses.start` before anyone else sees this object
         self.read: dict[str, int] = {}  # by reader: the position in the log up to which it has read
         self.given = 0  # bytes that were written to it
+        self.end_known: set[str] = set()
         self.told = 0  # violations that were told to a reader
         self._plain = _plain_filter() if screen is not None else None
         self._monotonic = time.monotonic()
@@ -115,12 +121,20 @@ class SessionProcesses:
     """
 
     def __init__(
-        self, sandbox: "Backend", audit: "AuditLog", redactor: "Redactor", outputs: "OutputStore", emit: Emit
+        self,
+        sandbox: "Backend",
+        audit: "AuditLog",
+        redactor: "Redactor",
+        outputs: "OutputStore",
+        emit: Emit,
+        earlier: Sequence[tuple[str, str]] = (),
     ) -> None:
+        """`earlier` are the names and commands of the processes of the runs that the session continues."""
         self.most = MOST
         self._sandbox, self._audit, self._redactor, self._outputs, self._emit = sandbox, audit, redactor, outputs, emit
         self._all: dict[str, SessionProcess] = {}
-        self._count = 0
+        self._earlier = tuple(earlier)
+        self._count = max((int(id[1:]) for id, _ in earlier if id[1:].isdecimal()), default=0)
         self._starting = 0
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._changes: Callable[[SessionProcess], tuple[tuple[str, str], ...] | None] = lambda process: None
@@ -135,6 +149,16 @@ class SessionProcesses:
     def alive(self) -> tuple[SessionProcess, ...]:
         """Return the processes that run."""
         return tuple(each for each in self._all.values() if each.alive)
+
+    @property
+    def known(self) -> bool:
+        """Return True if the session has started a process, or continues a session that has."""
+        return bool(self._all or self._earlier)
+
+    def take_earlier(self) -> tuple[tuple[str, str], ...]:
+        """Return, once, the names and commands of the processes of the runs that the session continues."""
+        earlier, self._earlier = self._earlier, ()
+        return earlier
 
     def get(self, id: str) -> SessionProcess | None:
         """Return the process with this name, or None."""
@@ -154,11 +178,12 @@ class SessionProcesses:
         *,
         command: str = "",
         tiers: tuple[str, ...] = ("unknown",),
+        by_user: bool = False,
     ) -> SessionProcess:
         """Start the command of `permit` and record the start.
 
         `words` is the command as the user would type it, `command` its script (`words` if empty), and `tiers` are the
-        labels of the tiers of the decision.
+        labels of the tiers of the decision. `by_user` is True for a command of the user.
 
         Raise TooManyProcesses, or SandboxUnavailable if the sandbox cannot be built; then nothing runs. If the start
         cannot be recorded, the process is ended and AuditError is raised.
@@ -175,7 +200,7 @@ class SessionProcesses:
         screen = _screen(terminal) if terminal is not None else None
         words = self._redactor.text(words)
         command = self._redactor.text(command) or words
-        started = SessionProcess(id, words, permit, log, screen, record, agent, command, tiers)
+        started = SessionProcess(id, words, permit, log, screen, record, agent, command, tiers, by_user=by_user)
         self._starting += 1
         try:
             started.process = await self._sandbox.start(permit, listen=started.take, terminal=terminal)

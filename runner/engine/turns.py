@@ -1,6 +1,7 @@
 """The turns of one run: an answer of the model, its calls, their results, and the next answer."""
 
 import asyncio
+from dataclasses import replace
 
 from policy.model.verdict import Problem
 from runner.engine.budget import BudgetExceeded, BudgetMeter
@@ -267,6 +268,11 @@ class TurnLoop:
 
     def _keep(self, place: int, result: ToolResult) -> None:
         """Keep a result, and write it to the journal at once so that a crash does not lose it."""
+        if self._ctx.processes.all:
+            from runner.engine.process_notes import end_note  # few sessions have processes that stay
+
+            if note := self._ctx.redactor.text(end_note(self._ctx.processes, self._ctx.agent)):
+                result = replace(result, content=(*result.content, TextBlock(f"\n{note}")))
         self._results[place] = result
         if self._written:
             self._ctx.journal.result(place, result)

@@ -140,6 +140,7 @@ KINDS: dict[str, dict[str, FieldCheck]] = {
     "typed":    {"text": _text},  # the text that the user typed for the message above
     "model":    {"model": _text},
     "snapshot": {"snapshot": _text, "call": _text},
+    "process":  {"process": _text, "command": _text, "agent": _text},  # a process that stays has started
     "notice":   {"text": _text},
     "end":      {"exit": _count, "reason": _text, "turns": _count},
 }

@@ -99,6 +99,7 @@ _NOTES = {
     "compaction": "the conversation was shortened for the model ({level})",
     "model": "the model is now {model}",
     "notice": "{text}",
+    "process": "the process {process} has started: {command}",
     "snapshot": "the changes of this action can be undone: step {snapshot} of `agent undo --list`",
 }
 
@@ -112,7 +113,7 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
         last = entry.time
         body = entry.body
         match entry.type:
-            case "run" | "mode" | "compaction" | "model" | "notice" | "snapshot":
+            case "run" | "mode" | "compaction" | "model" | "notice" | "process" | "snapshot":
                 yield SessionPart("note", entry.time, _NOTES[entry.type].format_map(body))
             case "typed":
                 yield SessionPart("typed", entry.time, str(body["text"]))

@@ -20,7 +20,7 @@ from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
 
-_NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction")
+_NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction", "process")
 _UNANSWERED = "unknown: the session ended before the result of this call was recorded; the call may have been executed"
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
@@ -52,6 +52,7 @@ class SessionHistory:
         counted: The last request that the provider counted, or None.
         marks: The prompts that /rewind can return to.
         earlier: The runs whose actions belong to the session.
+        processes: The processes that were started, each with its name and its command. None of them still runs.
     """
 
     session: str
@@ -76,6 +77,7 @@ class SessionHistory:
     counted: "CountedRequest | None" = None
     marks: tuple[RewindPoint, ...] = ()
     earlier: SessionLineage = SessionLineage()
+    processes: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ class _HistoryBuilder:
         self._open: tuple[ToolCall, ...] = ()  # the calls of the last message, until all are answered
         self._results: dict[int, ToolResult] = {}
         self._folds: list[tuple[int, CompactionRecord]] = []
+        self._processes: list[tuple[str, str]] = []
         self._grants: list[dict[str, object]] = []
         self._mode = self._model = self._cwd = ""
         self._count = self._turns = 0
@@ -213,6 +216,8 @@ class _HistoryBuilder:
                 self._model = str(body["model"])
             case "grant" if isinstance(body["grant"], dict):
                 self._grants.append(body["grant"])
+            case "process":
+                self._processes.append((str(body["process"]), str(body["command"])))
             case "compaction":
                 self.close_calls()
                 counts = {name: body[name] for name in CompactionRecord.__slots__}
@@ -285,6 +290,7 @@ class _HistoryBuilder:
             counted=_counted(tree, path, messages),
             marks=tuple(rewind_points(tree, path, self._prompts, messages, steps)),
             earlier=earlier_of(tree, steps, str(body["session"])),
+            processes=tuple(self._processes),
         )
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.audit.chain import now
-from runner.events import Emit, ErrorRaised, Event, Notice, RunEnded
+from runner.events import Emit, ErrorRaised, Event, Notice, ProcessStarted, RunEnded
 from runner.messages import AssistantMessage, ToolResult, Usage, UserMessage
 from runner.providers.catalog import Price, cost
 from runner.secrets.redactor import Redactor
@@ -192,7 +192,7 @@ class Journal:
         self._put_lenient("run", body)
 
     def watch(self, emit: Emit) -> Emit:
-        """Return an emitter that also records notices, failures and ends, and then calls `emit`."""
+        """Return an emitter that also records notices, failures, started processes and ends, and then calls `emit`."""
         if self._lines is None:
             return emit
 
@@ -202,6 +202,9 @@ class Journal:
                     self._put_lenient("notice", {"text": text})
                 case ErrorRaised(problem):
                     self._put_lenient("notice", {"text": str(problem)})
+                case ProcessStarted():
+                    body: EntryBody = {"process": event.process, "command": event.command, "agent": event.agent}
+                    self._put_lenient("process", body)
                 case RunEnded():
                     self._put_lenient("end", {"exit": event.exit, "reason": event.reason, "turns": event.turns})
             emit(event)

@@ -50,7 +50,12 @@ class Machine:
         self.work.mkdir()
         self.events: list[dict[str, Any]] = []
 
-    def play(self, *turns: list[dict[str, object]] | dict[str, object], mode: str = "trust-project") -> list[str]:
+    def play(
+        self,
+        *turns: list[dict[str, object]] | dict[str, object],
+        mode: str = "trust-project",
+        more: tuple[str, ...] = (),
+    ) -> list[str]:
         """Let the model make the calls of each turn, and return the results for the model in their order."""
         lines = [{"calls": each if isinstance(each, list) else [each]} for each in turns]
         (self.base / "model.json").write_text(json.dumps({"turn": [*lines, {"text": "done"}]}))
@@ -59,7 +64,7 @@ class Machine:
             for path in (self.base, *self.base.rglob("*")):
                 os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         done = forked_agent.run(
-            [AGENT, "run", "--json", "--mode", mode, "--model", f"scripted:{self.base}/model.json", "go"],
+            [AGENT, "run", "--json", "--mode", mode, "--model", f"scripted:{self.base}/model.json", *more, "go"],
             env={"PATH": os.environ["PATH"], "HOME": str(self.base), "RINGFENCE_STATE_DIR": str(self.state)},
             cwd=self.work, capture_output=True, text=True, timeout=120, **other,
         )  # fmt: skip
@@ -170,3 +175,14 @@ def test_a_session_has_a_limit_of_processes(machine: Machine) -> None:
     assert sum(text.startswith("[p") for text in told) == 16
     assert "the process was not started" in told[16]
     assert {each["ended_by"] for each in machine.of("process_ended")} == {"session"}
+
+
+@pytest.mark.parametrize("flag", ["--continue", "--fork"])
+def test_a_later_run_knows_what_ended_with_the_earlier_one(machine: Machine, flag: str) -> None:
+    machine.play([start("sleep 600"), start("cat")])
+    (first,) = machine.state.rglob("sessions/*/*.jsonl")
+    told = machine.play(start("cat"), more=("--continue",) if flag == "--continue" else ("--fork", first.stem))
+    assert told[0].startswith("[p3 runs in the background.")
+    newest = max(machine.state.rglob("sessions/*/*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
+    (said,) = [line for line in newest.read_text().splitlines() if "ended with it" in line]
+    assert r"their ids are not used again:\np1: $ sleep 600  [background]\np2: $ cat  [background] [end" in said
