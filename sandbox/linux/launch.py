@@ -20,7 +20,7 @@ from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside import syscalls
 from sandbox.inside.safe_rmtree import closing
-from sandbox.linux import passwd_files, plan_builder, seccomp
+from sandbox.linux import etc_files, plan_builder, seccomp
 from sandbox.linux.cgroup import ControlGroup
 from sandbox.linux.helper_process import SpareHelper, code, end, send, spawn
 from sandbox.linux.session_tmp import FOLDER, Scratch, make_point
@@ -85,12 +85,12 @@ def launch(
         why = "the kernel has no Landlock, or Landlock was switched off at boot"
         fix = "run `agent doctor` for the cause and the fix; nothing was run"
         raise SandboxUnavailable.of(what, why, fix, check="landlock")
-    own: tuple[plan_builder.MountStep, ...] = ()
+    own: tuple[plan_builder.MountStep, ...] = etc_files.added(cache, (*terms.system, *terms.read, *terms.writable))
     if tier == "T2":
         from sandbox.linux import bwrap, interpreter_paths  # for T2 only, because `agent exec` must start fast
 
         # The helper starts inside, so it needs further paths there.
-        own = interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
+        own += interpreter_paths.steps((*terms.system, terms.workspace, *terms.read, *terms.writable))
     compiled = plan_builder.compile_plan(
         terms,
         _with_system_sockets(protected, terms) if unix else protected,
@@ -99,7 +99,7 @@ def launch(
         abi=abi,
         warm=files,
         scratch=scratch.path,
-        instead=passwd_files.files(cache, terms.home),
+        instead=etc_files.files(cache, terms.home),
         own=own,
         joined=bool(network),
         port=port,

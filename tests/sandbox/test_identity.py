@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sandbox.linux import passwd_files
+from sandbox.linux import etc_files
 from tests.support import sandbox_bench
 from tests.support.sandbox_bench import Bench, make
 
@@ -41,7 +41,7 @@ def test_a_user_without_an_entry_has_one_inside(stranger: Bench) -> None:
 
 
 def test_who_has_an_entry_gets_no_other(tmp_path: Path) -> None:
-    assert set(passwd_files.files(tmp_path, "/home/x")) <= {"/etc/passwd", "/etc/group"}
+    assert set(etc_files.files(tmp_path, "/home/x")) <= {"/etc/passwd", "/etc/group"}
     known = f":{os.geteuid()}:" in Path("/etc/passwd").read_text()
-    assert ("/etc/passwd" in passwd_files.files(tmp_path, "/home/x")) is not known
-    assert passwd_files.files(None, "/home/x") == {}
+    assert ("/etc/passwd" in etc_files.files(tmp_path, "/home/x")) is not known
+    assert etc_files.files(None, "/home/x") == {}

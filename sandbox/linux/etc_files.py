@@ -1,15 +1,28 @@
-"""Copies of `/etc/passwd` and `/etc/group` with entries for the current user and group, if the machine's have none.
+"""Files of `/etc` inside that differ from the machine's: entries for the current user, and settings of Chromium.
 
-Containers run under any user number, and user directories (LDAP, sssd) are reached over sockets that do not exist
-inside: without an entry, Git, ssh, Python and npm find no name and no home.
+`/etc/passwd` and `/etc/group` have entries for the current user and group, if the machine's have none. Containers run
+under any user number, and user directories (LDAP, sssd) are reached over sockets that do not exist inside: without an
+entry, Git, ssh, Python and npm find no name and no home.
 """
 
 import contextlib
 import hashlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Literal
 
 _LONGEST = 1 << 20  # bytes
+# Debian's launcher of Chromium reads every file in this folder, and fails if there is none.
+_CHROMIUM = "/etc/chromium.d"
+# Chromium's own sandbox needs namespaces that commands may not make, and it does not start for root with that sandbox.
+_CHROMIUM_SETTINGS = b"""# Written by ringfence.
+export CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-sandbox"
+case " $* " in
+*" --version "* | *" --product-version "*) ;;
+*) echo "ringfence: Chromium runs without its own sandbox, inside the sandbox of ringfence" >&2 ;;
+esac
+"""
 
 
 def files(cache: Path | None, home: str) -> dict[str, str]:
@@ -38,6 +51,16 @@ def files(cache: Path | None, home: str) -> dict[str, str]:
         if copy := _kept(cache, os.path.basename(path), whole):
             replacements[path] = copy
     return replacements
+
+
+def added(cache: Path | None, shown: Iterable[str]) -> tuple[tuple[Literal["ro"], str, str], ...]:
+    """Return the mounts of files that are not among the machine's: the settings of Chromium. The result is empty
+    without Chromium or `cache`, and where a path of `shown` contains the machine's own settings.
+    """
+    if cache is None or not os.path.isdir(_CHROMIUM) or any(f"{_CHROMIUM}/".startswith(f"{path}/") for path in shown):
+        return ()
+    copy = _kept(cache, "chromium", _CHROMIUM_SETTINGS)
+    return (("ro", copy, f"{_CHROMIUM}/ringfence"),) if copy else ()
 
 
 def _user(uid: int) -> str:
