@@ -40,7 +40,8 @@ class BashTool:
         "do not last. There is no network unless a host was allowed, no terminal without `pty`, and nothing on "
         "standard input. What the script needs is read from its text before it runs: plain commands with plain words "
         "are allowed most often. Start a server or a watcher with `background`: it stays until this session ends, and "
-        f"later commands reach it on localhost. You see the last {LINES:,} lines or {BYTES // 1024} KiB of the output. "
+        "later commands with the same rights reach it on localhost. "
+        f"You see the last {LINES:,} lines or {BYTES // 1024} KiB of the output. "
         "To look at files, prefer `read`, `grep`, `glob` and `ls`; to change them, `edit` and `write`."
     )
     example = '{"command": "git status --short", "timeout": 60}'

@@ -77,6 +77,9 @@ class Conversation:
             ending = await running
             self._add_spent(ending.usage, ending.cost)
             self.turns += ending.turns
+            if undo is not None and self.ctx.processes.writers():
+                await undo.settle()
+                self.ctx.processes.settle()
             return ending
         except asyncio.CancelledError:
             if _cancelled():

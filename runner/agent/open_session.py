@@ -47,6 +47,7 @@ from runner.secrets.redactor import Redactor
 from runner.secrets.secret import register_environment
 from runner.sessions.journal import Journal
 from runner.sessions.open import SessionRun, SessionTarget
+from runner.sessions.store import JournalError
 from runner.state.output_store import OutputStore
 from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import head_commit
@@ -213,6 +214,15 @@ async def open_session(
         past = options.beginning.past if options.beginning is not None else None
         gone = past.processes if past is not None else ()
         processes = SessionProcesses(sandbox, audit, redactor, outputs, lambda event: told(event), gone)
+
+        def note(step: int) -> None:
+            with contextlib.suppress(
+                JournalError
+            ):  # the line stays pending: the next message or the end reports the failure
+                journal.snapshot(str(step), "")
+
+        undo.watch(processes.writers, note)
+        stack.push_async_callback(undo.settle)  # after the end of the processes
         stack.push_async_callback(processes.close)
         forwards = PortForwards(processes, audit, session, emit)
         stack.push_async_callback(forwards.close)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from policy.model.profile import MAIN
-from policy.model.verdict import Permit, Problem, ProblemError
+from policy.model.verdict import Permit, Problem, ProblemError, Rights
 from runner.audit.records import Ran
 from runner.engine.output_log import OutputLog
 from runner.events import Emit, Notice, ProcessEnded, ProcessStarted
@@ -49,6 +49,7 @@ class SessionProcess:
         by_user: True if the user started it with a command of their own.
         outcome: None while the process runs, then its outcome.
         end_known: The agents that know of its end.
+        settled: True if it has ended and what it changed can be undone.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class SessionProcess:
         self.read: dict[str, int] = {}  # by reader: the position in the log up to which it has read
         self.given = 0  # bytes that were written to it
         self.end_known: set[str] = set()
+        self.settled = False
         self.told = 0  # violations that were told to a reader
         self._plain = _plain_filter() if screen is not None else None
         self._monotonic = time.monotonic()
@@ -159,6 +161,22 @@ class SessionProcesses:
         """Return, once, the names and commands of the processes of the runs that the session continues."""
         earlier, self._earlier = self._earlier, ()
         return earlier
+
+    def writers(self) -> tuple[tuple[str, Permit], ...]:
+        """Return the names and permits of the processes that may write, or may have written before they ended, since
+        `settle` was called the last time.
+        """
+        found = (each for each in self._all.values() if each.alive or not each.settled)
+        return tuple(
+            (each.id, each.permit)
+            for each in found
+            if each.permit.terms.rights is Rights.WORKSPACE_WRITE or each.permit.terms.writable
+        )
+
+    def settle(self) -> None:
+        """Note that the changes of the processes that have ended are stored."""
+        for each in self._all.values():
+            each.settled = each.settled or not each.alive
 
     def get(self, id: str) -> SessionProcess | None:
         """Return the process with this name, or None."""

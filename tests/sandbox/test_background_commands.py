@@ -186,3 +186,22 @@ def test_a_later_run_knows_what_ended_with_the_earlier_one(machine: Machine, fla
     newest = max(machine.state.rglob("sessions/*/*.jsonl"), key=lambda path: path.stat().st_mtime_ns)
     (said,) = [line for line in newest.read_text().splitlines() if "ended with it" in line]
     assert r"their ids are not used again:\np1: $ sleep 600  [background]\np2: $ cat  [background] [end" in said
+
+
+def test_what_a_process_changes_between_actions_is_a_step_of_its_own(machine: Machine) -> None:
+    script = "read x; echo 1 > made; echo first; read x; echo 2 > more; echo second; sleep 600"
+    machine.play(
+        [start(script), write("go\n"), read(pattern="first"), call("bash", command="touch own; cat made")],
+        [write("go\n"), read(pattern="second")],
+    )
+    from runner.changes.undo.store import Store
+
+    (place,) = machine.state.glob("snapshots/*")
+    store = Store(place)
+    steps = [(each.words, sorted(change.path for change in store.changes(each.id))) for each in store.steps()]
+    store.close()
+    assert sorted(steps, key=lambda each: each[1]) == [
+        ("process p1", ["made"]),
+        ("process p1", ["more"]),
+        ("$ touch own; cat made", ["own"]),
+    ]

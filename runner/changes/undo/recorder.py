@@ -40,6 +40,7 @@ _LONGEST = 1000  # characters of the note for the model about a /rewind
 _FAILURES = (OSError, sqlite3.Error, UndoError, TooMany, ScanStopped)
 
 Say = Callable[[str], None]
+Writers = tuple[tuple[str, Permit], ...]  # names and permits of processes
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -68,11 +69,13 @@ class OpenAction:
         roots: The folders that the action may write, each with the only paths that count (none: all) and the scan
             rules.
         notes: Notes for the list of steps.
+        if_changed: A note that is added if files were changed, or an empty string.
     """
 
     step: int
     roots: tuple[tuple[str, tuple[str, ...], Rules], ...]
     notes: tuple[str, ...]
+    if_changed: str = ""
 
 
 class SnapshotRecorder:
@@ -104,6 +107,30 @@ class SnapshotRecorder:
         # Pairs of a path and `added`, `modified` or `deleted` for the last call of `after`; None if changes were not
         # recorded.
         self.changed: tuple[tuple[str, str], ...] | None = None
+        self._writers: Callable[[], Writers] = tuple
+        self._note_step: Callable[[int], None] = lambda step: None
+        self._beside: list[int] = []  # steps of processes that were not noted yet
+
+    def watch(self, writers: "Callable[[], Writers]", note: Callable[[int], None]) -> None:
+        """Attribute changes between actions to the processes that `writers` returns: those that stay beside actions
+        and may write. Call `note` with the number of each step of theirs.
+        """
+        self._writers, self._note_step = writers, note
+
+    async def settle(self) -> None:
+        """Store what processes changed since the last action as a step of their own. Failures are reported."""
+        done: set[Roots] = set()
+        for _, permit in self._writers():
+            if (roots := _roots(permit)) in done:
+                continue
+            done.add(roots)
+            try:
+                running = await self.before(permit, "", "")
+            except UndoError as error:
+                self._say(f"what processes changed cannot be undone: {_why(error)}")
+                continue
+            if running is not None:  # the scan is over: this step stays empty and is deleted
+                self.after(replace(running, notes=()))
 
     async def before(self, permit: Permit, words: str, call: str) -> OpenAction | None:
         """Take a snapshot of everything that the action may write.
@@ -115,10 +142,14 @@ class SnapshotRecorder:
         if not roots:
             return None
         self._stop.clear()
-        work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call))
+        names = tuple(name for name, _ in self._writers())
+        work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call, names))
         try:
             running = await asyncio.shield(work)
             self._speak()
+            beside, self._beside = self._beside, []
+            for step in beside:
+                self._note_step(step)
             return running
         except asyncio.CancelledError:
             self._stop.set()
@@ -147,6 +178,8 @@ class SnapshotRecorder:
                     taken = snapshotter.take(root, paths, rules)
                     store.note(running.step, taken.changes)
                     notes += self._tell(taken.unkept)
+                if running.if_changed and store.changed(running.step):
+                    notes += (running.if_changed,)
                 store.end(running.step, notes)
                 most = self._choice.bounds.steps
                 if store.drop_oldest(most):
@@ -256,7 +289,7 @@ class SnapshotRecorder:
     # ---- methods that run in another thread, because the first scan of a large folder takes seconds
 
     @_alone
-    def _before(self, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction | None:
+    def _before(self, terms: Terms, roots: Roots, words: str, call: str, names: tuple[str, ...]) -> OpenAction | None:
         try:
             if self._store is not None and self._store.turns.was_removed():
                 self.close()
@@ -267,7 +300,7 @@ class SnapshotRecorder:
             store = self._store
             if self._given_up.intersection(root for root, _ in roots) and not self._choice.required:
                 return None
-            return self._begin(store, terms, roots, words[:_LONGEST], call)
+            return self._begin(store, terms, roots, words[:_LONGEST], call, names)
         except ScanStopped:
             return None
         except (OSError, sqlite3.Error, UndoError, TooMany) as error:
@@ -282,7 +315,9 @@ class SnapshotRecorder:
             self._later.append(f"the changes of this action cannot be undone: {_why(error)}{more}")
             return None
 
-    def _begin(self, store: Store, terms: Terms, roots: Roots, words: str, call: str) -> OpenAction:
+    def _begin(
+        self, store: Store, terms: Terms, roots: Roots, words: str, call: str, names: tuple[str, ...]
+    ) -> OpenAction:
         with store.turns.locked():
             store.use_rules(self._scope.digest(terms))
             alone = store.turns.alone()
@@ -293,17 +328,24 @@ class SnapshotRecorder:
                 dead = snapshotter.recover(lambda root: below_root(every, root)) if alone else []
                 others = [] if alone else store.open_steps()
                 notes: tuple[str, ...] = () if alone else (BESIDE,)
-                running = []
+                running, between = [], list[Change]()
                 for root, paths in roots:
                     rules = below_root(every, root)
                     complete = bool(store.index(root))
                     taken = snapshotter.take(root, paths, rules)
                     if complete and others:  # the running action made these changes; no other cause is known
                         store.note(others[0].id, taken.changes)
+                    elif complete and names:
+                        between += taken.changes
                     first = complete and root not in self._shown
                     self._tell(unkept_of(root, store.index(root)) if first else taken.unkept)
                     self._shown.add(root)
                     running.append((root, paths, rules))
+                if between:
+                    own = store.begin("action", _processes(names), self._session, "", roots)
+                    store.note(own, between)
+                    store.end(own, (YOURS,))
+                    self._beside.append(own)
                 step = store.begin("action", words, self._session, call, roots)
             store.turns.join()
         if dead:
@@ -311,7 +353,8 @@ class SnapshotRecorder:
         seconds = time.monotonic() - started
         if not known and seconds > _SLOW:
             self._later.append(f"storing the files here for `agent undo` took {seconds:.1f} s, this once")
-        return OpenAction(step, tuple(running), notes)
+        note = f"{_processes(names)} ran at the same time: what they changed may be among these" if names else ""
+        return OpenAction(step, tuple(running), notes, note)
 
     def _tell(self, unkept: tuple[Change, ...]) -> tuple[str, ...]:
         """Report each file that could not be stored once, and return the notes for the list of steps."""
@@ -328,7 +371,12 @@ def _changed(store: Store, step: int) -> tuple[tuple[str, str], ...]:
     return tuple((f"{change.root}/{change.path}", how[change.sign]) for change in store.changes(step))
 
 
+YOURS = "what you changed yourself since the action before may be among these"
 BESIDE = "another `agent` was at work at the same time: its changes may be among these"
+
+
+def _processes(names: tuple[str, ...]) -> str:
+    return f"{'process' if len(names) == 1 else 'processes'} {', '.join(names)}"
 
 
 def _roots(permit: Permit) -> Roots:
