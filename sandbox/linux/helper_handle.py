@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sandbox.workspace.autorun_watch import Live
 
 HANDED = 4  # descriptors that may come with `ready`
-READY = 10.0  # seconds until a helper that does not answer counts as failed
+READY = 30.0  # seconds until a helper that does not answer counts as failed
 _PROCESSORS = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 GRACE = 0.15  # seconds a helper has to end a command before it is killed itself: cancel stays under 200 ms
 

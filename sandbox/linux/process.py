@@ -21,7 +21,7 @@ from sandbox.linux.helper_process import send
 from sandbox.linux.helper_request import ended_outcome, not_started
 from sandbox.linux.process_watch import LateFiles
 
-READY = 10.0  # seconds until a helper that does not start its command counts as failed
+READY = 30.0  # seconds until a helper that does not start its command counts as failed
 _LOOK = 0.2  # seconds between two checks of the limits
 _CHUNK = 1 << 16  # bytes
 _DRAIN = 1.0  # seconds that the streams may stay open after all processes that could hold them were killed
