@@ -18,6 +18,7 @@ SECURITY = ROOT / "docs" / "security"
 PAGES = {
     "escapes": SECURITY / "escapes.md",
     "everyday": SECURITY / "escapes.md",
+    "stays": SECURITY / "escapes.md",
     "attacks": SECURITY / "attacks.md",
 }
 WORDS = {"CONTAINED": "held", "ESCAPED": "**ESCAPED**", "NA": "-", "ERROR": "error"}
@@ -40,6 +41,7 @@ def main() -> None:
     if told.rows_only:
         if not told.no_escapes:
             write("escapes", escapes(kept(), listed()))
+            write("stays", stays())
         if not told.no_attacks:
             write("attacks", attacks_table(attacks_kept()))
         return
@@ -89,6 +91,15 @@ def escapes(answers: list[dict[str, str]], attempts: list[Any]) -> str:
     if bad:
         lines += ["", "What showed it:", ""]
         lines += [f"- {each['backend']} as {each['user']}, `{each['name']}`: {told(each['why'])}" for each in bad]
+    return "\n".join(lines)
+
+
+def stays() -> str:
+    """Return a row for each attempt of a process that stays. tests/sandbox/test_escapes_of_processes.py runs them."""
+    from tests.escapes.attempts_stays import STAYS
+
+    lines = ["| attempt | kind | what would be gained | runs on |", "| --- | --- | --- | --- |"]
+    lines += [f"| `{each.name}` | {each.kind} | {each.why} | {', '.join(each.tiers)} |" for each in STAYS]
     return "\n".join(lines)
 
 
