@@ -173,6 +173,9 @@ def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
     pipe or a file. `--read`, `--write`, `--host` and `--env` each count as your approval of one more right for this
     action, also with `--unattended`. They never allow a secret, or an action that a rule denies.
 
+    With `--background` the command has no input, a time limit only with `--timeout`, and a network of its own: two such
+    commands do not reach each other.
+
     **Examples**
 
         agent exec 'git status && rg -n TODO src | head'
@@ -181,6 +184,7 @@ def exec_help(given: Given, script: SCRIPT = None) -> NoReturn:
         agent exec --host example.org -- curl -s https://example.org/
         agent exec --read ~/data --write ~/out 'cp ~/data/a.csv ~/out/'
         agent exec --unattended --json 'npm test' < /dev/null
+        agent exec --background 'npm run dev'        print a name for `agent processes`, and return
     """
     raise _misplaced("exec")
 

@@ -94,7 +94,9 @@ OUTPUTS: tuple[JsonOutput, ...] = (
     JsonOutput(
         "exec",
         Form.EVENTS,
-        "The events `session_started`, `verdict`, `output`, `finished` or `denied`, and `run_ended`.",
+        "The events `session_started`, `verdict`, `output`, `finished` or `denied`, and `run_ended`. With "
+        "`--background`, a command that runs: one object with `process`, `session`, `record`, `command`, `rights` and "
+        "`output`, the path of the file with its output or null.",
     ),
     JsonOutput(
         "why",

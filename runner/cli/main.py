@@ -71,6 +71,10 @@ def _dispatch(words: list[str]) -> int:
 
         if not wants_help(words[1:]):  # typer, which is slow to import, is used for help and completion only
             args = parse_gate(words[0], words[1:])
+            if words[0] == "exec" and args.background:
+                from runner.frontends.exec.command import run_exec
+
+                return run_exec(args, None)  # a helper of this process would end with it
             if words[0] == "exec":
                 from sandbox.linux.helper_process import SpareHelper
 

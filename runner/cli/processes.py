@@ -35,8 +35,8 @@ LINES = Annotated[int, valued("--lines", "N", "The number of lines from the end.
 def processes(context: typer.Context, json: JSON = False) -> int:
     """List, read and stop the background processes of your open sessions.
 
-    A model starts such a process with its tool `bash`, and you do with `!COMMAND &` in a conversation. It keeps the
-    exact rights that were approved, and ends with its session.
+    A model starts such a process with its tool `bash`, and you do with `!COMMAND &` in a conversation, or with
+    `agent exec --background`. It keeps the exact rights that were approved, and ends with its session.
 
     **Examples**
 

@@ -84,6 +84,12 @@ class ControlServer:
         self._socket = listener
         self._accepting = asyncio.create_task(self._accept(listener))
 
+    async def finish(self) -> None:
+        """Answer the requests that have arrived, then close. A client that sends nothing delays it by seconds."""
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=2 * _PATIENCE)
+        await self.close()
+
     async def close(self) -> None:
         """Stop listening and remove the socket."""
         tasks = {*self._serving, *((self._accepting,) if self._accepting is not None else ())}

@@ -35,7 +35,7 @@ class SessionProcess:
     """One process of the session, alive or ended.
 
     Attributes:
-        id: The name of the process: `p1`, `p2` and so on in the order of their starts.
+        id: The name of the process: `p1`, `p2` and so on in the order of their starts, unless its start named it.
         words: The command as the user would type it, with secrets masked.
         permit: The permit that the process executes.
         process: The process in the sandbox.
@@ -197,11 +197,13 @@ class SessionProcesses:
         command: str = "",
         tiers: tuple[str, ...] = ("unknown",),
         by_user: bool = False,
+        name: str | None = None,
     ) -> SessionProcess:
         """Start the command of `permit` and record the start.
 
         `words` is the command as the user would type it, `command` its script (`words` if empty), and `tiers` are the
-        labels of the tiers of the decision. `by_user` is True for a command of the user.
+        labels of the tiers of the decision. `by_user` is True for a command of the user. `name` is the name of the
+        process, or None for the next number.
 
         Raise TooManyProcesses, or SandboxUnavailable if the sandbox cannot be built; then nothing runs. If the start
         cannot be recorded, the process is ended and AuditError is raised.
@@ -213,7 +215,7 @@ class SessionProcesses:
             why = f"{self.most} processes run already, the most of a session"
             raise TooManyProcesses(Problem("the process was not started", why, "end one of them with `bash_kill`"))
         self._count += 1
-        id = f"p{self._count}"
+        id = name or f"p{self._count}"
         log = OutputLog(self._redactor, self._file(id))
         screen = _screen(terminal) if terminal is not None else None
         words = self._redactor.text(words)

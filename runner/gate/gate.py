@@ -47,6 +47,7 @@ class GateArgs:
     backend: str | None = None
     least: str | None = None  # `full` or `partial`: what --require and --accept-partial say
     unix: bool = False
+    background: bool = False
     tool: str | None = None
     path: str | None = None
     read: tuple[str, ...] = ()

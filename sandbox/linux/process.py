@@ -84,6 +84,8 @@ class LinuxProcess:
             self._watch.close()
             raise
         self._task = asyncio.create_task(self._supervise(complete))
+        if self._answered.is_set():  # the program was not started: the caller sees a process that has ended
+            await asyncio.wait({self._task})
 
     def when_ended(self, call: Callable[["LinuxProcess"], None]) -> None:
         """Call `call` with this process when it has ended."""

@@ -80,6 +80,7 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         backend=parse_backend(given.text("backend")),
         least=least(given.switch("accept_partial"), given.text("require")),
         unix=given.switch("unix"),
+        background=_background(given),
         tool=_tool(tool, argv, given.text("path")),
         path=given.text("path"),
         read=given.texts("read"),
@@ -87,6 +88,15 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         hosts=given.texts("host"),
         env=given.texts("env"),
     )
+
+
+def _background(given: Given) -> bool:
+    """Return True for `--background`. Raise a usage error for a limit that such a command does not have."""
+    found = given.switch("background")
+    if found and any(each.partition("=")[0].strip() == "output" for each in given.texts("limit")):
+        why = "the output of a command in the background is read later, and only its newest part is kept"
+        raise usage("--background and `--limit output` exclude each other", why, "leave one of them out")
+    return found
 
 
 def _tool(name: str | None, argv: tuple[str, ...] | None, path: str | None) -> str | None:

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from sandbox.linux.helper_process import SpareHelper
 
 
-def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
+def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
     """Run the script of `args` and return the exit status. Raise an exception with a Problem if that is not possible.
 
     `spare` is a helper process that was started before this module was imported. The caller ends it if nothing ran.
+    It is None for a command in the background.
     """
     gate, action = open_gate(args, os.environ)
     refuse_folder(gate.cwd, os.environ, gate.settings.profile)
@@ -53,9 +54,13 @@ def run_exec(args: GateArgs, spare: "SpareHelper") -> int:
                     audit.decided(session, case.decision(verdict, "none"))
             return report.denied(case.assessment, verdict, session)
         case Allow() as verdict:
+            minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
+            if spare is None:
+                from runner.frontends.exec.background import run_in_background
+
+                return run_in_background(case, verdict, args, minimum)
             stdin = _standard_input()
             interactive = stdin is None and not args.json and _has_terminal()
-            minimum = Level(args.least.upper()) if args.least else gate.settings.sandbox_minimum
             # Imported now: a denial needs no sandbox. The event loop is imported while the helper confines itself.
             from sandbox.linux.launch import launched_ahead
 

@@ -46,7 +46,7 @@ async def confine(
         wanted: The name of the backend, or None, and the least enforcement.
         interactive: True if the command gets a terminal that is connected to the terminal of this process.
     """
-    async with _boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
+    async with boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
 
         with open_log(case.gate.settings, os.environ) as audit:
@@ -68,7 +68,7 @@ async def confine(
 
 
 @contextlib.asynccontextmanager
-async def _boundary(
+async def boundary(
     wanted: tuple[str | None, Level],
     terms: Terms,
     ahead: PrelaunchedHelper | None,
