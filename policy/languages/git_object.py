@@ -26,7 +26,7 @@ class GitObjectError(ValueError):
 def read_git_object(content: bytes) -> tuple[str, str]:
     """Return the kind of an object (`commit` or `tag`) and its text. Raises GitObjectError.
 
-    THREAT T152: a signature of a text that only looks like a commit could be used for something else. So there is one
+    THREAT T139: a signature of a text that only looks like a commit could be used for something else. So there is one
     form, without further headers, in UTF-8, without control characters, and short enough to be read.
     """
     if len(content) > LONGEST:

@@ -18,7 +18,7 @@ def canonical(arguments: Mapping[str, object]) -> str:
 def parsed(text: str) -> dict[str, object] | None:
     """Return the JSON object that `text` is the canonical form of, or None for any other text.
 
-    THREAT T162: programs disagree about which of two equal keys counts, so a text with both is not canonical.
+    THREAT T146: programs disagree about which of two equal keys counts, so a text with both is not canonical.
     """
     if len(text) > _LONGEST:
         return None

@@ -16,7 +16,7 @@ _WILD = re.compile(r"[*?[]")
 def certain_server(server: str) -> bool:
     """Return True if `server` can be the name of a tool server: only then is `mcp__SERVER__TOOL` the name of one tool.
 
-    THREAT T161: `a__b` with the tool `c` and `a` with the tool `b__c` would both be `mcp__a__b__c`.
+    THREAT T145: `a__b` with the tool `c` and `a` with the tool `b__c` would both be `mcp__a__b__c`.
     """
     return _SERVER_NAME.fullmatch(server) is not None and len(server) <= 64
 

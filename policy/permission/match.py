@@ -87,7 +87,7 @@ def _names(rule: PermissionRule, tool: str) -> bool:
 def _arguments_met(rule: PermissionRule, arguments: SpelledArguments | None) -> _Meeting:
     """Return the match of the conditions on arguments. A list, a table or null matches no pattern with certainty.
 
-    THREAT T163: for a rule that forbids, one spelling that matches is enough, and case does not count.
+    THREAT T147: for a rule that forbids, one spelling that matches is enough, and case does not count.
     """
     if not rule.arguments:
         return _Meeting(_Met.YES)

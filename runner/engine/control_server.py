@@ -3,7 +3,7 @@ their ports.
 
 One connection carries one request and one answer, each a JSON object on one line.
 
-THREAT T173: an answer contains the output of processes, and a request can open a port. The socket is therefore in the
+THREAT T156: an answer contains the output of processes, and a request can open a port. The socket is therefore in the
 state folder, which no sandbox can see; the folder has mode 0700 and the socket 0600; and the kernel must name a process
 of this user at the other end, in the mount namespace of this program, which no confined process shares.
 """

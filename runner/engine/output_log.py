@@ -1,6 +1,6 @@
 """The output of one process that stays: bounded, redacted, and readable from any position.
 
-THREAT T140: a process that never stops printing, or prints faster than a reader reads, must neither fill memory or the
+THREAT T132: a process that never stops printing, or prints faster than a reader reads, must neither fill memory or the
 disk nor occupy the program. The newest `MOST` characters stay in memory, the file has a limit of its own, and output
 beyond a rate is counted but neither stored nor redacted.
 """
@@ -157,7 +157,7 @@ class OutputLog:
 class LinePattern:
     """A regular expression that is compared with single lines.
 
-    THREAT T141: the pattern comes from a model, which may write one that takes exponential time in a backtracking
+    THREAT T133: the pattern comes from a model, which may write one that takes exponential time in a backtracking
     engine. RE2 takes linear time, and the length of the pattern, of its compiled form and of a line are bounded.
     """
 

@@ -1,6 +1,6 @@
 """Forwards of ports: a port of this machine's loopback leads to a port on which a process of the session listens.
 
-THREAT T174: a forward lets every program of this machine reach a confined server. Therefore only the user can open one,
+THREAT T157: a forward lets every program of this machine reach a confined server. Therefore only the user can open one,
 by naming both ports; it listens on 127.0.0.1 alone; it is recorded before it is open; and it ends with its process and
 with the session. No tool and no command in a sandbox can ask for one.
 """

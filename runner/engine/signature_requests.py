@@ -74,7 +74,7 @@ async def _serve(broker: SigningBroker, planned: Planned, ctx: RunContext, unsig
 async def _signature(
     request: SignatureRequest, broker: SigningBroker, planned: Planned, ctx: RunContext, *, many: bool
 ) -> tuple[bytes | None, Problem | None]:
-    """Return the signature for a request, or the reason why there is none. THREAT T152: a command may request anything,
+    """Return the signature for a request, or the reason why there is none. THREAT T139: a command may request anything,
     so the text is read strictly, the key is the user's own, and each request is a question of its own.
     """
     try:

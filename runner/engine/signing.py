@@ -2,7 +2,7 @@
 
 Inside, Git finds a small script in place of gpg. The script leaves the text to sign as a file in a folder of the
 sandbox's own cache, and waits for the answer beside it. No key, no agent socket and no program of the user is visible
-inside. THREAT T152: commands can write to that folder. It is only used through the descriptor of the session's start,
+inside. THREAT T139: commands can write to that folder. It is only used through the descriptor of the session's start,
 without following links, and every request is a question to the user.
 """
 

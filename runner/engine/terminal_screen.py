@@ -1,6 +1,6 @@
 """The screen of a process that runs in a terminal, as bounded text. The emulator (pyte) is loaded on the first read.
 
-THREAT T142: the process chooses every byte. Sequences that the emulator does not expect raise exceptions in it, and
+THREAT T134: the process chooses every byte. Sequences that the emulator does not expect raise exceptions in it, and
 strings without an end, combining marks without a limit and huge numbers cost memory and time. Therefore only listed
 sequences with small numbers reach the emulator; everything else is dropped. Only the newest output is emulated if more
 arrived than `_PENDING` since the last read.

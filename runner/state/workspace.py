@@ -48,7 +48,7 @@ def writable_repository(workspace: str, secrets: Secrets) -> tuple[str, ...]:
     """Return the shared Git folder of a linked worktree or a submodule and the worktree's own folder in it, or an empty
     tuple if commands may not change them.
 
-    THREAT T151: a `.git` file that came with the workspace must not open a folder of the host. Beyond the conditions of
+    THREAT T138: a `.git` file that came with the workspace must not open a folder of the host. Beyond the conditions of
     `linked_repository`, both folders have the form that Git gives them, belong to this user, contain no link in
     place of a part, and do not contain the workspace.
     """

@@ -157,7 +157,7 @@ class CommandServer:
             if watched in ready:
                 ended_already, status, used = os.wait4(pid, os.WNOHANG)
                 if not ended_already:
-                    # THREAT T169: a process that traces the command keeps its status from its parent (ptrace(2)).
+                    # THREAT T153: a process that traces the command keeps its status from its parent (ptrace(2)).
                     self.signal_all(pid, signal.SIGKILL)
                     _, status, used = os.wait4(pid, 0)
                 code = os.waitstatus_to_exitcode(status)

@@ -273,7 +273,7 @@ class Live:
     def _socket(self, path: str) -> None:
         """End the command if a program outside of the sandbox has bound a socket at `path`.
 
-        THREAT T167: the command sees the path, and could connect.
+        THREAT T151: the command sees the path, and could connect.
         """
         folder = os.path.dirname(path)
         if os.path.realpath(folder) != folder:  # a link replaced the folder: its target is watched if it can be reached

@@ -38,7 +38,7 @@ def other_worktrees(repository: tuple[str, ...], workspace: str) -> tuple[str, .
 def folders_above(repository: tuple[str, ...]) -> tuple[str, ...]:
     """Return the folders that must keep their names, because `other_worktrees` are in them.
 
-    THREAT T151: a renamed folder takes the read-only paths in it along, and a new one in its place would be writable.
+    THREAT T138: a renamed folder takes the read-only paths in it along, and a new one in its place would be writable.
     """
     shared, own = repository
     return () if shared == own else (f"{shared}/worktrees", own)

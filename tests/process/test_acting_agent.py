@@ -35,7 +35,7 @@ def as_helper(found: LoopHarness) -> LoopHarness:
     return found
 
 
-@pytest.mark.threat("T166")
+@pytest.mark.threat("T150")
 def test_every_event_and_record_names_the_agent(stage: Make) -> None:
     found = as_helper(stage(bash(READ, NETWORK), call("nope", {}), DONE))
     found.play()
@@ -55,7 +55,7 @@ def test_every_event_and_record_names_the_agent(stage: Make) -> None:
     assert all(row.endswith(",helper,main") for row in rows)
 
 
-@pytest.mark.threat("T166")
+@pytest.mark.threat("T150")
 def test_the_main_agent_has_no_parent(stage: Make) -> None:
     found = stage(bash(READ), DONE)
     found.play()
@@ -65,7 +65,7 @@ def test_the_main_agent_has_no_parent(stage: Make) -> None:
     assert "for the agent" not in "".join(deed_text(deed) for deed in deeds(found.audit))
 
 
-@pytest.mark.threat("T165")
+@pytest.mark.threat("T149")
 def test_a_rule_about_the_model_denies_the_agents_of_the_model(stage: Make) -> None:
     found = as_helper(stage(bash(READ), DONE))
     rules = read_rules('[[rule]]\nverdict = "deny"\nrun = ["ls"]\nsource = ["model"]\nwhy = "no"\n')
@@ -74,7 +74,7 @@ def test_a_rule_about_the_model_denies_the_agents_of_the_model(stage: Make) -> N
     assert found.sandbox.ran == []
 
 
-@pytest.mark.threat("T166")
+@pytest.mark.threat("T150")
 def test_a_record_without_an_agent_is_of_the_main_agent(stage: Make) -> None:
     found = stage(bash(READ), DONE)
     found.play()

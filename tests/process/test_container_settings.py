@@ -207,7 +207,7 @@ def test_a_reader_gets_no_socket_and_who_asks_for_unix_gets_that() -> None:
     assert json.loads(UNIX)["architectures"] == ["SCMP_ARCH_AARCH64"]
 
 
-@pytest.mark.threat("T169")
+@pytest.mark.threat("T153")
 def test_a_container_may_trace_its_own_processes() -> None:
     for name in ("ptrace", "process_vm_readv", "process_vm_writev"):
         assert [filtered(each, name, {}) for each in (LOOK, WORK, UNIX)] == ["1", "1", "ALLOW"]

@@ -180,7 +180,7 @@ def asked(port: int, data: bytes) -> bytes:
         return b"".join(iter(lambda: client.recv(4096), b""))
 
 
-@pytest.mark.threat("T175")
+@pytest.mark.threat("T158")
 def test_another_terminal_lists_reads_and_stops(session: ControlledSession) -> None:
     code, out, _ = session.agent("processes", "--json")
     rows = [json.loads(line) for line in out.splitlines()]
@@ -200,7 +200,7 @@ def test_another_terminal_lists_reads_and_stops(session: ControlledSession) -> N
     assert not session.processes.alive
 
 
-@pytest.mark.threat("T174")
+@pytest.mark.threat("T157")
 def test_a_forward_is_recorded_and_ends_with_its_process(session: ControlledSession) -> None:
     port = free_port()
     code, out, errors = session.agent("ports", "forward", "3000", str(port))
@@ -230,7 +230,7 @@ def test_a_forward_is_recorded_and_ends_with_its_process(session: ControlledSess
     assert Notice(f"127.0.0.1:{port}, forwarded to port 3000 of p1, is closed") in session.events
 
 
-@pytest.mark.threat("T174")
+@pytest.mark.threat("T157")
 def test_a_forward_ends_when_it_is_closed(session: ControlledSession) -> None:
     port = free_port()
     session.call(session.forwards.open(3000, port, "terminal"))
@@ -243,7 +243,7 @@ def test_a_forward_ends_when_it_is_closed(session: ControlledSession) -> None:
     assert session.agent("ports", "close", str(port))[0] == 1
 
 
-@pytest.mark.threat("T174")
+@pytest.mark.threat("T157")
 def test_a_forward_that_cannot_be_is_refused(session: ControlledSession) -> None:
     with pytest.raises(ForwardRefused, match="no process of the session listens on port 4000"):
         session.call(session.forwards.open(4000, free_port(), "terminal"))
@@ -258,7 +258,7 @@ def test_a_forward_that_cannot_be_is_refused(session: ControlledSession) -> None
     assert session.agent("ports", "forward", "70000")[0] == 2
 
 
-@pytest.mark.threat("T174")
+@pytest.mark.threat("T157")
 def test_a_forward_listens_on_one_loopback_address_only(session: ControlledSession) -> None:
     port = free_port()
     session.call(session.forwards.open(3000, port, "terminal"))
@@ -269,7 +269,7 @@ def test_a_forward_listens_on_one_loopback_address_only(session: ControlledSessi
     assert listening == [f"0100007F:{port:04X}"]
 
 
-@pytest.mark.threat("T173")
+@pytest.mark.threat("T156")
 def test_the_socket_is_private_to_the_user_outside_of_sandboxes(session: ControlledSession) -> None:
     path = session.state / "control" / f"{session.name}.sock"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -282,7 +282,7 @@ def test_the_socket_is_private_to_the_user_outside_of_sandboxes(session: Control
         assert ("the session refused the connection" in done.stdout) is not reached
 
 
-@pytest.mark.threat("T173")
+@pytest.mark.threat("T156")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_user_is_refused_even_if_the_modes_let_them(session: ControlledSession) -> None:
     path = session.state / "control" / f"{session.name}.sock"

@@ -131,7 +131,7 @@ REFUSED = [
 # fmt: on
 
 
-@pytest.mark.threat("T158")
+@pytest.mark.threat("T142")
 @pytest.mark.parametrize(("rule", "where", "part", "why"), REFUSED, ids=[row[-1] for row in REFUSED])
 def test_the_upstream_proxy_opens_nothing_else(rule: str, where: str, part: str, why: str) -> None:
     async def body() -> None:
@@ -262,7 +262,7 @@ class _Once(threading.Thread):
 AGENT = str(Path(sys.executable).parent / "agent")
 
 
-@pytest.mark.threat("T158")
+@pytest.mark.threat("T142")
 @pytest.mark.parametrize("place", ["home/.config/ringfence", "work/.ringfence"], ids=["the user's", "a repository's"])
 def test_only_the_users_own_file_names_an_upstream_proxy(place: str, tmp_path: Path) -> None:
     for folder in ("home/.config/ringfence", "work/.ringfence"):
@@ -316,7 +316,7 @@ if path:
 """
 
 
-@pytest.mark.threat("T160")
+@pytest.mark.threat("T144")
 @pytest.mark.parametrize(("place", "named", "more", "used", "why"), CA_FILES, ids=[row[-1] for row in CA_FILES])
 def test_commands_trust_the_authority_of_the_users_own_file(
     place: str, named: str, more: str, used: bool | None, why: str, tmp_path: Path
@@ -342,7 +342,7 @@ def test_commands_trust_the_authority_of_the_users_own_file(
         assert ("Read-only file system" in done.stderr) is bool(used), done.stderr
 
 
-@pytest.mark.threat("T160")
+@pytest.mark.threat("T144")
 def test_a_proxy_that_opens_tls_is_accepted_with_its_authority(tmp_path: Path) -> None:
     """A real client in the sandbox, through the sandbox's proxy and an upstream proxy that answers for every host."""
     for folder in ("home/.config/ringfence", "work", "pki"):
@@ -389,7 +389,7 @@ ADDRESSES = [
 # fmt: on
 
 
-@pytest.mark.threat("T159")
+@pytest.mark.threat("T143")
 @pytest.mark.parametrize(
     ("host", "address", "part", "why"), ADDRESSES, ids=[f"{a or h} {w}" for h, a, _, w in ADDRESSES]
 )
@@ -418,7 +418,7 @@ BAD_RANGES = [
 ]
 
 
-@pytest.mark.threat("T159")
+@pytest.mark.threat("T143")
 @pytest.mark.parametrize("text", BAD_RANGES)
 def test_a_range_with_addresses_that_are_never_allowed_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"range|addresses|bits"):

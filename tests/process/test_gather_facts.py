@@ -222,7 +222,7 @@ FOREIGN = [
 ]  # fmt: skip
 
 
-@pytest.mark.threat("T151")
+@pytest.mark.threat("T138")
 @pytest.mark.parametrize(("change", "why"), FOREIGN, ids=[row[1] for row in FOREIGN])
 def test_a_repository_of_another_form_is_not_writable(top: Path, change: str, why: str) -> None:
     main = top / "home/main"

@@ -130,7 +130,7 @@ def test_the_users_own_setting_signs_every_commit_of_an_attended_session(user: S
     assert user.sh("git log -1 --format=%G?").strip() == "N"
 
 
-@pytest.mark.threat("T152")
+@pytest.mark.threat("T139")
 @pytest.mark.parametrize("answer", [lambda _: False, None], ids=["a no", "there is no user"])
 def test_without_a_yes_nothing_is_signed(user: Signer, answer: Callable[[int], bool] | None) -> None:
     said = user.run("git commit -q --allow-empty -S -m second; echo status $?", answer)
@@ -165,7 +165,7 @@ ATTACKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.threat("T152")
+@pytest.mark.threat("T139")
 @pytest.mark.parametrize(("script", "questions", "told", "why"), ATTACKS, ids=[row[3] for row in ATTACKS])
 def test_a_command_that_talks_to_the_broker_gets_nothing_without_a_question(
     user: Signer, script: str, questions: int, told: str, why: str
@@ -181,7 +181,7 @@ def test_a_command_that_talks_to_the_broker_gets_nothing_without_a_question(
     assert not (user.work / "made").exists()
 
 
-@pytest.mark.threat("T152")
+@pytest.mark.threat("T139")
 def test_no_mode_and_no_rule_signs_without_a_question(user: Signer) -> None:
     config = user.home / ".config" / "ringfence" / "config.toml"
     config.parent.mkdir(parents=True)
@@ -191,7 +191,7 @@ def test_no_mode_and_no_rule_signs_without_a_question(user: Signer) -> None:
     assert user.sh("git log --format=%s") == "first\n"
 
 
-@pytest.mark.threat("T152")
+@pytest.mark.threat("T139")
 def test_a_second_signature_needs_a_second_yes(user: Signer) -> None:
     script = "git commit -q --allow-empty -S -m second; git commit -q --allow-empty -S -m third; true"
     user.run(script, lambda number: number == 1)
@@ -216,7 +216,7 @@ OBJECTS = [
 ]
 
 
-@pytest.mark.threat("T152")
+@pytest.mark.threat("T139")
 @pytest.mark.parametrize(("text", "kind", "why"), OBJECTS, ids=[row[2] for row in OBJECTS])
 def test_only_the_form_that_git_writes_is_a_commit_or_a_tag(text: str, kind: str, why: str) -> None:
     if kind:

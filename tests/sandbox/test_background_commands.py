@@ -125,7 +125,7 @@ def test_a_program_in_a_terminal_is_seen_and_typed_into(machine: Machine) -> Non
     assert [each["process"] for each in machine.of("process_started")] == ["p1"]
 
 
-@pytest.mark.threat("T145")
+@pytest.mark.threat("T137")
 def test_the_record_has_the_start_and_the_end_of_each_process(machine: Machine) -> None:
     machine.play(
         [start("sleep 600"), start("echo x; exit 3"), read("p2", "x"), call("bash_kill", id="p2", signal="KILL")]
@@ -147,7 +147,7 @@ def test_the_record_has_the_start_and_the_end_of_each_process(machine: Machine) 
         )
 
 
-@pytest.mark.threat("T143")
+@pytest.mark.threat("T135")
 def test_output_is_masked_for_the_model_and_in_the_stored_file(machine: Machine) -> None:
     half = len(SECRET) // 2
     script = f"printf {SECRET[:half]}; sleep 0.2; echo {SECRET[half:]}; sleep 600"
@@ -158,7 +158,7 @@ def test_output_is_masked_for_the_model_and_in_the_stored_file(machine: Machine)
     assert oct(kept.stat().st_mode & 0o777) == "0o600"
 
 
-@pytest.mark.threat("T144")
+@pytest.mark.threat("T136")
 def test_input_is_judged_and_recorded(machine: Machine) -> None:
     """A process that only reads gets input in mode plan; one that may write does not."""
     told = machine.play(start("cat"), write("x\n"), read(pattern="x"), start("python3 -i"), mode="plan")
@@ -169,7 +169,7 @@ def test_input_is_judged_and_recorded(machine: Machine) -> None:
     assert denied["tier"] == "execute"
 
 
-@pytest.mark.threat("T140")
+@pytest.mark.threat("T132")
 def test_a_session_has_a_limit_of_processes(machine: Machine) -> None:
     told = machine.play([start("sleep 600") for _ in range(17)])
     assert sum(text.startswith("[p") for text in told) == 16

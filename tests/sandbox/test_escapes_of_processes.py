@@ -199,7 +199,7 @@ def test_no_process_outlives_its_end(field: Field, stay: Stay) -> None:
 @pytest.mark.thorough
 @pytest.mark.threat("T126")
 @pytest.mark.parametrize("way", ["killed", "closed"])
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("tier", ["T1", "T2"])  # in T3 the limit on processes counts those of all attempts together
 @pytest.mark.parametrize("user", USERS)
 def test_no_process_outlives_the_runner(user: str, tier: str, way: str) -> None:
     benches = make(user, tier=tier)

@@ -122,7 +122,7 @@ mkdir -p refs/heads && touch reached
 """
 
 
-@pytest.mark.threat("T151")
+@pytest.mark.threat("T138")
 def test_what_other_worktrees_obey_is_read_only(bench: Bench) -> None:
     shared, workspace = repositories(bench, "attacked")
     before = state(shared)
@@ -133,7 +133,7 @@ def test_what_other_worktrees_obey_is_read_only(bench: Bench) -> None:
     assert sorted(os.listdir(shared / "worktrees")) == ["other", "wt"]
 
 
-@pytest.mark.threat("T151")
+@pytest.mark.threat("T138")
 @pytest.mark.parametrize("file", ["config.worktree", "info/attributes"])
 def test_settings_that_appear_in_the_repository_are_set_aside(bench: Bench, file: str) -> None:
     shared, workspace = repositories(bench, f"appeared-{file.replace('/', '-')}")

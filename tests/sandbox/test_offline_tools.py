@@ -53,7 +53,7 @@ SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 HERE = [row for row in ROWS if row[0] == "npm" or shutil.which(row[0], path=SYSTEM_PATH)]  # the tests require npm
 
 
-@pytest.mark.threat("T157")
+@pytest.mark.threat("T141")
 @pytest.mark.parametrize(("program", "prepare", "script", "made"), HERE, ids=[row[2] for row in HERE])
 def test_an_offline_form_works_without_a_host(
     tmp_path: Path, program: str, prepare: Callable[[Path], None], script: str, made: str

@@ -531,7 +531,7 @@ def test_the_devices_of_the_machine_keep_their_mode_and_times(bench: Bench) -> N
         assert found == "b'\\x00' 1 b''\n", answer
 
 
-@pytest.mark.threat("T170")
+@pytest.mark.threat("T154")
 def test_terminals_are_those_of_the_sandbox(bench: Bench) -> None:
     """A command that only reads makes them, too: `script` needs one."""
     script = (

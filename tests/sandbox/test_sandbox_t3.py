@@ -98,8 +98,8 @@ def test_what_it_holds(bench: Bench, outside: Path, attempt: str, why: str) -> N
     assert outside.read_text() == "original"
 
 
-@pytest.mark.threat("T168")
-@pytest.mark.threat("T169")
+@pytest.mark.threat("T152")
+@pytest.mark.threat("T153")
 def test_it_traces_nothing_and_makes_no_pair_of_datagrams(bench: Bench) -> None:
     script = (
         "import ctypes, os, socket\nlibc = ctypes.CDLL(None, use_errno=True)\n"

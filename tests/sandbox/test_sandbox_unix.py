@@ -76,7 +76,7 @@ def untouched(sockets: list[socket.socket]) -> bool:
 
 
 @pytest.mark.threat("T63")
-@pytest.mark.threat("T167")
+@pytest.mark.threat("T151")
 def test_no_program_of_the_host_is_reached_by_a_socket(bench: Bench) -> None:
     own = bench.workspace
     read, write, system = (bench.base / name for name in ("read", "write", "system"))
@@ -122,7 +122,7 @@ def test_sockets_of_a_command_work(bench: Bench) -> None:
     (bench.workspace / "own").unlink()
 
 
-@pytest.mark.threat("T167")
+@pytest.mark.threat("T151")
 def test_a_command_is_ended_when_a_program_opens_a_socket_beside_it(bench: Bench) -> None:
     """In the workspace, in a new folder of it, and in a folder that was granted for reading."""
     read = bench.base / "readable"

@@ -29,7 +29,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
     yield from make(user, tier=tier)
 
 
-@pytest.mark.threat("T153")
+@pytest.mark.threat("T140")
 def test_submodules_work_once_the_settings_are_open(bench: Bench) -> None:
     setup = "git init -q -b main . && git commit -q --allow-empty -m zero && git init -q -b main source"
     setup += " && git -C source commit -q --allow-empty -m first && printf source > .git/info/exclude"

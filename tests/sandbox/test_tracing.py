@@ -86,7 +86,7 @@ def run(bench: Bench, code: str, **told: object) -> dict[str, object]:
     return bench.run("/usr/bin/python3 trace.py", **told)
 
 
-@pytest.mark.threat("T169")
+@pytest.mark.threat("T153")
 @pytest.mark.parametrize(("code", "rights", "expected", "why"), ROWS, ids=[row[3] for row in ROWS])
 def test_tracing_stays_among_the_processes_of_a_command(
     bench: Bench, code: str, rights: str, expected: object, why: str
@@ -96,7 +96,7 @@ def test_tracing_stays_among_the_processes_of_a_command(
     assert json.loads(str(answer["out"])) == expected, why
 
 
-@pytest.mark.threat("T169")
+@pytest.mark.threat("T153")
 def test_a_tracer_cannot_keep_a_command_alive(bench: Bench) -> None:
     """The parent of a traced process gets its status only from its tracer, which here never asks for it."""
     keeps = """

@@ -88,7 +88,7 @@ def test_limits_of_resources_hold_and_those_of_commands_do_not(bench: Containers
     assert (ended["status"], ended["ended"], len(ended["out"])) == (137, "cpu", 500_000 + len("done\n"))
 
 
-@pytest.mark.threat("T177")
+@pytest.mark.threat("T160")
 def test_a_terminal_of_the_container(bench: Containers) -> None:
     wait = "until [ '%s' = \"$(stty size)\" ]; do sleep 0.05; done; echo %s;"
     script = (
@@ -160,7 +160,7 @@ def test_ports_and_a_connection_to_one(bench: Containers) -> None:
     assert "error" in bench.process_do("server", "connect", port=port)
 
 
-@pytest.mark.threat("T179")
+@pytest.mark.threat("T162")
 def test_commands_with_equal_rights_share_a_network(bench: Containers, docked: Dock) -> None:
     """The server stays reachable when the container that was the first in the network has ended."""
     server = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
@@ -203,7 +203,7 @@ def test_nothing_survives_the_kill_of_the_runner(user: str, terminal: tuple[int,
 # ---- in the process of the test
 
 
-@pytest.mark.threat("T178")
+@pytest.mark.threat("T161")
 @pytest.mark.parametrize(
     ("alive", "why"),
     [(False, "has ended"), (True, "shares the network of this machine")],

@@ -52,7 +52,7 @@ def test_a_real_program_works(place: Everyday, row: Row) -> None:
     assert result.ok, result.answer
 
 
-@pytest.mark.threat("T171")
+@pytest.mark.threat("T155")
 def test_chromium_works_in_bubblewrap(place: Everyday) -> None:
     result = place.run(ROWS[0], "T2")
     assert not result.missing
@@ -69,7 +69,7 @@ def test_postgres_serves_on_a_unix_socket(place: Everyday, backend: str) -> None
         assert "cannot be run as root" in result.answer
 
 
-@pytest.mark.threat("T171")
+@pytest.mark.threat("T155")
 def test_a_browser_without_its_own_sandbox_shows_no_file_of_the_home(place: Everyday) -> None:
     canary = place.bench.home / "canary.txt"
     canary.write_text("canary-text")

@@ -71,7 +71,7 @@ def _runs(pid: int) -> bool:
         return False
 
 
-@pytest.mark.threat("T176")
+@pytest.mark.threat("T159")
 def test_a_server_is_listed_read_forwarded_and_stopped(user: CliHarness) -> None:
     (user.work / "page").write_text("served from the sandbox\n")
     # The pipes of the caller are at their end when `agent` returns: otherwise this call would wait for the server.
@@ -105,7 +105,7 @@ def test_a_server_is_listed_read_forwarded_and_stopped(user: CliHarness) -> None
     assert counts == {"decided": 1, "started": 1, "forwarded": 1, "finished": 2}
 
 
-@pytest.mark.threat("T176")
+@pytest.mark.threat("T159")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 def test_the_tree_ends_with_its_supervisor(user: CliHarness, number: signal.Signals) -> None:
     read, write = os.pipe()  # a pipe that a careless caller leaves open
@@ -136,7 +136,7 @@ NOT_STARTED = [
 ]
 
 
-@pytest.mark.threat("T176")
+@pytest.mark.threat("T159")
 @pytest.mark.parametrize(("words", "code", "said", "why"), NOT_STARTED, ids=[row[3] for row in NOT_STARTED])
 def test_what_cannot_run_starts_nothing(
     user: CliHarness, words: tuple[str, ...], code: int, said: str, why: str

@@ -44,8 +44,8 @@ def test_processes_are_listed_read_and_stopped(harness: ScreenHarness) -> None:
     assert list((harness.state / "control").iterdir()) == [], "the socket is gone with the session"
 
 
-@pytest.mark.threat("T173")
-@pytest.mark.threat("T174")
+@pytest.mark.threat("T156")
+@pytest.mark.threat("T157")
 def test_a_port_is_listed_and_forwarded(harness: ScreenHarness) -> None:
     (harness.work / "page").write_text("served from the sandbox\n")
     window = harness.start([background("python3 -m http.server 3000"), *DONE], "--mode", "trust-project")

@@ -93,7 +93,7 @@ def _tier_and_hosts(folder: Path, script: str) -> tuple[Tier, tuple[str, ...]]:
     return assessment.tiers[0], verdict.permit.terms.hosts if isinstance(verdict, Allow) else ("asked",)
 
 
-@pytest.mark.threat("T157")
+@pytest.mark.threat("T141")
 @pytest.mark.parametrize(("script", "why"), OFFLINE, ids=[row[0] for row in OFFLINE])
 def test_an_offline_form_needs_no_host(tmp_path: Path, script: str, why: str) -> None:
     """No host is open, although a rule of the user opens every registry."""
@@ -102,7 +102,7 @@ def test_an_offline_form_needs_no_host(tmp_path: Path, script: str, why: str) ->
     assert _tier_and_hosts(project, script) == (Tier.EXECUTE, ()), why
 
 
-@pytest.mark.threat("T157")
+@pytest.mark.threat("T141")
 @pytest.mark.parametrize(("script", "why"), UNCERTAIN, ids=[row[0] for row in UNCERTAIN])
 def test_an_uncertain_offline_form_is_judged_as_before(tmp_path: Path, script: str, why: str) -> None:
     project = tmp_path.resolve() / "project"

@@ -39,7 +39,7 @@ def test_each_reader_gets_what_came_after_its_own_position() -> None:
     assert made.printed == (4, 4)
 
 
-@pytest.mark.threat("T140")
+@pytest.mark.threat("T132")
 def test_old_output_leaves_memory_and_a_late_reader_is_told_how_much() -> None:
     made = log(most=100)
     for number in range(1_000):
@@ -49,7 +49,7 @@ def test_old_output_leaves_memory_and_a_late_reader_is_told_how_much() -> None:
     assert piece.text.endswith("998\n999\n")
 
 
-@pytest.mark.threat("T140")
+@pytest.mark.threat("T132")
 def test_a_flood_is_counted_and_not_kept() -> None:
     clock = Clock()
     made = log(most=1 << 20, clock=clock)
@@ -71,7 +71,7 @@ def test_a_flood_is_counted_and_not_kept() -> None:
     ],
     ids=["whole", "letter by letter", "the other stream between"],
 )
-@pytest.mark.threat("T143")
+@pytest.mark.threat("T135")
 def test_a_secret_is_masked_across_chunks(chunks: list[tuple[int, str]], why: str, tmp_path: Path) -> None:
     store = OutputStore(tmp_path)
     made = OutputLog(Redactor((Secret(SECRET),)), store.open("p1"))
@@ -91,7 +91,7 @@ def test_a_character_over_two_chunks_stays_one() -> None:
     assert made.since(0).text == "ä\n"
 
 
-@pytest.mark.threat("T140")
+@pytest.mark.threat("T132")
 def test_the_stored_file_has_a_limit_and_keeps_its_beginning(tmp_path: Path) -> None:
     file = OutputStore(tmp_path, most=10).open("p1")
     file.write("12345")
@@ -138,7 +138,7 @@ def test_a_pattern_selects_lines(pattern: str, lines: str, found: list[str]) -> 
     assert compiled.matching(lines) == found
 
 
-@pytest.mark.threat("T141")
+@pytest.mark.threat("T133")
 @pytest.mark.parametrize(
     ("pattern", "works"),
     [

@@ -41,7 +41,7 @@ ROWS: list[tuple[Action, str, dict[Mode, str], str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T144")
+@pytest.mark.threat("T136")
 @pytest.mark.parametrize(("action", "tier", "verdicts", "why"), ROWS, ids=[row[3] for row in ROWS])
 def test_what_is_done_with_a_process_has_a_tier(action: Action, tier: str, verdicts: dict[Mode, str], why: str) -> None:
     for mode, wanted in verdicts.items():

@@ -58,7 +58,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.threat("T142")
+@pytest.mark.threat("T134")
 def test_no_output_breaks_or_resizes_the_screen() -> None:
     chance = random.Random(1)
     for _ in range(400):
@@ -71,7 +71,7 @@ def test_no_output_breaks_or_resizes_the_screen() -> None:
         assert (made._screen.lines, made._screen.columns) == (SIZE.rows, SIZE.columns)
 
 
-@pytest.mark.threat("T142")
+@pytest.mark.threat("T134")
 @pytest.mark.parametrize(
     "output",
     [

@@ -72,9 +72,9 @@ TIERS: list[tuple[Action, Tier, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T161")
-@pytest.mark.threat("T162")
-@pytest.mark.threat("T165")
+@pytest.mark.threat("T145")
+@pytest.mark.threat("T146")
+@pytest.mark.threat("T149")
 @pytest.mark.parametrize(("action", "tier", "why"), TIERS, ids=[row[-1] for row in TIERS])
 def test_the_worst_tier(action: Action, tier: Tier, why: str) -> None:
     found = assess(action, "")
@@ -128,7 +128,7 @@ RULES: list[tuple[str, Action, Ruling, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T163")
+@pytest.mark.threat("T147")
 @pytest.mark.parametrize(("text", "action", "expected", "why"), RULES, ids=[row[-1] for row in RULES])
 def test_rules_about_calls(text: str, action: Action, expected: Ruling, why: str) -> None:
     assert ruling(judge(action, text)) is expected, why
@@ -144,7 +144,7 @@ HELD = [
 ]
 
 
-@pytest.mark.threat("T163")
+@pytest.mark.threat("T147")
 @pytest.mark.parametrize(("text", "given", "expected", "why"), HELD, ids=[row[-1] for row in HELD])
 def test_another_spelling_of_a_value_is_denied_as_well(
     text: str, given: dict[str, object], expected: Ruling, why: str
@@ -174,7 +174,7 @@ SOURCES = [
 ]
 
 
-@pytest.mark.threat("T165")
+@pytest.mark.threat("T149")
 @pytest.mark.parametrize(("text", "source", "expected", "why"), SOURCES, ids=[row[-1] for row in SOURCES])
 def test_rules_about_the_author_of_a_call(text: str, source: Source, expected: Ruling, why: str) -> None:
     assert ruling(judge(ISSUE, text, source=source)) is expected, why
@@ -305,7 +305,7 @@ FORGED: list[tuple[dict[str, object], str]] = [
 ]
 
 
-@pytest.mark.threat("T164")
+@pytest.mark.threat("T148")
 @pytest.mark.parametrize(("changed", "why"), FORGED, ids=[row[-1] for row in FORGED])
 def test_a_changed_grant_is_not_read(changed: dict[str, object], why: str) -> None:
     (choice,) = choices(evaluation_context(), question(ISSUE))

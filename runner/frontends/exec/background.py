@@ -3,7 +3,7 @@
 The supervisor is forked after the decision and before any event loop or thread exists. It owns the sandbox, the output
 and the control socket, and ends with the command.
 
-THREAT T176: a command in the background must not stay beyond its supervision, and must not reach the terminal of the
+THREAT T159: a command in the background must not stay beyond its supervision, and must not reach the terminal of the
 user. The supervisor leads a session without a terminal, has /dev/null for its standard streams, and closes what the
 caller left open. The kernel ends the sandbox with it. If the caller is gone before it knows the name of the command,
 the command is ended.

@@ -54,7 +54,7 @@ async def _ports(words: str, host: CommandHost) -> None:
         given = []
     match verb, given:
         case "forward", [port] | [port, _]:
-            if ctx.unattended:  # THREAT T174: there is no user to approve it
+            if ctx.unattended:  # THREAT T157: there is no user to approve it
                 raise Mistake("a port is forwarded only for a user, and this session has none")
             forward = await ctx.forwards.open(port, given[-1], "terminal")
             say(host, f"http://{LOOPBACK}:{forward.host_port} leads to port {forward.port} of {forward.process}")

@@ -96,7 +96,7 @@ def from_json(found: object) -> Grant:
 def _consistent(what: GrantSubject) -> bool:
     """Return True if the tools, tiers and arguments are those of one kind of subject.
 
-    THREAT T164: a list of grants with a changed line must not allow a tool of a server beside a command, or the other
+    THREAT T148: a list of grants with a changed line must not allow a tool of a server beside a command, or the other
     way round.
     """
     if not what.calls:
