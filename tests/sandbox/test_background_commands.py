@@ -198,10 +198,11 @@ def test_what_a_process_changes_between_actions_is_a_step_of_its_own(machine: Ma
 
     (place,) = machine.state.glob("snapshots/*")
     store = Store(place)
-    steps = [(each.words, sorted(change.path for change in store.changes(each.id))) for each in store.steps()]
+    steps = {
+        tuple(sorted(change.path for change in store.changes(each.id))): each.words.strip() for each in store.steps()
+    }
     store.close()
-    assert sorted(steps, key=lambda each: each[1]) == [
-        ("process p1", ["made"]),
-        ("process p1", ["more"]),
-        ("$ touch own; cat made", ["own"]),
-    ]
+    # The process may have made a file before the action that woke it had ended: then the file belongs to that action.
+    assert steps.pop(("own",)) == "$ touch own; cat made"
+    assert steps.keys() == {("made",), ("more",)}
+    assert set(steps.values()) <= {"process p1", "write to p1: go"}
