@@ -88,7 +88,8 @@ def explain(
                 fix = "continue without this file, or read it yourself, outside the agent"
                 violations.setdefault(path, Violation(what, path, fix, inferred=True))
                 continue
-            unreadable = next((each for each in protected.closed if inside(path, each)), None) if protected else None
+            closed = protected.closed if protected is not None and private else ()  # T3 masks nothing
+            unreadable = next((each for each in closed if inside(path, each)), None)
             if unreadable is not None:
                 what = f"`{unreadable}` is masked: its modes let nobody read it, so it cannot be checked for secrets"
                 fix = "make it readable yourself, outside the agent (`chmod u+rwx`), or remove it there"
