@@ -62,6 +62,8 @@ from runner.events import (
     Notice,
     PickWanted,
     PlanProposed,
+    ProcessEnded,
+    ProcessStarted,
     Prompted,
     QuestionAnswered,
     QuestionAsked,
@@ -120,8 +122,8 @@ __all__ = [  # noqa: RUF022  # by subject
     # events
     "ActionFinished", "CallBegun", "Changed", "CommandOutput", "Compacted", "ContextUsed", "Denied", "Display", "Emit",
     "ErrorRaised", "Event", "MalformedCall", "ModelText", "ModelThinking", "Notice", "PickWanted", "PlanProposed",
-    "Prompted", "QuestionAnswered", "QuestionAsked", "Queued", "Resumed", "Retrying", "RunEnded", "SessionStarted",
-    "Steered", "ToolProposed", "Unqueued", "VerdictReached",
+    "ProcessEnded", "ProcessStarted", "Prompted", "QuestionAnswered", "QuestionAsked", "Queued", "Resumed", "Retrying",
+    "RunEnded", "SessionStarted", "Steered", "ToolProposed", "Unqueued", "VerdictReached",
     # errors
     "AuditError", "ConfigError", "Error", "Failure", "PlaceError", "Problem", "ProviderError", "SandboxUnavailable",
     "SecretError", "SessionError", "SetupError", "StateError", "Stopped",

@@ -162,8 +162,9 @@ def session(base: Path, text: str, secrets: tuple[Secret, ...] = ()) -> tuple[li
     asyncio.run(work())
     with AuditLog.open_to_read(base / "state/audit.db") as log:
         rows = [row.body for row in log.rows(kind="decided")]
-    # `facts` names what was seen of the disk, and the file is one of the names there.
-    left = ("time", "session", "facts")
+    # `facts` names what was seen of the disk, and the file is one of the names there. `digest` covers the values of
+    # variables, and one names the folder of this session for signatures.
+    left = ("time", "session", "facts", "digest")
     rows = [{key: value for key, value in body.items() if key not in left} for body in rows]
     # Read-only calls run in parallel, so the order of their records varies.
     plain = sorted(json.dumps(body, sort_keys=True) for body in rows)
