@@ -17,8 +17,8 @@ _PIPE = 1 << 20  # bytes that the pipe holds if the kernel permits it (fcntl(2),
 class InputStream:
     """A thread that copies from `source` until its end, until nothing reads the data any more, or until `close`.
 
-    The caller keeps `source`, whose flags and offset are not changed other than by reading. The write end `target` of
-    a pipe belongs to this object.
+    The caller keeps `source`, whose flags and offset are not changed other than by reading; a pipe may get more room.
+    The write end `target` of a pipe belongs to this object.
 
     Attributes:
         copied: Bytes that were copied so far.
@@ -28,8 +28,10 @@ class InputStream:
         self.copied = 0
         self._source, self._target = source, target
         os.set_blocking(target, False)
-        with contextlib.suppress(OSError, AttributeError):  # above the limit of this user; only Linux has the request
-            fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, _PIPE)
+        for pipe in (source, target):  # fewer turns between the programs
+            # The size is above the limit of this user, the source is no pipe, or the system has no such request.
+            with contextlib.suppress(OSError, AttributeError):
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE)
         self._stop, self._stopping = os.pipe2(os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._copy, name="standard input", daemon=True)
         self._thread.start()

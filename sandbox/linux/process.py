@@ -5,6 +5,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import socket
 import struct
 import termios
@@ -22,6 +23,7 @@ from sandbox.linux.helper_request import ended_outcome, not_started
 from sandbox.linux.process_watch import LateFiles
 
 READY = 30.0  # seconds until a helper that does not start its command counts as failed
+_AT_ONCE = 0.002  # seconds of waiting for the start without the event loop
 _LOOK = 0.2  # seconds between two checks of the limits
 _CHUNK = 1 << 16  # bytes
 _DRAIN = 1.0  # seconds that the streams may stay open after all processes that could hold them were killed
@@ -141,14 +143,17 @@ class LinuxProcess:
 
     async def _first_line(self) -> tuple[str, tuple[int, ...]]:
         """Return the first answer of the helper, and the descriptors that came with it."""
-        loop = asyncio.get_running_loop()
-        readable = asyncio.Event()
-        loop.add_reader(self._control, readable.set)
-        try:
-            async with asyncio.timeout(READY):
-                await readable.wait()
-        finally:
-            loop.remove_reader(self._control)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        if not poll.poll(_AT_ONCE * 1000):  # most programs have started by then, and the event loop takes longer
+            loop = asyncio.get_running_loop()
+            readable = asyncio.Event()
+            loop.add_reader(self._control, readable.set)
+            try:
+                async with asyncio.timeout(READY):
+                    await readable.wait()
+            finally:
+                loop.remove_reader(self._control)
         data, handles, _, _ = socket.recv_fds(self._control, 4096, 1, socket.MSG_CMSG_CLOEXEC)
         line, _, self._text = data.partition(b"\n")
         return line.decode("ascii", "replace"), tuple(handles)
