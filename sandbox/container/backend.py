@@ -171,6 +171,8 @@ class Container:
             self.pool.end(box)
             raise
         self.processes.add(process)
+        process.when_ended(self.processes.discard)
+        process.when_ended(lambda _: self.pool.end(box))  # also after a failure, when `complete` was not called
         return process
 
     async def close(self) -> None:

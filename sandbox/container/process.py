@@ -5,19 +5,15 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
-from policy.model.verdict import Permit, Problem
-from sandbox.backend import Connection, Listener, Outcome, SandboxUnavailable, TerminalSize, Violation
+from policy.model.verdict import Permit
+from sandbox.backend import Listener, Outcome, SandboxUnavailable, TerminalSize
 from sandbox.container.container import Box
 from sandbox.container.exec_stream import Running
 from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.process_watch import LateFiles
-
-_LOOK = 0.2  # seconds between two checks for files that appeared
-_TAIL = 16 << 10  # bytes at the end of each stream, which tell why a process failed
-_END_OF_FILE = b"\x04"  # VEOF, termios(3)
+from sandbox.linux.supervised_process import END_OF_FILE, LOOK, TAIL, FinishOutcome, SupervisedProcess
 
 
 class StayingStreams(Running):
@@ -26,25 +22,20 @@ class StayingStreams(Running):
     given = True
 
     def __init__(self, listen: Listener, terminal: TerminalSize | None) -> None:
-        super().__init__(_TAIL, listen)
+        super().__init__(TAIL, listen)
         self._heard, self.terminal = listen, terminal
 
     def take(self, stream: int, chunk: bytes) -> bool:
         """Pass a chunk of stream 1 or 2 to the listener, whose errors are raised. There is no limit."""
         tail = self.streams[stream - 1]
         tail += chunk
-        del tail[:-_TAIL]
+        del tail[:-TAIL]
         self._heard(stream, chunk)
         return True
 
 
-class ContainerProcess:
-    """One process tree and its container. `begin` starts it, and a task supervises it until its end.
-
-    Attributes:
-        permit: The permit that it executes.
-        enforcement: What its container enforces.
-    """
+class ContainerProcess(SupervisedProcess):
+    """One process tree and its container. `begin` starts it, and a task supervises it until its end."""
 
     def __init__(
         self,
@@ -56,29 +47,25 @@ class ContainerProcess:
         terminal: TerminalSize | None,
     ) -> None:
         """Prepare the process. `late` watches for files that the mounts of `box` do not cover."""
-        self.permit, self.enforcement = permit, box.enforcement
-        self._box, self._watch, self._late = box, watch, late
+        super().__init__(permit, box.enforcement, box.egress, watch, late)
+        self._box, self._late_files = box, late
         self._streams = StayingStreams(listen, terminal)
-        self._began = time.monotonic()
         self._why: str | None = None  # the reason for which the process was asked to end
         self._command: asyncio.Task[Outcome] | None = None  # it ends with the command
-        self._task: asyncio.Task[Outcome] | None = None  # it ends when nothing of the process is left
         self._open = True  # False after the end of its standard input
         self._writing = asyncio.Lock()
         self._size: TerminalSize | None = None  # the size that the terminal does not have yet
         self._resizing: asyncio.Task[None] | None = None
 
-    async def begin(
-        self, converse: Callable[[Running], Coroutine[Any, Any, Outcome]], complete: Callable[[Outcome], Outcome]
-    ) -> None:
+    async def begin(self, converse: Callable[[Running], Coroutine[Any, Any, Outcome]], complete: FinishOutcome) -> None:
         """Start the command, and the task that supervises it. Raises SandboxUnavailable; then nothing ran.
 
         Args:
             converse: Runs the command with the streams, and returns its outcome. Cancelling it kills the command.
             complete: Ends the container, and adds the violations to an outcome.
         """
-        if self._box.egress is not None:
-            self._box.egress.begin()
+        if self._egress is not None:
+            self._egress.begin()
         self._command = asyncio.create_task(converse(self._streams))
         self._task = asyncio.create_task(self._supervise(self._command, complete))
         started = asyncio.create_task(self._streams.started.wait())
@@ -95,36 +82,6 @@ class ContainerProcess:
             self._task.result()  # raises the error; a program that is missing has an outcome
 
     # ---- the Process protocol
-
-    @property
-    def outcome(self) -> Outcome | None:
-        if self._task is None or not self._task.done():
-            return None
-        seconds = time.monotonic() - self._began
-        if self._task.cancelled():
-            return Outcome(137, seconds=seconds, ended_by="cancelled")
-        if (error := self._task.exception()) is not None:
-            problem = Problem("the process was ended", f"its supervision failed ({error})", "start it again")
-            return Outcome(137, seconds=seconds, ended_by="failure", problem=problem)
-        return self._task.result()
-
-    @property
-    def violations(self) -> tuple[Violation, ...]:
-        if (outcome := self.outcome) is not None:
-            return outcome.violations
-        egress, live = self._box.egress, self._watch.live
-        refused = egress.so_far()[1] if egress is not None else ()
-        return (*refused, *(live.found if live is not None else ()), *self._late_found)
-
-    @property
-    def _late_found(self) -> tuple[Violation, ...]:
-        return () if self._late.found is None else (self._late.found,)
-
-    @property
-    def connections(self) -> tuple[Connection, ...]:
-        if (outcome := self.outcome) is not None:
-            return outcome.connections
-        return self._box.egress.so_far()[0] if self._box.egress is not None else ()
 
     async def write(self, data: bytes) -> None:
         async with self._writing:
@@ -144,7 +101,7 @@ class ContainerProcess:
         if wire is None or not self._open:
             return
         if self._streams.terminal is not None:
-            wire.post(_END_OF_FILE)
+            wire.post(END_OF_FILE)
             return
         self._open = False
         with contextlib.suppress(OSError):  # the process has ended
@@ -167,13 +124,6 @@ class ContainerProcess:
         if self._command is not None and not self._command.done():
             await self._box.signal(int(number))
 
-    async def wait(self) -> Outcome:
-        assert self._task is not None
-        await asyncio.wait({self._task})
-        outcome = self.outcome
-        assert outcome is not None
-        return outcome
-
     async def end(self, why: str = "cancelled") -> Outcome:
         self._kill(why)
         return await self.wait()
@@ -192,40 +142,34 @@ class ContainerProcess:
 
     # ---- the supervision
 
-    async def _supervise(self, command: asyncio.Task[Outcome], complete: Callable[[Outcome], Outcome]) -> Outcome:
+    async def _supervise(self, command: asyncio.Task[Outcome], complete: FinishOutcome) -> Outcome:
         """Return the outcome, without output, when the command has ended by itself, by a limit, by a watch or by `end`.
 
         The container has ended then, and all watches are closed.
         """
-        egress = self._box.egress
         try:
             outcome = await self._ended(command)
             self._box.kill()
             await self._box.cleared()  # first, so that nothing can create files after the scan
-            if egress is not None:
-                connections, violations = await egress.end()
-                outcome = replace(outcome, connections=connections, violations=violations)
-            outcome = complete(outcome)
-            violations = (*outcome.violations, *self._late_found)
-            return replace(outcome, stdout=b"", stderr=b"", truncated=False, violations=violations)
+            return await self._completed(outcome, complete)
         except BaseException:
             command.cancel()
             self._box.kill()
             self._watch.settle()
             raise
         finally:
-            self._late.close()
+            self._late_files.close()
             self._watch.close()
             if self._resizing is not None:
                 self._resizing.cancel()
 
     async def _ended(self, command: asyncio.Task[Outcome]) -> Outcome:
         """Return the outcome of the command without that of the watches. Raises SandboxUnavailable if nothing ran."""
-        self._late.attach(lambda: self._kill("exposed"))
+        self._late_files.attach(lambda: self._kill("exposed"))
         while not command.done():
-            await asyncio.wait({command}, timeout=_LOOK)
-            self._late.tick()
-            if self._late.found is not None:
+            await asyncio.wait({command}, timeout=LOOK)
+            self._late_files.tick()
+            if self._late_files.found is not None:
                 self._kill("exposed")
         try:
             return command.result()

@@ -203,6 +203,7 @@ class Linux:
             raise
         self.processes.add(process)
         process.when_ended(self.processes.discard)
+        process.when_ended(lambda _: self.pool.end(helper))  # also after a failure, when `complete` was not called
         return process
 
     def _watch(self, permit: Permit, protected: Scan) -> "CommandWatch":

@@ -10,36 +10,25 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Callable
-from dataclasses import replace
 
 from policy.model.action import RunArgv, RunScript
-from policy.model.verdict import Permit, Problem
-from sandbox.backend import Connection, Listener, Outcome, SandboxUnavailable, TerminalSize, Violation, argv_of
+from policy.model.verdict import Permit
+from sandbox.backend import Listener, Outcome, SandboxUnavailable, TerminalSize, argv_of
 from sandbox.linux.command_watch import CommandWatch
 from sandbox.linux.helper_handle import GRACE, HelperHandle
 from sandbox.linux.helper_process import send
 from sandbox.linux.helper_request import ended_outcome, not_started
 from sandbox.linux.process_watch import LateFiles
+from sandbox.linux.supervised_process import END_OF_FILE, LOOK, TAIL, FinishOutcome, SupervisedProcess
 
 READY = 30.0  # seconds until a helper that does not start its command counts as failed
 _AT_ONCE = 0.002  # seconds of waiting for the start without the event loop
-_LOOK = 0.2  # seconds between two checks of the limits
 _CHUNK = 1 << 16  # bytes
 _DRAIN = 1.0  # seconds that the streams may stay open after all processes that could hold them were killed
-_TAIL = 16 << 10  # bytes at the end of each stream, which tell why a process failed
-_END_OF_FILE = b"\x04"  # VEOF, termios(3)
-
-FinishOutcome = Callable[[Outcome], Outcome]  # ends the helper, and adds the violations to an outcome
 
 
-class LinuxProcess:
-    """One process tree and its helper. `begin` starts it, and a task supervises it until its end.
-
-    Attributes:
-        permit: The permit that it executes.
-        enforcement: What its sandbox enforces.
-    """
+class LinuxProcess(SupervisedProcess):
+    """One process tree and its helper. `begin` starts it, and a task supervises it until its end."""
 
     def __init__(
         self,
@@ -50,21 +39,19 @@ class LinuxProcess:
         listen: Listener,
     ) -> None:
         """Prepare the process. `late` watches for files that its mounts do not cover; None without a private root."""
-        self.permit, self.enforcement = permit, helper.enforcement
-        self._helper, self._watch, self._late, self._listen = helper, watch, late, listen
+        super().__init__(permit, helper.enforcement, helper.egress, watch, late)
+        self._helper, self._listen = helper, listen
         self._control: socket.socket = helper.control
         self._outputs: dict[int, int] = {}  # the descriptor that is read -> number of the stream
         self._input = -1  # the descriptor that is written; -1 after its end
         self._terminal = False
         self._tails = (bytearray(), bytearray())
-        self._began = time.monotonic()
         self._text = b""  # what the helper said after its last whole line
         self._answer: str | None = None  # the last line of the helper; empty if it is gone
         self._why: str | None = None  # the reason for which the process was asked to end
         self._said = asyncio.Event()  # set when there is an answer, or a reason to look
         self._answered = asyncio.Event()
         self._closed = asyncio.Event()  # set when no stream is open
-        self._task: asyncio.Task[Outcome] | None = None
         self._writing = asyncio.Lock()
         self._failure: Exception | None = None  # of the listener
 
@@ -89,33 +76,28 @@ class LinuxProcess:
         if self._answered.is_set():  # the program was not started: the caller sees a process that has ended
             await asyncio.wait({self._task})
 
-    def when_ended(self, call: Callable[["LinuxProcess"], None]) -> None:
-        """Call `call` with this process when it has ended."""
-        assert self._task is not None
-        self._task.add_done_callback(lambda _: call(self))
-
     async def _start(self, terminal: TerminalSize | None) -> None:
         action, helper = self.permit.action, self._helper
         assert isinstance(action, RunScript | RunArgv)
         request: dict[str, object] = {"op": "spawn", "argv": list(argv_of(action)), "cwd": action.cwd, "stays": True}
         handles: list[int] = []
-        if terminal is not None:
-            request["terminal"] = (terminal.rows, terminal.columns)
-        else:
-            source, self._input = os.pipe2(os.O_CLOEXEC)
-            handles.append(source)
-            for stream in (1, 2):
-                read, write = os.pipe2(os.O_CLOEXEC)
-                self._outputs[read] = stream
-                handles.append(write)
         line, received = "", tuple[int, ...]()
         try:
+            if terminal is not None:
+                request["terminal"] = (terminal.rows, terminal.columns)
+            else:
+                source, self._input = os.pipe2(os.O_CLOEXEC)
+                handles.append(source)
+                for stream in (1, 2):
+                    read, write = os.pipe2(os.O_CLOEXEC)
+                    self._outputs[read] = stream
+                    handles.append(write)
             helper.group.begin()
-            if helper.egress is not None:
-                helper.egress.begin()
+            if self._egress is not None:
+                self._egress.begin()
             send(self._control, request, handles)
             line, received = await self._first_line()
-        except OSError:  # the helper is gone; a TimeoutError is an OSError
+        except OSError:  # the helper is gone, or this process has no descriptor left; a TimeoutError is an OSError
             line = ""
         finally:
             for handle in handles:
@@ -160,36 +142,6 @@ class LinuxProcess:
 
     # ---- the Process protocol
 
-    @property
-    def outcome(self) -> Outcome | None:
-        if self._task is None or not self._task.done():
-            return None
-        if self._task.cancelled():
-            return Outcome(137, seconds=time.monotonic() - self._began, ended_by="cancelled")
-        if (error := self._task.exception()) is not None:
-            problem = Problem("the process was ended", f"its supervision failed ({error})", "start it again")
-            return Outcome(137, seconds=time.monotonic() - self._began, ended_by="failure", problem=problem)
-        return self._task.result()
-
-    @property
-    def violations(self) -> tuple[Violation, ...]:
-        if (outcome := self.outcome) is not None:
-            return outcome.violations
-        egress, live = self._helper.egress, self._watch.live
-        refused = egress.so_far()[1] if egress is not None else ()
-        return (*refused, *(live.found if live is not None else ()), *self._late_found)
-
-    @property
-    def _late_found(self) -> tuple[Violation, ...]:
-        found = self._late.found if self._late is not None else None
-        return (found,) if found is not None else ()
-
-    @property
-    def connections(self) -> tuple[Connection, ...]:
-        if (outcome := self.outcome) is not None:
-            return outcome.connections
-        return self._helper.egress.so_far()[0] if self._helper.egress is not None else ()
-
     async def write(self, data: bytes) -> None:
         async with self._writing:
             view = memoryview(data)
@@ -221,7 +173,7 @@ class LinuxProcess:
             return
         if self._terminal:
             with contextlib.suppress(OSError):  # full, or its programs have ended
-                os.write(self._input, _END_OF_FILE)
+                os.write(self._input, END_OF_FILE)
             return
         handle, self._input = self._input, -1
         asyncio.get_running_loop().remove_writer(handle)
@@ -235,13 +187,6 @@ class LinuxProcess:
         if self._answer is None and self._why is None:
             with contextlib.suppress(OSError):  # the helper has just ended
                 send(self._control, {"op": "signal", "number": int(number)}, [])
-
-    async def wait(self) -> Outcome:
-        assert self._task is not None
-        await asyncio.wait({self._task})
-        outcome = self.outcome
-        assert outcome is not None
-        return outcome
 
     async def end(self, why: str = "cancelled") -> Outcome:
         if self._why is None:
@@ -271,7 +216,7 @@ class LinuxProcess:
             return
         tail = self._tails[self._outputs[handle] - 1]
         tail += chunk
-        del tail[:-_TAIL]
+        del tail[:-TAIL]
         try:
             self._listen(self._outputs[handle], chunk)
         except Exception as error:  # the seam of a callback: a listener that fails ends the process, not the loop
@@ -326,13 +271,7 @@ class LinuxProcess:
         The helper has ended then, and all watches are closed.
         """
         try:
-            outcome = await self._until_answer()
-            if self._helper.egress is not None:
-                connections, violations = await self._helper.egress.end()
-                outcome = replace(outcome, connections=connections, violations=violations)
-            outcome = complete(outcome)
-            violations = (*outcome.violations, *self._late_found)
-            return replace(outcome, stdout=b"", stderr=b"", truncated=False, violations=violations)
+            return await self._completed(await self._until_answer(), complete)
         except BaseException:
             self._helper.kill()
             self._watch.settle()
@@ -374,7 +313,7 @@ class LinuxProcess:
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK):
+                    async with asyncio.timeout(LOOK):
                         await self._said.wait()
                 self._said.clear()  # what set it is looked at now
                 if self._answer is not None:
