@@ -8,12 +8,12 @@ neither does one whose commands may reach a host, because the runner's proxy bel
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
-from dataclasses import replace
 
-from policy.model.verdict import Limits, Rights, Terms
+from policy.model.verdict import Rights, Terms
 from sandbox.backend import Level, SandboxUnavailable
 from sandbox.container.container import Box
 from sandbox.linux.helper_pool import HelperPool
+from sandbox.linux.plan_builder import network_key
 
 
 class BoxPool(HelperPool[Box]):
@@ -32,18 +32,18 @@ class BoxPool(HelperPool[Box]):
 
     def neighbour(self, terms: Terms) -> Box | None:
         """Return a container whose network a new container for `terms` has to join, or None."""
-        network = self._networks.get(_network_key(terms)) if _shares(terms) else None
+        network = self._networks.get(network_key(terms)) if _shares(terms) else None
         ready = (box for box in self.all if box.network == network and box.enforcement.level is not Level.NONE)
         return next((box for box in ready if box.usable), None) if network is not None else None
 
     def is_current(self, box: Box) -> bool:
         """Return True if `box` is in the network that new containers with its rights join, or shares none."""
-        return not _shares(box.terms) or self._networks.get(_network_key(box.terms)) == box.network
+        return not _shares(box.terms) or self._networks.get(network_key(box.terms)) == box.network
 
     async def _start(self, terms: Terms) -> Box:
         if not _shares(terms):
             return await super()._start(terms)
-        key = _network_key(terms)
+        key = network_key(terms)
         first = self.neighbour(terms) is None
         async with self._first.setdefault(key, asyncio.Lock()) if first else nullcontext():
             joins = self.neighbour(terms) is not None
@@ -61,7 +61,3 @@ class BoxPool(HelperPool[Box]):
 
 def _shares(terms: Terms) -> bool:
     return terms.rights is Rights.WORKSPACE_WRITE and not terms.hosts
-
-
-def _network_key(terms: Terms) -> str:
-    return replace(terms, limits=Limits()).digest

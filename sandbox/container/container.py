@@ -29,7 +29,6 @@ _NEW_NETWORK = 0x40000000  # CLONE_NEWNET (setns(2))
 LOOKS = 0.2  # seconds between two checks of memory, and of a command that has closed its output
 EARLY = 0.05  # seconds until the first check: most commands have ended by then
 _GREETING = 64  # bytes of the output of the first process that are read
-_LISTENING = "0A"  # the state of a listening socket (include/net/tcp_states.h)
 _DIAL = 5.0  # seconds until a connection to a port inside counts as failed
 _WORDS = 500  # characters of a daemon's error text
 DRAIN = 1.0  # seconds that streams may stay open after all processes that could hold them were killed
@@ -316,10 +315,12 @@ class Box:
         """Return the TCP ports on which something listens inside, except the proxy; none if that is not visible."""
         if self._tree is None or self._dead or not self._tree.seen:
             return ()
+        from sandbox.linux.shared_network import listening_ports  # only where the ports are shown
+
         ports: set[int] = set()
         for table in ("tcp", "tcp6"):
             with contextlib.suppress(OSError):  # without IPv6 there is one table
-                ports |= _listening(Path(f"/proc/{self.pid}/net/{table}").read_text("ascii"))
+                ports |= listening_ports(Path(f"/proc/{self.pid}/net/{table}").read_text("ascii"))
         if not self._tree.alive:
             return ()  # the number may belong to another process now
         if self.egress is not None:
@@ -458,12 +459,6 @@ def _inside(pid: int, work: Callable[[], socket.socket], alive: Callable[[], boo
     if isinstance(made[0], OSError):
         raise made[0]
     return made[0]
-
-
-def _listening(table: str) -> set[int]:
-    """Return the ports of the listening sockets in the text of /proc/PID/net/tcp or tcp6 (proc(5))."""
-    rows = (line.split() for line in table.splitlines()[1:])
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENING}
 
 
 def _no_detaching() -> str:

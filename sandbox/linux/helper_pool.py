@@ -8,12 +8,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from policy.model.verdict import Limits, Rights, Terms
+from policy.model.verdict import Rights, Terms
 from sandbox.backend import SandboxUnavailable
-from sandbox.linux.plan_builder import helper_key
+from sandbox.linux.plan_builder import helper_key, network_key
 
 if TYPE_CHECKING:
     from sandbox.linux.helper_handle import HelperHandle
@@ -193,14 +193,14 @@ class NetworkPool(HelperPool["HelperHandle"]):
 
     def network(self, terms: Terms) -> "SharedNetwork | None":
         """Return the namespace that a new helper for `terms` has to enter, or None if it makes its own."""
-        maker = self._makers.get(_network_key(terms)) if _shares(terms) else None
+        maker = self._makers.get(network_key(terms)) if _shares(terms) else None
         found = maker.network if maker is not None else None
         return found if found is not None and found.handles else None
 
     def note_network(self, helper: "HelperHandle", terms: Terms) -> None:
         """Let later helpers for `terms` enter the namespace that `helper` made and showed, if they may share it."""
         if helper.handed and _shares(terms):
-            self._makers[_network_key(terms)] = helper
+            self._makers[network_key(terms)] = helper
 
     async def take(self, terms: Terms) -> "HelperHandle":
         """Return a helper as HelperPool does. Of several helpers with equal rights that start at the same time, the
@@ -216,9 +216,9 @@ class NetworkPool(HelperPool["HelperHandle"]):
 
     def _turn(self, terms: Terms) -> AbstractAsyncContextManager[None]:
         """Return a lock that is held while the first helper of a namespace starts."""
-        if not _shares(terms) or self._makers.get(_network_key(terms)) in self.all:
+        if not _shares(terms) or self._makers.get(network_key(terms)) in self.all:
             return nullcontext()
-        return self._locks.setdefault(_network_key(terms), asyncio.Lock())
+        return self._locks.setdefault(network_key(terms), asyncio.Lock())
 
     async def _start(self, terms: Terms) -> "HelperHandle":
         if self.network(terms) is None:
@@ -227,13 +227,9 @@ class NetworkPool(HelperPool["HelperHandle"]):
             return await super()._start(terms)
         except SandboxUnavailable:
             # A command may have taken the port of the proxy: this helper gets a namespace of its own, as do later ones.
-            del self._makers[_network_key(terms)]
+            del self._makers[network_key(terms)]
             return await super()._start(terms)
 
 
 def _shares(terms: Terms) -> bool:
     return terms.rights is Rights.WORKSPACE_WRITE
-
-
-def _network_key(terms: Terms) -> str:
-    return replace(terms, limits=Limits()).digest

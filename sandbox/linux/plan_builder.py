@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from policy.model.secret_paths import inside
-from policy.model.verdict import READ_ONLY_TMP, Problem, Rights, Terms
+from policy.model.verdict import READ_ONLY_TMP, Limits, Problem, Rights, Terms
 from sandbox.backend import SandboxUnavailable
 from sandbox.inside.plan import Plan
 from sandbox.linux import landlock
@@ -41,6 +41,12 @@ PathLookup = Callable[[str], str | None]  # path -> "dir", "file", "-> TARGET" f
 def helper_key(terms: Terms) -> str:
     """Return the key of a helper. Terms that differ only in limits of the runner (wall time, output) share a helper."""
     return replace(terms, limits=replace(terms.limits, wall=0.0, output=0)).digest
+
+
+@lru_cache(maxsize=256)  # called for every command
+def network_key(terms: Terms) -> str:
+    """Return the key of a shared network. Helpers and containers whose Terms differ only in limits may share one."""
+    return replace(terms, limits=Limits()).digest
 
 
 def compile_plan(

@@ -70,10 +70,7 @@ class SharedNetwork:
             rows = b""
             while chunk := os.pread(table, 1 << 16, len(rows)):
                 rows += chunk
-            for row in rows.decode("ascii", "replace").splitlines()[1:]:
-                _, local, _, state, *_ = row.split()
-                if state == _LISTENING:
-                    ports.add(int(local.rpartition(":")[2], 16))
+            ports |= listening_ports(rows.decode("ascii", "replace"))
         from sandbox.egress.variables import PORT  # only where the ports are shown
 
         return tuple(sorted(ports - {port or PORT for port in self._ports.values()}))
@@ -85,6 +82,12 @@ class SharedNetwork:
         handles = [os.dup(handle) for handle in self.handles]  # `leave` may close the others meanwhile
         # A cancelled caller does not end the thread, which closes these descriptors.
         return await asyncio.shield(asyncio.to_thread(_dial, handles, port))
+
+
+def listening_ports(table: str) -> set[int]:
+    """Return the ports of the listening sockets in the text of /proc/PID/net/tcp or tcp6 (proc(5))."""
+    rows = (line.split() for line in table.splitlines()[1:])
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENING}
 
 
 def _dial(handles: list[int], port: int) -> socket.socket:
