@@ -124,12 +124,8 @@ class Conversation:
         and Stopped while `busy`.
         """
         self._require_idle()
-        ctx, spent = (
-            self.ctx,
-            BudgetMeter(
-                self.ctx.live.limits, unattended=self.ctx.unattended, agent=self.ctx.agent, parent=self.ctx.parent
-            ),
-        )
+        ctx = self.ctx
+        spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended, agent=ctx.agent, parent=ctx.parent)
         self._running = running = asyncio.create_task(ctx.view.compact(self.history, ctx.model_access(), focus, spent))
         try:
             return await running is not None

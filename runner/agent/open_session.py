@@ -204,21 +204,25 @@ async def open_session(
                 if options.unattended and grant.ruling is Ruling.ALLOW:
                     said = "allows nothing while there is no user"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
-        signing, environment = await asyncio.to_thread(
-            open_signing, facts, environ, child_environment(facts, environ, profile), attended=not options.unattended
+        around, (signing, environment) = await asyncio.gather(  # reading a large Git index takes a moment
+            asyncio.to_thread(surroundings, facts.workspace),
+            asyncio.to_thread(
+                open_signing,
+                facts,
+                environ,
+                child_environment(facts, environ, profile),
+                attended=not options.unattended,
+            ),
         )
         if signing is not None:
             stack.callback(signing.close)
-        around = await asyncio.to_thread(surroundings, facts.workspace)  # reading a large Git index takes a moment
         outputs = OutputStore(state / "outputs" / session)
         past = options.beginning.past if options.beginning is not None else None
         gone = past.processes if past is not None else ()
         processes = SessionProcesses(sandbox, audit, redactor, outputs, lambda event: told(event), gone)
 
         def note(step: int) -> None:
-            with contextlib.suppress(
-                JournalError
-            ):  # the line stays pending: the next message or the end reports the failure
+            with contextlib.suppress(JournalError):  # the line stays pending: the next message reports the failure
                 journal.snapshot(str(step), "")
 
         undo.watch(processes.writers, note)

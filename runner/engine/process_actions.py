@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from policy.model.action import Action, ProcessAction, ReadProcess, SignalProcess, StartProcess, WriteProcess
 from policy.model.verdict import Permit, Problem, Rights
-from runner.engine.output_log import LinePattern, OutputLog, line_pattern
+from runner.engine.output_log import OutputLog, line_pattern
 from runner.engine.processes import SessionProcess, TooManyProcesses
 from runner.engine.terminal_screen import SequenceFilter, TerminalScreen
 from runner.gate.wording import action_words
@@ -108,7 +108,12 @@ async def _read(found: SessionProcess, action: ReadProcess, ctx: "RunContext") -
     position = found.read.get(reader, 0)
     try:
         async with asyncio.timeout(action.wait):
-            while found.alive and not _has_news(found.log, position, pattern):
+            looked = position  # output before this position was compared with the pattern
+            while found.alive:
+                news = found.log.since(looked)
+                if news.text if pattern is None else pattern.matching(news.text):
+                    break
+                looked = news.end - len(news.text.rpartition("\n")[2])  # an unfinished line is compared again
                 await found.log.changed()
             if found.alive:
                 await asyncio.sleep(_SETTLE)
@@ -130,12 +135,6 @@ async def _read(found: SessionProcess, action: ReadProcess, ctx: "RunContext") -
         data["screen"] = "\n".join(ctx.redactor.mask(list(found.screen.lines())))
         data["cursor"] = "row {}, column {}".format(*found.screen.cursor)
     return Outcome(0, stdout=text.encode("utf-8", "replace"), violations=violations, data=data)
-
-
-def _has_news(log: OutputLog, position: int, pattern: LinePattern | None) -> bool:
-    if pattern is None:
-        return log.end > position
-    return bool(pattern.matching(log.since(position).text))
 
 
 def state_of(found: SessionProcess) -> str:

@@ -11,7 +11,7 @@ from policy.model.action import RunArgv, RunScript, SignGit
 from policy.model.frozen import dataclass
 from policy.model.verdict import Ask, Deny, Permit, Problem, Rights, Verdict
 from runner.approval.approver import Question
-from runner.approval.card import card
+from runner.approval.card import card, of_agent
 from runner.approval.remembered import NOTHING
 from runner.audit.records import Decision
 from runner.engine.authorize import Evaluation, authorize
@@ -91,7 +91,16 @@ async def _signature(
     )
     verdict, assessment = asked.verdict, asked.evaluation.assessment
     decision = Decision(
-        planned.call.name, assessment, verdict, "none", asked.answer, reach="none", noted=asked.evaluation.noted
+        planned.call.name,
+        assessment,
+        verdict,
+        "none",
+        asked.answer,
+        reach="none",
+        noted=asked.evaluation.noted,
+        source=ctx.source,
+        agent=ctx.agent,
+        parent=ctx.parent,
     )
     number = ctx.audit.decided(ctx.session, decision)  # INVARIANT: durable before the key is used
     if isinstance(verdict, Deny):
@@ -100,13 +109,13 @@ async def _signature(
     try:
         signature = await broker.key.sign(verdict.permit, request.payload)
     except SigningError as error:
-        ctx.audit.finished(number, Outcome(status=1, problem=error.problem))
+        ctx.audit.finished(number, Outcome(status=1, problem=error.problem), agent=ctx.agent, parent=ctx.parent)
         ctx.emit(Notice(f"a {what} was not signed: {error.problem.why}"))
         return None, error.problem
     except BaseException:
-        ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"))
+        ctx.audit.finished(number, Outcome(status=130, ended_by="cancelled"), agent=ctx.agent, parent=ctx.parent)
         raise
-    ctx.audit.finished(number, Outcome(status=0))
+    ctx.audit.finished(number, Outcome(status=0), agent=ctx.agent, parent=ctx.parent)
     ctx.emit(Notice(f"a {what} was signed with your key {broker.key.name}"))
     return signature, None
 
@@ -124,4 +133,5 @@ class _SignatureRequester(CallRequester):
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
         """Return the question, whose answer can neither be remembered nor edited."""
         question_card = replace(card(ask, NOTHING, around=context.facts), editable=False, own=self.call.own)
+        question_card = of_agent(question_card, self.ctx.agent, self.ctx.parent)
         return Question(self.call.key, ask, NOTHING, question_card, None, again)

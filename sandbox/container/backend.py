@@ -348,7 +348,8 @@ async def _converse(box: Box, permit: Permit, running: Running, alarm: "Live | N
         problem = Problem(f"`{argv[0]}` could not be started", why, fix)
         # The status is that of a shell.
         return Outcome(127 if missing else 126, b"", f"{argv[0]}: {reason}\n".encode(), seconds, problem=problem)
-    return Outcome(ended.status, ended.out, ended.err, seconds, ended.why, ended.why == "output")
+    given = running.wire.copied if running.wire is not None else 0
+    return Outcome(ended.status, ended.out, ended.err, seconds, ended.why, ended.why == "output", given=given)
 
 
 def _hosts_file(folder: str) -> str:

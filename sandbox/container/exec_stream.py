@@ -22,9 +22,14 @@ _CHUNK = 1 << 16  # bytes
 
 
 class Wire:
-    """An attached stream of the daemon. Call `read` once, and `close` at the end. `raw`: the stream of a terminal."""
+    """An attached stream of the daemon. Call `read` once, and `close` at the end. `raw`: the stream of a terminal.
+
+    Attributes:
+        copied: Bytes that were sent from a descriptor so far.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, raw: bool = False) -> None:
+        self.copied = 0
         self._reader, self._writer, self._raw = reader, writer, raw
 
     async def feed(self, data: bytes | int) -> None:
@@ -65,6 +70,7 @@ class Wire:
                 if not (chunk := os.read(source, _CHUNK)):
                     return
                 await self.send(chunk)
+                self.copied += len(chunk)
         finally:
             streaming.close()
             os.close(source)

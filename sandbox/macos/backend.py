@@ -249,7 +249,8 @@ class Seatbelt:
         code, seconds, (out, err) = await process.wait(), time.monotonic() - started, confined.streams
         status, ended = code if code >= 0 else 128 - code, "output" if confined.over else ended
         every = (*violations, *refused)
-        return Outcome(status, bytes(out), bytes(err), seconds, ended, confined.over, every, connections)
+        given = streaming.copied if streaming is not None else 0
+        return Outcome(status, bytes(out), bytes(err), seconds, ended, confined.over, every, connections, given=given)
 
     async def _canary(self, terms: Terms) -> dict[str, bool]:
         """Create decoys, let a confined shell attack them, and check them from outside. Return the result per check."""

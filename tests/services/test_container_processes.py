@@ -272,6 +272,7 @@ def test_streamed_input(docked: Dock, folder: Path) -> None:
     for handle in (source, unread, unused):
         os.close(handle)
     assert [each.stdout for each in outcomes] == [b"1\n2\n3\nend\n", b"same\n", b"done\n"], outcomes
+    assert [each.given for each in outcomes] == [len(b"0\n1\n2\n"), len(data), 0], "for the record"
 
 
 @pytest.mark.threat("T125")

@@ -11,7 +11,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from policy.model.verdict import Limits, Permit
-from sandbox.backend import Backend, Listener, Outcome, Process, SandboxUnavailable, TerminalSize
+from sandbox.backend import (
+    Backend,
+    InterruptedCommand,
+    Listener,
+    Outcome,
+    Process,
+    SandboxUnavailable,
+    TerminalSize,
+)
 
 _CHUNK = 1 << 16  # bytes
 # Sets modes of a terminal that a command may leave switched on: colours, a hidden cursor, reports of the mouse, marks
@@ -25,7 +33,7 @@ async def run_interactively(backend: Backend, permit: Permit, listen: Listener) 
     """Run the permit in a terminal of the sandbox that is connected to the terminal of this process.
 
     Only a wall time that the user set is a limit. Where the sandbox has no terminal, the command has an empty input.
-    Raises SandboxUnavailable; then nothing ran.
+    Raises SandboxUnavailable; then nothing ran. The cause of another exception has the connections of the command.
     """
     screen = _Screen(listen)
     try:
@@ -37,9 +45,9 @@ async def run_interactively(backend: Backend, permit: Permit, listen: Listener) 
         with _raw(), _keys(process) as keys:
             outcome = await _until_end(process, permit.terms.limits.wall)
             given = keys.given
-    except BaseException:
-        await process.end()
-        raise
+    except BaseException as end:
+        ended = await process.end()
+        raise end from InterruptedCommand(ended.connections, end.__cause__)
     finally:
         screen.leave()
     return replace(outcome, given=given)
