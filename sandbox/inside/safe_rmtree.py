@@ -28,17 +28,25 @@ def empty(path: str) -> None:
             _empty(handle)
 
 
-def regain(path: str) -> None:
-    """Restore this user's rights to the folder at `path` if the user owns it. On Linux, raises OSError for a
-    non-folder.
+def regain(path: str, above: int | None = None) -> None:
+    """Restore this user's rights to the folder at `path`, relative to the open folder `above`, if the user owns it. On
+    Linux, raises OSError for a non-folder.
     """
     if not hasattr(os, "O_PATH"):  # not Linux: no descriptor without the right to read
-        os.chmod(path, stat.S_IMODE(os.lstat(path).st_mode) | 0o700, follow_symlinks=False)
+        mode = os.stat(path, dir_fd=above, follow_symlinks=False).st_mode
+        os.chmod(path, stat.S_IMODE(mode) | 0o700, dir_fd=above, follow_symlinks=False)
         return
-    with closing(os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)) as handle:
-        state = os.fstat(handle)
-        if state.st_uid == os.geteuid() and state.st_mode & 0o700 != 0o700:
-            os.chmod(f"/proc/self/fd/{handle}", stat.S_IMODE(state.st_mode) | 0o700)
+    flags = os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
+    with closing(os.open(path, flags, dir_fd=above)) as handle:
+        restore(handle)
+
+
+def restore(handle: int) -> None:
+    """Restore this user's rights to the open folder `handle` if the user owns it. Raises OSError."""
+    state = os.fstat(handle)
+    if state.st_uid == os.geteuid() and state.st_mode & 0o700 != 0o700:
+        opened_by_path = hasattr(os, "O_PATH")  # chmod(2) of such a descriptor needs its name in /proc (proc(5))
+        os.chmod(f"/proc/self/fd/{handle}" if opened_by_path else handle, stat.S_IMODE(state.st_mode) | 0o700)
 
 
 def _empty(top: int) -> None:

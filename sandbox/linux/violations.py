@@ -11,6 +11,7 @@ import stat
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
+from sandbox.workspace.changing_paths import real_path
 from sandbox.workspace.protected_paths import Scan
 from sandbox.workspace.secret_files import plain_names, secret_names
 
@@ -105,7 +106,7 @@ def explain(
 def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, private: bool) -> Violation | None:
     """Return the violation that may have caused `error_text` about `path`; None if the sandbox did not cause it."""
     granted = (terms.workspace, *terms.read, *terms.writable)
-    real = os.path.realpath(path) if any(inside(path, root) for root in granted) else path
+    real = real_path(path) if any(inside(path, root) for root in granted) else path
     leads = "" if real == path else f"`{path}` leads to "
     # HOME is a separate folder of the sandbox in each tier. The user's home is outside, so a denial there does not show
     # whether a program wanted to read or to write.
@@ -144,7 +145,7 @@ def _about(path: str, error_text: str, terms: Terms, protected: Scan | None, pri
         return None  # the path does not exist outside either, or nothing is hidden
     if not private and not _may(real, os.R_OK):
         return None
-    whole = os.path.realpath(path)
+    whole = real_path(path)
     if private and not leads and any(inside(whole, root) for root in visible):
         what = f"`{path}` leads through a link that is not visible in the sandbox, but its target `{whole}` is"
         return Violation(what, path, f"use `{whole}` instead", inferred=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import Violation
 from sandbox.inside import safe_rmtree
+from sandbox.workspace.changing_paths import opened_folder
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.git_settings import POINTERS, inside_git
@@ -178,17 +179,23 @@ def _places(terms: Terms) -> list[ScanPlace]:
 
 def _moved(path: str, place: str, *, quickly: bool) -> str:
     """Move `path` to `place` or, if that fails, to a name in the same folder that no program runs. Return the new path.
-    `quickly`: do not copy, because a running process may still write to the file. Raises OSError."""
-    with contextlib.suppress(OSError):
-        os.rename(path, place)
-        return place
-    for each in (os.path.dirname(path), path):  # a command may have removed our access rights
+    `quickly`: do not copy, because a running process may still write to the file. Raises OSError.
+
+    THREAT T18: a process may replace the folder of `path` by a link meanwhile, so the folder is opened once.
+    """
+    above, name = os.path.split(path)
+    with opened_folder(above) as folder:
         with contextlib.suppress(OSError):
-            safe_rmtree.regain(each)
-    if not quickly:
-        with contextlib.suppress(OSError):  # copies the file if `place` is on another file system
-            shutil.move(path, place)
+            os.rename(name, place, src_dir_fd=folder)
             return place
-    beside = f"{path}.set-aside-{time.time_ns()}"
-    os.rename(path, beside)
-    return beside
+        with contextlib.suppress(OSError):  # a command may have removed this user's rights
+            safe_rmtree.restore(folder)
+            safe_rmtree.regain(name, folder)
+        if not quickly:
+            here = f"/proc/self/fd/{folder}/{name}"
+            with contextlib.suppress(OSError):  # copies the file if `place` is on another file system
+                shutil.move(here if os.path.lexists(here) else path, place)
+                return place
+        beside = f"{name}.set-aside-{time.time_ns()}"
+        os.rename(name, beside, src_dir_fd=folder, dst_dir_fd=folder)
+        return f"{above}/{beside}"

@@ -21,6 +21,7 @@ from fnmatch import fnmatchcase
 from policy.model.verdict import Terms
 from sandbox.backend import Violation
 from sandbox.workspace.autorun import Watch
+from sandbox.workspace.changing_paths import opened_folder
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.folder_watch import FolderWatch
 from sandbox.workspace.git_files import harmless
@@ -275,24 +276,26 @@ class Live:
 
         THREAT T151: the command sees the path, and could connect.
         """
-        folder = os.path.dirname(path)
-        if os.path.realpath(folder) != folder:  # a link replaced the folder: its target is watched if it can be reached
-            self._unbound.pop(path, None)
-            return
+        turns = self._unbound.pop(path, 0)
         try:
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                return
-        except OSError:  # it is gone, or was replaced
-            self._unbound.pop(path, None)
-            return
-        from sandbox.workspace.host_sockets import in_use, is_foreign  # most commands make no socket
+                return  # true for nearly all names
+            above, name = os.path.split(path)
+            # A link may have replaced the folder: its target is watched if the command can reach that.
+            with opened_folder(above) as folder:
+                from sandbox.workspace.host_sockets import in_use, is_foreign  # most commands make no socket
 
-        turns = self._unbound.pop(path, 0)
-        if is_foreign(path):
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISSOCK(status.st_mode):
+                    return
+                foreign, unbound = is_foreign(path, status), not in_use(name, folder)
+        except OSError:  # the file or its folder is gone, or was replaced
+            return
+        if foreign:
             what = f"another program opened the socket `{path}`, which this command could have reached"
             self.found.append(Violation(what, path, "run the command again: the socket is hidden now", False, "watch"))
             self._again = True  # at once, also while Git writes
-        elif turns < _PATIENCE and not in_use(path):
+        elif turns < _PATIENCE and unbound:
             self._unbound[path] = turns + 1  # the file appears a moment before its program has bound it
 
     # ---- the state of Git

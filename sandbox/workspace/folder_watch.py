@@ -11,6 +11,7 @@ import struct
 import time
 from collections.abc import Iterator
 
+from sandbox.inside.safe_rmtree import closing
 from sandbox.workspace.folder_cache import FolderTrees
 
 # SOURCE: inotify(7), linux/inotify.h
@@ -18,6 +19,7 @@ _CREATE, _MOVED_TO, _CLOSE_WRITE = 0x100, 0x80, 0x8
 _OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x40000000
 _ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x1000000, 0x2000000, 0x4000000
 _WANTED = _CREATE | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
+_READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
 _CHUNK = 1 << 16  # bytes
 _LIMITS = frozenset((28, 12, 24, 23))  # ENOSPC, ENOMEM, EMFILE, ENFILE
@@ -189,14 +191,14 @@ class FolderWatch:
             if not new and not self._changed(path):
                 continue
             try:
-                with os.scandir(path) as entries:
+                with closing(os.open(path, _READ)) as handle, os.scandir(handle) as entries:
                     for entry in entries:
                         is_folder = entry.is_dir(follow_symlinks=False)
                         if is_folder:
-                            self._leave(entry.path)
+                            self._leave(f"{path}/{entry.name}")
                         yield path, entry.name, is_folder
             except OSError:
-                continue  # removed, or unreadable: the scan after the command opens such folders
+                continue  # removed, a link now, or unreadable: the scan after the command opens such folders
 
     def poll(self) -> None:
         """Have `grow` examine changed folders that cannot be watched, and all folders after a loss of events."""

@@ -11,6 +11,7 @@ import stat
 from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings, starts_nothing
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_whole
+from sandbox.workspace.changing_paths import real_path
 from sandbox.workspace.git_settings import common
 
 _MOST = 64 << 10  # bytes
@@ -121,7 +122,7 @@ def harmless(path: str, *places: str) -> bool:
     except GitConfigError:
         return False
     match = re.search(r"/\.git/(?:worktrees|modules)/", place)
-    return match is not None and any(inside(place, each) for each in places) and os.path.realpath(place) == place
+    return match is not None and any(inside(place, each) for each in places) and real_path(place) == place
 
 
 def _of_module(setting: Setting) -> bool:

@@ -26,6 +26,7 @@ from policy.languages.settings_paths import GIT, HOOKS, SettingKind, full_path, 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_start, read_whole
+from sandbox.workspace import changing_paths
 
 # Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
 # the settings in them.
@@ -245,7 +246,7 @@ def _shown(path: str) -> str:
 def real_path(path: str) -> str:
     """Return `path` with all links resolved. Raises UncertainSettingsError for a path that the kernel refuses."""
     try:
-        return os.path.realpath(path)
+        return changing_paths.real_path(path)
     except (OSError, ValueError):
         raise UncertainSettingsError("are at an invalid path") from None
 

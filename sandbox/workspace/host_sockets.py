@@ -39,12 +39,12 @@ class BoundSocket:
     device: int = -1
 
 
-def in_use(path: str) -> bool:
+def in_use(path: str, above: int | None = None) -> bool:
     """Return True if a program may receive what is sent to the socket at `path`; False for its remains, and for paths
-    that are no socket. Nothing is sent, and the program does not notice.
+    that are no socket. Nothing is sent, and the program does not notice. `path` is relative to the open folder `above`.
     """
     try:
-        handle = os.open(path, getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC)
+        handle = os.open(path, getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except OSError:
         return False
     with closing(handle), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
@@ -61,15 +61,12 @@ def in_use(path: str) -> bool:
         return True
 
 
-def is_foreign(path: str) -> bool:
-    """Return True if a program in this network namespace, thus outside of the sandbox, has bound the socket at `path`.
+def is_foreign(path: str, status: os.stat_result) -> bool:
+    """Return True if a program in this network namespace, thus outside of the sandbox, has bound the socket at `path`,
+    a file with the status `status`.
 
     Uncertain cases count as foreign: an equal name, or an equal inode number on a device that cannot be compared.
     """
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
     device = os.major(status.st_dev) << 20 | os.minor(status.st_dev)
     for each in bound_sockets():
         known = os.path.isabs(each.name) and _is_other(each.name, status)

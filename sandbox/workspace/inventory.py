@@ -25,6 +25,7 @@ from policy.model.frozen import dataclass
 from policy.model.glob import glob
 from policy.model.secret_paths import Secrets, folded, inside
 from sandbox.inside.regular_file import read_start
+from sandbox.workspace.changing_paths import real_path
 from sandbox.workspace.git_settings import POINTERS, SHAPE, inside_git, like_repository
 
 _LONGEST = 4096  # bytes of HEAD and `commondir` that are read
@@ -178,19 +179,19 @@ class _Tree:
         text = os.fsdecode(self._data(f"{folder}/commondir").rstrip(b"\r\n"))
         if not text or "\0" in text:
             return folder
-        place = os.path.realpath(os.path.join(self._top, folder, text))
+        place = real_path(os.path.join(self._top, folder, text))
         return _below(self._top, place) if inside(place, self._top) else None
 
     def led(self, path: str) -> str:
         """Return the target of a link on the disk, below the top; empty if `path` is no link, or leads elsewhere."""
-        place = os.path.realpath(f"{self._top}/{path}")
+        place = real_path(f"{self._top}/{path}")
         return _below(self._top, place) if self._kind(path) == "link" and inside(place, self._top) else ""
 
     def target(self, path: str) -> str:
         """Return the target of a link, below the top, from the text of the link and the links on the disk; empty if it
         leads elsewhere."""
         above = os.path.dirname(f"{self._top}/{path}")
-        place = os.path.realpath(os.path.join(above, os.fsdecode(self._data(path)).replace("\0", "")))
+        place = real_path(os.path.join(above, os.fsdecode(self._data(path)).replace("\0", "")))
         return _below(self._top, place) if inside(place, self._top) else ""
 
     def holds(self, path: str) -> bool:

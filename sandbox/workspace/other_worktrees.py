@@ -8,6 +8,7 @@ import os
 from policy.languages.git_config import LONGEST, GitConfigError, commondir_target
 from policy.model.secret_paths import inside
 from sandbox.inside.regular_file import read_start
+from sandbox.workspace.changing_paths import real_path
 
 _MAIN = ("HEAD", "index", "config.worktree")  # of the main worktree, directly in the shared folder
 
@@ -48,7 +49,7 @@ def _within(folder: str, workspace: str) -> bool:
     """Return True if the worktree of the Git folder `folder` is inside the workspace."""
     try:
         place = commondir_target(read_start(f"{folder}/gitdir", LONGEST + 1, follow=False))
-        real = os.path.realpath(os.path.join(folder, place))
+        real = real_path(os.path.join(folder, place))
     except (GitConfigError, OSError, ValueError):
         return False
     return inside(real, workspace) and real != f"{workspace}/.git"

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
+from sandbox.workspace.changing_paths import real_path
 from sandbox.workspace.secret_files import expression
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx
@@ -85,7 +86,7 @@ def existing(root: str, patterns: tuple[str, ...], workspace: str | None = None)
     targets = []
     for _, path in candidates(root, patterns):
         if os.path.lexists(path):
-            real = os.path.realpath(path)
+            real = real_path(path)
             inside = real == path or (workspace and real.startswith(workspace + "/"))
             if inside and os.path.lexists(real):
                 targets.append(real)

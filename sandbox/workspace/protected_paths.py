@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from policy.model.frozen import dataclass
+from sandbox.workspace.changing_paths import real_path
 from sandbox.workspace.folder_cache import (
     CLOSED,
     GIT_IS_FILE,
@@ -174,7 +175,7 @@ def scan(
     started = time.time_ns()
     placed = tuple(place[1:] for place in hidden if place[:1] == "/")
     # Existing paths, at the places in the workspace to which their links lead.
-    at_places = {os.path.realpath(path) for place in placed for path in expanded_pattern(workspace, place)}
+    at_places = {real_path(path) for place in placed for path in expanded_pattern(workspace, place)}
     masked = {path for path in at_places if path.startswith(workspace + "/") and os.path.lexists(path)} | uncovered
     linked = {*masked}  # paths that are secret by their place or by a link: renaming a parent folder would uncover them
     roots, inner, closed = [], [], []
@@ -192,7 +193,7 @@ def scan(
                 settings.add(f"{path}/{name}")
                 if not login_at(f"{path}/{name}"):
                     continue
-            real = os.path.realpath(f"{path}/{name}")
+            real = real_path(f"{path}/{name}")
             # A dangling link (`.env` before `.env.local` exists) or a circle of links has no content to mask.
             if real.startswith(workspace + "/") and os.path.lexists(real) and not os.path.islink(real):
                 masked.add(real)
@@ -217,7 +218,7 @@ def scan(
         named_places |= {path for path in below if not f"{inside}/".startswith(f"{path}/")}
     hits = {hit for root in roots for _, hit in candidates(root, locked)}
     hits |= {hit for root in inner for _, hit in candidates(root, git)}
-    behind = {hit: real for hit in (*hits, *named_places) if (real := os.path.realpath(hit)) != hit}
+    behind = {hit: real for hit in (*hits, *named_places) if (real := real_path(hit)) != hit}
     # Missing targets of such links: a file that is created there counts.
     named_places |= {real for real in behind.values() if real.startswith(workspace + "/") and not os.path.lexists(real)}
     led = {each for hit, real in behind.items() for each in (real, *links_to(hit)) if each.startswith(workspace + "/")}
@@ -226,7 +227,7 @@ def scan(
     if git:  # a `.git` file names the folder with the settings: changing the file changes all settings
         fixed |= {f"{root}/.git" for root in roots if tree.folders[root][7] & GIT_IS_FILE}
         fixed |= {path for root in roots for path in existing(root, POINTERS[1:], workspace) if os.path.isfile(path)}
-    targets = {os.path.realpath(path) for path in named_places}
+    targets = {real_path(path) for path in named_places}
     fixed |= {path for path in targets if os.path.lexists(path) and path.startswith(workspace + "/")}
     masked |= _twins(tree, masked)
     fixed |= _twins(tree, fixed)
@@ -318,7 +319,7 @@ def _last_scan(place: ScanPlace, trees: FolderTrees) -> tuple[FolderTree, _Known
 
 def _leads(path: str) -> str:
     """Return the target of a path; empty if nothing exists there."""
-    real = os.path.realpath(path)
+    real = real_path(path)
     return real if os.path.lexists(real) else ""
 
 

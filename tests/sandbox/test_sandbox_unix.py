@@ -178,7 +178,7 @@ def test_a_socket_in_use_is_told_from_its_remains(tmp_path: Path) -> None:
             if name == "gone":
                 each.close()
         paths["moved"] = paths["moved"].rename(tmp_path / ("m" * 150))
-        found = {name: (in_use(str(path)), is_foreign(str(path))) for name, path in paths.items()}
+        found = {name: (in_use(str(path)), is_foreign(str(path), path.lstat())) for name, path in paths.items()}
         yes, no = (True, True), (False, False)
         wanted = {"stream": yes, "datagram": yes, "bound": yes, "moved": yes, "gone": no, "file": no}
         assert found == wanted
