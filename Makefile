@@ -87,8 +87,10 @@ $(VENV)/.site: requirements-site.lock $(VENV)/.run
 	@$(PIP) install --quiet --require-hashes --no-deps -r requirements-site.lock
 	@touch $@
 
-$(VENV)/.dev: requirements-dev.lock $(VENV)/.run
+$(VENV)/.dev: requirements-dev.lock tests/services/web/package-lock.json $(VENV)/.run
 	@.ci/system test
 	@echo "installing what the tests need into $(VENV)"
 	@$(PIP) install --quiet --require-hashes --no-deps -r requirements-dev.lock
+	@mkdir -p $(VENV)/web && cp tests/services/web/*.json $(VENV)/web/
+	@npm ci --prefix $(VENV)/web --silent --no-audit --no-fund || echo "npm could not install Vite and Playwright: their tests are skipped"
 	@touch $@

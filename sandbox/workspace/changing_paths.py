@@ -9,8 +9,6 @@ import errno
 import os
 from collections.abc import Iterator
 
-from sandbox.inside.safe_rmtree import closing
-
 _TRIES = 100
 _ENTER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 

@@ -1,6 +1,9 @@
 """Tests of servers, debuggers and a browser in the sandbox: the installed programs, with the rights of everyday work."""
 
+import shutil
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +30,44 @@ _INSPECT = (
     "node --inspect=127.0.0.1:9229 -e 'setInterval(() => {}, 1000)' 2>/dev/null &\n"
     "met 'curl -sf localhost:9229/json/version >out'; grep -o node.js out | head -1; kill $!"
 )
+_REDIS = (
+    "redis-server --port 7379 --bind 127.0.0.1 --unixsocket $PWD/sock --save '' >log &\n"
+    "met 'redis-cli -p 7379 ping >out 2>&1'; redis-cli -s $PWD/sock set a 7; redis-cli -p 7379 get a; kill $!"
+)
+_NGINX = (
+    "echo hello > index.html; cat > conf <<END\n"
+    "user $(id -un); daemon off; pid pid; events {}\n"
+    "http { access_log off; client_body_temp_path a; proxy_temp_path b; fastcgi_temp_path c; uwsgi_temp_path d; scgi_temp_path e;\n"
+    "server { listen 127.0.0.1:7380; root $PWD; } }\nEND\n"
+    "nginx -p $PWD -c $PWD/conf -e $PWD/log 2>err &\nmet 'curl -sf localhost:7380 >out'; cat out; kill $!"
+)
+_JDB = (
+    "printf 'class A {\\n public static void main(String[] a) {\\n  System.out.println(7);\\n }\\n}\\n' > A.java; javac -g A.java\n"
+    "(echo stop in A.main; echo run; met 'grep -q Breakpoint.hit out'; echo where; met 'grep -q A.java:3 out'; echo cont;"
+    " met 'grep -q exited out') | jdb A > out; grep -o 'A.main (A.java:3)' out"
+)
+_VITE = (
+    "echo '<script type=module src=/a.js></script>' > index.html; echo 'console.log(1)' > a.js\n"
+    "../../node_modules/.bin/vite --port 5199 >log 2>&1 &\n"
+    "met 'curl -sf localhost:5199 | grep -q @vite/client'; curl -sf localhost:5199/a.js | grep -o 'log(1)'\n"
+    "echo 'console.log(2)' > a.js; met 'curl -sf localhost:5199/a.js | grep -o \"log(2)\"'; kill $!\n"
+    "../../node_modules/.bin/vite build >/dev/null && cat dist/assets/*.js | grep -o 'log(2)'"
+)
+_PLAYWRIGHT = """cat > a.mjs <<'END'
+import http from 'node:http'
+import { chromium } from 'playwright-core'
+const page = '<button onclick="this.textContent = 6 * 7">press</button>'
+const server = http.createServer((_, answer) => answer.setHeader('content-type', 'text/html').end(page)).listen(0, '127.0.0.1')
+const browser = await chromium.launch({ executablePath: '/usr/bin/chromium' })
+const tab = await browser.newPage()
+await tab.goto(`http://localhost:${server.address().port}/`)
+await tab.click('button')
+console.log(await tab.textContent('button'))
+await tab.screenshot({ path: 'shot.png' })
+await browser.close()
+server.close()
+END
+node a.mjs && head -c 4 shot.png | tail -c 3"""
 _MANAGER = "python3 -c 'import multiprocessing as m\nwith m.Manager() as manager:\n    d = manager.dict(a=7)\n    print(d[\"a\"])'"
 
 ROWS = (
@@ -36,7 +77,15 @@ ROWS = (
     Row("node --watch", _MET + _WATCH, "seen\n", ("node",)),
     Row("node --inspect", _MET + _INSPECT, "node.js\n", ("node", "curl")),
     Row("multiprocessing.Manager", _MANAGER, "7\n"),
+    Row("redis", _MET + _REDIS, "OK\n7\n", ("redis-server",)),
+    Row("nginx", _MET + _NGINX, "hello\n", ("nginx", "curl")),
 )
+DEBUGGERS = (Row("jdb", _MET + _JDB, "A.main (A.java:3)\n", ("jdb", "javac")),)
+WEB = (
+    Row("vite serves, notices a change and builds", _MET + _VITE, "log(1)\nlog(2)\nlog(2)\n", ("node", "curl")),
+    Row("playwright presses a button", _PLAYWRIGHT, "42\nPNG", ("node", "chromium")),
+)
+INSTALLED = Path(sys.prefix, "web", "node_modules")  # `make` puts it there
 
 
 @pytest.fixture(scope="module", params=USERS)
@@ -48,6 +97,37 @@ def place(request: pytest.FixtureRequest) -> Iterator[Everyday]:
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_real_program_works(place: Everyday, row: Row) -> None:
     result = place.run(row, "T1")
+    assert not result.missing
+    assert result.ok, result.answer
+
+
+@pytest.mark.parametrize("row", DEBUGGERS, ids=lambda row: row.name)
+def test_a_debugger_of_a_toolchain_works(place: Everyday, row: Row) -> None:
+    result = place.run(row, "T1")
+    if result.missing:
+        pytest.skip(f"`{result.missing}` is not installed")
+    assert result.ok, result.answer
+
+
+@pytest.mark.skipif(not INSTALLED.is_dir(), reason="npm could not install Vite and Playwright")
+@pytest.mark.parametrize("backend", ["T1", "T2"])
+@pytest.mark.parametrize("row", WEB, ids=lambda row: row.name)
+def test_web_development_works(place: Everyday, row: Row, backend: str) -> None:
+    modules = place.bench.workspace / "node_modules"
+    if not modules.exists():
+        shutil.copytree(INSTALLED, modules, symlinks=True)
+        place.bench.own(modules)
+    result = place.run(row, backend)
+    assert not result.missing
+    assert result.ok, result.answer
+
+
+@pytest.mark.parametrize("backend", ["T2"])
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.name in ("redis", "nginx", "gdb", "strace")], ids=lambda row: row.name
+)
+def test_a_real_program_works_in_bubblewrap(place: Everyday, row: Row, backend: str) -> None:
+    result = place.run(row, backend)
     assert not result.missing
     assert result.ok, result.answer
 
