@@ -1,4 +1,4 @@
-"""Reading of regular files at paths that a hostile process may control.
+"""Reading of regular files, and of the targets of links, at paths that a hostile process may control.
 
 A path may name a pipe that blocks, a device that acts when it is opened, a symbolic link, or a file that grows while it
 is read. Every read of such a path goes through this module.
@@ -6,12 +6,14 @@ is read. Every read of such a path goes through this module.
 The module uses the standard library only, because it also runs confined.
 """
 
+import contextlib
 import os
 import stat
 
 # SAFETY: open(2). A pipe is not waited for, and no terminal becomes the controlling terminal.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _PIECE = 1 << 20  # bytes of one read(2)
+_TRIES = 100
 
 
 class NotRegularError(OSError):
@@ -28,6 +30,18 @@ class NotRegularError(OSError):
 
 class FileTooLongError(OSError):
     """The file is longer than the caller accepts."""
+
+
+def real_path(path: str) -> str:
+    """Return `path` with all links resolved, as `os.path.realpath` does. Raises ValueError for a path with a NUL.
+
+    `os.path.realpath` looks at a name and then reads the link there. It raises OSError if another process replaced the
+    link meanwhile, so it is called again. Raises OSError if that happens _TRIES times.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(OSError):
+            return os.path.realpath(path)
+    return os.path.realpath(path)
 
 
 def open_regular(

@@ -43,7 +43,9 @@ def options(plan: Plan, empty: dict[str, str], *, admin: bool) -> list[str]:
         empty: The paths that are mounted over a secret `file` or `dir`.
         admin: True for root with its capabilities, who needs no user namespace.
     """
-    words = [*(() if admin else ("--unshare-user",)), *(() if plan.joined else ("--unshare-net",)), *_ALONE, *_KERNELS]
+    # A joined network belongs to a user namespace in which this user's number is 0, so the number is stated.
+    who = ("--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid()))
+    words = [*(() if admin else who), *(() if plan.joined else ("--unshare-net",)), *_ALONE, *_KERNELS]
     for kind, source, target in plan.mounts:
         if kind in ("ro", "rw"):
             # A device in a bind mount would be unusable (`nodev`); the helper makes the devices of `--dev` read-only.

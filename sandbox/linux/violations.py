@@ -11,7 +11,7 @@ import stat
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import Outcome, Violation
-from sandbox.workspace.changing_paths import real_path
+from sandbox.inside.regular_file import real_path
 from sandbox.workspace.protected_paths import Scan
 from sandbox.workspace.secret_files import plain_names, secret_names
 

@@ -16,7 +16,6 @@ from pathlib import Path
 from policy.model.verdict import Rights, Terms
 from sandbox.backend import Violation
 from sandbox.inside import safe_rmtree
-from sandbox.workspace.changing_paths import opened_folder
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.git_files import harmless
 from sandbox.workspace.git_settings import POINTERS, inside_git
@@ -183,6 +182,8 @@ def _moved(path: str, place: str, *, quickly: bool) -> str:
 
     THREAT T18: a process may replace the folder of `path` by a link meanwhile, so the folder is opened once.
     """
+    from sandbox.workspace.opened_folder import opened_folder  # most commands create no such file
+
     above, name = os.path.split(path)
     with opened_folder(above) as folder:
         with contextlib.suppress(OSError):

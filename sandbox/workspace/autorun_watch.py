@@ -21,7 +21,6 @@ from fnmatch import fnmatchcase
 from policy.model.verdict import Terms
 from sandbox.backend import Violation
 from sandbox.workspace.autorun import Watch
-from sandbox.workspace.changing_paths import opened_folder
 from sandbox.workspace.folder_cache import FolderTrees
 from sandbox.workspace.folder_watch import FolderWatch
 from sandbox.workspace.git_files import harmless
@@ -280,11 +279,12 @@ class Live:
         try:
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
                 return  # true for nearly all names
+            from sandbox.workspace.host_sockets import in_use, is_foreign  # most commands make no socket
+            from sandbox.workspace.opened_folder import opened_folder
+
             above, name = os.path.split(path)
             # A link may have replaced the folder: its target is watched if the command can reach that.
             with opened_folder(above) as folder:
-                from sandbox.workspace.host_sockets import in_use, is_foreign  # most commands make no socket
-
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISSOCK(status.st_mode):
                     return

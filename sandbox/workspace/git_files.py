@@ -10,8 +10,7 @@ import stat
 
 from policy.languages.git_config import GitConfigError, Setting, gitdir_target, read_settings, starts_nothing
 from policy.model.secret_paths import inside
-from sandbox.inside.regular_file import read_whole
-from sandbox.workspace.changing_paths import real_path
+from sandbox.inside.regular_file import read_whole, real_path
 from sandbox.workspace.git_settings import common
 
 _MOST = 64 << 10  # bytes

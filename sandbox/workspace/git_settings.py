@@ -25,8 +25,8 @@ from policy.languages.git_config import (
 from policy.languages.settings_paths import GIT, HOOKS, SettingKind, full_path, setting_kind, setting_paths
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
+from sandbox.inside import regular_file
 from sandbox.inside.regular_file import FileTooLongError, NotRegularError, read_start, read_whole
-from sandbox.workspace import changing_paths
 
 # Folders that make the folder around them a repository of Mercurial, Sapling or Jujutsu: their prompts and editors obey
 # the settings in them.
@@ -246,7 +246,7 @@ def _shown(path: str) -> str:
 def real_path(path: str) -> str:
     """Return `path` with all links resolved. Raises UncertainSettingsError for a path that the kernel refuses."""
     try:
-        return changing_paths.real_path(path)
+        return regular_file.real_path(path)
     except (OSError, ValueError):
         raise UncertainSettingsError("are at an invalid path") from None
 

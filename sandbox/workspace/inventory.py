@@ -24,8 +24,7 @@ from typing import Literal
 from policy.model.frozen import dataclass
 from policy.model.glob import glob
 from policy.model.secret_paths import Secrets, folded, inside
-from sandbox.inside.regular_file import read_start
-from sandbox.workspace.changing_paths import real_path
+from sandbox.inside.regular_file import read_start, real_path
 from sandbox.workspace.git_settings import POINTERS, SHAPE, inside_git, like_repository
 
 _LONGEST = 4096  # bytes of HEAD and `commondir` that are read

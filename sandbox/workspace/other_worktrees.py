@@ -7,8 +7,7 @@ import os
 
 from policy.languages.git_config import LONGEST, GitConfigError, commondir_target
 from policy.model.secret_paths import inside
-from sandbox.inside.regular_file import read_start
-from sandbox.workspace.changing_paths import real_path
+from sandbox.inside.regular_file import read_start, real_path
 
 _MAIN = ("HEAD", "index", "config.worktree")  # of the main worktree, directly in the shared folder
 

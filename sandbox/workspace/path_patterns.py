@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from sandbox.workspace.changing_paths import real_path
+from sandbox.inside.regular_file import real_path
 from sandbox.workspace.secret_files import expression
 
 # statx(2), linux/stat.h; the offsets below are those of struct statx

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from policy.model.frozen import dataclass
-from sandbox.workspace.changing_paths import real_path
+from sandbox.inside.regular_file import real_path
 from sandbox.workspace.folder_cache import (
     CLOSED,
     GIT_IS_FILE,
@@ -29,7 +29,14 @@ from sandbox.workspace.git_settings import (
     inside_git,
     named,
 )
-from sandbox.workspace.path_patterns import candidates, existing, expanded_pattern, folders_between, links_to, marks
+from sandbox.workspace.path_patterns import (
+    candidates,
+    existing,
+    expanded_pattern,
+    folders_between,
+    links_to,
+    marks,
+)
 from sandbox.workspace.secret_files import login_at, plain_names, secret_names
 
 # Special paths of one kind. More mounts would take longer than the command, and no user reviews such a list.

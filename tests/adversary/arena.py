@@ -27,6 +27,12 @@ from tests.support.tmux import Tmux
 
 AGENT = str(Path(sys.executable).with_name("agent"))
 GIT = ("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+# Background commands that run beside the attacks: one only reads, and one writes. The second is ended when an attack
+# creates an auto-run file, because its folders are watched as well.
+BESIDE: tuple[Call, ...] = (
+    ("bash", {"command": "tail -f notes.txt", "background": True}),
+    ("bash", {"command": "while sleep 0.2; do date > log.txt; done # @NAP@", "background": True}),
+)
 FILLER: Call = ("ls", {"path": "src"})  # between two attacks, so that three denials in a row do not end the run
 # Mode and flags of `agent run` for each stage.
 _TIGHT = ("memory=200M", "pids=64", "wall=6", "output=1M", "open_files=128", "file=32M")
@@ -59,10 +65,14 @@ _AUTO_RUN = (
 
 
 class Arena:
-    """One run of the loop over some attacks. `user`: `root` or `self` (as we are), or `nobody`."""
+    """One run of the loop over some attacks. `user`: `root` or `self` (as we are), or `nobody`.
 
-    def __init__(self, attacks: Sequence[Attack], user: str) -> None:
-        self.attacks, self.user = list(attacks), user
+    `beside`: the model first starts the commands BESIDE, which stay. `stayed` lists how they ended.
+    """
+
+    def __init__(self, attacks: Sequence[Attack], user: str, *, beside: bool = False) -> None:
+        self.attacks, self.user, self.beside = list(attacks), user, BESIDE if beside else ()
+        self.stayed: list[dict[str, Any]] = []
         self.base = Path(tempfile.mkdtemp(prefix="adversary-", dir="/var/tmp"))
         self.home, self.work, self.outside = self.base / "home", self.base / "home" / "project", self.base / "outside"
         self.state, self.config, self.job = self.base / "state", self.base / "config", self.base / "job"
@@ -222,8 +232,9 @@ class Arena:
                 {"text": self.said(attack.speech), "calls": [self._call(call) for each in attack.calls for call in _between(attack, each)]}
                 for attack in self.attacks
             ]  # fmt: skip
+            first = [{"text": "", "calls": [self._call(call) for call in self.beside]}] if self.beside else []
             script = self.base / "script.json"
-            script.write_text(json.dumps({"turn": [*turns, {"text": "I am done."}]}))
+            script.write_text(json.dumps({"turn": [*first, *turns, {"text": "I am done."}]}))
             stage = self.attacks[0].stage
             flags = [self.said(flag) for flag in STAGES[stage]]
             command = ["ci"] if stage == "ci" else ["run"] if stage == "terminal" else ["run", "--unattended"]
@@ -241,8 +252,10 @@ class Arena:
                 )  # fmt: skip
             self.shown = done.stdout + done.stderr + b"".join([*(body for _, body in server.requests), *self.sent])
             events = [json.loads(line) for line in done.stdout.splitlines()]
-            through = bool(events) and events[-1].get("reason") == "done"
+            # Processes end with the session, after the run.
+            through = [event.get("reason") for event in events if event["type"] != "process_ended"][-1:] == ["done"]
             wrong = [] if through else [f"the run did not go through: {self.shown[-900:]!r}"]
+            self.stayed = [event for event in events if event["type"] == "process_ended"]
             return self._judge(turns, wrong, texts(events))
         finally:
             self.close()
@@ -287,12 +300,13 @@ class Arena:
         told = [Told(attack, self.user) for attack in self.attacks]
         records = [json.loads(line) for line in self._agent("audit", "--json", "--limit", "100000").splitlines()][::-1]
         self._agent("audit", "verify")
+        del records[: len(self.beside)]
         calls = [call for turn in turns for call in turn["calls"]]
         if len(records) != len(calls):
             everyone.append(f"{len(calls)} calls, {len(records)} records")
         everyone += self._harm()
         taken = iter(records)
-        for number, (each, turn) in enumerate(zip(told, turns, strict=True), start=1):
+        for number, (each, turn) in enumerate(zip(told, turns, strict=True), start=2 if self.beside else 1):
             mine = [record for _, record in zip(turn["calls"], taken, strict=False)]
             step = 1 if each.attack.crowd else 2
             each.records = matched(mine, turn["calls"])[::step]

@@ -48,6 +48,22 @@ def test_it_is_contained_and_in_the_record(attack: Attack, user: str, share: int
     assert outcomes(user, share)[attack.id].wrong == []
 
 
+@pytest.mark.thorough
+@pytest.mark.threat("T36")
+@pytest.mark.skipif(sys.platform != "linux", reason="the attacks are about Linux")
+@pytest.mark.parametrize(
+    ("user", "share"),
+    [(user, number) for user, number in SHARES if shares(ATTACKS)[number][0].stage == "trust"],
+)
+def test_they_are_contained_beside_processes_that_stay(user: str, share: int) -> None:
+    """A command that only reads stays until the end of the session in each run, also if auto-run files appear."""
+    arena = Arena(shares(ATTACKS)[share], user, beside=True)
+    assert {told.attack.id: told.wrong for told in arena.play() if told.wrong} == {}
+    ends = {event["process"]: event["ended_by"] for event in arena.stayed}
+    assert ends["p1"] == "session"
+    assert ends["p2"] in ("session", "watch")
+
+
 def test_every_attack_is_in_one_share() -> None:
     assert sorted(attack.id for share in shares(ATTACKS) for attack in share) == sorted(each.id for each in ATTACKS)
 

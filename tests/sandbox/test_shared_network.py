@@ -54,6 +54,22 @@ def test_only_commands_with_equal_rights_reach_a_server(bench: Bench) -> None:
     assert again["out"] == "", "the server has ended"
 
 
+WHO = "id -u; id -g; touch f; stat -c '%u %g' f; cp -p f g; cp -p /etc/passwd h; grep -E '^(Cap|NoNew|Seccomp:)' /proc/self/status"
+
+
+@pytest.mark.threat("T131")
+def test_a_command_that_joins_a_network_is_the_same_user(bench: Bench) -> None:
+    """In bubblewrap the owner of the network is another user namespace, in which this user's number is 0."""
+    before = bench.run(WHO)
+    assert bench.start("server", SERVE.format(ports="8000,"))["started"]
+    assert bench.process_do("server", "until", text="ready")["alive"]
+    assert bench.run(READ)["out"] == "hello"
+    beside = bench.run(WHO)
+    bench.process_do("server", "end")
+    assert before["status"] == 0, before
+    assert (beside["status"], beside["out"], beside["err"]) == (0, before["out"], before["err"])
+
+
 @pytest.mark.threat("T131")
 def test_a_command_that_reads_shares_with_nobody(bench: Bench) -> None:
     """Not even with a command of the same rights."""

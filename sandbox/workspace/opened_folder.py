@@ -1,4 +1,4 @@
-"""Access to paths while a command runs that may replace a part of them by a link.
+"""Access to a folder while a command runs that may replace a part of its path by a link.
 
 The program has more rights than a command, so it follows no link that a command made (THREAT T18): a file is changed
 through a descriptor of its folder, and the way to that folder is opened name by name.
@@ -9,20 +9,7 @@ import errno
 import os
 from collections.abc import Iterator
 
-_TRIES = 100
 _ENTER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def real_path(path: str) -> str:
-    """Return `path` with all links resolved, as `os.path.realpath` does. Raises ValueError for a path with a NUL.
-
-    `os.path.realpath` looks at a name and then reads the link there. It raises OSError if another process replaced the
-    link meanwhile, so it is called again. Raises OSError if that happens _TRIES times.
-    """
-    for _ in range(_TRIES):
-        with contextlib.suppress(OSError):
-            return os.path.realpath(path)
-    return os.path.realpath(path)
 
 
 @contextlib.contextmanager

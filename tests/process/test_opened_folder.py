@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from policy.model.verdict import Rights, Terms
+from sandbox.inside.regular_file import real_path
 from sandbox.workspace.autorun import Watch
-from sandbox.workspace.changing_paths import opened_folder, real_path
+from sandbox.workspace.opened_folder import opened_folder
 from sandbox.workspace.protected_paths import Scan
 
 
