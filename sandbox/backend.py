@@ -204,6 +204,15 @@ class SandboxUnavailable(ProblemError):
         return cls(Problem(what, why, fix), check)
 
 
+class FilesChanged(SandboxUnavailable):
+    """The error for a boundary that could not be built because a file was moved or replaced meanwhile."""
+
+
+# Errors of a mount whose file was moved or replaced; bubblewrap writes the text of the first two.
+_CHANGED = tuple(map(str, (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EBUSY)))
+_CHANGED_WORDS = ("No such file or directory", "Not a directory")
+
+
 def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailable:
     """Return the error for the line `failed ERRNO STEP` of a helper that could not confine itself.
 
@@ -218,7 +227,8 @@ def helper_failed(tier: str, answer: str, message: str = "") -> SandboxUnavailab
         fix = "raise it (in T3 it counts all processes of the user), or close other programs; nothing was run"
         return SandboxUnavailable.of(what, why, fix)
     fix = "run `agent doctor` for what this machine lacks and the command that adds it; nothing was run"
-    return SandboxUnavailable.of(what, message or refused, fix, check="namespaces")
+    changed = number in _CHANGED or any(words in message for words in _CHANGED_WORDS)
+    return (FilesChanged if changed else SandboxUnavailable).of(what, message or refused, fix, check="namespaces")
 
 
 def leaks(tier: str, broken: tuple[str, ...]) -> SandboxUnavailable:

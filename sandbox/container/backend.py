@@ -79,7 +79,7 @@ class Container:
         self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
         self.lend = lend  # factory of the credential injector, for terms with credentials
         self.choice, self.cache, self.aside = choice, cache, aside
-        self.pool = BoxPool(self._launch, self._prove, self._still_true)
+        self.pool = BoxPool(self._launch, self._prove, self._still_true, self._covers)
         self.session = secrets.token_hex(8)
         self.daemon: Daemon | None = None
         self.image: Image | None = None
@@ -318,6 +318,10 @@ class Container:
     def _still_true(self, box: Box, terms: Terms) -> bool:
         """Return True if the mounts of `box` still cover all paths that must be protected."""
         return self.pool.is_current(box) and self._survey(terms) == box.scan
+
+    def _covers(self, box: Box, terms: Terms) -> bool:
+        """Return True if no file that must be protected was moved while the container was made."""
+        return not box.scan.lacks(self._survey(terms))
 
     def _survey(self, terms: Terms) -> Scan:
         return survey(terms, self.scratch.path if self.scratch else "", self.cache)

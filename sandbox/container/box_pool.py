@@ -24,9 +24,10 @@ class BoxPool(HelperPool[Box]):
         launch: Callable[[Terms], Box],
         prove: Callable[[Box, Terms], Awaitable[None]],
         fits: Callable[[Box, Terms], bool],
+        covers: Callable[[Box, Terms], bool],
     ) -> None:
         """Make an empty pool. The parameters are those of HelperPool."""
-        super().__init__(launch, prove, fits)
+        super().__init__(launch, prove, fits, covers)
         self._networks: dict[str, str] = {}  # for equal rights: the network that new containers join (`Box.network`)
         self._first: dict[str, asyncio.Lock] = {}  # held while the first container of a network starts
 

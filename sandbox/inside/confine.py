@@ -157,6 +157,8 @@ def build_root(plan: Plan) -> int:
     os.mkdir(empty_folder, 0)
     root = os.open(stage, os.O_PATH | os.O_CLOEXEC)
     put: dict[str, str] = {}  # target -> kind of the mounts so far
+    # THREAT T163: a process may move a file to a name that no mount covers, and leave another file in its place.
+    marks = dict(plan.marks)
     for index, (kind, source, target) in enumerate(steps):
         place, links = stage + target, not syscalls.within(target, plan.real)
         # THREAT T18: folders of the host are never changed, because a command may change them at the same time: their
@@ -170,7 +172,8 @@ def build_root(plan: Plan) -> int:
             os.symlink(source, place)
         elif kind == "mask":
             empty = empty_folder if source == "dir" else empty_file
-            syscalls.attach_tree(syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY), root, target, links=links)
+            tree = syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY)
+            syscalls.attach_tree(tree, root, target, links=links, covered=marks.get(target))
         else:
             if ours:
                 _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
@@ -178,7 +181,7 @@ def build_root(plan: Plan) -> int:
                 size = int(source) if source else plan.tmpfs
                 trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
             if kind != "folder":
-                syscalls.attach_tree(trees[index], root, target, links=links)
+                syscalls.attach_tree(trees[index], root, target, links=links, covered=marks.get(target))
     os.close(root)
     os.chdir(stage)
     syscalls.detach_root()

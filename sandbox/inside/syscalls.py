@@ -152,10 +152,13 @@ def set_attributes(tree: int, attributes: int, *, recursive: bool) -> None:
     _syscall("set mount attributes", MOUNT_SETATTR, tree, b"", flags, value, len(value))
 
 
-def attach_tree(tree: int, root: int, path: str, *, links: bool = True) -> None:
+def attach_tree(tree: int, root: int, path: str, *, links: bool = True, covered: int | None = None) -> None:
     """Mount `tree` at `path` below the folder `root`, and close it. Links are resolved inside `root`; without `links`,
-    no part of `path` may be a link."""
+    no part of `path` may be a link. `covered`: the inode of the file there, if that must be a certain file.
+    """
     with closing(open_path(path, RESOLVE_IN_ROOT | (0 if links else RESOLVE_NO_SYMLINKS), root)) as place:
+        if covered is not None and os.fstat(place).st_ino != covered:
+            raise KernelError(f"mount {path}: another program replaced the file meanwhile", errno.EBUSY)
         flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
         _syscall(f"attach {path}", MOVE_MOUNT, tree, b"", place, b"", flags)
     os.close(tree)

@@ -89,7 +89,7 @@ class Linux:
         self.resolver = resolver  # resolves names for the egress proxy; None: the resolver of this machine
         self.lend = lend  # factory of the credential injector, for terms with credentials
         self.abi = syscalls.landlock_abi()
-        self.pool = NetworkPool(self._launch, self._prove, self._still_true)
+        self.pool = NetworkPool(self._launch, self._prove, self._still_true, self._covers)
         self.feed: Feed | None = None
         self.scratch: Scratch | None = None  # the session's own /tmp, whose files stay between commands
         self.processes: set[LinuxProcess] = set()  # those that run beside the commands
@@ -216,9 +216,7 @@ class Linux:
 
         if self.name == "T3":  # hides no file anyway (`T3_LACKS`)
             return None
-        scratch = self.scratch.path if self.scratch else ""
-        trees = known_trees(self.cache)
-        return LateFiles(terms, helper.scan, trees, lambda: survey(terms, scratch, self.cache))
+        return LateFiles(terms, helper.scan, known_trees(self.cache), lambda: self._survey(terms))
 
     async def close(self) -> None:
         await asyncio.gather(*(process.end() for process in self.processes))
@@ -236,7 +234,14 @@ class Linux:
         helper is idle.
         """
         helper.wake()  # the helper wakes up while the runner scans
-        return survey(terms, self.scratch.path if self.scratch else "", self.cache) == helper.scan
+        return self._survey(terms) == helper.scan
+
+    def _covers(self, helper: HelperHandle, terms: Terms) -> bool:
+        """Return True if no file that must be protected was moved while `helper` made its mounts. T3 makes none."""
+        return self.name == "T3" or not helper.scan.lacks(self._survey(terms))
+
+    def _survey(self, terms: Terms) -> Scan:
+        return survey(terms, self.scratch.path if self.scratch else "", self.cache)
 
     def _launch(self, terms: Terms) -> HelperHandle:
         """Return the prelaunched helper if it fits these terms; else launch a new one."""

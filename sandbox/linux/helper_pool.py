@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from policy.model.verdict import Rights, Terms
-from sandbox.backend import SandboxUnavailable
+from sandbox.backend import FilesChanged, SandboxUnavailable
 from sandbox.linux.plan_builder import helper_key, network_key
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SLOTS = 8  # members for the same Terms at one time; a further command waits for one
 IDLE = 4  # members kept for the next command; a helper needs about 10 MB
+TRIES = 3  # starts of a member while other commands move files
 REST = 300.0  # seconds after which an idle member is ended
 
 
@@ -58,6 +59,7 @@ class HelperPool(Generic[S]):
         launch: Callable[[Terms], S],
         prove: Callable[[S, Terms], Awaitable[None]],
         fits: Callable[[S, Terms], bool],
+        covers: Callable[[S, Terms], bool],
     ) -> None:
         """Make an empty pool.
 
@@ -65,9 +67,10 @@ class HelperPool(Generic[S]):
             launch: Makes a member. Raises SandboxUnavailable.
             prove: Waits until the member has shown that its boundary holds. Raises SandboxUnavailable.
             fits: Returns True if the mounts of an idle member still cover all paths that must be protected.
+            covers: Returns True if no other command has moved such a path while the mounts of a new member were made.
         """
         self.all: set[S] = set()
-        self._launch, self._prove, self._fits, self._rest = launch, prove, fits, REST
+        self._launch, self._prove, self._fits, self._covers, self._rest = launch, prove, fits, covers, REST
         self._idle: list[_Idle[S]] = []  # least recently used first
         self._gates: dict[str, asyncio.Semaphore] = {}
         self._users: dict[str, int] = {}  # tasks that hold a gate or wait for it
@@ -130,6 +133,26 @@ class HelperPool(Generic[S]):
         self._idle.clear()
 
     async def _start(self, terms: Terms) -> S:
+        for last in (*(False,) * (TRIES - 1), True):
+            try:
+                member = await self._proven(terms)
+            except FilesChanged:
+                if last or not self.all:
+                    raise
+                continue
+            # THREAT T163: another command may have moved a file between the scan and the mounts. Idle members are
+            # counted as well, because they may just have run one.
+            if len(self.all) == 1 or self._covers(member, terms):
+                return member
+            self._end(member)
+        raise SandboxUnavailable.of(
+            "the sandbox cannot be built",
+            "other commands of this session move secret or auto-run files all the time",
+            "wait until they have ended, or end them; nothing was run",
+        )
+
+    async def _proven(self, terms: Terms) -> S:
+        """Return a new member that has shown that its boundary holds."""
         member = self._launch(terms)
         self.all.add(member)  # so that a `close` during the proof ends the member
         try:
@@ -185,9 +208,10 @@ class NetworkPool(HelperPool["HelperHandle"]):
         launch: "Callable[[Terms], HelperHandle]",
         prove: "Callable[[HelperHandle, Terms], Awaitable[None]]",
         fits: "Callable[[HelperHandle, Terms], bool]",
+        covers: "Callable[[HelperHandle, Terms], bool]",
     ) -> None:
         """Make an empty pool. The parameters are those of HelperPool."""
-        super().__init__(launch, prove, fits)
+        super().__init__(launch, prove, fits, covers)
         self._makers: dict[str, HelperHandle] = {}  # the helpers that made a namespace for others to enter
         self._locks: dict[str, asyncio.Lock] = {}  # held while the first helper of a namespace starts
 

@@ -99,6 +99,7 @@ def compile_plan(
     return Plan(
         tier=tier,
         mounts=root,
+        marks=_marked(root, protected) if tier == "T1" else (),
         real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.writable))),
         landlock=fitted,
         handled=(known.fs, net, known.scoped, known.size, known.flags),
@@ -265,6 +266,12 @@ def _machine_facts() -> tuple[str, ...]:
     except OSError:
         return ()
     return tuple(f"/proc/{name}" for name in sorted(names) if not name.isdecimal() and name not in _SHOWN_FACTS)
+
+
+def _marked(root: tuple[MountStep, ...], protected: Scan) -> tuple[tuple[str, int], ...]:
+    """Return (path, inode) of the files of the scan that the mounts `root` cover. A file never changes its device."""
+    known = {path: inode for path, _, inode, _ in protected.marks}
+    return tuple((target, known[target]) for target in {step[2] for step in root} if target in known)
 
 
 def _replaceable(path: str, terms: Terms, protected: Scan, look: PathLookup) -> bool:

@@ -83,6 +83,15 @@ class Scan:
     truncated: bool = False
     crowded: bool = False
 
+    def lacks(self, later: "Scan") -> str:
+        """Return a path that mounts made from this scan do not cover at the time of a `later` one: a secret file that
+        is new or was replaced, or a protected file that was moved. Empty if there is none.
+        """
+        known, masked = {*self.marks}, {*later.masked}
+        moved = {mark[1:] for mark in self.marks}
+        new = (mark for mark in later.marks if mark not in known)
+        return next((mark[0] for mark in new if mark[0] in masked or mark[1:] in moved), "")
+
     def with_masked(self, other: "Scan") -> "Scan":
         """Return a copy with the secret files of the scan of a further folder."""
         return self._joined(other, "masked", "closed", "sockets")

@@ -56,12 +56,16 @@ def test_it_is_contained_and_in_the_record(attack: Attack, user: str, share: int
     [(user, number) for user, number in SHARES if shares(ATTACKS)[number][0].stage == "trust"],
 )
 def test_they_are_contained_beside_processes_that_stay(user: str, share: int) -> None:
-    """A command that only reads stays until the end of the session in each run, also if auto-run files appear."""
+    """A command that only reads stays until the end of the session in each run, also if auto-run files appear.
+
+    The other process ends with the first auto-run file, because its watch may be quicker than that of the command.
+    """
     arena = Arena(shares(ATTACKS)[share], user, beside=True)
-    assert {told.attack.id: told.wrong for told in arena.play() if told.wrong} == {}
+    told = arena.play()
     ends = {event["process"]: event["ended_by"] for event in arena.stayed}
-    assert ends["p1"] == "session"
-    assert ends["p2"] in ("session", "watch")
+    assert ends in ({"p1": "session", "p2": "session"}, {"p1": "session", "p2": "watch"})
+    quicker = "it ended as `harmless`, not as `stopped watch`" if ends["p2"] == "watch" else "\0"
+    assert {each.attack.id: wrong for each in told for wrong in each.wrong if not wrong.startswith(quicker)} == {}
 
 
 def test_every_attack_is_in_one_share() -> None:

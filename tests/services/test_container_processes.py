@@ -7,17 +7,21 @@ import signal
 import socket
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from policy.model.action import RunScript
-from policy.model.verdict import _MINT, Permit, Rights, Terms
-from sandbox.backend import ContainerOptions, Outcome
+from policy.model.verdict import _MINT, Limits, Permit, Rights, Terms
+from sandbox.backend import ContainerOptions, Outcome, SandboxUnavailable
+from sandbox.container import backend as container_backend
 from sandbox.container import container as container_module
 from sandbox.container.backend import Container
 from sandbox.container.processes import Processes
+from sandbox.linux import launch
+from sandbox.workspace.protected_paths import Scan
 from tests.sandbox.test_staying_processes import marker, running, wait_until_gone
 from tests.services.test_container import containers, eventually
 from tests.support.container_bench import Containers, Dock
@@ -242,6 +246,43 @@ async def text_of(printed: bytearray, wanted: bytes) -> None:
     async with asyncio.timeout(60):
         while wanted not in printed:
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.threat("T163")
+@pytest.mark.parametrize("times", [1, 99], ids=["once", "all the time"])
+def test_a_secret_that_is_moved_while_a_container_is_made_is_not_shown(
+    docked: Dock, folder: Path, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    moves = 0
+
+    def survey(*words: Any) -> Scan:
+        nonlocal moves
+        found = launch.survey(*words)
+        if moves < times:
+            moves += 1
+            (folder / "first").rename(folder / f"moved-{moves}")
+            write_secret("decoy")
+        return found
+
+    def write_secret(text: str) -> None:
+        (folder / "first").mkdir()
+        (folder / "first" / ".env").write_text(text)
+
+    write_secret("canary")
+
+    async def scene(backend: Container, permit: Callable[[str], Permit]) -> Outcome | None:
+        assert (await backend.run(permit("true"))).status == 0
+        monkeypatch.setattr(container_backend, "survey", survey)
+        look = permit("cat */.env")
+        other = replace(look, terms=replace(look.terms, limits=Limits(pids=99), hidden=(".env",)))
+        try:
+            return await backend.run(other)
+        except SandboxUnavailable:
+            return None
+
+    outcome = within(docked, folder, scene)
+    assert (outcome is None) == (times > 1)
+    assert outcome is None or (outcome.stdout, outcome.stderr.count(b"Permission denied")) == (b"", 2)
 
 
 def test_streamed_input(docked: Dock, folder: Path) -> None:

@@ -27,7 +27,7 @@ class Pooled:
 
     def __init__(self) -> None:
         self.joinable, self._count = True, 0
-        self.pool = BoxPool(self._launch, self._prove, lambda box, _: self.pool.is_current(box))
+        self.pool = BoxPool(self._launch, self._prove, lambda box, _: self.pool.is_current(box), lambda *_: True)
 
     def _launch(self, terms: Terms) -> Any:
         self._count += 1
