@@ -164,6 +164,7 @@ def build_root(plan: Plan) -> int:
         # THREAT T18: folders of the host are never changed, because a command may change them at the same time: their
         # mount points must exist, or this step fails. Mount points are made only in the new, private file systems.
         ours = put.get(mount_check.nearest(target, put)) not in ("ro", "rw")
+        covered = marks.get(target) if not ours else None  # a new mount point covers no file
         put[target] = kind
         if kind == "link":
             if not ours:
@@ -173,7 +174,7 @@ def build_root(plan: Plan) -> int:
         elif kind == "mask":
             empty = empty_folder if source == "dir" else empty_file
             tree = syscalls.clone_tree(empty, guarded | syscalls.ATTR_RDONLY)
-            syscalls.attach_tree(tree, root, target, links=links, covered=marks.get(target))
+            syscalls.attach_tree(tree, root, target, links=links, covered=covered)
         else:
             if ours:
                 _make_place(place, folder=kind not in ("ro", "rw") or stat.S_ISDIR(os.fstat(trees[index]).st_mode))
@@ -181,7 +182,7 @@ def build_root(plan: Plan) -> int:
                 size = int(source) if source else plan.tmpfs
                 trees[index] = syscalls.fresh_tmpfs("1777" if target == "/dev/shm" else "0700", size)
             if kind != "folder":
-                syscalls.attach_tree(trees[index], root, target, links=links, covered=marks.get(target))
+                syscalls.attach_tree(trees[index], root, target, links=links, covered=covered)
     os.close(root)
     os.chdir(stage)
     syscalls.detach_root()

@@ -6,7 +6,6 @@ is read. Every read of such a path goes through this module.
 The module uses the standard library only, because it also runs confined.
 """
 
-import contextlib
 import os
 import stat
 
@@ -39,8 +38,10 @@ def real_path(path: str) -> str:
     link meanwhile, so it is called again. Raises OSError if that happens _TRIES times.
     """
     for _ in range(_TRIES):
-        with contextlib.suppress(OSError):
+        try:
             return os.path.realpath(path)
+        except OSError:
+            continue
     return os.path.realpath(path)
 
 
