@@ -68,7 +68,7 @@ class LinuxProcess(SupervisedProcess):
         except BaseException:
             self._end_watches()
             self._close_streams()
-            self._helper.kill()  # first, so that the command cannot create files after the scan
+            self._kill()  # first, so that the command cannot create files after the scan
             self._watch.settle()
             self._watch.close()
             raise
@@ -237,6 +237,16 @@ class LinuxProcess(SupervisedProcess):
             self._answered.set()
             self._said.set()
 
+    def _kill(self) -> None:
+        """Kill the helper and the process.
+
+        The event loop must forget the socket before it is closed. Otherwise it would not watch the next descriptor of
+        that number, and the start of the next helper would never be seen.
+        """
+        if self._control.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._control)
+        self._helper.kill()
+
     def _answered_in(self, text: bytes) -> bool:
         """Take the last answer of the helper from `text`, and return True if it is complete."""
         line, end, _ = text.partition(b"\n")
@@ -273,7 +283,7 @@ class LinuxProcess(SupervisedProcess):
         try:
             return await self._completed(await self._until_answer(), complete)
         except BaseException:
-            self._helper.kill()
+            self._kill()
             self._watch.settle()
             raise
         finally:
@@ -291,7 +301,7 @@ class LinuxProcess(SupervisedProcess):
                 async with asyncio.timeout(GRACE):
                     await self._answered.wait()
             if self._answer is None:
-                self._helper.kill()
+                self._kill()
         if self._outputs:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_DRAIN):

@@ -113,6 +113,24 @@ def test_file_actions_beside_each_other_start_one_helper_for_containers(terms: T
     asyncio.run(main())
 
 
+def test_a_helper_that_does_not_answer_is_killed_and_the_next_one_is_heard(terms: Terms, tmp_path: Path) -> None:
+    """The socket of the next helper gets the number of the closed one."""
+
+    async def work(backend: Linux) -> None:
+        action = RunArgv(("/bin/sleep", "60"), terms.workspace)
+        process = await backend.start(Permit(action, terms, _MINT), listen=lambda *_: None)
+        (helper,) = backend.pool.all
+        number = helper.process.pid
+        (half,) = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        os.kill(int(half), signal.SIGSTOP)
+        assert (await process.end()).ended_by == "cancelled"
+        async with asyncio.timeout(20):
+            for pids in range(90, 94):
+                await true(backend, replace(terms, limits=replace(terms.limits, pids=pids)))
+
+    with_backend(tmp_path, work)
+
+
 def test_the_same_terms_get_the_same_helper_and_others_another(terms: Terms, tmp_path: Path) -> None:
     async def work(backend: Linux) -> None:
         await true(backend, terms)
