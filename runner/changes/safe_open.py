@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 
 from sandbox.inside.regular_file import open_regular
+from sandbox.workspace.opened_folder import opened_below
 
 DEEPEST = 256  # nested folders: each level has an open descriptor
 
@@ -41,22 +42,11 @@ def opened_root(path: str) -> Iterator[int]:
         os.close(handle)
 
 
-@contextlib.contextmanager
-def folder(root: int, path: str) -> Iterator[int]:
-    """Open the folder at `path` below `root` (empty: `root` itself). Raise OSError if it does not exist or a link leads
-    to it.
+def folder(root: int, path: str) -> contextlib.AbstractContextManager[int]:
+    """Open the folder at `path` below `root` (empty: `root` itself) for the duration of a context. Raise OSError if it
+    does not exist or a link leads to it.
     """
-    handle = os.dup(root)
-    try:
-        for name in path.split("/") if path else ():
-            if name in ("", ".", ".."):
-                raise OSError("not a file name")
-            inner = open_folder(name, handle)
-            os.close(handle)
-            handle = inner
-        yield handle
-    finally:
-        os.close(handle)
+    return opened_below(root, path.split("/") if path else (), _FOLDER)
 
 
 def entered(

@@ -133,11 +133,11 @@ class HelperPool(Generic[S]):
         self._idle.clear()
 
     async def _start(self, terms: Terms) -> S:
-        for last in (*(False,) * (TRIES - 1), True):
+        for count in range(1, TRIES + 1):
             try:
                 member = await self._proven(terms)
             except FilesChanged:
-                if last or not self.all:
+                if count == TRIES or not self.all:
                     raise
                 continue
             # THREAT T163: another command may have moved a file between the scan and the mounts. Idle members are

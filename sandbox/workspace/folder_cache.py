@@ -44,7 +44,7 @@ _LOCAL = frozenset(
     (0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0x858458F6, 0xF2F52010, 0x2FC12FC1, 0x794C7630, 0xCA451A4E)
 )
 _FORMAT = 6
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC  # for open(2): a folder, and no link
 
 # Bytes of the path of a folder. Deeper folders can exist and be entered, but no path can name them (PATH_MAX).
 DEEPEST = 3000
@@ -202,7 +202,7 @@ class FolderTree:
         if len(path) > DEEPEST // 4 and len(os.fsencode(path)) > DEEPEST:
             return _UNKNOWN
         try:
-            handle = os.open(path, _FOLDER)
+            handle = os.open(path, FOLDER)
         except PermissionError:
             return _UNKNOWN
         except OSError:

@@ -12,14 +12,13 @@ import time
 from collections.abc import Iterator
 
 from sandbox.inside.safe_rmtree import closing
-from sandbox.workspace.folder_cache import FolderTrees
+from sandbox.workspace.folder_cache import FOLDER, FolderTrees
 
 # SOURCE: inotify(7), linux/inotify.h
 _CREATE, _MOVED_TO, _CLOSE_WRITE = 0x100, 0x80, 0x8
 _OVERFLOW, _IGNORED, _FOLDER = 0x4000, 0x8000, 0x40000000
 _ONLYDIR, _DONT_FOLLOW, _EXCL_UNLINK = 0x1000000, 0x2000000, 0x4000000
 _WANTED = _CREATE | _MOVED_TO | _CLOSE_WRITE | _ONLYDIR | _DONT_FOLLOW | _EXCL_UNLINK
-_READ = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _EVENT = struct.Struct("iIII")
 _CHUNK = 1 << 16  # bytes
 _LIMITS = frozenset((28, 12, 24, 23))  # ENOSPC, ENOMEM, EMFILE, ENFILE
@@ -191,7 +190,7 @@ class FolderWatch:
             if not new and not self._changed(path):
                 continue
             try:
-                with closing(os.open(path, _READ)) as handle, os.scandir(handle) as entries:
+                with closing(os.open(path, FOLDER)) as handle, os.scandir(handle) as entries:
                     for entry in entries:
                         is_folder = entry.is_dir(follow_symlinks=False)
                         if is_folder:
