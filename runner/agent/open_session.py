@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from policy.evaluation import fingerprint
 from policy.grants.grant import GrantHolder
 from policy.model.frozen import dataclass
-from policy.model.profile import MAIN
+from policy.model.profile import MAIN, Profile
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Problem
 from runner.approval.approver import Approver
@@ -21,6 +21,7 @@ from runner.changes.undo.recorder import snapshot_recorder
 from runner.config import ConfigError, Settings
 from runner.config.amounts import apply_limits
 from runner.config.compaction_levels import Disorder, levels_of
+from runner.config.live_profile import ConfigurationSource, LiveProfile
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
 from runner.engine.context.context import Context, surroundings
@@ -75,6 +76,8 @@ class SessionOptions:
         beginning: The session file and the session to continue, or None if nothing is stored.
         instructions: The instruction texts of the repository for the model.
         context: The other texts for the model.
+        source: The configuration as the files have it now, so that a change takes effect while the session runs. None
+            if the settings of the session never change.
     """
 
     cwd: Path
@@ -88,6 +91,7 @@ class SessionOptions:
     beginning: SessionTarget | None = None
     instructions: str = ""
     context: Context = field(default_factory=Context)
+    source: ConfigurationSource | None = None
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -127,8 +131,12 @@ async def open_session(
 
     selection = selected_tools(settings)
     cwd = str(options.cwd)
-    profile = replace(settings.profile, limits=apply_limits(settings.profile.limits, options.limits))
-    profile = with_bundle(profile)
+
+    def limited(profile: Profile) -> Profile:
+        """Return `profile` with the limits of the options."""
+        return replace(profile, limits=apply_limits(profile.limits, options.limits))
+
+    profile = with_bundle(limited(settings.profile))
     facts = gather(cwd, environ, profile)
     minimum = Level(options.least.upper()) if options.least else settings.sandbox_minimum
     mode = options.mode or settings.mode or Mode.DEFAULT
@@ -242,6 +250,7 @@ async def open_session(
                 except OSError as error:
                     emit(Notice(f"`agent processes` cannot reach this session: {os_reason(error)}"))
 
+        profiles = LiveProfile(profile, settings, options.source, lambda text: emit(Notice(text)), limited)
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -251,9 +260,9 @@ async def open_session(
             unattended=options.unattended,
             tools=ToolRegistry(TOOLS, selection),
             seen=SeenFiles(),
-            look=lambda: gather(cwd, environ, profile),
+            look=lambda: gather(cwd, environ, profiles.now()),
             rules=settings.rules,
-            profile=profile,
+            profiles=profiles,
             environment=environment,
             signing=signing,
             approver=approver,

@@ -186,13 +186,23 @@ def prepare_options(
     """
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
+    from runner.config.live_profile import ConfigurationSource
+    from runner.config.load import files as configuration_files
     from runner.config.trust.session_check import TrustRequest, apply_trust
+    from runner.config.trust.store import NAME as TRUST_FILE
     from runner.gate.gate import folder, refuse_folder
+    from runner.state.paths import state_dir
     from runner.state.workspace import workspace_at
 
     cwd = folder(args.cwd)
     config = Path(args.config) if args.config else None
     reload = partial(load, cwd, os.environ, config=config, unattended=unattended, repository=repository)
+    layers = configuration_files(cwd, os.environ, config=config)
+    paths = [path for layer, path in layers if repository or not layer.came_along]
+    source = ConfigurationSource.of(
+        (*paths, state_dir(os.environ) / TRUST_FILE),
+        lambda: reload(trusted=trust.trusted_now(os.environ) if repository else {}),
+    )
     settings = reload()
     refuse_folder(str(cwd), os.environ, settings.profile)
     trust = TrustRequest(
@@ -222,6 +232,7 @@ def prepare_options(
         argv=("agent", *sys.argv[1:]),
         instructions=instructions,
         context=sources.context,
+        source=source,
     )
     return options, settings
 

@@ -133,6 +133,7 @@ class Decision:
     reach: str | None = None
     noted: "FactRecorder | None" = None  # the facts that the decision requested
     proposed: Action | None = None  # the action that the model proposed, if the user replaced it by another one
+    policy: str = ""  # fingerprint of the policy, if the configuration changed after the session began
     model: str = ""  # `provider:model` that proposed the action; empty if no model did
     agent: str = MAIN  # the acting agent
     parent: str | None = None  # the agent that started it
@@ -173,6 +174,7 @@ class Decision:
             "reach": self.reach,
             **({"proposed": action_body(self.proposed)} if self.proposed is not None else {}),
             **({"model": bounded(self.model)} if self.model else {}),
+            **({"policy": self.policy} if self.policy else {}),
         }
 
 

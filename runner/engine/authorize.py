@@ -36,12 +36,14 @@ class Evaluation:
         verdict: The verdict.
         recalled: The remembered answers that were found, and the context of the evaluation.
         noted: The facts about the machine that the verdict depends on.
+        policy: The fingerprint of the policy, if it has changed since the session began; else empty.
     """
 
     assessment: Assessment
     verdict: Verdict
     recalled: GrantLookup
     noted: FactRecorder
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,6 +86,7 @@ def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContex
         reach=ctx.sandbox.name,
         noted=authorization.evaluation.noted,
         model=judgement.model,
+        policy=authorization.evaluation.policy,
         source=ctx.source,
         agent=ctx.agent,
         parent=ctx.parent,
@@ -309,7 +310,7 @@ def _with_right(
     if ask is None:
         return None
     lookup = replace(recalled, assessment=ask.assessment, verdict=ask, by=(), question=ask)
-    return Evaluation(ask.assessment, ask, lookup, evaluation.noted)
+    return Evaluation(ask.assessment, ask, lookup, evaluation.noted, evaluation.policy)
 
 
 def _right(evaluation: Evaluation, had: Terms) -> ExtraRight:

@@ -70,11 +70,12 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
 def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     """Return the verdict on `action` as of now, with remembered answers applied."""
     # The state of the machine is read once, with a record of the facts that the verdict depends on.
-    noted = FactRecorder(ctx.look(), ctx.profile)
+    profile = ctx.profile
+    noted = FactRecorder(ctx.look(), profile)
     context = EvaluationContext(
         noted.facts,
         ctx.rules,
-        ctx.profile,
+        profile,
         ctx.live.mode,
         ctx.environment,
         source=ctx.source,
@@ -84,7 +85,7 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
     assessment, verdict = context.evaluate(action)
     lookup = with_grants(context, assessment, verdict, ctx.grants)
     noted.parts()  # read now: a question may be open for minutes
-    return Evaluation(lookup.assessment, lookup.verdict, lookup, noted)
+    return Evaluation(lookup.assessment, lookup.verdict, lookup, noted, ctx.profiles.fingerprint(ctx.rules))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from runner.approval.approver import Approver
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
+    from runner.config.live_profile import LiveProfile
     from runner.engine.context.context import RequestPart
     from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcesses
@@ -103,7 +104,7 @@ class RunContext:
         seen: The files that the model has read.
         look: A function that returns the state of the machine as it is now. One call serves one decision.
         rules: The command rules.
-        profile: The user's settings with the permission rules.
+        profiles: The user's settings with the permission rules, which follow changes of the configuration.
         environment: The variables that commands get.
         approver: The interface that puts questions to a person or a program.
         audit: The audit log.
@@ -139,7 +140,7 @@ class RunContext:
     seen: "SeenFiles"
     look: "Callable[[], Facts]"
     rules: "RuleBook"
-    profile: "Profile"
+    profiles: "LiveProfile"
     environment: tuple[tuple[str, str], ...]
     approver: "Approver"
     audit: "AuditLog"
@@ -165,6 +166,11 @@ class RunContext:
     model_why: str = ""
     agent: str = MAIN
     parent: str | None = None
+
+    @property
+    def profile(self) -> "Profile":
+        """Return the profile in force now. A change of the configuration takes effect here."""
+        return self.profiles.now()
 
     @property
     def source(self) -> Source:

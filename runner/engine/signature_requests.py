@@ -98,6 +98,7 @@ async def _signature(
         asked.answer,
         reach="none",
         noted=asked.evaluation.noted,
+        policy=asked.evaluation.policy,
         source=ctx.source,
         agent=ctx.agent,
         parent=ctx.parent,

@@ -14,6 +14,7 @@ from runner.approval.remembered import NOTHING
 from runner.audit.decisions import deeds
 from runner.audit.detail_view import deed_text
 from runner.audit.export.table import lines as csv_lines
+from runner.config.live_profile import LiveProfile
 from runner.engine.budget import BudgetExceeded, BudgetMeter
 from runner.engine.event_redaction import RedactingEmitter
 from runner.engine.run_limits import RunLimits
@@ -69,7 +70,7 @@ def test_the_main_agent_has_no_parent(stage: Make) -> None:
 def test_a_rule_about_the_model_denies_the_agents_of_the_model(stage: Make) -> None:
     found = as_helper(stage(bash(READ), DONE))
     rules = read_rules('[[rule]]\nverdict = "deny"\nrun = ["ls"]\nsource = ["model"]\nwhy = "no"\n')
-    found.ctx = replace(found.ctx, profile=replace(found.ctx.profile, permissions=rules))
+    found.ctx = replace(found.ctx, profiles=LiveProfile(replace(found.ctx.profile, permissions=rules)))
     found.play()
     assert found.sandbox.ran == []
 

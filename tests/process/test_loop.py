@@ -16,6 +16,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Permit, Problem
 from runner.approval.approver import Halt, No, Yes
 from runner.audit.log import AuditLog
+from runner.config.live_profile import LiveProfile
 from runner.engine.retry_policy import RetryPolicy
 from runner.engine.run_limits import RunLimits
 from runner.events import (
@@ -696,7 +697,7 @@ def test_a_host_that_a_rule_allows_is_reached_and_another_is_told_to_the_model(s
     found = stage(bash(f"{fetch}/"), bash(f"{fetch}/away"), bash("curl -sS http://y.test/"), DONE)
     rules = read_rules(f'[[rule]]\nverdict = "allow"\nhost = ["localhost:{port} private"]\n')
     sandbox = Linux("T1", cache=tmp_path / "cache")
-    ctx = replace(found.ctx, profile=replace(found.ctx.profile, permissions=rules), sandbox=sandbox)
+    ctx = replace(found.ctx, profiles=LiveProfile(replace(found.ctx.profile, permissions=rules)), sandbox=sandbox)
 
     async def play() -> None:
         try:

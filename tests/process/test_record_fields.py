@@ -102,6 +102,7 @@ def everything(path: Path) -> None:
                 noted=noted,
                 proposed=RunScript("rm x", "/w"),
                 model="scripted:x",
+                policy="00",
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))

@@ -16,6 +16,7 @@ from runner.approval.remembered import NOTHING, Offer
 from runner.audit.log import AuditLog
 from runner.audit.records import SessionInfo
 from runner.config import load
+from runner.config.live_profile import LiveProfile
 from runner.engine.port_forwards import PortForwards
 from runner.engine.processes import SessionProcesses
 from runner.engine.retry_policy import RetryPolicy
@@ -176,7 +177,7 @@ def stage(tmp_path: Path) -> Make:
             seen=SeenFiles(),
             look=lambda: gather(str(workspace), environ, settings.profile),
             rules=settings.rules,
-            profile=settings.profile,
+            profiles=LiveProfile(settings.profile),
             environment=child_environment(facts, environ, settings.profile),
             approver=approver or Unattended(events.append),  # type: ignore[arg-type]  # fakes of the protocol
             audit=audit,

@@ -57,6 +57,10 @@ class Review:
             f"below {self.original}, use the same path below {self.workspace}. Secret files are not in the copy."
         )
 
+    def mapped(self, settings: Settings) -> Settings:
+        """Return `settings`, which are about the original, for the copy."""
+        return map_settings(settings, self.original, self.copy.path, self._scope.facts.home)
+
     def patch(self, *, ignored: bool = False, over: Callable[[], bool] = never) -> Patch:
         """Return the changes so far as a patch, with `ignored` also those of files that Git ignores.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from runner.config.inventory import EntryKind, Inventory, differences
+from runner.config.trust.cached import RememberedTrust
 from runner.config.trust.discover import look
 from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.store import TrustAnswer, TrustStore, has_answers
@@ -46,6 +47,16 @@ class TrustRequest:
     asker: "Asker | None" = None
     skilled: bool = True
     cwd: str = ""
+
+    def trusted_now(self, environ: Mapping[str, str]) -> Mapping[str, str]:
+        """Return the hashes of trusted configuration files, by path, as of now. No question is asked.
+
+        A lookup may raise StateError or PlaceError.
+        """
+        if self.pinned is not None:
+            inventory = look_at(self.workspace, self.cwd, environ)
+            return inventory.hashes(EntryKind.CONFIGURATION) if inventory.sha256 == self.pinned else {}
+        return RememberedTrust(self.workspace, environ) if self.attended else {}
 
 
 @dataclass(frozen=True, slots=True)

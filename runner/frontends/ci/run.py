@@ -115,16 +115,22 @@ class Run:
         self._content.place = log_place(settings, os.environ)
         self._content.bounds = options.bounds
         profile = host_environment.deny_job_files(settings.profile, os.environ, self._workspace)
-        settings = replace(
-            settings,
-            profile=profile,
-            apart=profile.secret_paths[len(settings.profile.secret_paths) :],
-            notices=(*settings.notices, *self._ignored_files_notice(args)),
-        )
+        apart = profile.secret_paths[len(settings.profile.secret_paths) :]
+        names = profile.secret_names[len(settings.profile.secret_names) :]
+
+        def guarded(settings: Settings) -> Settings:
+            """Return `settings` with the files of the job as further secrets."""
+            paths, known = (*settings.profile.secret_paths, *apart), (*settings.profile.secret_names, *names)
+            return replace(
+                settings, profile=replace(settings.profile, secret_paths=paths, secret_names=known), apart=apart
+            )
+
+        settings = replace(guarded(settings), notices=(*settings.notices, *self._ignored_files_notice(args)))
+        source = options.source and options.source.mapped(guarded)
         model = chosen_model(args, settings, options.cwd)
         self._content.model = model.named
         another = opener(args, settings, options.cwd, model)
-        options, _ = with_session(args, options, settings, lambda own: model)
+        options, _ = with_session(args, replace(options, source=source), settings, lambda own: model)
         self._content.bounds = options.bounds
         lent = {name for each in settings.profile.credentials for name in each.source[1:] if each.source[0] == "env"}
         environ = host_environment.command_environment(os.environ, keep=lent)
@@ -145,7 +151,8 @@ class Run:
             git_logins.strip(review.workspace)
             self._content.notes += review.notes
             instructions = f"{review.model_note}\n\n{options.instructions}".strip()
-            options = replace(options, cwd=review.cwd, instructions=instructions)
+            source = source and source.mapped(review.mapped)
+            options = replace(options, cwd=review.cwd, instructions=instructions, source=source)
             try:
                 work(options, review.settings)
             finally:
