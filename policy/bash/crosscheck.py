@@ -150,14 +150,17 @@ class _TreeIndex:
 
 
 def _without_continuations(text: str, texts: list[SourceSpan]) -> str:
-    """Return `text` with two blanks for each line continuation between words; all other characters keep their
-    position.
+    """Return `text` with two blanks for each line continuation between words, and two letters for one in literal text;
+    all other characters keep their position.
     """
     pieces = list(text)
     for found in re.finditer(r"\\\n", text):
         at = found.start()
         line = text[text.rfind("\n", 0, at) + 1 : at]
-        if "#" not in line and not any(span.start <= at < span.end for span in texts):
+        if around := next((span for span in texts if span.start <= at < span.end), None):
+            if at + 2 <= around.end:  # else it is an escaped backslash before the end of a line
+                pieces[at : at + 2] = "__"
+        elif "#" not in line:
             pieces[at : at + 2] = "  "
     return "".join(pieces)
 

@@ -55,17 +55,20 @@ def parse_here_document(words: Words, strip: bool) -> Word:
 def _find_close(words: Words, start: int, begin: int, delimiter: str, strip: bool, quoted: bool) -> tuple[int, int]:
     """Return the end of the body, and the start of the line after its delimiter."""
     text, at = words.text, begin
+    continued = ""  # the lines before this one that a line continuation joins with it
     while at < len(text):
         newline = text.find("\n", at)
         end = len(text) if newline < 0 else newline
         line = text[at:end].lstrip("\t") if strip else text[at:end]
-        if line == delimiter:
+        if line == delimiter and not continued:
             return at, min(end + 1, len(text))
-        if line.startswith(delimiter):
+        if line.startswith(delimiter) or (continued + line).startswith(delimiter):
             # Inside `$(..)` some versions of bash end the body here and run the rest of the line.
             raise words.refusal("a here-document line that starts with its delimiter", at, end)
-        if not quoted and line.endswith("\\"):
-            raise words.refusal("a line continuation in a here-document", at, end)
+        if continued and strip and text.startswith("\t", at):
+            raise words.refusal("a tab after a line continuation in a `<<-` here-document", at, end)
+        continues = not quoted and (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        continued = continued + line[:-1] if continues else ""
         at = end + 1
     raise words.refusal(f"a here-document that never meets `{delimiter}`", start, words.pos)
 

@@ -137,7 +137,7 @@ class _Inside:
         """Refuse quoted text in which the end of the form depends on how bash reads the quotes."""
         reader = self.reader
         inside = reader.text[start + 1 : reader.pos - 1]
-        if re.search(r"[\\\n]|(?<!\$)\{", inside) or inside.count("}") != inside.count("{"):
+        if re.search(r"[\\\n]|(?<!\$)\{|\$'", inside) or inside.count("}") != inside.count("{"):
             raise reader.refusal("quotes inside `${..}` that bash may read in more than one way", start, reader.pos)
 
     def _dollar(self, parts: list[Part], pattern: bool) -> None:

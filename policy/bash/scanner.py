@@ -22,6 +22,7 @@ _ESCAPE = re.compile(
     r"\\(?:(?P<single>[abeEfnrtv\\'\"?])|(?P<octal>[0-7]{1,3})|c(?P<control>[A-Za-z])"
     r"|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8}))"
 )
+_OPERATOR_SIGNS = frozenset("|&;(<>")
 _BLANK_STARTS = " \t\\#"  # first characters of the text that `blanks` steps over
 
 
@@ -89,13 +90,28 @@ class Cursor:
                 self.pos += 1
             if not self.ahead("\\\n"):
                 break
-            # Right after an operator or a word bash would join the next line to it (`|\` + newline + `|` is `||`).
-            if self.pos and text[self.pos - 1] not in " \t\n":
+            # Right after an operator or a word bash joins the next line to it (`|\` + newline + `|` is `||`).
+            if self.pos and text[self.pos - 1] not in " \t\n" and not self._ends_before_continuation():
                 raise self.refusal("a line continuation inside a word or an operator", self.pos, self.pos + 2)
             self.pos += 2
         if self.char() == "#":
             newline = text.find("\n", self.pos, self.end)
             self.pos = newline if newline >= 0 else self.end
+
+    def after_continuations(self) -> str:
+        """Return the character after the line continuations at the cursor, or an empty string at the end."""
+        at = self.pos
+        while self.text.startswith("\\\n", at, self.end):
+            at += 2
+        return self.text[at : min(at + 1, self.end)]
+
+    def _ends_before_continuation(self) -> bool:
+        """Return True if the token before the line continuations at the cursor is not joined with the next line."""
+        following = self.after_continuations()
+        if following in (" ", "\t"):
+            return True
+        word = following.isascii() and (following.isalnum() or following in ("_", ".", "/", '"', "'", "$"))
+        return bool(following) and word and self.text[self.pos - 1] in _OPERATOR_SIGNS
 
     def newline(self) -> None:
         """Step over one newline that ends a line of commands, and over the here-documents that follow it."""

@@ -41,7 +41,11 @@ _TILDE = {
 _BEFORE_PLAIN_TILDE = re.compile(r"[A-Za-z0-9/._^@+-]")
 
 # A `$` before one of these, or before the closing double quote, is only a dollar sign.
-_AFTER_PLAIN_DOLLAR = frozenset(" \t\n/.,:;%^+=]}|&)<>")
+_AFTER_PLAIN_DOLLAR = frozenset(" \t\n/.,:;%^+=]}|&)<>\\")
+_AFTER_QUOTED_DOLLAR = _AFTER_PLAIN_DOLLAR | {"'", "~"}
+# Around a line continuation that joins two lines to one word, so that neither side changes the meaning of the other.
+_BEFORE_CONTINUED = frozenset("_./:,@%+=\"'-")
+_AFTER_CONTINUED = _BEFORE_CONTINUED - {"="}
 _ENDS_WORD = frozenset(" \t\n;|&)")
 
 
@@ -75,10 +79,10 @@ class Words(Cursor, ABC):
             span = self.step_over(found)
             return tuple(Word(_globbed(text, span), span) for text in expanded)
         if name:
-            return (self.word(Position.ARGUMENT),)
+            return (self.word(Position.ARGUMENT, name=True),)
         self.count_words()
         start = self.pos
-        word, brace = self._read(Position.ARGUMENT)
+        word, brace = self._read(Position.ARGUMENT, continues=True)
         if brace is None:
             return (word,)
         words = spread(word, self.text) if self.char() not in ("<", ">") and self._expands(brace) else None
@@ -88,13 +92,16 @@ class Words(Cursor, ABC):
         self.count_words(len(words))
         return words
 
-    def word(self, position: Position) -> Word:
-        """Return the word at the cursor. Raises RefusalError if there is none, except after `name=`."""
+    def word(self, position: Position, *, name: bool = False) -> Word:
+        """Return the word at the cursor. Raises RefusalError if there is none, except after `name=`.
+
+        `name`: the word is the first of a command.
+        """
         self.count_words()
         if found := _PLAIN.match(self.text, self.pos, self.end):
             return self.literal_word(found, quoted=False)
         start = self.pos
-        word, brace = self._read(position)
+        word, brace = self._read(position, continues=not name and position is not Position.TEST)
         if brace is not None:
             self._no_brace_expansion(start, brace)
         return word
@@ -106,11 +113,15 @@ class Words(Cursor, ABC):
 
     # -- unquoted ------------------------------------------------------------------------------------------------
 
-    def _read(self, position: Position) -> tuple[Word, int | None]:
-        """Return the word as if braces had no meaning, and the position of the first brace."""
+    def _read(self, position: Position, *, continues: bool) -> tuple[Word, int | None]:
+        """Return the word as if braces had no meaning, and the position of the first brace.
+
+        `continues`: a line continuation may end the word, or join it with the next line.
+        """
         text, start = self.text, self.pos
         parts: list[Part] = []
         brace: int | None = None
+        joined = False
         while self.pos < self.end:
             at, char = self.pos, text[self.pos]
             if char in _ENDS_WORD:
@@ -125,6 +136,11 @@ class Words(Cursor, ABC):
             elif char == '"':
                 self.pos += 1
                 self.double(parts, at)
+            elif char == "\\" and continues and text.startswith("\n", at + 1, self.end):
+                if self.after_continuations() in (" ", "\t"):
+                    break
+                self._join(parts, start)
+                joined = True
             elif char == "\\":
                 self._escape(parts)
             elif char == "$":
@@ -146,8 +162,10 @@ class Words(Cursor, ABC):
                 self.put(parts, "{", at, at + 1)
             else:
                 self._beyond_ascii(parts)
-        if self.char() in ("<", ">") and text[start : self.pos].isdigit():
+        if self.char() in ("<", ">") and (joined or text[start : self.pos].isdigit()):
             raise self.refusal("a number before a redirection, where a word is expected", start, self.pos)
+        if joined and brace is not None:
+            raise self.refusal("a line continuation inside a word with braces", start, self.pos)
         if not parts:
             if position is not Position.ASSIGNED:
                 raise self.refusal("a word is missing")
@@ -180,6 +198,27 @@ class Words(Cursor, ABC):
         if self.text[at + 1] == "\n":
             raise self.refusal("a line continuation inside a word", at, at + 2)
         self.put(parts, self.text[at + 1], at, at + 2, quoted=True)
+
+    def _join(self, parts: list[Part], start: int) -> None:
+        """Step over the line continuations at the cursor, which join plain text of the word with plain text."""
+        at, after = self.pos, self.after_continuations()
+        before = self.text[at - 1] if at > start else ""
+        named = bool(parts) and isinstance(parts[-1], Parameter) and before not in ("}", '"')
+        plain = (before.isalnum() or before in _BEFORE_CONTINUED) and (after.isalnum() or after in _AFTER_CONTINUED)
+        if named or not before or not after or not plain or not (before + after).isascii():
+            raise self.refusal("a line continuation inside a word", at, at + 2)
+        self._step_over_continuations(parts[-1])
+
+    def _step_over_continuations(self, last: Part | None) -> None:
+        """Step over the line continuations at the cursor. `last`: the part before them."""
+        start, text, at = self.pos, self.text, self.pos
+        while text.startswith("\\\n", at, self.end):
+            at += 2
+        following = text[at : min(at + 1, self.end)]
+        joins = following.isalnum() or following in ("_", "[", "(", "{") or not following.isascii()
+        if isinstance(last, Parameter) and text[start - 1] not in ("}", '"') and joins:
+            raise self.refusal("a line continuation after a variable name", start, at + 1)
+        self.pos = at
 
     def _glob(self, parts: list[Part], position: Position) -> None:
         at = self.pos
@@ -249,11 +288,15 @@ class Words(Cursor, ABC):
                 pieces.append(found[0])
             elif char == "\\":
                 following = text[at + 1 : min(at + 2, self.end)]
-                if following in ("", "\n"):
-                    raise self.refusal("a line continuation inside a word", at, at + 2)
-                self.pos += 2
-                pieces.append(following if following in escapable else "\\" + following)
-            elif char == "$" and self._is_plain_dollar(close):
+                if not following:
+                    raise self.refusal("a backslash at the end of the text", at)
+                if following == "\n":
+                    self._step_over_continuations(parts[-1] if parts and not pieces else None)
+                    pieces.append("")
+                else:
+                    self.pos += 2
+                    pieces.append(following if following in escapable else "\\" + following)
+            elif char == "$" and self._is_plain_dollar(quoted=True, close=close):
                 self.pos += 1
                 pieces.append("$")
             else:
@@ -284,14 +327,18 @@ class Words(Cursor, ABC):
         elif self.ahead('$"'):
             self.pos += 2
             self.double(parts, at)
-        elif self._is_plain_dollar(""):
+        elif self._is_plain_dollar(quoted=False):
             self.put(parts, "$", at, at + 1)
         else:
             parts.append(self.dollar(at, False))
 
-    def _is_plain_dollar(self, close: str) -> bool:
+    def _is_plain_dollar(self, *, quoted: bool, close: str = "") -> bool:
         following = self.text[self.pos + 1 : min(self.pos + 2, self.end)]
-        return not following or following in _AFTER_PLAIN_DOLLAR or following == close
+        if following == "\\":  # a line continuation would join the `$` with the next line
+            after = self.text[self.pos + 2 : min(self.pos + 3, self.end)]
+            return after not in ("", "\n")
+        plain = _AFTER_QUOTED_DOLLAR if quoted else _AFTER_PLAIN_DOLLAR
+        return not following or following in plain or following == close
 
     def dollar(self, start: int, quoted: bool, *, body: bool = False) -> Part:
         """Return the part that the `$` at the cursor begins. `start` is the beginning of the part: the `$`, or a
@@ -378,6 +425,11 @@ class Words(Cursor, ABC):
         self.pos, self.end, self.read_bodies = start, end, None
         parts = tuple(self._quoted(start, ""))
         self.pos, self.end, self.read_bodies = place, bound, read_bodies
+        for part in parts:
+            # bash joins the lines of a body before it reads anything in it, even inside single quotes of a command.
+            if not isinstance(part, Text) and "\\\n" in self.text[part.span.start : part.span.end]:
+                span = part.span
+                raise self.refusal("a line continuation inside a here-document's expansion", span.start, span.end)
         return parts
 
 

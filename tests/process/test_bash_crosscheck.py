@@ -43,6 +43,8 @@ AGREED = (
     ("{ a <<E; }\nrm -rf x\nE\n", "a here-document that it takes for commands"),
     ("a <<'E'\n$(b)\nE\n", "a quoted here-document, which it does not know"),
     ("a \\\n  b $(c \\\n  d \\\n) `e`", "line continuations, where it loses count"),
+    ('a "b\\\n$(c)" d\\\n  e\\\nf <<E\nx\\\ny $(g)\nE\nh', "also inside words, where letters replace them"),
+    ("a \"b$\\|$'c'\" <<E\nx$'d\nE\n", "dollar signs without a name"),
     ("a é 'ü' $(b ö) > ß", "letters beyond ASCII"),
     ("a # $(b)\nc", "comments"),
     ("a --x='${b'", "a word on which it would never end"),
@@ -68,6 +70,7 @@ SEEN = (
     "{ a; } >b; (c; d) | e",
     "a <<E\nx\nE\nb >c",
     "a \\\n b $(c \\\n $(d))",
+    'a "b\\\nc $(d)" e\\\nf; g \\\\\nh $(i)',
 )
 
 
