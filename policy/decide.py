@@ -3,12 +3,15 @@
 Permits are created only here and in `grants`.
 """
 
+from dataclasses import replace
+
 from policy.describe.phrases import named, near, plain
-from policy.model.assessment import Assessment, Check, Reason, RuleKind
+from policy.model.action import RunArgv, RunScript, StartProcess
+from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Facts
 from policy.model.profile import Profile
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling, Tier
-from policy.model.verdict import _MINT, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Verdict
+from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
 from policy.terms import Floor, terms_for
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
@@ -26,8 +29,12 @@ def decide(
     environment: tuple[tuple[str, str], ...],
     limits: Limits | None = None,
     matrix: Matrix = MATRIX,
+    offline: bool = True,
 ) -> Verdict:
     """Return the verdict: the strictest cell over all tiers, adjusted by the users' rules.
+
+    An action about which only deferrable hosts are open is an Allow without any host (`starts_offline`). With `offline`
+    False the verdict is the question about these hosts instead, which a grant may answer.
 
     The terms that an Allow grants and those that an Ask offers are the same. The verdict is never Ask if `unattended`.
     A secret or denied tier, and an action that no terms can grant (`Floor`), are Deny in every mode.
@@ -46,6 +53,11 @@ def decide(
         cell = Cell(terms.tier, mode, MATRIX[terms.tier][mode])
         return Deny(problem, cell, Reason(terms.tier, terms.why, Check.RIGHTS_FLOOR))
     ruling, reason = _by_rules(assessment, cell, reason, matrix)
+    if ruling is not Ruling.ALLOW and offline and not terms.credentials and starts_offline(assessment, mode, matrix):
+        terms = _without_network(terms, assessment)
+        text = f"{_reason_text(_deferred(assessment))}; it starts without network, because that may be unnecessary"
+        reason = Reason(Tier.NETWORK, text, Check.OFFLINE_START)
+        ruling = Ruling.ALLOW
     match ruling:
         case Ruling.ALLOW:
             return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
@@ -77,6 +89,41 @@ def _ruling(assessment: Assessment, tier: Tier, mode: Mode, matrix: Matrix) -> R
 def open_reasons(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> tuple[Reason, ...]:
     """Return the reasons that keep the matrix from allowing the action in `mode`."""
     return tuple(each for each in assessment.reasons if _ruling(assessment, each.tier, mode, matrix) > Ruling.ALLOW)
+
+
+def starts_offline(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> bool:
+    """Return True if hosts that the action may not need are all that keeps `mode` from allowing it.
+
+    INVARIANT: the mode allows code of the project, no rule of the user requires a question, and every host that is not
+    open is deferrable, so that a command beside it gets no host and hides no other reason.
+    """
+    if assessment.asked or matrix[Tier.EXECUTE][mode] is not Ruling.ALLOW:
+        return False
+    action = assessment.action
+    if not isinstance(action, RunScript | RunArgv) or (isinstance(action, StartProcess) and action.stays):
+        return False  # no question follows the run of other actions
+    asking = open_reasons(assessment, mode, matrix)
+    uncovered = [each for each in asking if each not in assessment.covered]
+    hosts = [each for each in asking if each.tier is Tier.NETWORK]
+    return bool(uncovered) and all(each.deferrable for each in (*uncovered, *hosts))
+
+
+def starts_without_network(verdict: Verdict) -> bool:
+    """Return True if `verdict` allows an action to start without the hosts that it may need."""
+    return isinstance(verdict, Allow) and verdict.reason.rule == Check.OFFLINE_START
+
+
+def _deferred(assessment: Assessment) -> Reason:
+    """Return the first reason about a host that the action may not need."""
+    return next(each for each in assessment.reasons if each.deferrable and each not in assessment.covered)
+
+
+def _without_network(terms: Terms, assessment: Assessment) -> Terms:
+    """Return `terms` with no host but those that a person typed for this one action. The proxy reports a requested host
+    and forwards nothing.
+    """
+    typed = sorted({each.target for each in assessment.typed if each.kind is EffectKind.CONNECTS})
+    return replace(terms, hosts=tuple(typed) or (UNNAMED,))
 
 
 def _by_rules(assessment: Assessment, cell: Cell, reason: Reason, matrix: Matrix) -> tuple[Ruling, Reason]:
@@ -167,5 +214,8 @@ def _lifting(assessment: Assessment) -> tuple[Mode | None, Mode | None]:
     asked = [
         mode for mode, ruling in rulings.items() if ruling is Ruling.ASK or (ruling < Ruling.ASK and assessment.asked)
     ]
-    allowed = [mode for mode, ruling in rulings.items() if ruling is Ruling.ALLOW and not assessment.asked]
+    allowed = [
+        mode for mode, ruling in rulings.items()
+        if (ruling is Ruling.ALLOW and not assessment.asked) or starts_offline(assessment, mode)
+    ]  # fmt: skip
     return next(iter(allowed), None), next((mode for mode in asked if mode is not Mode.DONT_ASK), None)

@@ -75,8 +75,12 @@ class EvaluationContext:
         """Return the effects, tiers and reasons of `action`. They do not depend on the mode."""
         return classify(action, self.facts, self.rules, self.profile, self.source, self.typed)
 
-    def decide(self, assessment: Assessment, *, mode: Mode | None = None, unattended: bool = False) -> Verdict:
-        """Return the verdict on an action that this context classified; `mode` replaces the mode of this context."""
+    def decide(
+        self, assessment: Assessment, *, mode: Mode | None = None, unattended: bool = False, offline: bool = True
+    ) -> Verdict:
+        """Return the verdict on an action that this context classified; `mode` replaces the mode of this context, and
+        `offline` is as in `policy.decide.decide`.
+        """
         verdict = decide(
             assessment,
             self.facts,
@@ -86,6 +90,7 @@ class EvaluationContext:
             environment=self.environment,
             limits=self.limits,
             matrix=self.matrix,
+            offline=offline,
         )
         return within_backend(verdict, assessment, self.backend)
 

@@ -71,12 +71,15 @@ def ask_for(
     if typed is None:
         return None
     before = [each for each in (_typed(one, context.facts) for one in gained) if each is not None]
+    connections = [one for one in context.classify(action).effects if one.kind is EffectKind.CONNECTS]
     # The usual hosts of a tool give way to hosts that a user names, so the right names them as well.
-    usual = [host for host in _usual_hosts(context, action) if host in had.hosts]
+    usual = [one.target for one in connections if one.scope is Scope.SYSTEM and one.target in had.hosts]
+    every = (*((context.typed,) if context.typed else ()), *before, typed)
     whole = FlagRights(
-        read=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.read)),
-        write=tuple(dict.fromkeys(path for each in (*before, typed) for path in each.write)),
-        hosts=tuple(dict.fromkeys((*usual, *(host for each in (*before, typed) for host in each.hosts)))),
+        read=tuple(dict.fromkeys(path for each in every for path in each.read)),
+        write=tuple(dict.fromkeys(path for each in every for path in each.write)),
+        hosts=tuple(dict.fromkeys((*usual, *(host for each in every for host in each.hosts)))),
+        env=context.typed.env if context.typed else (),
     )
     assessment, verdict = replace(context, typed=whole).evaluate(action)
     if isinstance(verdict, Deny) or assessment.tiers[0] >= Tier.SECRET:
@@ -90,16 +93,13 @@ def ask_for(
     if typed.write and (wanted := context.facts.look(extra.target).real) not in typed.write:
         new = near(wanted, context.facts)
         text += f"; {new} does not exist, and the sandbox can allow a new file only with its whole folder"
+    if any(one.scope is Scope.WORKSPACE and one.target in typed.hosts for one in connections):
+        right += ", which the repository's settings name,"
+        text += ", which the repository's settings name"
     stopped = f"{named(action, context.facts)} was blocked"
     question = f"{stopped}. An approval runs it once more with the additional right to {right}. Allow it?"
     reason = Reason(tier, text, Check.ADDITIONAL_RIGHT)
     return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), reason, question)
-
-
-def _usual_hosts(context: EvaluationContext, action: Action) -> tuple[str, ...]:
-    """Return the hosts that only the tools of `action` name."""
-    effects = context.classify(action).effects
-    return tuple(one.target for one in effects if one.kind is EffectKind.CONNECTS and one.scope is Scope.SYSTEM)
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:

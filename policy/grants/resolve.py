@@ -5,7 +5,7 @@
 
 from collections.abc import Sequence
 
-from policy.decide import open_reasons
+from policy.decide import open_reasons, starts_without_network
 from policy.describe.phrases import named, plain
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
@@ -24,12 +24,14 @@ class GrantResolution:
     Attributes:
         context: The context of the evaluation, with the refusals that were applied among the rules.
         by: The grants that determined the verdict.
+        question: The question that the grants answered, or None.
     """
 
     context: EvaluationContext
     assessment: Assessment
     verdict: Verdict
     by: tuple[Grant, ...] = ()
+    question: Ask | None = None
 
 
 def approve(ask: Ask) -> Allow:
@@ -76,10 +78,13 @@ def resolve(
         if isinstance(verdict, Deny):
             by = tuple(grant for grant in noes if grant.rule.ref == verdict.reason.rule)
             return GrantResolution(context, assessment, verdict, by)
-    if isinstance(verdict, Ask) and not assessment.asked:
-        yeses = [grant for grant in grants if grant.ruling is Ruling.ALLOW]
+    yeses = [grant for grant in grants if grant.ruling is Ruling.ALLOW]
+    question = verdict
+    if yeses and starts_without_network(verdict):  # approved hosts are open from the start
+        question = context.decide(assessment, offline=False)
+    if isinstance(question, Ask) and not assessment.asked:
         yeses.sort(key=lambda grant: (grant.uses is not None, grant.what.ceiling, grant.id))
-        allowed = covering(context, verdict, yeses) if yeses else None
+        allowed = covering(context, question, yeses) if yeses else None
         if allowed is not None:
             return allowed
     return GrantResolution(context, assessment, verdict)
@@ -100,4 +105,4 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> G
     if not used:
         return None
     allow = Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, named_by[used[0].rule.ref])
-    return GrantResolution(context, again, allow, used)
+    return GrantResolution(context, again, allow, used, ask)

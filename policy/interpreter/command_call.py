@@ -63,6 +63,7 @@ class Call:
         local: all connections of the command stay on the loopback of the sandbox, so it needs no network.
         quiet: the command only prints a text about itself, so its rule does not apply.
         offline: True if a flag before the subcommand keeps the command from the network.
+        deferrable: True if the command may start without network (see `Reason.deferrable`).
         after: the states after the command, if they differ from `state`.
         prints: a bound on the text that the command prints, if one is known.
         lists: the words that the command prints, with a NUL after each, if they are known.
@@ -82,6 +83,7 @@ class Call:
     local: bool = False
     quiet: bool = False
     offline: bool = False
+    deferrable: bool = False
     after: ExitStates | None = None
     prints: AbstractWord | None = None
     lists: tuple[AbstractWord, ...] = ()
@@ -126,7 +128,7 @@ class Call:
 
     def add_rule_fact(self, tier: Tier) -> None:
         """Add the text of the rule about the command as a reason of `tier`."""
-        self.add_fact(tier, self.rule.why, consequence=self.rule.consequence)
+        self.add_sentence(tier, f"`{self.label}` {self.rule.why}", self.rule.why, None, self.rule.consequence)
 
     def add_undescribed_use(self, tier: Tier, word: AbstractWord | None = None) -> None:
         """Add a use that the rule does not describe as a reason of `tier`."""
@@ -140,7 +142,9 @@ class Call:
     ) -> None:
         """Add a fact about the command with a text of its own; `predicate` is the short form for the summary."""
         span, command = self._span(word), self.label
-        self.findings.add(Reason(tier, text, self.rule.ref, span, None, None, consequence, command, predicate))
+        deferrable = self.deferrable and tier is Tier.NETWORK
+        reason = Reason(tier, text, self.rule.ref, span, None, None, consequence, command, predicate, deferrable)
+        self.findings.add(reason)
 
     def runs(
         self,
@@ -178,6 +182,16 @@ class Call:
         name.
         """
         self.findings.connects(host, self.rule.ref, self._span(word), scope, exact=not self.rule.unreached)
+
+    def connects_by_default(self, host: str, scope: Scope) -> None:
+        """Report a connection to `host`, which no word of the command names.
+
+        A host of the user's own settings is not deferrable: a tool in the sandbox learns of it only if its terms open
+        it, and would ask another host for the packages.
+        """
+        deferrable = self.deferrable and scope is not Scope.OUTSIDE
+        exact = not self.rule.unreached
+        self.findings.connects(host, self.rule.ref, self.span, scope, exact=exact, deferrable=deferrable and exact)
 
     def uses_loopback(self, host: str = "", word: AbstractWord | None = None) -> None:
         """Report a connection to `host`, or a server, on the loopback of the sandbox."""

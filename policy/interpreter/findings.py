@@ -152,13 +152,22 @@ class Findings:
         self.add_reason(Tier.EXECUTE, text, rule, span)
 
     def connects(
-        self, host: str, rule: RuleRef, span: SourceSpan | None, scope: Scope = Scope.NONE, *, exact: bool = True
+        self,
+        host: str,
+        rule: RuleRef,
+        span: SourceSpan | None,
+        scope: Scope = Scope.NONE,
+        *,
+        exact: bool = True,
+        deferrable: bool = False,
     ) -> None:
-        """Report a connection to `host`, empty if it is only known at run time. `scope`, `exact` as in Effect."""
+        """Report a connection to `host`, empty if it is only known at run time. `scope` and `exact` are as in Effect,
+        `deferrable` as in Reason.
+        """
         effect = self.add_effect(EffectKind.CONNECTS, host, scope, exact)
         named = ", which the repository's settings name" if scope is Scope.WORKSPACE else ""
         text = f"connects to {host or 'a host known only at run time'}{named}"
-        self.add_reason(Tier.NETWORK, text, rule, span, effect)
+        self.add(Reason(Tier.NETWORK, text, rule, span, effect, deferrable=deferrable))
 
     def uses_loopback(self, host: str, rule: RuleRef, span: SourceSpan | None) -> None:
         """Report a connection to `host` on the loopback of the sandbox; empty for a server that listens there."""

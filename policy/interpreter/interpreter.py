@@ -138,6 +138,10 @@ class Interpreter:
             from policy.interpreter.offline_form import offline_rule  # only for programs that have an offline form
 
             call.rule = rule = offline_rule(call)
+        if rule.tier is Tier.NETWORK and rule.offline_first:
+            from policy.interpreter.offline_form import fetches_only_missing  # only for programs that may fetch
+
+            call.deferrable = fetches_only_missing(call)
         call.frame = frame = replace(call.frame, program=call.label)
         if rule.grammar:
             self._handler(rule.grammar)(call)
@@ -179,7 +183,7 @@ class Interpreter:
             if scope is Scope.SYSTEM and named:
                 continue
             call.hosts += 1
-            call.connects(host, None, scope)
+            call.connects_by_default(host, scope)
         if not call.hosts:
             self.findings.add_effect(EffectKind.CONNECTS, "", exact=not rule.unreached)
 

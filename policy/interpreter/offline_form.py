@@ -1,4 +1,6 @@
-"""Offline forms of commands: package managers that were told to connect to no host."""
+"""Offline forms of commands: package managers that were told to connect to no host, and commands that may start without
+network because they fetch only what is missing.
+"""
 
 import re
 from dataclasses import replace
@@ -25,6 +27,9 @@ _VALUED = frozenset((
 _ADDRESS = re.compile(r"(?!file:)(?:[^/@]+@)?[A-Za-z][A-Za-z0-9+.-]*:|.*git\+|.*://|.*@(?!file:)[A-Za-z+]+:")
 # For npm, pnpm and Yarn a repository on GitHub: `name/repository`.
 _REPOSITORY = re.compile(r"[^./~@:][^/:]*/[^/]+")
+# A word that names a source elsewhere, in a form that `_ADDRESS` shares with the names of scripts (`lint:fix`).
+_ELSEWHERE = re.compile(r"(?:github|gitlab|bitbucket|gist|git|npm|jsr):|.*git\+|.*://", re.IGNORECASE)
+_PATH = re.compile(r"\.{0,2}/|\.{1,2}(?:\[|$)|~|file:|.*/.*\.(?:whl|zip|tar\.gz)$")
 _LOCAL_URL = re.compile(r"(?:[^=]*=)?file://")
 
 
@@ -37,6 +42,39 @@ def offline_rule(call: Call) -> CommandRule:
         return call.rule
     why = "works without a network, and may run code of packages that are already on this machine"
     return replace(call.rule, tier=Tier.EXECUTE, why=why, registry="", consequence=None)
+
+
+def fetches_only_missing(call: Call) -> bool:
+    """Return True if an `offline_first` command may start without network, because no word asks it to fetch.
+
+    The answer opens no host. A wrong one costs a run that fails, or a question that a run without network would have
+    made unnecessary.
+    """
+    rule = call.rule
+    operands: list[str] = []
+    texts = [text for word in call.words for text in word.texts or ("",)]
+    if "--" in texts and not rule.subs:
+        texts = texts[: texts.index("--") + 2]  # after it, the program and its own words
+    skip = False
+    for text in texts:
+        if skip:
+            skip = False
+        elif text[:1] == "-" and text != "-":
+            skip = text in _VALUED and rule.paths and text not in ("-e", "--editable")
+            if text.partition("=")[0] in rule.fetching and (rule.paths or not operands):
+                return False  # a flag after the first operand belongs to the program that the operand names
+        else:
+            operands.append(text)
+    if any(_ELSEWHERE.match(text) and not _LOCAL_URL.match(text) for text in texts):
+        return False
+    if rule.subs:  # `yarn` alone installs, and `pnpm -r add x` too
+        subs = map(rule.sub, operands)
+        fetching = (sub for sub in subs if sub is not None and sub.tier >= Tier.NETWORK and not sub.offline_first)
+        return bool(operands) and "" not in operands and next(fetching, None) is None
+    if rule.paths:
+        return bool(operands) and all(map(_PATH.match, operands))
+    first = next((text for text in operands if text != "--"), "")
+    return "@" not in first[1:] and not (rule.grammar == "npx" and _REPOSITORY.fullmatch(first))
 
 
 def _certain(call: Call) -> bool:

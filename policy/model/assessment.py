@@ -192,6 +192,8 @@ class Reason:
         command: the command that the reason states a fact about (`git push --force`); empty for other reasons.
         predicate: the end of a sentence that starts with the command, or with the action if there is no command. Empty:
             `text` is such an end.
+        deferrable: True for a host that the command may not need: the command may start without network, and a
+            refused connection becomes the question.
     """
 
     tier: Tier
@@ -203,6 +205,7 @@ class Reason:
     consequence: Consequence | None = None
     command: str = ""
     predicate: str = ""
+    deferrable: bool = False
 
     @property
     def phrase(self) -> str:
@@ -330,6 +333,7 @@ class Check:
     ADDITIONAL_RIGHT        = RuleRef(RuleKind.BUILTIN, "escalation/additional-right")
     SIGNATURE               = RuleRef(RuleKind.BUILTIN, "signing/signature")
     NO_REASON               = RuleRef(RuleKind.BUILTIN, "decision/no-reason")
+    OFFLINE_START           = RuleRef(RuleKind.BUILTIN, "decision/offline-start")
     RIGHTS_FLOOR            = RuleRef(RuleKind.BUILTIN, "rights/floor")
     SANDBOX_SHOW            = RuleRef(RuleKind.BUILTIN, "sandbox-show/shown-rights")
     # fmt: on

@@ -139,6 +139,11 @@ class CommandRule:
         words: the flags are whole words, so letters behind one dash are never several flags.
         port: the port for a bare host name (a number, or `*` for any); empty for 80 and 443.
         offline: flags with which the command needs no host, and names of variables that have the same effect.
+        offline_first: in modes that allow code of the project, the command starts without network, and the first host
+            that the sandbox refuses becomes the question. Only for commands that fetch no more than what is missing,
+            and whose second run does the same as the first.
+        fetching: flags with which an `offline_first` command is meant to fetch, so that the question comes first.
+        paths: an `offline_first` command is one only if each of its operands is a path of this machine.
         registry: the name by which `Facts.registries` returns the hosts that the command contacts for packages.
         unreached: the command sends packets (name queries, pings) that pass through no proxy.
         loopback: None unless the command may stay on the loopback of the sandbox; else the flags that may lead its
@@ -170,6 +175,7 @@ class CommandRule:
     lists: frozenset[str] = frozenset()
     unless: frozenset[str] = frozenset()
     offline: frozenset[str] = frozenset()
+    fetching: frozenset[str] = frozenset()
     changes: str = ""
     interpreter: bool = False
     plain: bool = False
@@ -178,6 +184,8 @@ class CommandRule:
     single: bool = False
     words: bool = False
     unreached: bool = False
+    offline_first: bool = False
+    paths: bool = False
     loopback: frozenset[str] | None = None
     grammar: str = ""
     port: str = ""

@@ -30,11 +30,13 @@ class RuleExample:
 
 
 # Keys that are fields of CommandRule: sets of words, and texts. The other texts are parsed further.
-_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless", "offline")
+_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless", "offline",
+              "fetching")  # fmt: skip
 _TEXTS = ("changes", "port", "registry")
 _PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds",
            "loopback")  # fmt: skip
-_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached")
+_SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached", "offline-first",
+             "paths")  # fmt: skip
 KEYS = (*_PARSED, *_WORD_SETS, *_TEXTS, *_SWITCHES)
 _EXAMPLE_KEYS = ("run", "tier", "effects", "why")
 
@@ -161,8 +163,14 @@ def _rule(chunk: Chunk, sets: Mapping[str, str]) -> CommandRule:
     tier = table.tier("tier") or Tier.READ
     if table.values.get("open") and tier is Tier.READ:
         raise chunk.error("a command that only reads must list its flags", "remove `open`")
+    if table.values.get("offline-first") and Tier.NETWORK not in (tier, table.tier("otherwise")):
+        fix = 'write tier = "network", or remove the line'
+        raise chunk.error("a command that starts without network must be one that connects", fix, key="offline-first")
+    for key in ("fetching", "paths"):
+        if table.values.get(key) and not table.values.get("offline-first"):
+            raise chunk.error(f"`{key}` has a meaning only beside `offline-first`", "remove it", key=key)
     here = table.text("here")
-    same: dict[str, Any] = {key: bool(table.values.get(key)) for key in _SWITCHES if key != "any"}
+    same: dict[str, Any] = {key.replace("-", "_"): bool(table.values.get(key)) for key in _SWITCHES if key != "any"}
     same |= {key: frozenset(table.words(key)) for key in _WORD_SETS} | {key: table.text(key) for key in _TEXTS}
     return CommandRule(
         name=" ".join(chunk.words),

@@ -192,7 +192,7 @@ def with_grants(context: EvaluationContext, assessment: Assessment, verdict: Ver
     if not grants:
         return GrantLookup(context, assessment, verdict, (), question)
     found = resolve(context, assessment, verdict, grants)
-    question = found.verdict if isinstance(found.verdict, Ask) else question
+    question = found.verdict if isinstance(found.verdict, Ask) else found.question or question
     return GrantLookup(found.context, found.assessment, found.verdict, found.by, question)
 
 

@@ -11,12 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from policy.decide import starts_without_network
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.resolve import answerer
 from policy.model.action import Action, ProcessAction, ReadProcess, RunArgv, RunScript, StartProcess
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
+from policy.model.tier import Ruling
 from policy.model.verdict import Allow, Ask, Deny, Permit, Terms, Verdict
 from runner.approval.approver import Question
 from runner.approval.card import card, of_agent
@@ -140,7 +142,15 @@ async def _finish(
         outcome = await _run_recorded(permit, number, planned, ctx, stopped)
     report = finished(planned, outcome, ctx, number)
     if not granted:
-        return report
+        refused = [each.host for each in outcome.connections if not each.allowed and each.host]
+        if not refused or outcome.status == 0 or not starts_without_network(judgement.evaluation.verdict):
+            return report
+        hosts = one_line(", ".join(dict.fromkeys(refused)), _LONGEST_REPORT)
+        notice = f"this command started without network, and its connection to {hosts} was refused"
+        asks = not ctx.unattended and judgement.evaluation.verdict.cell.ruling is Ruling.ASK
+        who = "the user did not allow it" if asks else "this run asks no user"
+        way = "the user can allow the host by a rule with `host`, or run the command with `agent exec --host HOST`"
+        return headed(report, f"{notice}; {who}. {way}", ctx)
     who, rights = answerer(ctx.approver.name), " and ".join(each.words for each in granted)
     return headed(report, f"the sandbox stopped this action; {who} allowed {rights} once, and it ran again:", ctx)
 

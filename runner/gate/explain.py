@@ -3,7 +3,7 @@
 import unicodedata
 
 from policy.model.action import Action, RunScript
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind
+from policy.model.assessment import Assessment, Check, Effect, EffectKind, Reason, RuleKind
 from policy.model.frozen import dataclass
 from policy.model.host_words import names_private_network
 from policy.model.tier import Mode, Ruling, Tier
@@ -141,6 +141,8 @@ def sections(explanation: Explanation) -> list[ExplanationSection]:
     """Return the sections of the explanation, from the action to the rights."""
     action = explanation.action
     verdict = [RULING_WORDS[explanation.verdict]]
+    if explanation.because.rule == Check.OFFLINE_START:
+        verdict.append(f"{explanation.because.text}; a refused connection becomes a question")
     if explanation.question:
         verdict.append(explanation.question)
     if problem := explanation.problem:

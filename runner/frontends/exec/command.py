@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from policy.decide import starts_without_network
 from policy.model.action import Action
 from policy.model.profile import Source
 from policy.model.tier import Ruling, Tier
@@ -19,6 +20,8 @@ from runner.stderr import say_notice
 from sandbox.backend import Level
 
 if TYPE_CHECKING:
+    from policy.grants.extra_right import ExtraRight
+    from runner.frontends.exec.confined import ExecResult
     from sandbox.egress.credential_injection import InjectorFactory
     from sandbox.linux.helper_process import SpareHelper
 
@@ -37,7 +40,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
         from runner.text.sanitize import visible  # most settings give no notice
 
         say_notice(visible(notice, lines=False))
-    case = _judge(gate, action, noted, attended=not is_unattended(args.unattended))
+    case = _judge(gate, action, noted, attended=not is_unattended(args.unattended), waits=not args.background)
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
@@ -79,7 +82,40 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
                 from runner.frontends.exec.confined import confine
 
                 wanted = (args.backend, minimum)
-                return asyncio.run(confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive))
+                ended = asyncio.run(confine(case, verdict, report, stdin, wanted, ahead, lend, interactive=interactive))
+            if ended.code and stdin is None and not args.json and starts_without_network(verdict):
+                return _with_hosts(case, verdict, ended, wanted, interactive=interactive)
+            return ended.code
+
+
+def _with_hosts(
+    case: ExecCase, verdict: Allow, ended: "ExecResult", wanted: tuple[str | None, Level], *, interactive: bool
+) -> int:
+    """Run a command that started without network again, with each host that the user adds after it was refused. Return
+    the exit code of the last run.
+    """
+    import asyncio
+
+    from runner.frontends.exec.confined import confine
+    from runner.frontends.exec.escalation import request_host  # only after a failure
+
+    gained: list[ExtraRight] = []
+    while (more := request_host(case, verdict, ended.outcome, gained)) is not None:
+        case, right = more
+        if isinstance(case.verdict, Deny):
+            from runner.audit.log import open_log
+
+            with open_log(case.gate.settings, os.environ) as audit:
+                audit.decided(ended.session, case.decision(case.verdict, "none"))
+            return ended.code
+        verdict = case.verdict
+        gained.append(right)
+        say_notice(f"the command runs once more, with {right.words}")
+        again = confine(
+            case, verdict, PlainReport(), None, wanted, None, interactive=interactive, session=ended.session
+        )
+        ended = asyncio.run(again)
+    return ended.code
 
 
 def _load_event_loop() -> None:
@@ -93,9 +129,15 @@ def _load_event_loop() -> None:
         del sys.modules["ssl"]
 
 
-def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool) -> ExecCase:
-    """Evaluate the action, apply remembered answers, and ask if the verdict is a question."""
+def _judge(gate: Gate, action: Action, noted: FactRecorder, *, attended: bool, waits: bool = True) -> ExecCase:
+    """Evaluate the action, apply remembered answers, and ask if the verdict is a question.
+
+    `waits` is False for a command in the background: no question follows its run, so it does not start without network
+    if a user can answer now.
+    """
     assessment, verdict = gate.evaluate(action, Source.PERSON, unattended=not attended)
+    if not waits and attended and starts_without_network(verdict):
+        verdict = gate.context(Source.PERSON, unattended=False).decide(assessment, offline=False)
     if not isinstance(verdict, Allow) and verdict.cell.ruling is Ruling.ASK:
         from runner.gate.missing_program import no_such_program  # only where a user would be asked
 

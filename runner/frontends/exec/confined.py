@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from policy.model.frozen import dataclass
 from policy.model.verdict import Allow, Terms
 from runner.audit.records import Ran
 from runner.frontends.exec.report import ExecCase, Report
@@ -22,6 +23,16 @@ from sandbox.linux.launch import PrelaunchedHelper
 if TYPE_CHECKING:
     from runner.config.settings import Settings
     from sandbox.egress.credential_injection import InjectorFactory
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """The end of one run: the exit code of `agent exec`, the outcome, and the session of the record."""
+
+    code: int
+    outcome: Outcome
+    session: str
+
 
 Opening = asyncio.Task[tuple[Backend, Enforcement]]
 
@@ -36,8 +47,9 @@ async def confine(
     lend: "InjectorFactory | None" = None,
     *,
     interactive: bool = False,
-) -> int:
-    """Run an allowed action in a sandbox, record the decision and the outcome, and return the exit code.
+    session: str = "",
+) -> "ExecResult":
+    """Run an allowed action in a sandbox, record the decision and the outcome, and return the result.
 
     The canary runs first, because the session record contains its result.
 
@@ -45,6 +57,7 @@ async def confine(
         stdin: The descriptor of the standard input, or None for an empty one.
         wanted: The name of the backend, or None, and the least enforcement.
         interactive: True if the command gets a terminal that is connected to the terminal of this process.
+        session: The session of an earlier run of the command; empty for a new one.
     """
     async with boundary(wanted, verdict.permit.terms, ahead, case.gate.settings, lend) as opening:
         from runner.audit.log import open_log
@@ -53,7 +66,7 @@ async def confine(
             policy = case.policy()  # while the helper locks itself in
             case.noted.parts()
             backend, enforcement = await opening
-            session = audit.session(case.session(enforcement, policy))
+            session = session or audit.session(case.session(enforcement, policy))
             # INVARIANT: the decision is on the disk before anything runs. If it cannot be written, nothing runs.
             decided = audit.decided(session, case.decision(verdict, backend.name))
             ran = Ran(time.time())
@@ -64,7 +77,8 @@ async def confine(
                 audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
                 raise
             audit.finished(decided, outcome, replace(ran, given=outcome.given))
-        return report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
+        code = report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
+        return ExecResult(code, outcome, session)
 
 
 @contextlib.asynccontextmanager

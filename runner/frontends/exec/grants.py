@@ -37,10 +37,15 @@ def recall(
     gate: Gate, assessment: Assessment, verdict: Verdict, source: Source, *, unattended: bool
 ) -> "RecalledVerdict":
     """Apply remembered answers to the verdict of this gate. Return the new verdict with the store of answers."""
-    redact = Redactor(live=True, shapes=True).text
-    store = GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=redact)
+    store = open_store(gate)
     context = gate.context(source, unattended=unattended)
     return RecalledVerdict(store, with_grants(context, assessment, verdict, store))
+
+
+def open_store(gate: Gate) -> GrantStore:
+    """Return the store of the remembered answers that apply in the workspace of `gate`."""
+    redact = Redactor(live=True, shapes=True).text
+    return GrantStore(state_dir(os.environ), GrantHolder(gate.facts.workspace, MAIN, ""), _notice, redact=redact)
 
 
 class RecalledVerdict:
@@ -72,17 +77,22 @@ def authorize_at_terminal(gate: Gate, asked: RecalledVerdict, noted: FactRecorde
     Raise KeyboardInterrupt if the user stops instead of answering.
     """
     found = asked.found
-    requester = _TerminalRequester(gate, asked.store)
+    requester = TerminalRequester(gate, asked.store)
     try:
-        decision = _finish_now(authorize(Evaluation(found.assessment, found.verdict, found, noted), requester))
+        decision = finish_now(authorize(Evaluation(found.assessment, found.verdict, found, noted), requester))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     gate, assessment, noted = requester.gate, decision.evaluation.assessment, decision.evaluation.noted
     return ExecCase(gate, assessment, decision.verdict, decision.answer, attended, noted, decision.names, decision.by)
 
 
-class _TerminalRequester:
-    """The requester of the action of `agent exec`. It asks on the terminal without an event loop."""
+class TerminalRequester:
+    """The requester of the action of `agent exec`. It asks on the terminal without an event loop.
+
+    Attributes:
+        gate: The gate with the facts of the last evaluation.
+        grants: The store of remembered answers.
+    """
 
     approver = "terminal"
 
@@ -150,7 +160,7 @@ async def _read_line(prompt: str) -> str:
     return line
 
 
-def _finish_now(work: Coroutine[object, object, _Result]) -> _Result:
+def finish_now(work: Coroutine[object, object, _Result]) -> _Result:
     """Run a coroutine that never awaits an event loop, so that Ctrl-C at the question interrupts the read itself."""
     try:
         work.send(None)
