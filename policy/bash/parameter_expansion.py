@@ -137,7 +137,8 @@ class _Inside:
         """Refuse quoted text in which the end of the form depends on how bash reads the quotes."""
         reader = self.reader
         inside = reader.text[start + 1 : reader.pos - 1]
-        if re.search(r"[\\\n]|(?<!\$)\{|\$'", inside) or inside.count("}") != inside.count("{"):
+        quotes_in_backquotes = "`" in inside and '"' in inside
+        if re.search(r"[\\\n]|(?<!\$)\{|\$'", inside) or inside.count("}") != inside.count("{") or quotes_in_backquotes:
             raise reader.refusal("quotes inside `${..}` that bash may read in more than one way", start, reader.pos)
 
     def _dollar(self, parts: list[Part], pattern: bool) -> None:

@@ -20,8 +20,10 @@ _SINGLE = {
 
 _ESCAPE = re.compile(
     r"\\(?:(?P<single>[abeEfnrtv\\'\"?])|(?P<octal>[0-7]{1,3})|c(?P<control>[A-Za-z])"
-    r"|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8}))"
+    r"|x(?P<hex>[0-9A-Fa-f]{1,2})|u(?P<short>[0-9A-Fa-f]{1,4})|U(?P<long>[0-9A-Fa-f]{1,8})"
+    r"|(?P<kept>[ !#$%&()*+,./:;<=>@\[\]^_`{|}~-]))"
 )
+_ONLY_NUL = re.compile(r"\$'\\(?:0{1,3}|x0{1,2})'")
 _OPERATOR_SIGNS = frozenset("|&;(<>")
 _BLANK_STARTS = " \t\\#"  # first characters of the text that `blanks` steps over
 
@@ -56,6 +58,8 @@ class Cursor:
         self.depth = 0
         self.level = 0  # number of substitutions around the cursor
         self.open_assignments = 0  # number of `${x:=..}` outside of `:`
+        self.backquoted = False  # inside backquotes, where bash removes backslashes before it reads the commands
+        self.unescaped = 0  # number of these backslashes that were removed
         self.case_depth = 0  # number of `case` commands around the cursor
         self.count = 0
         self.read_bodies: ReadBodies | None = None
@@ -94,6 +98,7 @@ class Cursor:
             if self.pos and text[self.pos - 1] not in " \t\n" and not self._ends_before_continuation():
                 raise self.refusal("a line continuation inside a word or an operator", self.pos, self.pos + 2)
             self.pos += 2
+            self.unescaped += 1
         if self.char() == "#":
             newline = text.find("\n", self.pos, self.end)
             self.pos = newline if newline >= 0 else self.end
@@ -154,6 +159,9 @@ class Cursor:
 def ansi_c_quoted(reader: Cursor) -> str:
     """Step over the `$'..'` at the cursor, and return its text. Raises RefusalError if the text is not certain."""
     text, start = reader.text, reader.pos
+    if found := _ONLY_NUL.match(text, start, reader.end):
+        reader.pos = found.end()
+        return ""  # NUL ends the text
     reader.pos += 2
     pieces: list[str] = []
     while (char := reader.char()) != "'":
@@ -179,6 +187,8 @@ def _decoded(found: re.Match[str]) -> str | None:
     kind, digits = found.lastgroup, found[found.lastgroup or 0]
     if kind == "single":
         return _SINGLE[digits]
+    if kind == "kept":
+        return f"\\{digits}"
     code = ord(digits.upper()) & 0x1F if kind == "control" else int(digits, 8 if kind == "octal" else 16)
     # NUL ends the word, bash marks words with 1 and 127 internally, and beyond ASCII the locale determines the
     # character.

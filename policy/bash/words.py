@@ -48,6 +48,11 @@ _BEFORE_CONTINUED = frozenset("_./:,@%+=\"'-")
 _AFTER_CONTINUED = _BEFORE_CONTINUED - {"="}
 _ENDS_WORD = frozenset(" \t\n;|&)")
 
+_BACKQUOTED = re.compile(r"`((?:[^`\\]+|\\.)*)`", re.DOTALL)
+_ESCAPED = re.compile(r"\\.", re.DOTALL)
+_DECODED_ESCAPES = frozenset(("\\$", "\\\\", "\\`"))
+_REMOVED_ESCAPES = _DECODED_ESCAPES | {"\\\n"}
+
 
 class Words(Cursor, ABC):
     """The parser of words. A subclass parses the commands inside substitutions."""
@@ -132,7 +137,8 @@ class Words(Cursor, ABC):
                 close = text.find("'", at + 1, self.end)
                 if close < 0:
                     raise self.refusal("a single quote that is never closed")
-                self.put(parts, text[at + 1 : close], at, close + 1, quoted=True)
+                literal = self._unescape(text[at + 1 : close]) if self.backquoted else text[at + 1 : close]
+                self.put(parts, literal, at, close + 1, quoted=True)
             elif char == '"':
                 self.pos += 1
                 self.double(parts, at)
@@ -146,7 +152,7 @@ class Words(Cursor, ABC):
             elif char == "$":
                 self._unquoted_dollar(parts)
             elif char == "`":
-                parts.append(self.backquotes(at, False))
+                parts.append(self.backquotes(at, False, escapes=True))
             elif char in "<>":
                 if not text.startswith("(", at + 1, self.end):
                     break
@@ -218,6 +224,7 @@ class Words(Cursor, ABC):
         joins = following.isalnum() or following in ("_", "[", "(", "{") or not following.isascii()
         if isinstance(last, Parameter) and text[start - 1] not in ("}", '"') and joins:
             raise self.refusal("a line continuation after a variable name", start, at + 1)
+        self.unescaped += (at - start) // 2
         self.pos = at
 
     def _glob(self, parts: list[Part], position: Position) -> None:
@@ -303,7 +310,11 @@ class Words(Cursor, ABC):
                 if pieces:
                     parts.append(Text("".join(pieces), SourceSpan(mark, at), True))
                     pieces, mark = [], at
-                parts.append(self.backquotes(mark, True) if char == "`" else self.dollar(mark, True, body=not close))
+                in_body = not close
+                if char == "`":
+                    parts.append(self.backquotes(mark, True, escapes=not in_body, quotes=True))
+                else:
+                    parts.append(self.dollar(mark, True, body=in_body))
                 mark = self.pos
         self.pos += len(close)
         if pieces or not parts:
@@ -402,20 +413,35 @@ class Words(Cursor, ABC):
         kind = self.text[at]
         return Word((Substitution(body, "process-in" if kind == "<" else "process-out", span, False),), span)
 
-    def backquotes(self, start: int, quoted: bool) -> Substitution:
+    def backquotes(self, start: int, quoted: bool, *, escapes: bool = False, quotes: bool = False) -> Substitution:
+        """Return the substitution in backquotes at the cursor, as a part that begins at `start`.
+
+        bash removes the backslash before `$`, `\\`, a backquote and a newline, and then reads the commands. The reader
+        decodes these escapes in single quotes and between words, and refuses them elsewhere. `escapes`: the content
+        may contain backslashes. `quotes`: double quotes around the backquotes do not exclude those in the content.
+        """
         at = self.pos
-        close = self.text.find("`", at + 1, self.end)
-        if close < 0:
+        found = _BACKQUOTED.match(self.text, at, self.end)
+        if not found:
             raise self.refusal("a backquote that is never closed")
-        inside = self.text[at + 1 : close]
-        # bash removes backslashes before it reads the content, and shells read nested quotes differently.
-        if "\\" in inside or (quoted and '"' in inside):
+        inside, close = found[1], found.end() - 1
+        removed = [escape for escape in _ESCAPED.findall(inside) if escape in _REMOVED_ESCAPES]
+        if ("\\" in inside and not escapes) or (quoted and ('\\"' in inside or ('"' in inside and not quotes))):
             raise self.refusal("quotes or a backslash inside backquotes", at, close + 1)
         self.pos = at + 1
         end, self.end = self.end, close
+        backquoted, self.backquoted, unescaped = self.backquoted, True, self.unescaped
         body = self._substituted(at, "")
-        self.end, self.pos = end, close + 1
+        self.end, self.pos, self.backquoted = end, close + 1, backquoted
+        if self.unescaped - unescaped != len(removed):
+            raise self.refusal("quotes or a backslash inside backquotes", at, close + 1)
         return Substitution(body, "command", SourceSpan(start, self.pos), quoted)
+
+    def _unescape(self, text: str) -> str:
+        """Return the content of single quotes inside backquotes without the backslashes that bash removes first."""
+        escapes = [escape for escape in _ESCAPED.findall(text) if escape in _DECODED_ESCAPES]
+        self.unescaped += len(escapes)
+        return _ESCAPED.sub(lambda found: found[0][1:] if found[0] in _DECODED_ESCAPES else found[0], text)
 
     # -- here-documents ------------------------------------------------------------------------------------------
 

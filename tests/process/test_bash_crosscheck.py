@@ -45,6 +45,7 @@ AGREED = (
     ("a \\\n  b $(c \\\n  d \\\n) `e`", "line continuations, where it loses count"),
     ('a "b\\\n$(c)" d\\\n  e\\\nf <<E\nx\\\ny $(g)\nE\nh', "also inside words, where letters replace them"),
     ("a \"b$\\|$'c'\" <<E\nx$'d\nE\n", "dollar signs without a name"),
+    ('a `b \'c\\\\d\' \\. "e"` "`f "g h" \'i\'`"', "quotes inside backquotes"),
     ("a é 'ü' $(b ö) > ß", "letters beyond ASCII"),
     ("a # $(b)\nc", "comments"),
     ("a --x='${b'", "a word on which it would never end"),
@@ -70,6 +71,7 @@ SEEN = (
     "{ a; } >b; (c; d) | e",
     "a <<E\nx\nE\nb >c",
     "a \\\n b $(c \\\n $(d))",
+    "a `b 'c\\\\d' e; f` \"`g 'h i'`\"",
     'a "b\\\nc $(d)" e\\\nf; g \\\\\nh $(i)',
 )
 

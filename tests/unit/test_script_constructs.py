@@ -45,6 +45,8 @@ SHOWN: tuple[tuple[str, str], ...] = (
     ("cat <<-E\n\t$(touch x)\n\tE",                      "D5: with tabs"),
     ("cat <<E\na\\\nb $(touch x)\nE",                    "D5: after a line continuation"),
     ("cat <<E\na\\\\\nE\ntouch x",                         "D5: a line that ends with an escaped backslash"),
+    ("ls `echo 'a\\\\b'; touch x`",                        "after an escape in backquotes"),
+    ("ls \"`echo \"a b\"; touch x`\"",                    "after quotes in quoted backquotes"),
     ("ls \"a$'$(touch x)'\"",                             "inside single quotes inside double quotes"),
     ("ls \"a$\\\\$(touch x)\"",                           "after a dollar sign and an escaped backslash"),
     ("ls \"a\\\n$(touch x)\"",                            "after a line continuation"),
