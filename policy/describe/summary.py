@@ -136,7 +136,7 @@ class _Summary:
         return f"gives this text to {command}, which is running and decides what the text does"
 
     def _uncertain(self) -> Iterator[str]:
-        unknown = [reason for reason in self.reasons if reason.tier is Tier.UNKNOWN]
+        unknown = [reason for reason in self.reasons if reason.uncertain]
         yield from (reason.text for reason in unknown if reason.consequence in PATH_CONSEQUENCES)
         rest = [reason.text for reason in unknown if reason.consequence not in PATH_CONSEQUENCES]
         if rest:

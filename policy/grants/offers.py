@@ -180,11 +180,11 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
         if words is None or folder is None or step.set_up or not _displayable(words) or _runs_input(step, words):
             return None
         shape = CommandPattern(words, folder=folder, program=program_of(words[0], (step.cwds or ("/",))[0], facts))
-        if Tier.UNKNOWN in tiers:
-            if not step.stranger or sum(reason.tier is Tier.UNKNOWN for reason in reasons) != 1:
+        if any(reason.uncertain for reason in reasons):
+            if not step.stranger or sum(reason.uncertain for reason in reasons) != 1:
                 return None
             tiers = (tiers - {Tier.UNKNOWN}) | {Tier.EXECUTE}
-    elif Tier.UNKNOWN in tiers:
+    elif any(reason.uncertain for reason in reasons):
         return None
     writes = _bounds(reasons, step, (Tier.WRITE, Tier.WRITE_OUTSIDE), _CHANGES, facts)
     reads = _bounds(reasons, step, (Tier.READ_OUTSIDE,), (EffectKind.READS,), facts)

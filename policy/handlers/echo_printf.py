@@ -40,7 +40,7 @@ def printf(call: Call) -> None:
         value = AbstractWord(may_split=True, hints=printf_texts(words[:1], words[1:]))
         state = call.shell.variables.assign(state, name.text, value, call.span)
         call.after = ExitStates.same(state)
-    if words and words[0].text is None and not words[0].plain:
+    if words and words[0].text is None and not words[0].plain and call.frame.in_shell:
         call.unknown("a word known only at run time may become `-v` of `printf`, which sets a variable", words[0])
         return
     words = words[1:] if words and words[0].text == "--" else words

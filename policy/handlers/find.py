@@ -6,6 +6,7 @@ from dataclasses import replace
 from policy.handlers.wrappers import with_data
 from policy.interpreter.command_call import Call
 from policy.interpreter.name_filters import name_of_regex, names_for_patterns
+from policy.interpreter.operand_roles import judge_bounded
 from policy.model.abstract_word import AbstractWord, below, literal
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -63,7 +64,7 @@ def find(call: Call) -> None:
             if word.plain or _names_only(word):
                 starts.append(word)
                 continue
-            call.unknown("a word known only at run time may become a test or action of `find`", word)
+            judge_bounded(call, "a word known only at run time may become a test or action of `find`", word)
             return
         if text not in ("!", "(", ")", ",") and text[:1] != "-":
             starts.append(word)
@@ -86,7 +87,7 @@ def find(call: Call) -> None:
         values = words[at : at + count]
         at += count
         if text not in _EXEC and any(value.may_split and not (value.plain or _names_only(value)) for value in values):
-            call.unknown(f"the value of `{text}` may become further tests or actions of `find`", values[0])
+            judge_bounded(call, f"the value of `{text}` may become further tests or actions of `find`", values[0])
             return
         narrowed = narrowed or (text in _SELECTIVE_TESTS and not after_not and _is_selective(values))
         parts.append((text, values))
@@ -149,10 +150,9 @@ def _exec_length(words: list[AbstractWord], at: int) -> int:
 
 
 def _names_only(word: AbstractWord) -> bool:
-    """Return True if the word is a glob whose matches can only be names of files: no test or action has the end of
-    this glob.
-    """
-    return word.globbed and bool(word.tail) and not any(name.endswith(word.tail) for name in _KNOWN_WORDS)
+    """Return True if the word can only name files: it is a glob or one word, and no test or action has its end."""
+    one = word.globbed or not word.may_split
+    return one and bool(word.tail) and not any(name.endswith(word.tail) for name in _KNOWN_WORDS)
 
 
 def _result_word(start: AbstractWord, narrowed: bool) -> AbstractWord:

@@ -15,7 +15,7 @@ from policy.interpreter.judge_command import descend, judge
 from policy.languages.git_config import starts_nothing
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
-from policy.model.facts import Kind
+from policy.model.facts import GitSource, GitSourceKind, Kind
 from policy.model.host_words import endpoint
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role
@@ -328,8 +328,8 @@ def one_word_output(call: Call) -> AbstractWord | None:
     """Return a bound of the output if the output is certainly one word (an id, a number or a name), else None.
 
     THREAT: the author of the repository chooses the subject of a commit and the name of a file; in `git diff $(git ..)`
-    it would become a flag. The same applies to the short name of a branch or a tag: a clone may contain one that is
-    called `--output=x`.
+    it would become a flag. The same applies to the short name of a branch or a tag, if the repository contains one that
+    is called `--output=x`.
     """
     operands = [word.text for word in call.words if word.text is None or word.text[:1] != "-"]
     name = call.label.rpartition(" ")[2]
@@ -342,7 +342,8 @@ def one_word_output(call: Call) -> AbstractWord | None:
         "describe": "--all" not in call.flags,
         "branch": True,
     }
-    return AbstractWord(unsplittable=True, never_an_option=not short.get(name, False))
+    dashed = short.get(name, False) and call.facts.tracked(GitSource(GitSourceKind.DASHED)) != ()
+    return AbstractWord(unsplittable=True, never_an_option=not dashed)
 
 
 def _prints_one_word(call: Call, command: str, operands: list[str | None]) -> bool:

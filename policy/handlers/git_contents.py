@@ -56,11 +56,12 @@ def judge_printed_files(call: Call, git_flags: AbstractSet[str]) -> None:
     shape = call.parse()
     flags = {flag.name for flag, _ in shape.flags}
     shows = _SOURCES.get(call.label.removeprefix("git "))
-    sources = shows(call, shape, flags) if shows is not None else ()
+    uncertain = shape.bounded  # a word may become any flag, such as `-p`, or any revision
+    sources = () if shows is None else HISTORY if uncertain else shows(call, shape, flags)
     if not sources:
         return
     # Paths do not limit the content printed for an object id.
-    narrowed = not (git_flags & _PATHSPECS or flags & _BEYOND_PATHS or _may_name_object(call, shape))
+    narrowed = not (uncertain or git_flags & _PATHSPECS or flags & _BEYOND_PATHS or _may_name_object(call, shape))
     exact = _exact_sources(call, shape, flags) if sources == HISTORY and not git_flags - _NEUTRAL_FLAGS else ()
     _judge_sources(call, shape, exact or sources, narrowed=narrowed)
     if exact:  # another command of the script, even a later one, may change the meaning of the revisions

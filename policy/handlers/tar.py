@@ -1,7 +1,7 @@
 """The handler of `tar`: list, extract and create, with an allowlist of flags."""
 
 from policy.interpreter.command_call import Call
-from policy.interpreter.operand_roles import enter
+from policy.interpreter.operand_roles import enter, judge_bounded
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -32,7 +32,7 @@ def tar(call: Call) -> None:
         text = word.text
         if text is None:
             if not word.plain or (word.may_split and not word.head):
-                call.unknown("a word known only at run time may become a flag of `tar`", word)
+                judge_bounded(call, "a word known only at run time may become a flag of `tar`", word)
                 return
             operands.append(word)
         elif text == "--":

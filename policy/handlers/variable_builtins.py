@@ -131,6 +131,8 @@ def unset(call: Call) -> None:
             call.shell.traps.note_function(text, UNDEFINED)
         if state.locals is not None:
             variables.revealed.add(text)
+        if any(entry.startswith(f"{text}=") for entry in state.exports):
+            state = replace(state, exports=(*state.exports, text))  # the known value is gone
         known = literal(" \t\n") if text == "IFS" else ANYTHING
         state = variables.assign(state, text, known, word.span or call.span)
     call.accept(state)

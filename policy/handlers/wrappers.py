@@ -76,7 +76,7 @@ def xargs(call: Call) -> None:
     marker: str | None = None
     names = {flag.name for flag, _ in shape.flags}
     input_words = call.frame.stdin_words if names & _NUL_FLAGS and not names & _OTHER_INPUT_FLAGS else ()
-    call.frame = replace(call.frame, stdin_words=())
+    call.frame = replace(call.frame, stdin_words=(), in_shell=False)
     for flag, value in shape.flags:
         if flag.role is Role.READ and value is not None:
             apply(call, Role.READ, value)

@@ -291,8 +291,14 @@ class Variables:
             self._findings.unknown(text, Check.INTEGER_VARIABLE, span)
 
     def report_obeyed(self, name: str, span: SourceSpan | None) -> None:
-        """Report that the script sets a variable that the shell or programs obey."""
-        self._findings.unknown(f"sets {name}, which the shell or other programs may use", Check.SPECIAL_VARIABLE, span)
+        """Report that the script sets a variable that the shell or programs obey.
+
+        A variable of programs can at most make a later program run other code inside the sandbox. One of bash itself
+        may change the meaning of the rest of the script.
+        """
+        text = f"sets {name}, which the shell or other programs may use"
+        of_bash = name != "PATH" and re.fullmatch(_SHELL, name)
+        (self._findings.unknown if of_bash else self._findings.bounded)(text, Check.SPECIAL_VARIABLE, span)
 
     def export(self, state: State, name: str, value: AbstractWord | None, span: SourceSpan | None) -> State:
         """Return the state after a variable was exported to every later program. With `value` None, it keeps its

@@ -40,13 +40,14 @@ class CommandInterpreter(Protocol):
 @dataclass(slots=True)
 class ParsedOptions:
     """Options and operands of one command. `trouble` is the reason why they could not be separated, and `where` the
-    word that is the cause.
+    word that is the cause. `bounded` as in Reason.
     """
 
     flags: list[tuple[Flag, AbstractWord | None]] = field(default_factory=list)
     operands: list[AbstractWord] = field(default_factory=list)
     trouble: str = ""
     where: AbstractWord | None = None
+    bounded: bool = False
 
 
 @dataclass(slots=True)
@@ -170,6 +171,10 @@ class Call:
         if word is not None:
             self.suspect(word)
 
+    def bounded(self, text: str, word: AbstractWord | None = None) -> None:
+        """Report a use that cannot be judged, but does no more than code that is not read: the sandbox bounds both."""
+        self.findings.bounded(text, self.rule.ref, self._span(word))
+
     def suspect(self, word: AbstractWord) -> None:
         """Report the secrets that a word of unknown role may name, if its text is uncertain."""
         if word.content:
@@ -258,6 +263,11 @@ class _Parser:
     def fail(self, trouble: str, where: AbstractWord) -> None:
         self.shape.trouble, self.shape.where = trouble, where
 
+    def doubt(self, trouble: str, where: AbstractWord) -> None:
+        """Fail because of a word that is known only at run time."""
+        self.fail(trouble, where)
+        self.shape.bounded = self.rule.bounded
+
     def run(self) -> ParsedOptions:
         rule, shape = self.rule, self.shape
         stops = rule.operands.runs or bool(rule.subs)
@@ -268,10 +278,12 @@ class _Parser:
             if text == "--":
                 shape.operands += self.words[self.position :]
                 break
+            if text is None and self.begun(word):
+                continue
             if text is None or text[:1] != "-" or (text == "-" and "-" not in rule.flags):
                 signed = text is not None and text[:1] in ("+", "@")
                 if not (word.plain or rule.anywhere or (rule.single and not word.may_split)):
-                    self.fail(f"a word known only at run time may become a flag of `{self.label}`", word)
+                    self.doubt(f"a word known only at run time may become a flag of `{self.label}`", word)
                 elif text and signed and (known := rule.flags.get(text) or rule.flags.get(text[:1])):
                     shape.flags.append((known, None))
                 elif stops:
@@ -288,6 +300,15 @@ class _Parser:
             else:
                 self.cluster(text, word)
         return shape
+
+    def begun(self, word: AbstractWord) -> bool:
+        """Read one flag with a value of which only the beginning is known: `--author="$X"`."""
+        name, equals, value = word.head.partition("=")
+        flag = self.rule.flags.get(name)
+        if not equals or flag is None or flag.role is None or word.may_split or name[:2] != "--":
+            return False
+        self.shape.flags.append((flag, replace(word, head=value, pattern="", shape="", heads=())))
+        return True
 
     def long(self, text: str, word: AbstractWord) -> None:
         """Read one long flag by its exact name."""
@@ -331,7 +352,7 @@ class _Parser:
         taken = self.words[self.position : self.position + len(roles)]
         for role, value in zip(roles, taken, strict=False):
             if value.may_split and not self.rule.anywhere:
-                self.fail(f"the value of `{flag.name}` may become further words of `{self.label}`", value)
+                self.doubt(f"the value of `{flag.name}` may become further words of `{self.label}`", value)
             self.shape.flags.append((replace(flag, role=role), value))
         if not taken:
             self.shape.flags.append((flag, None))

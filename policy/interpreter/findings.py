@@ -146,6 +146,11 @@ class Findings:
         self.add_effect(EffectKind.UNKNOWN, text)
         self.add_reason(Tier.UNKNOWN, text, rule, span, consequence=consequence)
 
+    def bounded(self, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
+        """Report a use that cannot be judged, but does no more than code that is not read: the sandbox bounds both."""
+        self.add_effect(EffectKind.UNKNOWN, text)
+        self.add(Reason(Tier.EXECUTE, text, rule, span, bounded=True))
+
     def runs(self, what: str, text: str, rule: RuleRef, span: SourceSpan | None) -> None:
         """Report code that runs without being read: `what` is its path or name, `text` the reason for the user."""
         self.add_effect(EffectKind.RUNS, what)

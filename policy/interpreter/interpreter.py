@@ -1,5 +1,6 @@
 """The interpreter of commands: judges every command that an action may run, for all words that it may run with."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, reduce
@@ -27,6 +28,7 @@ MOST_LIKELY = 40  # variants of one command with likely texts
 
 _UNKNOWN_WORD = AbstractWord()  # one word, known only at run time
 
+_PROGRAM_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
 
 
@@ -121,7 +123,9 @@ class Interpreter:
             self.findings.beyond_plain_edits = True
             self.findings.step.set_stranger()
             text = f"`{known}` is not a known command" if known else "an empty command name"
-            self.findings.unknown(text, Check.UNLISTED_PROGRAM, first.span or span)
+            usual = _PROGRAM_NAME.fullmatch(known)  # `-c` is an option that the program before it was not known to have
+            report = self.findings.bounded if usual else self.findings.unknown
+            report(text, Check.UNLISTED_PROGRAM, first.span or span)
             return CommandResult(ExitStates.same(state))
         call = Call(self, rule, known, words, state, span, command.frame)
         call.record_name()
@@ -159,7 +163,7 @@ class Interpreter:
             # Code that is not read is judged and confined as if it did anything, so a variable cannot add effects. The
             # tier of this call decides, because a program may do less with these arguments.
             text = f"sets {', '.join(exports)}, which `{call.label}` may use"
-            self.findings.unknown(text, rule.ref, call.span)
+            self.findings.bounded(text, rule.ref, call.span)
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
             self.findings.step.set_interprets()
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))

@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from policy.interpreter.command_call import Call, ParsedOptions, parse_options
-from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, scan
+from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, judge_bounded, scan
 from policy.interpreter.shell_state import MOST_OUTPUT, State
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
@@ -72,6 +72,7 @@ def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
     elif _shifts(rule, given, operands, roles) and not (rule.anywhere and rule.tier is Tier.READ):
         # The position of a word is only certain if the words before it are single words.
         shape.trouble = f"a word known only at run time may shift the operands of `{call.label}`"
+        shape.bounded = rule.bounded
         return None
     return roles
 
@@ -268,6 +269,9 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
     """Judge words that the rule does not describe: by the rule's own tier for that, or as `unknown`."""
     rule = call.rule
     tier = rule.tier if rule.open else rule.otherwise
+    if tier is None and shape.bounded:
+        judge_bounded(call, shape.trouble, shape.where)
+        return
     if tier is None:
         call.unknown(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)
         for word in call.words:

@@ -220,6 +220,12 @@ def enter(call: Call, word: AbstractWord) -> State:
     )
 
 
+def judge_bounded(call: Call, text: str, word: AbstractWord | None) -> None:
+    """Judge a use of which the sandbox bounds the effects (see `Reason.bounded`), and the words that name paths."""
+    call.bounded(text, word)
+    scan(call, call.words, call.rule.tier)
+
+
 def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
     """Judge every word that looks like a path or a URL, without separating flags from operands."""
     for word in words:

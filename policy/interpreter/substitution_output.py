@@ -13,6 +13,7 @@ from policy.model.tier import Tier
 
 _LIVE = frozenset("*?[]\\")
 _UNKNOWN = "\0"  # in place of a word that is not literal
+_NATURAL = re.compile("0|[1-9][0-9]{0,8}")
 _COUNTING = re.compile(r"-[EFivwx]*c[EFivwx]*")
 _NUMERIC_FORMATS = ("%s", "%b", "%h", "%i", "%u", "%g", "%X", "%Y", "%Z")  # sizes, ids; then times, maybe negative
 
@@ -26,7 +27,7 @@ def output_of(
     """
     counted = numeric_output(body, state)
     if counted is not None:
-        return replace(counted, may_split=counted.empty and not quoted)
+        return replace(counted, may_split=(counted.empty or counted.may_split) and not quoted)
     unknown = AbstractWord(may_split=not quoted)
     command = body.items[0].node if len(body.items) == 1 else None
     if not isinstance(command, Command) or command.assignments or not all(map(_keeps_output, command.redirects)):
@@ -72,6 +73,8 @@ def numeric_output(body: Script, state: State) -> AbstractWord | None:
     if not words or words[0] in state.functions:
         return None
     match words:
+        case ["seq", *bounds] if 1 <= len(bounds) <= 3 and _counts(bounds):
+            return replace(COUNT, may_split=True)
         case ["nproc"] | ["id", "-u" | "-g"] | ["date", "+%s"]:
             return COUNT
         case ["wc", "-l" | "-c" | "-w" | "-m"] | ["git", "rev-list", "--count", "HEAD" | "--all"]:
@@ -84,6 +87,16 @@ def numeric_output(body: Script, state: State) -> AbstractWord | None:
             one = not files or (len(files) == 1 and files[0][:1] not in ("-", "", _UNKNOWN))
             return MAYBE_NUMBER if one and pattern != _UNKNOWN else None
     return None
+
+
+def _counts(bounds: list[str]) -> bool:
+    """Return True if `seq` with these operands prints at least one number, and none with a sign."""
+    if not all(_NATURAL.fullmatch(bound) for bound in bounds):
+        return False
+    numbers = [int(bound) for bound in bounds]
+    first, last = (1 if len(numbers) == 1 else numbers[0]), numbers[-1]
+    step = numbers[1] if numbers[2:] else 1
+    return step > 0 and first <= last
 
 
 def _keeps_output(redirect: Redirect) -> bool:

@@ -194,6 +194,8 @@ class Reason:
             `text` is such an end.
         deferrable: True for a host that the command may not need: the command may start without network, and a
             refused connection becomes the question.
+        bounded: True if it is not certain what the command does, and the worst that it can do is what any code inside
+            the sandbox can do. The tier of such a reason is EXECUTE.
     """
 
     tier: Tier
@@ -206,6 +208,12 @@ class Reason:
     command: str = ""
     predicate: str = ""
     deferrable: bool = False
+    bounded: bool = False
+
+    @property
+    def uncertain(self) -> bool:
+        """Return True if the reason states that something about the action is not certain."""
+        return self.bounded or self.tier is Tier.UNKNOWN
 
     @property
     def phrase(self) -> str:

@@ -90,6 +90,7 @@ class GitSourceKind(StrEnum):
     STASH = "stash"
     TREE = "tree"  # of a revision
     CHANGE = "change"  # the trees of the commit of a revision and of its parents
+    DASHED = "references whose short names begin with a dash"  # the names of the references, and not of files
     CONTENT = "content"  # of the file that a name may name; empty if the name certainly names a commit
 
 

@@ -74,10 +74,14 @@ def covered(
     for index, step in enumerate(assessment.steps):
         running = by_step[index]
         crowded = any(other != index and not own[index] <= own[other] for other in unread)
+        doubts = [reason for reason in step.reasons if reason.bounded]
+        doubted = any(_allowing(reason, step, running, alone, facts, linked) is None for reason in doubts)
         for reason in step.reasons:
             if reason.tier is Tier.READ or reason.tier in NEVER:
                 continue
-            found = _allowing(reason, step, running, alone, facts, linked)
+            # The command may be another one than the rule is about, so it gets nothing beyond the sandbox.
+            beyond = doubted and reason.tier > Tier.EXECUTE
+            found = None if beyond else _allowing(reason, step, running, alone, facts, linked)
             if found is None and reason.tier in BY_TOOL and isinstance(assessment.action, ToolAction):
                 found = next((rule for rule in alone if names_only_tools(rule, reason.tier)), None)
             if found is None:
@@ -172,11 +176,11 @@ def _allowing(
         return None
     tier, effects = reason.tier, _behind(reason, step)
     # The only unknown about the step is its program.
-    stranger = step.stranger and sum(each.tier is Tier.UNKNOWN for each in step.reasons) == 1
+    stranger = step.stranger and sum(each.uncertain for each in step.reasons) == 1
     # THREAT T68: a remote that names another host. If the repository names the host, a rule must name it too.
     led_out = tier is Tier.NETWORK and any(effect.scope is Scope.WORKSPACE for effect in effects)
     for rule in running:
-        if tier is Tier.UNKNOWN:
+        if reason.uncertain:
             if Tier.UNKNOWN in rule.tier or (stranger and (not rule.tier or Tier.EXECUTE in rule.tier)):
                 return rule
         elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier) and not led_out:

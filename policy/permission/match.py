@@ -126,7 +126,7 @@ def _texts(assessment: Assessment) -> str | None:
         if step.text or (step.words and not step.words[0].texts):
             return None
         words = (*step.words, *step.named)
-        if any(word.text is None for word in words) and any(reason.tier is Tier.UNKNOWN for reason in step.reasons):
+        if any(word.text is None for word in words) and any(reason.uncertain for reason in step.reasons):
             return None
         found += [text for word in words for text in word.texts]
         found += step.also
@@ -167,7 +167,7 @@ def _strongest(meetings: Iterable[_Meeting]) -> _Meeting:
 
 def _tier_met(rule: PermissionRule, step: Step) -> _Meeting:
     for reason in step.reasons:
-        if reason.tier in rule.tier:
+        if reason.tier in rule.tier or (reason.bounded and Tier.UNKNOWN in rule.tier):
             return _Meeting(_Met.YES, reason.span)
     return _Meeting(_Met.MAYBE, None, "its effects cannot be read with certainty") if step.text else _NOT
 
@@ -198,7 +198,7 @@ def _run_met(rule: PermissionRule, step: Step) -> _Meeting:
         after = step.words[1:] if step.name == 1 else step.named[step.name :]
         if passed_on(after, rule.run):
             return _Meeting(_Met.YES, span)
-    unknown = any(reason.tier is Tier.UNKNOWN for reason in step.reasons)
+    unknown = any(reason.uncertain for reason in step.reasons)
     untold = next((word for word in step.words[1:] if word.text is None), None)
     if unknown and untold is not None:
         return _Meeting(_Met.MAYBE, untold.span, "a word is known only at run time")

@@ -79,6 +79,9 @@ class Flag:
 _BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
 
 
+_UNBOUNDED = _BEGINS | {Role.SCRIPT, Role.DELETE, Role.MOVE}
+
+
 @dataclass(frozen=True, slots=True)
 class Operands:
     """Roles of operands by position: `head`, then any number of `rest`, then `tail`."""
@@ -192,6 +195,19 @@ class CommandRule:
     registry: str = ""
     consequence: Consequence | None = None
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
+
+    @property
+    def bounded(self) -> bool:
+        """Return True if the command does no more than code inside the sandbox, whatever a word becomes.
+
+        False for a command that may delete files or do something else that cannot be undone, for one whose words may
+        contain another command, and for a builtin, which may change how bash reads the rest of the script.
+        """
+        operands = {*self.operands.head, self.operands.rest, *self.operands.tail}
+        flags = self.flags.values()
+        tiers = [tier for tier in (self.tier, self.otherwise, *(flag.tier for flag in flags)) if tier is not None]
+        roles = {flag.role for flag in flags} | operands
+        return max(tiers) < Tier.DANGEROUS and not (self.subs or self.builtin) and roles.isdisjoint(_UNBOUNDED)
 
     def sub(self, name: str | None) -> "CommandRule | None":
         """Return the subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that matches it."""

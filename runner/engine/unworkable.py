@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from policy.model.action import Action, EditFile, ReadFile
+from policy.model.assessment import Check
 from policy.model.facts import Kind
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Allow, Ask, Problem
@@ -30,13 +31,18 @@ _LOOK = "look at what is there with `ls` or `glob`, or create the file with `wri
 
 
 def unworkable(action: Action, evaluation: Evaluation) -> Problem | None:
-    """Return the problem of an action that a user would be asked about and that certainly fails, else None."""
+    """Return the problem of an action that certainly fails, else None.
+
+    Only an action that a user would be asked about is examined, or one whose program no rule describes.
+    """
     verdict, context = evaluation.verdict, evaluation.recalled.context
     if isinstance(action, EditFile):
         return _unfit_edit(action, evaluation) if isinstance(verdict, Ask) else None
-    if isinstance(verdict, Allow) or verdict.cell.ruling is not Ruling.ASK:
-        return None
-    return no_such_program(evaluation.assessment, context)
+    if isinstance(verdict, Allow):
+        examined = any(reason.rule == Check.UNLISTED_PROGRAM for reason in evaluation.assessment.reasons)
+    else:
+        examined = verdict.cell.ruling is Ruling.ASK
+    return no_such_program(evaluation.assessment, context) if examined else None
 
 
 def _unfit_edit(action: EditFile, evaluation: Evaluation) -> Problem | None:

@@ -800,3 +800,24 @@ def test_a_damaged_pack_leaves_no_file_open(tmp_path: Path) -> None:
     with pytest.raises(Unreadable), Objects(str(tmp_path)):
         pass
     assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.threat("T02")
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("reference", "script"),
+    [
+        ("refs/tags/--output=x", "git log $(git describe --tags --abbrev=0)..HEAD"),
+        ("refs/heads/-b", "git log $(git branch --show-current)"),
+        ("refs/heads/-b", 'git log "$(git rev-parse --abbrev-ref HEAD)"'),
+    ],
+)
+def test_the_name_of_a_reference_may_become_a_flag_only_if_one_begins_with_a_dash(
+    reference: str, script: str, packed: bool, repository: Repository
+) -> None:
+    repository.git("tag", "v1")
+    assert repository.tier(script) is Tier.READ
+    repository.git("update-ref", reference, "HEAD")
+    if packed:
+        repository.git("pack-refs", "--all")
+    assert repository.tier(script) is Tier.EXECUTE

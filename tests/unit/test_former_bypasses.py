@@ -2,6 +2,7 @@
 
 import os
 import stat
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from policy.classify import classify
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment
-from policy.model.facts import Facts, Kind, PathFact
+from policy.model.facts import Facts, GitSource, GitSourceKind, Kind, PathFact
 from policy.model.tier import Tier
 from policy.rules.rule_file import RuleError
 from policy.rules.rulebook import RuleBook, parse_rules
@@ -292,7 +293,10 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("script", "why"), NOT_A_READ)
 def test_what_got_past_the_gate(script: str, why: str, facts: Facts) -> None:
-    assert max(judge(script, facts).tiers) > Tier.READ, why
+    cloned = replace(
+        facts, tracked=lambda source: ("refs/tags/--output=PWNED",) if source == GitSource(GitSourceKind.DASHED) else ()
+    )
+    assert max(judge(script, cloned).tiers) > Tier.READ, why
 
 
 @pytest.mark.parametrize(("script", "why"), DANGEROUS)

@@ -326,7 +326,8 @@ def test_a_variable_that_later_commands_obey_is_never_set_unasked(name: str) -> 
         f"printf -v {name} ./a; export {name}; git status",
     ):
         found = judge(script)
-        assert found.tiers[0] >= Tier.UNKNOWN, (script, told(found))
+        assert found.tiers[0] in (Tier.EXECUTE, Tier.UNKNOWN), (script, told(found))
+        assert any(reason.uncertain for reason in found.reasons), script
 
 
 @pytest.mark.threat("T41")

@@ -94,6 +94,8 @@ def _found(source: GitSource, workspace: str, secrets: Secrets, cache: Callable[
         case GitSourceKind.CONTENT:
             _commit(source.revision, own, common, secret, parents=False)
             return ()  # for a name that may be that of a file, `_commit` has raised Unreadable
+        case GitSourceKind.DASHED:
+            return _dashed(common)
         case GitSourceKind.STASH:
             return _stashed(common, secret)
         case GitSourceKind.HISTORY | GitSourceKind.DELETED:
@@ -266,6 +268,20 @@ def _commit(revision: str, own: str, common: str, secret: _Secret, *, parents: b
         trees = _Trees(objects, secret)
         if not all(each is not None and each.tree is not None and trees.walk(each.tree) for each in commits):
             raise Unreadable(revision)
+
+
+def _dashed(common: str) -> SecretNames:
+    """Return the references whose names below `refs/tags/` and so on begin with a dash.
+
+    Git makes no such branch or tag itself, but a clone may contain one.
+    """
+    packed = whole(f"{common}/packed-refs", _LARGEST_FILE) or b""
+    found = {os.fsdecode(name) for name in re.findall(rb"^[0-9a-f]+ (refs/[a-z]+/-.*)$", packed, re.MULTILINE)}
+    for place in ("tags", "heads", "remotes"):
+        folder = f"{common}/refs/{place}"
+        if os.path.isdir(folder):
+            found |= {f"refs/{place}/{name}" for name in os.listdir(folder) if name[:1] == "-"}
+    return tuple(sorted(found))
 
 
 def _stashed(common: str, secret: _Secret) -> SecretNames:

@@ -1,0 +1,86 @@
+"""Tests of uses that are not certain, and that the sandbox bounds: tier execute, no rights of their own."""
+
+import pytest
+
+from policy.model.tier import Mode, Ruling, Tier
+from policy.model.verdict import Allow
+from tests.support.permission_machine import assess, judge, ruling
+
+T, D, N = Mode.TRUST_PROJECT, Mode.DEFAULT, Mode.DONT_ASK
+
+# fmt: off
+BOUNDED = [
+    ("goreleaser check",                         "a program that no rule describes"),
+    ("pdp11 < in.txt | head -3",                 "in a pipeline"),
+    ("ponyc a.pony -o . && ./a",                 "before another program"),
+    ('sed -n 1,5p "$f"',                         "a word that may become -i"),
+    ("sed -n 1,5p $f",                           "one that may become several words"),
+    ("for f in *; do sed -n 1p $f; done",        "the name of a file"),
+    ('git diff "$ref"',                          "a flag of Git"),
+    ("find $x -name y",                          "a test of find"),
+    ("git ls-files | xargs sed -n 1p",           "words from data"),
+    ("cp $files out",                            "operands that shift"),
+    ("tar cf out.tar *",                         "a flag of tar"),
+    ("export JAVA_HOME=/opt/jdk; ls",            "a variable for all later programs"),
+    ("export PATH=/opt/jdk/bin:$PATH; ls",       "the list of program folders"),
+    ("LD_LIBRARY_PATH=./lib ls",                 "a variable for one program"),
+    ("FOO=1 sort a.txt",                         "any variable"),
+    ("pkill -f 'node server.js'",                "processes of the sandbox"),
+    ("killall node; kill -9 123",                "likewise"),
+]
+ASKED = [
+    ("goreleaser check; curl https://x.org",     Tier.NETWORK,       "a host beside it"),
+    ("goreleaser; cat @TOP/log/syslog",          Tier.READ_OUTSIDE,  "a path outside"),
+    ("cp $files /srv/out",                       Tier.WRITE_OUTSIDE, "a path outside among the words"),
+    ("git branch $x",                            Tier.UNKNOWN,       "a flag that deletes a branch"),
+    ("git $x",                                   Tier.UNKNOWN,       "any subcommand"),
+    ("rm $x",                                    Tier.UNKNOWN,       "any file may be deleted"),
+    ("timeout $x git reset --hard",              Tier.UNKNOWN,       "the command inside is not read"),
+    ("env $x ls",                                Tier.UNKNOWN,       "likewise"),
+    ("$x status",                                Tier.UNKNOWN,       "any program, with a meaning of its own in a shell"),
+    ("IFS=x; ls $y",                             Tier.UNKNOWN,       "bash itself obeys the variable"),
+    ("export BASH_ENV=./x; bash -c ls",          Tier.UNKNOWN,       "likewise"),
+    ("flock lock -c 'touch x'",                  Tier.UNKNOWN,       "a flag is no program"),
+    ("ŀs",                                       Tier.UNKNOWN,       "a letter of another script"),
+    ("export X=1; git reset --hard",             Tier.DANGEROUS,     "a variable hides nothing"),
+    ("sudo goreleaser",                          Tier.DANGEROUS,     "more rights"),
+    ("goreleaser > .git/hooks/pre-commit",       Tier.DANGEROUS,     "a file that programs run by themselves"),
+]
+RULES = [
+    # rules, script, verdict in trust-project, why
+    ('deny run=["goreleaser", "**"]', "goreleaser check",             Ruling.DENY, "the rule names it"),
+    ('deny run=["git", "push", "**"]', "goreleaser git push",         Ruling.DENY, "it may run its words"),
+    ('deny run=["sed", "-i", "**"]',  'sed "$x" a.txt',               Ruling.DENY, "the word may be the denied one"),
+    ('ask tier=["unknown"]',          "goreleaser check",             Ruling.ASK,  "asked about before, and so now"),
+    ('deny tier=["unknown"]',         'sed -n 1p "$f"',               Ruling.DENY, "likewise"),
+    ('allow host=["x.org"]',          "LD_PRELOAD=./a.so curl https://x.org", Ruling.ASK, "other code gets no host"),
+    ('allow host=["x.org"]',          "PATH=.:$PATH; curl https://x.org", Ruling.ASK, "nor does another program"),
+    ('allow host=["x.org"]',          "goreleaser; curl https://x.org", Ruling.ASK, "nor one beside it"),
+    ('allow run=["curl", "**"] host=["x.org"]', "X=1 curl https://x.org", Ruling.ASK, "nor by a rule for the command"),
+    ('allow host=["x.org"]',          "curl https://x.org",           Ruling.ALLOW, "the harmless neighbour"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T166")
+@pytest.mark.parametrize(("script", "why"), BOUNDED, ids=[row[0] for row in BOUNDED])
+def test_a_bounded_use_gets_no_rights_beyond_the_workspace(script: str, why: str) -> None:
+    for mode in (T, N):
+        verdict = judge(script, "", mode)
+        assert isinstance(verdict, Allow), (why, verdict)
+        terms = verdict.permit.terms
+        assert (terms.hosts, terms.read, terms.write, terms.credentials) == ((), (), (), ()), why
+    assert ruling(judge(script, "", D)) is Ruling.ASK, why
+
+
+@pytest.mark.threat("T166")
+@pytest.mark.parametrize(("script", "tier", "why"), ASKED, ids=[row[0] for row in ASKED])
+def test_what_the_sandbox_would_have_to_open_is_asked_about(script: str, tier: Tier, why: str) -> None:
+    assert assess(script, "").tiers[0] is tier, why
+    assert ruling(judge(script, "", T)) is Ruling.ASK, why
+
+
+@pytest.mark.threat("T166")
+@pytest.mark.parametrize(("rules", "script", "expected", "why"), RULES, ids=[f"{row[0]}-{row[1]}" for row in RULES])
+def test_rules_of_users_see_the_doubt(rules: str, script: str, expected: Ruling, why: str) -> None:
+    assert ruling(judge(script, rules, T)) is expected, why
