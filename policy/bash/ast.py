@@ -37,6 +37,8 @@ class Expansion:
     `${x:-$(a)}` runs `a` only if `x` is unset or empty.
 
     Two words: pattern and replacement of `/`, offset and length of `:`. A Glob in a pattern matches text, not files.
+    Offset and length are digits or one Arithmetic. Operator `[`: the word is the subscript, one Arithmetic. Operator
+    `!`: the value of `name` is the name of the parameter; no word.
     """
 
     name: str

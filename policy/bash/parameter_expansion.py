@@ -1,13 +1,14 @@
 """Parameter expansion `${name OPERATOR word}`: the forms whose content is certain. The rules inside double quotes
 differ from those outside.
 
-An assignment (`:=`) is only accepted in the words of `:`, which the parser of commands checks. Forms with indirection
-(`!`), repeated expansion (`@`) or computation (`:` with anything but digits) are refused.
+An assignment (`:=`) is only accepted in the words of `:`, which the parser of commands checks. Forms with repeated
+expansion (`@`) are refused. bash evaluates offsets, lengths and subscripts: they may be plain arithmetic, and the
+interpreter checks that the names in it hold numbers. `${!x}` is read where `x` is a plain name; its value may not be.
 """
 
 import re
 
-from policy.bash.ast import ASSIGNS, Expansion, Glob, Part, Text, Tilde, Word
+from policy.bash.ast import ASSIGNS, Arithmetic, Expansion, Glob, Part, Text, Tilde, Word
 from policy.bash.objections import objection_to_variable
 from policy.bash.words import BRACKET, STARS, Words
 from policy.model.abstract_word import SourceSpan
@@ -21,6 +22,17 @@ _SLICE = re.compile(
     rf"\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*|0|[1-9][0-9]{{0,2}}|[@*])"
     rf":(?P<offset>{_NUMBER}| -{_NUMBER})(?::(?P<length>{_NUMBER}))?\}}"
 )
+_COMPUTED_SLICE = re.compile(
+    r"\$\{(?:(?P<array>[A-Za-z_][A-Za-z0-9_]*)\[(?P<subscript>[@*])\]"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*|[1-9][0-9]{0,2}|[@*])):(?![-=+?])"
+)
+_COMPUTED_ELEMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\[(?![@*])")
+_INDIRECT = re.compile(r"\$\{!([A-Za-z_][A-Za-z0-9_]*|[1-9])\}")
+# Text without a quote, a bracket, a `?` or a colon, so that every version of bash finds the end at the same place.
+_COMPUTED = re.compile(
+    r"(?:[A-Za-z0-9_ +*%/-]|\$[A-Za-z_][A-Za-z0-9_]*|\$[1-9#]|\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*|[1-9#])\})+(?=[]:}])"
+)
+_ONLY_NUMBER = re.compile(_NUMBER)
 _CASES = frozenset(("^", "^^", ",", ",,"))
 _REMOVALS = frozenset(("#", "##", "%", "%%"))
 
@@ -45,6 +57,25 @@ def parse_expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Pa
         spans = {name: SourceSpan(*found.span(name)) for name in places}
         bounds = tuple(Word((Text(found[name], span, False),), span) for name, span in spans.items())
         return Expansion(found["name"], ":", bounds, SourceSpan(start, words.pos), quoted)
+    if found := _INDIRECT.match(text, at, words.end):
+        words.pos = found.end()
+        return Expansion(found[1], "!", (), SourceSpan(start, words.pos), quoted)
+    if found := _COMPUTED_SLICE.match(text, at, words.end):
+        words.pos = found.end()
+        limits = [_computed(words, at)]
+        if words.char() == ":":
+            words.pos += 1
+            if words.text[words.pos : words.end].lstrip(" ").startswith("-"):
+                raise _refusal(words, at)  # at a length below zero that leaves nothing, bash ends the line
+            limits.append(_computed(words, at))
+        _close(words, at, "}")
+        name = found["array"] or found["name"]
+        return Expansion(name, ":", tuple(limits), SourceSpan(start, words.pos), quoted, found["subscript"] or "")
+    if (found := _COMPUTED_ELEMENT.match(text, at, words.end)) and not _NAME.match(text, at, words.end):
+        words.pos = found.end()
+        index = _computed(words, at)
+        _close(words, at, "]}")
+        return Expansion(found[1], "[", (index,), SourceSpan(start, words.pos), quoted)
     found = _NAME.match(text, at, words.end)
     operator = _OPERATOR.match(text, found.end(), words.end) if found else None
     if not found or not operator:
@@ -60,6 +91,33 @@ def parse_expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Pa
             raise _refusal(words, at)
         words.open_assignments += 1
     return Expansion(found[1] or found[3], operator[0], parts, SourceSpan(start, words.pos), quoted, found[2] or "")
+
+
+def _computed(words: Words, at: int) -> Word:
+    """Return the offset, length or subscript at the cursor, which bash evaluates as arithmetic."""
+    start = words.pos
+    if words.ahead("$(("):
+        part = words.dollar(start, False)
+    else:
+        found = _COMPUTED.match(words.text, start, words.end)
+        if not found:
+            raise _refusal(words, at)
+        if _ONLY_NUMBER.fullmatch(found[0]):
+            return words.literal_word(found, quoted=False)
+        expression = words.arithmetic(changes=False)
+        while words.char() == " ":
+            words.pos += 1
+        if words.pos != found.end():
+            raise _refusal(words, at)
+        part = Arithmetic(expression, SourceSpan(start, words.pos), False)
+    return Word((part,), SourceSpan(start, words.pos))
+
+
+def _close(words: Words, at: int, end: str) -> None:
+    """Step over the end of the form that begins at `at`."""
+    if not words.ahead(end):
+        raise _refusal(words, at)
+    words.pos += len(end)
 
 
 def _refusal(words: Words, at: int) -> Exception:

@@ -146,6 +146,11 @@ def _part(part: ast.Part) -> str:
         case ast.Parameter():
             spelled = f"${{{'#' if part.length else ''}{part.name}{_subscript(part.subscript)}}}"
         case ast.Expansion():
+            if part.operator == "[":
+                spelled = f"${{{part.name}[{_word(part.words[0])}]}}"
+                return f'"{spelled}"' if part.quoted else spelled
+            if part.operator == "!":
+                return f'"${{!{part.name}}}"' if part.quoted else f"${{!{part.name}}}"
             inner = ("/" if part.operator[0] == "/" else ":").join(map(_word, part.words))
             spelled = f"${{{part.name}{_subscript(part.subscript)}{part.operator}{inner}}}"
         case ast.Arithmetic():

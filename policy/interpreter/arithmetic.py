@@ -6,7 +6,7 @@ from itertools import product
 from typing import assert_never
 
 from policy.bash.ast import ArithmeticAssignment, Count, Expression, Name, Number, Operation, Output, walk
-from policy.model.abstract_word import LIMIT, NUMBER, AbstractWord, is_number
+from policy.model.abstract_word import COUNT, LIMIT, NUMBER, AbstractWord, is_number
 
 _BIGGEST = 1 << 62  # bash wraps at 64 bits; results near that bound count as unknown
 _MOST_SHIFTED = 62
@@ -40,6 +40,8 @@ def ordered_changes(expression: Expression) -> Iterator[tuple[ArithmeticAssignme
 
 def evaluate(expression: Expression, value: Callable[[str], AbstractWord]) -> AbstractWord:
     """Return the text of `$((expression))`. `value` returns the value of a name."""
+    if isinstance(expression, Count):
+        return COUNT
     found = _values(expression, value)
     return NUMBER if found is None else AbstractWord(texts=tuple(str(number) for number in found))
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from typing import assert_never
 
 from policy.bash import ast
@@ -28,6 +29,8 @@ _BLANKS = frozenset(" \t")
 MOST_WORDS = 400  # of one command, after expansion
 _FOR_UNSET = frozenset([":-", "-", ":+", "+"])
 _COUNTS = frozenset(["?", "#", "$"])
+_MOST_JOINED = 40  # elements of an array whose values are joined
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
 
 
@@ -93,6 +96,12 @@ class Expander:
             items = self.value(part.name, state, whole=True).items
             self.findings.classifier.budget.spend(5 * len(items or ()))
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
+            if placed is not None and (part.quoted or all(item.texts for item in placed)):
+                return [replace(item, span=whole.span) for item in placed]
+        if len(word.parts) == 1 and isinstance(part, Expansion) and (part.subscript, part.operator) == ("@", ":"):
+            sliced = _slice(part, self.value(part.name, state, whole=True).items)
+            self.findings.classifier.budget.spend(5 * len(sliced or ()))
+            placed = None if sliced is None else [_placed(item, part.quoted) for item in sliced]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]
         lone = whole.may_split and len(word.parts) == 1 and "IFS" not in state.variables
@@ -233,9 +242,18 @@ class Expander:
     def _expansion(self, part: Expansion, state: State, frame: ExecutionFrame) -> AbstractWord:
         self._report_missing_element(part, state, frame)
         inner = [self._inside(word, state, frame) for word in part.words]  # interpreted even if bash may skip it
-        if part.name in ("@", "*") or part.subscript in ("@", "*"):
-            return ANYTHING if "@" in (part.name, part.subscript) or not part.quoted else AbstractWord()
+        if part.operator == ":":
+            part = self._bounded(part, inner, frame)
+        if part.subscript in ("@", "*"):
+            unknown = ANYTHING if part.subscript == "@" or not part.quoted else AbstractWord()
+            return replace(unknown, hints=_hints(self.value(part.name, state, whole=True)))
+        if part.name in ("@", "*"):
+            return ANYTHING if part.name == "@" or not part.quoted else AbstractWord()
+        if part.operator == "[":
+            return _placed(_element(self.value(part.name, state, whole=True), inner[0]), part.quoted)
         value = self.value(part.name, state, part.subscript)
+        if part.operator == "!":
+            return _placed(self._named(part, value, state, frame), part.quoted)
         if part.operator in ast.ASSIGNS:
             part = replace(part, operator=":-" if part.operator == ":=" else "-")
         current = _placed(value, part.quoted)
@@ -269,6 +287,30 @@ class Expander:
         known = apply_operation(part, value)
         return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
 
+    def _bounded(self, part: Expansion, bounds: list[AbstractWord], frame: ExecutionFrame) -> Expansion:
+        """Return `${x:offset:length}` with the known values of offset and length, as digits.
+
+        bash ends the line at a length below zero that leaves nothing, so a length that may be negative is reported.
+        """
+        certain = all(length.plain for length in bounds[1:])
+        if not certain:
+            text = f"`${{{part.name}:..}}` with a length that may be negative, at which bash ends the line"
+            self.findings.unknown(text, Check.ARITHMETIC_EVALUATION, frame.place(part.span))
+        known = [
+            word if bound.text is None else Word((Text(bound.text, word.span, False),), word.span)
+            for word, bound in zip(part.words, bounds, strict=True)
+        ]
+        return replace(part, words=tuple(known))
+
+    def _named(self, part: Expansion, value: AbstractWord, state: State, frame: ExecutionFrame) -> AbstractWord:
+        """Return the value of `${!x}`: of the variables that `value` names. A subscript in a name may run a command."""
+        if not value.texts or not all(map(_VARIABLE.fullmatch, value.texts)):
+            text = f"`${{!{part.name}}}`, whose value may not be a plain name: bash evaluates it"
+            self.findings.unknown(text, Check.ARITHMETIC_EVALUATION, frame.place(part.span))
+            return ANYTHING
+        values = [self._parameter(Parameter(name, part.span, True), state, frame) for name in value.texts]
+        return reduce(join, values)
+
     def _inside(self, word: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
         """Return the meaning of a word inside `${..}`. Outside double quotes, bash splits its unquoted text, too."""
         senses = [self._part(part, state, frame) for part in word.parts]
@@ -298,6 +340,8 @@ def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] 
     if arguments is None or (isinstance(part, Parameter) and part.length):
         return None
     if isinstance(part, Expansion):
+        if any(word.literal is None for word in part.words):
+            return None
         bounds = [int(word.literal or "") for word in part.words] if part.operator == ":" else [0]
         first = bounds[0] - 1
         if first < 0 or any(word.may_split for word in arguments[: first + sum(bounds[1:])]):
@@ -307,6 +351,36 @@ def _arguments(part: Parameter | Expansion, arguments: tuple[AbstractWord, ...] 
         return list(arguments)
     placed = [_placed(word, False) for word in arguments]
     return placed if all(word.texts for word in placed) else None
+
+
+def _slice(part: Expansion, items: tuple[AbstractWord, ...] | None) -> tuple[AbstractWord, ...] | None:
+    """Return the elements of `${x[@]:offset:length}`, or None if they are not certain."""
+    if items is None or any(word.literal is None for word in part.words):
+        return None
+    first, *length = (int(word.literal or "") for word in part.words)
+    if first < 0 or (length and length[0] < 0):
+        return None
+    return items[first : first + length[0] if length else None]
+
+
+def _element(array: AbstractWord, index: AbstractWord) -> AbstractWord:
+    """Return the element of `array` with the number `index`."""
+    items = array.items
+    unknown = replace(ANYTHING, hints=_hints(array))
+    if not items or any(item.may_split for item in items):
+        return unknown
+    if not index.texts:
+        return reduce(join, (*items, NOTHING)) if len(items) <= _MOST_JOINED else unknown
+    places = [int(text) for text in index.texts]
+    if not all(-len(items) <= place < len(items) for place in places):
+        return unknown
+    return reduce(join, (items[place] for place in places))
+
+
+def _hints(array: AbstractWord) -> tuple[str, ...]:
+    """Return the texts that an element of `array` is known to be."""
+    items = (text for item in array.items or () for text in item.texts)
+    return (*array.hints, *array.texts, *items)[: abstract_word.MOST_HINTS]
 
 
 def _placed(value: AbstractWord, quoted: bool) -> AbstractWord:

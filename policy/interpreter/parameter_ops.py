@@ -8,6 +8,8 @@ def apply_operation(part: Expansion, value: AbstractWord) -> AbstractWord | None
     """Return `value` after the operation of `part`, or None if the result is not certain."""
     if not value.texts or not all(text.isascii() for text in value.texts):
         return None
+    if part.operator == ":" and any(word.literal is None for word in part.words):
+        return None
     results = [_apply(part.operator, part.words, text) for text in value.texts]
     texts = tuple(dict.fromkeys(text for text in results if text is not None))
     return AbstractWord(texts=texts) if None not in results else None

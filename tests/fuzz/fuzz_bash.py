@@ -323,7 +323,9 @@ def settings() -> tuple[RuleBook, Profile]:
 
 # Reasons after which the words are not certain. An unknown program, or a path known only at run time, is no such
 # reason.
-_DOUBT = re.compile(r"command:shell:|bash evaluates|calls itself|called too often|sets [A-Z]+, which")
+_DOUBT = re.compile(
+    r"command:shell:|bash evaluates|bash ends the line|calls itself|called too often|sets [A-Z]+, which"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -427,6 +429,7 @@ ATOMS = (
     "'$(pwn)'", "\"\\$(pwn)\"", "'`pwn`'", "\\$(pwn)", "é", "'é b'", "if", "then", "do", "done", "fi", "in", "for",
     "time", "[[", "function", "case", "esac", "{", "!a", "#c", "a\\\nb", "\\\n",
     "{a..e}", "{e..a..2}", "{01..3}", "{-01..2}", "{1..9..4}", "{a..C}", "{$x,b}", "{${x},b}", "${x}{a,b}", '"$x"{a,b}', "{'a b',c}", '{"$x",\\,}', "a{b,{c,d}e}f", "{a*,?}",
+    "${x:y:1}", '"${x:$y}"', "${x:$((1+1)):$#}", "${x:${#y}-1}", "${x: -$y}", "${x[$y]}", '"${x[y+1]}"', "${x[$((y))]}", '"${x[@]:1}"', '"${x[@]:$y:1}"', "${x[*]:1}", "${@:$y}", "${!x}", '"${!x}"', "${!1}", "${x:y?1:2}", "${x[$(aa)]}", "${x:y[1]}",
     "`aa 'b\\\\c'`", "`bb 'a\\$x\\.'`", '"`aa "b c"`"', '"`aa "$x" \'$(pwn)\'`"', "`aa \\$x`", "`aa \\\\$x`", '`aa "\\$x"`', "`aa \\.b\\ c`", "`aa 'b\\\nc'`", "`aa \\\n b`", '"`aa \\"b\\"`"',
     "`aa \\`bb\\``", "`aa $(bb 'c\\\\d')`", "`aa '\\`'`", '"`aa \'\\\\"\'`"', "`aa $'\\n' b\\\\`", "$'\\0'", "$'\\.\\$x'", "$'a\\000b'", "$'\\`'",
     "\"a$'b\"", '"a$\\|b"', '"$\\$x"', '"$\\\\$(aa)"', "a$\\x", '"a\\\nb"', '"$x\\\ny"', '"${x}\\\n$(aa)"', '"$\\\nx"', "--x=a\\\nb", "'a'\\\n\"b\"", "a\\\n ",
@@ -475,6 +478,7 @@ MADE = (
     "${x:-'-o' b}", '${x:-"a" "-o"}', "${x-a}", "${y:+-o}", "${y+a b}", '"${y:+a}"', "${z:-$x}", '"${z:-$x}"', "${z:-\"$x\"}", "${x:-a $y}",
     "${x#*/}", "${x##*/}", "${x%/*}", '"${x%%.*}"', "${x%.*}", "${x#a}", "${x%c}", "${x/a/b}", "${x//X/-}", "${x/#a/-o }", "${x/%b/ c}",
     "${x^^}", "${x,}", "${x:1}", "${x:1:2}", "${x: -2}", "${x:0:-1}", "${#x}", "$?", "$#", "${x:?}", "*", "${HOME:-a}", "${PWD##*/}",
+    "${x:$y:1}", '"${x:y}"', "${x:${#y}}", "${x[$y]}", '"${x[y]}"', "${x[$#]}", '"${x[@]:1}"', '"${x[@]:1:1}"', '"${y[@]:$x}"', "${y[@]:0:2}", "${!x}", '"${!y}"', '"${x[@]:$#}"',
     '"${x[@]}"', "${x[0]}", '"${y[1]}"', '"${x[@]}"', "${y[@]}", "${x[1]:-b}", "${TMPDIR:-/tmp}", "${y:-*}", "${x/ /}", "${x//-/}", "${y:-~}", "${z-~/b}", "${x:-'a b'}", "${x%${y}}", "${x#\"$y\"}", "a ",
 )
 NAMES = ("f", "f", "g", "g", "h", "aa", "bb", "true", "echo", "test", "f-g", "f.g", "x")
@@ -663,6 +667,25 @@ class Writer:
                      f"if (({one})); then {name}=5; else (({name}--)); fi", f"[[ {one} -{pick(('eq', 'lt'))} ${name} ]] && {name}=4", f"(({one} && ({name}={two}))); aa ${name}")
                 )
             )  # fmt: skip
+        if self.chance.random() < 0.4:
+            lines.insert(self.chance.randrange(len(lines) + 1), "a=(p 'q r' -s)\ns=abcdef")
+            index, pieces = (
+                self.expression(1),
+                (
+                    "${a[I]}",
+                    '"${a[I]}"',
+                    "${s:I:1}",
+                    '"${s:I}"',
+                    '"${a[@]:I}"',
+                    "${a[$x]}",
+                    "${s:$y:$x}",
+                    "${a[@]:1:2}",
+                    "${!n}",
+                ),
+            )
+            lines.append(
+                f"{pick(('n=x', 'n=a', 'n=s'))}\ncc " + " ".join(pick(pieces).replace("I", index) for _ in range(3))
+            )
         lines.append("aa $x $y $z")
         return pick(("\n", "; ")).join(lines)
 

@@ -85,6 +85,8 @@ SHAPES: tuple[tuple[str, str, str], ...] = (
     ("x=(a 'b c' $(d) *.py)\ny+=(e)", "command x=(a 'b c' $(..) *.py)\n  inside $(..)\n    command d\ncommand y+=(e)", "arrays"),
     ("x=(\"${y[@]}\" ${y[0]})", "command x=(\"${y[@]}\" ${y[0]})", "one from another"),
     ("x=(\na # b\nc\n)", "command x=(a c)", "over lines"),
+    ("a ${x:$i:1} \"${x[@]:1}\" ${x[i+1]} \"${!y}\" ${!1}",
+     "command a ${x:$((i)):1} \"${x[@]:1}\" ${x[$((i + 1))]} \"${!y}\" ${!1}", "what is computed"),
     ("a \"${x[@]}\" ${#x[@]} ${x[0]:-b}", "command a \"${x[@]}\" ${#x[@]} ${x[0]:-b}", "and what is in them"),
     ("x=1 y+=2 a z=3", "command x=1 y+=2 a z=3", "assignments only before the name"),
     ("2>f x=1 a", "command x=1 a\n  2> f", "D9: also after a redirection"),

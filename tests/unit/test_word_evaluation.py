@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policy.bash.ast import (
+    Arithmetic,
     Assignment,
     Command,
     Expansion,
@@ -21,6 +22,7 @@ from policy.bash.ast import (
     Word,
 )
 from policy.bash.parser import read
+from policy.bash.printer import _expression
 
 
 def command(text: str) -> Command:
@@ -41,6 +43,8 @@ def bare(part: Part) -> tuple[object, ...]:
         case Expansion():
             words = [[bare(inner) for inner in word.parts] for word in part.words]
             return (part.name, part.operator, part.quoted, *words)
+        case Arithmetic():
+            return ("arithmetic", _expression(part.expression))
         case Substitution():
             return (part.kind, part.quoted, *(bare_command(item.node) for item in part.body.items))
         case Glob():
@@ -116,6 +120,13 @@ EXACT: tuple[tuple[str, list[tuple[object, ...]], str], ...] = (
     ("${x[0]}${x[12]}",  [("parameter", "x", False), ("parameter", "x", False)], "elements of an array"),
     ('"${x[@]}"',        [("parameter", "x", True)], "all of them"),
     ("${#x[@]}",         [("length", "x", False)], "how many"),
+    ("${x:i:$n}",        [("x", ":", False, [("arithmetic", "i")], [("arithmetic", "n")])], "a computed piece"),
+    ('"${x:$((i-1)):1}"', [("x", ":", True, [("arithmetic", "i - 1")], [("text", "1")])], "likewise"),
+    ('"${@:$i}"',        [("@", ":", True, [("arithmetic", "i")])], "some arguments"),
+    ('"${x[@]:1}"',      [("x", ":", True, [("text", "1")])], "some elements"),
+    ("${x[$i]}",         [("x", "[", False, [("arithmetic", "i")])], "a computed element"),
+    ("${x[i + 1]}",      [("x", "[", False, [("arithmetic", "i + 1")])], "likewise"),
+    ("${!x}${!1}",       [("x", "!", False), ("1", "!", False)], "by the name in a variable"),
     ("${x[0]:-$(a)}",    [("x", ":-", False, [("command", False, "a")])], "with a default"),
     ("$#$?$$$!$-",       [("parameter", c, False) for c in "#?$!-"], "special parameters"),
     ("${#}",             [("parameter", "#", False)], "the count, not a length"),
@@ -213,17 +224,26 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("<((a))",           "arithmetic", "found by fuzzing: bash 5.2 reads this differently"),
     ("${x:=a}",          "`${..}`", "D4: assigns"),
     ("${x=a}",           "`${..}`", "D4: assigns"),
-    ("${x:off}",         "`${..}`", "D4, D7: arithmetic"),
-    ("${x:0:n}",         "`${..}`", "D4, D7: arithmetic"),
+    ("${x:y?1:2}",       "`${..}`", "where the offset ends"),
+    ("${x:y[1]}",        "`${..}`", "D7: a subscript in the offset"),
+    ("${x:'y'}",         "`${..}`", "quotes in the offset"),
+    ("${x:y=1}",         "`${..}`", "an offset that assigns"),
+    ("${x:$y$z}",        "arithmetic", "what two values make together"),
+    ("${x:0:-$y}",       "`${..}`", "ends the line when the value is too short"),
+    ("${x:y++}",         "arithmetic that assigns", "an offset that assigns"),
+    ("${x[1]:1}",        "`${..}`", "nobody writes it"),
     ("${x:$(a)}",        "`${..}`", "D4, D7: arithmetic"),
     ("${x:0:-1}",        "`${..}`", "ends the line when the value is too short"),
     ("$((1/$#))",        "may fail", "ends the line when it is zero"),
     ("$((2**-1))",       "may fail", "ends the line"),
     ("$((1%0))",         "may fail", "ends the line"),
-    ("${x:08}",          "`${..}`", "octal"),
+    ("${x:08}",          "arithmetic", "octal"),
     ("${x[$(a)]}",       "`${..}`", "D4, D7: a subscript"),
-    ("${x[y]}",          "`${..}`", "D7: a subscript is evaluated"),
-    ("${x[01]}",         "`${..}`", "octal"),
+    ("${x[y[1]]}",       "`${..}`", "D7: a subscript in a subscript"),
+    ("${x['y']}",        "`${..}`", "D7: quotes in a subscript"),
+    ("${x[y=1]}",        "`${..}`", "D7: a subscript that assigns"),
+    ("${x[$y$z]}",       "arithmetic", "D7: what two values make together"),
+    ("${x[01]}",         "arithmetic", "octal"),
     ("${x[$y]:-a}",      "`${..}`", "D7: a subscript is evaluated"),
     ("${!x[@]}",         "`${..}`", "names"),
     ("${x[@]@Q}",        "`${..}`", "D6"),
@@ -258,7 +278,9 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("${p@P}",           "`${..}`", "D6, case 19: expanded again"),
     ("${@@P}",           "`${..}`", "D6"),
     ("${1@P}",           "`${..}`", "D6"),
-    ("${!p}",            "`${..}`", "D6: the name is in a variable"),
+    ("${!p*}",           "`${..}`", "D6: names"),
+    ("${!p@P}",          "`${..}`", "D6"),
+    ("${!#}",            "`${..}`", "D6: the last argument"),
     ("${!p[1]}",         "`${..}`", "D6"),
     ("${#-}",            "`${#..}`", "versions of bash differ"),
     ("${ a; }",          "`${..}`", "runs a command in newer versions of bash"),
