@@ -79,13 +79,13 @@ _ONLY_BASH = (
     r"|(?P<parameter>\$\{(?:!|[A-Za-z0-9_@*]+(?:\[|[/^,@]|:(?![-=+?]))))"
     r"|(?P<braces>(?<!\$)\{(?:[^\s{}\"'\\$]|\\.|\$(?!\{)|\$\{[^{}]{0,99}\}|\"[^\"]{0,99}\"|'[^']{0,99}'){0,99}?(?:,|\.\.))"
     r"|(?P<negated>\[\^)"
-    r"|(?P<tilde>~[+-])"
+    r"|(?P<tilde>~[+-]|(?<![\w./-])[A-Za-z_]\w*\+?=~)"
     r"|(?P<counting>\+\+|--(?=[^ ]*\)\)))"
 )
 _NAMES = {
     "test": "`[[`", "arithmetic": "`((`", "process": "`<(`", "string": "`<<<`", "both": "`&>`", "quoting": "`$'..'`",
     "append": "`+=`", "array": "an array", "parameter": "a `${..}` form", "braces": "`{a,b}`", "negated": "`[^..]`",
-    "tilde": "`~+`", "counting": "`++`",
+    "tilde": "`~+` or `x=~`", "counting": "`++`",
 }  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def _condition(words: Words, text: str) -> Condition:
         return Condition("", (left,), SourceSpan(start, last))
     words.pos = found.end()
     words.blanks()
-    right = (_regex(words) if found[1] == "=~" else None) or _operand(words)
+    right = (_regex(words) if found[1] == "=~" and _token(words) != "]]" else None) or _operand(words)
     for operand in (left, right) if found[1] in NUMERIC else ():
         # bash evaluates both sides as arithmetic. The interpreter checks the values of expansions.
         checked_later = len(operand.parts) == 1 and isinstance(operand.parts[0], (Substitution, Expansion))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from policy.bash.ast import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
-from policy.bash.braces import BRACED, LITERAL_BRACES, expand, spread
+from policy.bash.braces import BRACED, LIKE_ASSIGNMENT, LITERAL_BRACES, expand, spread
 from policy.bash.objections import splits_somewhere
 from policy.bash.scanner import Cursor, ansi_c_quoted
 from policy.model.abstract_word import SourceSpan
@@ -38,6 +38,7 @@ _TILDE = {
     at: re.compile(rf"~((?:[A-Za-z_][A-Za-z0-9_.-]*)?)(?=[/ \t\n;|&)<>{':' if at is Position.ASSIGNED else ''}]|\Z)")
     for at in Position
 }
+_PLAIN_BEFORE_TILDE = re.compile(r"[A-Za-z0-9_./:,=@%+-]+")
 _BEFORE_PLAIN_TILDE = re.compile(r"[A-Za-z0-9/._^@+-]")
 
 # A `$` before one of these, or before the closing double quote, is only a dollar sign.
@@ -247,7 +248,15 @@ class Words(Cursor, ABC):
             parts.append(Tilde(found[1], self.step_over(found)))
             return
         # bash expands `~` after `=` and `:` in words that look like assignments; a `~` that may be expanded is refused.
-        before = self.text[at - 1]
+        before, spelled = self.text[at - 1], self.text[start:at]
+        if position is Position.ARGUMENT and "=" in spelled and _PLAIN_BEFORE_TILDE.fullmatch(spelled):
+            if not LIKE_ASSIGNMENT.match(spelled):
+                self.put(parts, "~", at, at + 1)  # `--prefix=~/x`: no name before the `=`
+                return
+            found = _TILDE[Position.ASSIGNED].match(self.text, at, self.end)
+            if LIKE_ASSIGNMENT.fullmatch(spelled) and found:
+                parts.append(Tilde(found[1], self.step_over(found)))
+                return
         if not _BEFORE_PLAIN_TILDE.match(before) and not (before == ":" and "=" not in self.text[start:at]):
             raise self.refusal("`~` inside a word, where bash may expand it")
         if before == ":" and position is not Position.ARGUMENT:

@@ -161,6 +161,7 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("[[ a ]]b",               "after `]]`", "glued"),
     ("[[ ]]",                  "[[", "nothing"),
     ("[[ a == ]]",             "[[", "no right side"),
+    ("[[ a =~ ]] ]]",          "[[", "found by fuzzing: bash does not take `]]` as an expression"),
     ("[[ ! ]]",                "[[", "nothing to negate"),
     ("[[ ( a ]]",              "[[", "not closed"),
     ("[[ -t $x ]]",            "`-t`", "not a number"),
