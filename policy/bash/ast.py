@@ -213,13 +213,15 @@ class RedirectOp(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Redirect:
     """One redirection. `fd` is the number before the operator, or None. For HERE_DOC `target` is the body (its
-    substitutions are interpreted).
+    substitutions are interpreted). `variable`: of `{name}>`, the variable that receives the number of the descriptor.
+    The target of `>&` and `<&` is a number, `-`, or a Parameter.
     """
 
     op: RedirectOp
     fd: int | None
     target: Word
     span: SourceSpan
+    variable: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ def find_disagreement(text: str, tree: Script) -> Opaque | None:
     None.
     """
     index = _TreeIndex(tree)
+    if index.variables:  # bashlex takes the `{name}` of `{name}>` for a word
+        pieces = list(text)
+        for span in index.variables:
+            pieces[span.start : span.end] = " " * (span.end - span.start)
+        text = "".join(pieces)
     found = scan_plain(text)
     if found is not None:
         return _first_missing(found, text, index)
@@ -115,6 +120,7 @@ class _TreeIndex:
         self.arithmetic: list[SourceSpan] = []
         self.bodies: list[tuple[int, int]] = []
         self.texts: list[SourceSpan] = []
+        self.variables: list[SourceSpan] = []
         pending: list[Any] = [tree]
         while pending:
             node = pending.pop()
@@ -134,6 +140,12 @@ class _TreeIndex:
             self.texts.append(node.span)
         elif kind is not None:
             self.starts.add((kind, node.span.start))
+            if kind == "redirect" and node.variable:
+                start, end = node.span.start, node.span.start + len(node.variable) + 2
+                self.variables.append(SourceSpan(start, end))
+                self.starts.add((kind, end))
+            if kind == "command" and node.redirects and node.redirects[0].variable:
+                self.starts.add((kind, node.redirects[0].span.start + len(node.redirects[0].variable) + 2))
             if kind == "redirect" and node.op is ast.RedirectOp.HERE_DOC:
                 self.bodies.append((node.target.span.start, node.target.span.end))
             elif isinstance(node, ast.Compute):

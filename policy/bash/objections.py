@@ -78,6 +78,7 @@ _ONLY_BASH = (
     r"|(?P<name>(?<![\w-])(?:time|function|select|coproc|declare|typeset|source|let|local|shopt|mapfile|readarray)(?![\w-]))"
     r"|(?P<parameter>\$\{(?:!|[A-Za-z0-9_@*]+(?:\[|[/^,@]|:(?![-=+?]))))"
     r"|(?P<braces>(?<!\$)\{(?:[^\s{}\"'\\$]|\\.|\$(?!\{)|\$\{[^{}]{0,99}\}|\"[^\"]{0,99}\"|'[^']{0,99}'){0,99}?(?:,|\.\.))"
+    r"|(?P<descriptor>\{[A-Za-z_]\w*\}[<>])"
     r"|(?P<negated>\[\^)"
     r"|(?P<tilde>~[+-]|(?<![\w./-])[A-Za-z_]\w*\+?=~)"
     r"|(?P<counting>\+\+|--(?=[^ ]*\)\)))"
@@ -85,6 +86,7 @@ _ONLY_BASH = (
 _NAMES = {
     "test": "`[[`", "arithmetic": "`((`", "process": "`<(`", "string": "`<<<`", "both": "`&>`", "quoting": "`$'..'`",
     "append": "`+=`", "array": "an array", "parameter": "a `${..}` form", "braces": "`{a,b}`", "negated": "`[^..]`",
+    "descriptor": "`{name}>`",
     "tilde": "`~+` or `x=~`", "counting": "`++`",
 }  # fmt: skip
 

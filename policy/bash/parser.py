@@ -25,6 +25,11 @@ _ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
 _DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|(?:\\\n)+[ \t]|\Z)")
+_COPIED = re.compile(
+    r"(?P<quote>\"?)\$(?:[A-Za-z_][A-Za-z0-9_]*|[1-9]|\{(?:[A-Za-z_][A-Za-z0-9_]*|[1-9])\})(?P=quote)"
+    r"(?=[ \t\n;|&)]|\Z)"
+)
+_DESCRIPTOR_VARIABLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}(?=[<>](?!\())")
 _EXPANDING_SIGNS = frozenset("$`\\\"'\n")
 _ENDS_COMMAND = frozenset("\n;|)")
 _NO_COMMAND = frozenset(("", "-", "!", "\n", ";", "|", "&", ")"))
@@ -193,6 +198,8 @@ class _Reader(Compound):
             if not char or char in _ENDS_COMMAND or (char == "&" and not self.ahead("&>")):
                 break
             redirect = self.redirection() if char in MAY_REDIRECT else None
+            if char == "{" and (found := _DESCRIPTOR_VARIABLE.match(self.text, self.pos, self.end)):
+                redirect = self._named_redirection(found)
             if redirect is not None:
                 redirects.append(redirect)
             elif char == "(":
@@ -265,6 +272,17 @@ class _Reader(Compound):
             raise self.refusal(reason, start, self.pos)
         return ast.ArrayAssignment(found[1], tuple(items), bool(found[2]), SourceSpan(start, self.pos))
 
+    def _named_redirection(self, found: re.Match[str]) -> Redirect:
+        """Return the redirection `{name}>target` at the cursor."""
+        start, name = self.pos, found[1]
+        self.pos = found.end()
+        redirect = self.redirection()
+        if redirect is None or redirect.op in (RedirectOp.HERE_DOC, RedirectOp.HERE_STRING):
+            raise self.refusal("a here-document for a file descriptor put into a variable", start, self.pos)
+        if reason := objection_to_variable(name, None):
+            raise self.refusal(reason, start, self.pos)
+        return Redirect(redirect.op, None, redirect.target, SourceSpan(start, self.pos), name)
+
     def redirection(self) -> Redirect | None:
         found = _REDIRECTION.match(self.text, self.pos, self.end)
         if not found:
@@ -286,10 +304,10 @@ class _Reader(Compound):
         op = RedirectOp(spelled)
         if op in (RedirectOp.DUP_IN, RedirectOp.DUP_OUT):
             duplicate = _DUPLICATE.match(self.text, self.pos, self.end)
-            if not duplicate:
-                # bash expands such a word twice, even inside single quotes.
+            # bash expands other words twice, even inside single quotes. The interpreter checks a variable.
+            if not duplicate and not _COPIED.match(self.text, self.pos, self.end):
                 raise self.refusal(f"`{op}` with anything but a file descriptor")
-            target = self.literal_word(duplicate, quoted=False)
+            target = self.literal_word(duplicate, quoted=False) if duplicate else self.word(Position.STRING)
         else:
             target = self.word(Position.STRING if op is RedirectOp.HERE_STRING else Position.ARGUMENT)
         return Redirect(op, fd, target, SourceSpan(start, self.pos))

@@ -104,6 +104,8 @@ def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
 
 def _redirect(redirect: ast.Redirect, indent: str) -> Iterator[str]:
     fd = "" if redirect.fd is None else str(redirect.fd)
+    if redirect.variable:
+        fd = f"{{{redirect.variable}}}"
     if redirect.op is ast.RedirectOp.HERE_DOC:
         text = redirect.target.literal
         lines = 0 if text is None else text.count("\n")

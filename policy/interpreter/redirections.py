@@ -3,16 +3,24 @@
 import re
 from dataclasses import replace
 
-from policy.bash.ast import Redirect, RedirectOp
+from policy.bash.ast import Parameter, Redirect, RedirectOp
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import MOST_OUTPUT, ExecutionFrame, State
+from policy.model import abstract_word
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import Check
 from policy.rules.rule import Role
 
 _DIGITS = re.compile(r"[0-9]+-?|-")
 _STANDARD = frozenset(["0", "1", "2", ""])
+
+
+def _key(redirect: Redirect) -> str:
+    """Return the descriptor that a redirection opens: its number, `{name}`, or an empty text for the usual one."""
+    if redirect.variable:
+        return f"{{{redirect.variable}}}"
+    return "" if redirect.fd is None else str(redirect.fd)
 
 
 class Redirections:
@@ -38,35 +46,46 @@ class Redirections:
             span = frame.place(redirect.span)
             match redirect.op:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
-                    frame = self._input(redirect.fd, word.texts or word.likely_texts or word.hints, frame)
+                    frame = self._input(redirect, word.texts or word.likely_texts or word.hints, frame)
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
-                    number = word.text.strip("-") if word.text is not None and _DIGITS.fullmatch(word.text) else "?"
+                    number = self._copied(redirect, word, span)
                     # The files of other descriptors were judged where the script opened them.
                     if number not in _STANDARD and (number not in self._opened or self._findings.connected):
                         text = "copies a descriptor that was opened elsewhere"
                         self._findings.unknown(text, Check.INHERITED_DESCRIPTOR, span)
-                    frame = self._input(redirect.fd, self.streams.get(number, ()), frame)
+                    frame = self._input(redirect, self.streams.get(number, ()), frame)
                 case RedirectOp.IN:
                     self._open(Role.READ, word, state, span)
-                    frame = self._input(redirect.fd, word.content, frame)
+                    frame = self._input(redirect, word.content, frame)
                 case RedirectOp.READ_WRITE:
                     self._open(Role.READ, word, state, span)
                     self._open(Role.WRITE, word, state, span)
                 case _:
                     self._open(Role.WRITE, word, state, span)
-            if redirect.fd is not None:
-                self._opened.add(str(redirect.fd))
+            self._opened.add(_key(redirect))
         return replace(frame, stdin_from_network=True) if self._findings.connected > before else frame
 
-    def _input(self, number: int | None, texts: tuple[str, ...], frame: ExecutionFrame) -> ExecutionFrame:
+    def _copied(self, redirect: Redirect, word: AbstractWord, span: SourceSpan) -> str:
+        """Return the descriptor that `>&` or `<&` copies, by its number or as `{name}`; `?` if it is not known."""
+        if word.text is not None and _DIGITS.fullmatch(word.text):
+            return word.text.strip("-")
+        number = abstract_word.is_number(word) and not word.empty and word.plain
+        if not number:
+            text = f"`{redirect.op}` with a word that may not be a number: bash evaluates it as the name of a file"
+            self._findings.unknown(text, Check.INHERITED_DESCRIPTOR, span)
+        part = redirect.target.parts[0]
+        return f"{{{part.name}}}" if number and isinstance(part, Parameter) else "?"
+
+    def _input(self, redirect: Redirect, texts: tuple[str, ...], frame: ExecutionFrame) -> ExecutionFrame:
         """Record the texts of a descriptor. A script may open a descriptor repeatedly, so all its texts are
         collected.
         """
-        if number in (None, 0):
+        key = _key(redirect)
+        if key in ("", "0"):
             return replace(frame, stdin_texts=texts)
         if texts:
-            known = self.streams.get(str(number), ())
-            self.streams[str(number)] = tuple(dict.fromkeys((*known, *texts)))[:MOST_OUTPUT]
+            known = self.streams.get(key, ())
+            self.streams[key] = tuple(dict.fromkeys((*known, *texts)))[:MOST_OUTPUT]
         return frame
 
     def _open(self, role: Role, word: AbstractWord, state: State, span: SourceSpan) -> None:

@@ -11,7 +11,7 @@ from policy.interpreter.findings import Findings
 from policy.interpreter.redirections import Redirections
 from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
 from policy.interpreter.traps import TrapTable
-from policy.model.abstract_word import ANYTHING, SourceSpan, join
+from policy.model.abstract_word import ANYTHING, COUNT, SourceSpan, join
 from policy.model.assessment import Check, RuleRef
 from policy.model.tier import Tier
 from policy.rules.rulebook import RuleBook
@@ -65,6 +65,12 @@ class ShellInterpreter:
         if not words and values and any(each.target.literal is None for each in command.redirects):
             # Without a command, bash assigns first.
             frame = self.redirections.apply(command.redirects, inside, frame)
+        for redirect in command.redirects:
+            if redirect.variable and redirect.target.literal != "-":
+                # A program of its own runs in another process, so only `exec` certainly sets the variable.
+                kept = len(words) == 1 and words[0].text == "exec"
+                value = COUNT if kept else join(state.variables.get(redirect.variable, ANYTHING), COUNT)
+                state = self.variables.assign(state, redirect.variable, value, span)
         if self._findings.connected > before:
             frame = replace(frame, words_from_network=True)
         if words:

@@ -445,7 +445,7 @@ ASSIGN = (
 REDIRECTS = (
     ">f", "> f1", ">>f2", "2>f3", "2>&1", ">&2", "<a1", "< a1", ">|f4", "<>f5", "&>f6", "&>>f7", "3>f8", "1>&2", "<&0",
     ">&-", "2>&-", "<<<a", "<<< 'a b'", '<<<"$x c"', "<<<$(aa)", "<<<~", "<<<*", "> 'f 9'", ">f$x", ">$(aa)",
-    "> >(aa)", "< <(bb)", "{fd}>f", "1&>f", ">&f", ">& f", "2>f x=1", ">~/f", "> *", ">{a,b}", "2>(aa)", "3<a1",
+    "> >(aa)", "< <(bb)", "{fd}>f", "{x}>f", "{y}<a1", "{x}>&1", "{x}>&-", ">&$x", ">&\"${y}\"", "<&$x", "{x}<<<a", "{x}>>$y", "1&>f", ">&f", ">& f", "2>f x=1", ">~/f", "> *", ">{a,b}", "2>(aa)", "3<a1",
     "12>f", "01>f", "2>&1-", "<&3", "2 >f", "> 2", "> 2>f", '>"f\na"', "<<<a\\\n", "&>&1", ">\\\nf", ">&\"1\"",
     "2>& 1", ">'f'\"g\"\\h", "<<<{a,b}", "<<<[a]?",
 )
@@ -502,6 +502,7 @@ CALLS = (
     "x+=W", "x=(W W); aa \"${x[@]}\"", "shift W", "local V=$1 W=2", "local -r V=W", "V=(W W) N", "aa ${V-unset}", "aa \"${V+set}\"", "set -e", "set -- \"$@\" W", "set -f W", "while [ $# -gt 0 ]; do {}; shift; done",
     "local V=(W W)", "local V=(W) z=W; aa \"${V[@]}\"", "declare V=W", "declare -a V=(W W); aa \"${V[@]}\" $V", ": ${V:=W}", ": \"${V:=W}\" ${z=W}; aa $V \"$z\"", "IFS=$'\\n'; aa $V W",
     "IFS=; aa $V", "IFS=' '; N $V \"$*\"", "unset IFS", "local IFS=$'\\n\\t'", "shopt -s nullglob; aa W q*", "shopt -s globstar; aa **", "aa $(case W in a) N;; *) bb W;; esac)", "V=$(case $1 in a|b) aa; bb;; *) ;; esac)", "aa 3>&1 1>&2 2>&3", "for V; do case $V in -*) {};; esac; done",
+    "exec {V}>f; aa >&$V; bb $V", "{V}>f N W; aa $V", "exec {V}<a1; slurp <&$V; exec {V}<&-", "aa {V}>f; bb $V >&$V", "{ exec {V}>f; } 2>&1; aa W >&\"$V\"",
     "trap 'aa $V' EXIT", "trap 'N t' EXIT", "trap \"bb W\" EXIT", "trap 'cc $V; N' ERR", "trap 'aa d' DEBUG", "trap 'V=W' EXIT", "trap 'aa r \"$@\"' RETURN", "trap - EXIT", "trap 'V=W' ERR", "(trap 'aa $V' EXIT; {})",
     "V=W eval 'aa $V'", "V=W command eval 'aa $V; V=W'", "V=W export V", "declare -g V=W", "local V; declare -g V=W; aa $V", "declare -i V=1; V+=2; aa $V", "declare -i V", "trap 'shift' USR1", "aa {$V,W}",
     "export -x V=W", "readonly -g V=W", "declare -p V=W; aa $V", "V=(W W W); aa \"${V[-1]}\"; bb ${V[-2]}", "V=W f-g; aa $V", "local -i V=2; aa $V", "trap 'aa $1' RETURN", "eval \"V=W\"; aa $V",

@@ -46,6 +46,7 @@ AGREED = (
     ('a "b\\\n$(c)" d\\\n  e\\\nf <<E\nx\\\ny $(g)\nE\nh', "also inside words, where letters replace them"),
     ("a \"b$\\|$'c'\" <<E\nx$'d\nE\n", "dollar signs without a name"),
     ('a `b \'c\\\\d\' \\. "e"` "`f "g h" \'i\'`"', "quotes inside backquotes"),
+    ("{fd}>f a b {x}<g; c $(d {y}>h) >&$fd {fd}>&-", "D8: descriptors in variables, which it takes for words"),
     ("a é 'ü' $(b ö) > ß", "letters beyond ASCII"),
     ("a # $(b)\nc", "comments"),
     ("a --x='${b'", "a word on which it would never end"),
@@ -71,6 +72,7 @@ SEEN = (
     "{ a; } >b; (c; d) | e",
     "a <<E\nx\nE\nb >c",
     "a \\\n b $(c \\\n $(d))",
+    "{fd}>f a {x}>>g; b >&$fd {y}<h",
     "a `b 'c\\\\d' e; f` \"`g 'h i'`\"",
     'a "b\\\nc $(d)" e\\\nf; g \\\\\nh $(i)',
 )

@@ -352,7 +352,9 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("a\x1bb",           "U+001B", "escape"),
     ("a\x7fb",           "U+007F", "a mark that bash itself uses inside words"),
     ("naà",              "another system", "its bytes hold 0xa0, a blank in some C libraries"),
-    ("{fd}>f",           "descriptor put into a variable", "D8"),
+    ("{fd}<<<f",         "here-document for a file descriptor", "nobody writes it"),
+    ("{fd}2>f",          "descriptor put into a variable", "D8: glued to a number"),
+    ("{SECONDS}>f",      "evaluates", "D8: bash obeys the variable"),
     ("{a[0]}>f",         "descriptor put into a variable", "D8"),
 )
 # fmt: on
