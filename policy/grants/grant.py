@@ -58,6 +58,8 @@ class GrantSubject:
     @property
     def command(self) -> str:
         """Return the command in backticks, with holes as `*`, or an empty text if the subject is not a command."""
+        if self.shape.family:
+            return ""
         line = " ".join(word if word == HOLE else quoted(word) for word in self.shape.words)
         return f"`{plain(line, _LONGEST_LINE)}`" if line else ""
 
@@ -65,6 +67,9 @@ class GrantSubject:
     def words(self) -> str:
         """Return the subject as one line for the user: `npm test` with any flags, changing files in docs/."""
         shape = self.shape
+        if shape.family:
+            hosts = f", connecting to {_listed(self.host)}" if self.host else ""
+            return f"reading commands of `{plain(shape.words[0])}` (family `{plain(shape.family)}`){hosts}"
         if shape.words:
             open_ended = shape.flags or HOLE in shape.words
             text = ("" if open_ended else "exactly ") + self.command

@@ -14,6 +14,8 @@ from policy.model.command_pattern import HOLE
 from policy.model.tier import Mode
 from policy.model.verdict import Allow
 from policy.permission.paths import absolute
+from policy.rules.rule import CommandRule
+from policy.rules.rulebook import RuleBook
 
 _SHOWN = 2
 _STRANGE_HOST = "example.net"
@@ -84,6 +86,9 @@ def _commands(
     for what, words in pairs:
         folder = f"{absolute(what.shape.folder, context.facts).rstrip('/')}/"
         paths = [path.removeprefix(folder) for path in _beside(what, context)]  # as a user would type them there
+        if what.shape.family:
+            yield from ((beside, "") for beside in _beyond_family(words, what.shape.family, context.rules))
+            continue
         if not words:
             yield from (((), f"echo x > {quoted(path)}") for path in paths)
             continue
@@ -105,6 +110,23 @@ def _commands(
     if whole:
         yield (), f"{whole} && curl https://{_STRANGE_HOST}"
         yield (), f"cd .. && {whole}"
+
+
+def _beyond_family(words: _Words, family: str, rules: RuleBook) -> Iterator[_Words]:
+    """Yield commands of the program that are not in the family: first those beside the command `words`, worst first."""
+    rule, path = rules.find(words[0]), list(words[:1])
+    above: list[tuple[_Words, CommandRule]] = []
+    for word in words[1:]:
+        if rule is None or not rule.subs:
+            break
+        above.append((tuple(path), rule))
+        rule = rule.sub(word)
+        path.append(word)
+    for before, each in reversed(above):
+        subs = {sub.name: sub for sub in each.subs.values() if sub.family != family and not sub.subs}
+        for sub in sorted(subs.values(), key=lambda sub: -sub.tier):
+            if "*" not in sub.name:
+                yield (*before, sub.name.rpartition(" ")[2])
 
 
 def _beside(what: GrantSubject, context: EvaluationContext) -> Iterator[str]:

@@ -15,7 +15,7 @@ from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
 from policy.model.action import Action, ProcessAction, RunArgv, RunScript, SpawnAgent, ToolAction
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
-from policy.model.command_pattern import HOLE, CommandPattern, is_flag, program_of
+from policy.model.command_pattern import HOLE, CommandPattern, belongs, is_flag, program_of
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
 from policy.model.profile import Tool
@@ -220,6 +220,10 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
     name.
     """
     words, name, runs = what.shape.words, max(step.name, 1), Tier.EXECUTE in what.tiers
+    if step.family and what.host and what.shape.program and belongs(step, step.family, facts):
+        shape = CommandPattern(words[:1], program=what.shape.program, family=step.family)
+        yield replace(what, shape=shape)
+        return
     named = bool(what.read or what.write)
     if step.stranger:
         return

@@ -39,6 +39,10 @@ class StepBuilder:
         """Mark the program as one that may run its standard input."""
         self.head = replace(self.head, interprets=True)
 
+    def set_family(self, family: str) -> None:
+        """Note that the command belongs to this family of reading commands."""
+        self.head = replace(self.head, family=family)
+
     def step(self) -> Step:
         """Return the step with the reasons and effects found so far."""
         return replace(self.head, reasons=tuple(self.reasons), effects=tuple(self.effects))

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from policy.interpreter.command_call import Call, ParsedOptions, parse_options
 from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, judge_bounded, scan
@@ -294,6 +295,34 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
         if tier is Tier.EXECUTE:
             call.findings.add_effect(EffectKind.RUNS, call.label)
     scan(call, call.words, tier)
+
+
+def in_family(call: Call) -> bool:
+    """Return True if the command certainly belongs to the family of its rule.
+
+    All of its words are certain, none of them is among `family_except`, and it does no more than read from a network. A
+    short flag may be in a cluster, and a long flag abbreviated. Case counts for flags only.
+    """
+    step = call.findings.step
+    words = [word.text for word in step.head.words[1:]]
+    if call.quiet or not step.reasons or any(each.tier not in (Tier.READ, Tier.NETWORK) for each in step.reasons):
+        return False
+    excepted = call.rule.family_except
+    return not any(word is None or _leads_beyond(word, excepted) for word in (*words, *call.flags))
+
+
+def _leads_beyond(word: str, excepted: AbstractSet[str]) -> bool:
+    if word[:1] != "-":
+        return any(fnmatchcase(word.lower(), pattern) for pattern in excepted)
+    name = word.partition("=")[0]
+    letters = "" if name.startswith("--") else name[1:]
+    return any(
+        fnmatchcase(name, each)
+        or (len(name) > len("--") and each.startswith(name))
+        or (each[:1] == "-" and each[1:] in letters and len(each) == len("-x"))
+        or ("*" in each and fnmatchcase(word.lower(), each))
+        for each in excepted
+    )
 
 
 # Commands that print their input.

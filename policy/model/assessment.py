@@ -235,6 +235,7 @@ class Step:
         set_up: True if variables were set that the command may obey.
         stranger: True if nothing is known about the program.
         interprets: True if the program may run its standard input.
+        family: the family of reading commands that the command certainly belongs to; empty if there is none.
     """
 
     words: tuple[AbstractWord, ...] = ()
@@ -246,6 +247,7 @@ class Step:
     set_up: bool = False
     stranger: bool = False
     interprets: bool = False
+    family: str = ""
     reasons: tuple[Reason, ...] = ()
     effects: tuple[Effect, ...] = ()
 

@@ -27,12 +27,15 @@ class CommandPattern:
         flags: True if further flags may follow. A further flag may have a number as its value, and no other value.
         folder: the current folder, relative to the workspace.
         program: the real path of the program that the first word starts; empty if there was none.
+        family: the family of reading commands that the command must belong to. Then `words` are only the program, the
+            other words may be any, and the current folder may be any folder of the workspace.
     """
 
     words: tuple[str, ...] = ()
     flags: bool = False
     folder: str = ""
     program: str = ""
+    family: str = ""
 
     def fits(self, step: Step, facts: Facts) -> bool:
         """Return True if the pattern matches `step`: every word is certain, no variables are set for the command, and
@@ -45,6 +48,13 @@ class CommandPattern:
         if not self.words:
             return not step.words
         words = step.literal
+        if self.family:
+            return (
+                words is not None
+                and words[0] == self.words[0]
+                and belongs(step, self.family, facts)
+                and program_of(words[0], facts.workspace, facts) == self.program
+            )
         here = f"{facts.workspace.rstrip('/')}/{self.folder}" if self.folder else facts.workspace
         count = len(self.words)
         if words is None or step.cwds != (here,) or len(words) < count or (len(words) > count and not self.flags):
@@ -54,6 +64,23 @@ class CommandPattern:
                 return False
         further = all(_SWITCH.fullmatch(word) for word in words[count:])
         return further and program_of(words[0], here, facts) == self.program
+
+
+def belongs(step: Step, family: str, facts: Facts) -> bool:
+    """Return True if `step` is a command of `family` that starts a program of the machine, by its bare name and in the
+    workspace, with certain words and without variables of its own.
+    """
+    words = step.literal
+    if words is None or step.family != family or step.set_up or step.text or "/" in words[0]:
+        return False
+    if not step.cwds or not all(_below(cwd, facts.workspace) for cwd in step.cwds):
+        return False
+    program = program_of(words[0], facts.workspace, facts)
+    return not (program and _below(program, facts.workspace))
+
+
+def _below(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")
 
 
 def program_of(name: str, folder: str, facts: Facts) -> str:

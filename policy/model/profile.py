@@ -84,6 +84,7 @@ class PermissionRule:
             together.
         tier: tiers. A rule that allows a command and names no tier covers only `write` and `execute`.
         until: the last day on which the rule applies.
+        family: the family of reading commands that the rule allows, on its hosts. Such a rule names no command.
         shape: the one command that a grant is about, more exact than `run` can be.
     """
 
@@ -101,6 +102,7 @@ class PermissionRule:
     source: tuple[Source, ...] = ()
     why: str = ""
     until: date | None = None
+    family: str = ""
     shape: "CommandPattern | None" = None
 
     def expired(self, today: date | None) -> bool:

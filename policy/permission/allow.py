@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from policy.describe.phrases import near
 from policy.model.action import ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
-from policy.model.command_pattern import exact
+from policy.model.command_pattern import belongs, exact
 from policy.model.facts import Facts
 from policy.model.profile import Layer, PermissionRule
 from policy.model.secret_paths import inside
@@ -32,7 +32,9 @@ def whose(rule: PermissionRule, facts: Facts) -> str:
 
 def about(rule: PermissionRule) -> str:
     """Return the subject of the rule: `git push **`, changing `docs/**`."""
-    parts = [f"`{rule.pattern}`"] if rule.run else []
+    parts = [f"`{rule.pattern}`"] if rule.run and not (rule.shape and rule.shape.family) else []
+    if family := rule.family or (rule.shape.family if rule.shape else ""):
+        parts.append(f"commands of the family `{family}`")
     parts += [f"reading `{path}`" for path in rule.read]
     parts += [f"changing `{path}`" for path in rule.write]
     parts += [f"connecting to `{host}`" for host in rule.host]
@@ -45,6 +47,7 @@ def about(rule: PermissionRule) -> str:
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _ORDINARY = frozenset([Tier.WRITE, Tier.EXECUTE])  # the tiers that a rule with `run` allows if it names no tiers
 NEVER = frozenset([Tier.DANGEROUS, Tier.SECRET, Tier.DENIED])
+_OF_FAMILY = frozenset([Tier.NETWORK])  # the tier that a rule about a family allows
 # The tiers that a rule which only names tools allows, for calls of these tools.
 BY_TOOL = frozenset([Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN])
 # Programs that create no links. Any other program that changes a folder may create a link there.
@@ -66,8 +69,8 @@ def covered(
     refused: set[Reason] = set()
     shut: set[Reason] = set()
     linked = _linked(assessment.steps)
-    alone = [rule for rule in rules if not rule.run and rule.shape is None]
-    bound = [rule for rule in rules if rule.run or rule.shape is not None]
+    bound = [rule for rule in rules if rule.run or rule.family or rule.shape is not None]
+    alone = [rule for rule in rules if not (rule.run or rule.family or rule.shape is not None)]
     by_step = [[rule for rule in bound if _runs(rule, step, facts)] for step in assessment.steps]
     own = [_reached(step, running, alone) for step, running in zip(assessment.steps, by_step, strict=True)]
     unread = [index for index, step in enumerate(assessment.steps) if _opaque(step)]
@@ -145,7 +148,7 @@ def _unnamed(effect: Effect) -> bool:
 
 def _speaks_of_unknown(rule: PermissionRule) -> bool:
     """Return True if the rule names hosts for one command, so that the hosts bound every connection of that command."""
-    return bool(rule.run) or rule.layer is Layer.TYPED
+    return bool(rule.run or rule.family) or rule.layer is Layer.TYPED
 
 
 def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
@@ -154,6 +157,8 @@ def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
     """
     if rule.shape is not None:
         return rule.shape.fits(step, facts)
+    if rule.family:
+        return belongs(step, rule.family, facts)
     words = step.literal
     if words is None or not exact(words, rule.run, more=rule.more):
         return False
@@ -183,7 +188,9 @@ def _allowing(
         if reason.uncertain:
             if Tier.UNKNOWN in rule.tier or (stranger and (not rule.tier or Tier.EXECUTE in rule.tier)):
                 return rule
-        elif tier in (rule.tier or _ORDINARY) and not _globs(rule, tier) and not led_out:
+        elif (
+            tier in (rule.tier or (_OF_FAMILY if rule.family else _ORDINARY)) and not _globs(rule, tier) and not led_out
+        ):
             return rule
     if tier not in (Tier.READ_OUTSIDE, Tier.NETWORK, Tier.WRITE, Tier.WRITE_OUTSIDE):
         return None

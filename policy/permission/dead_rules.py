@@ -86,6 +86,9 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
         if any(char.isspace() for char in program):
             words = ", ".join(f'"{word}"' for word in program.split())
             yield fault("blank", f"no program is named `{program}`", f"write each word in quotes: run = [{words}]")
+    if rule.family and rule.family not in (families := rulebook.families()):
+        fix = f"the families are {', '.join(f'`{name}`' for name in families)}"
+        yield fault("family", f"there is no family `{rule.family}`", fix)
     yield from _tool_faults(rule)
     if rule.verdict is Ruling.ALLOW:
         yield from _allow_faults(rule, rulebook, profile)

@@ -15,6 +15,7 @@ from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read, similar
 KEYS: Mapping[str, ValueType] = {
     "verdict":   ValueType.TEXT,
     "run":       ValueType.WORDS,
+    "family":    ValueType.TEXT,
     "tool":      ValueType.TEXTS,
     "arguments": ValueType.TABLE,
     "read":      ValueType.TEXTS,
@@ -75,10 +76,13 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         source=_named(entry, "source", {source.value: source for source in Source}),
         why=why.strip() if isinstance(why, str) else "",
         until=until if isinstance(until, date) else None,
+        family=str(entry.values.get("family", "")),
     )
     if "run" in entry.values and not rule.run:
         fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
         raise entry.error_at("run", "the list names no program", fix)
+    if "family" in entry.values:
+        _check_family(entry, rule)
     if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
         fix = "add one of `run`, `tool`, `read`, `write`, `host`, `tier`"
         raise entry.error_at("", "the rule names no action", fix)
@@ -87,6 +91,19 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     if any(not char.isprintable() for char in rule.why):
         raise entry.error_at("why", "it is not one line of printable text", "write it as one line")
     return rule
+
+
+def _check_family(entry: TomlEntry, rule: PermissionRule) -> None:
+    """Raise TomlError unless the rule allows a family of commands on certain hosts, and nothing else."""
+    if rule.verdict is not Ruling.ALLOW:
+        why = "a family contains only the commands that certainly belong to it, so it cannot forbid"
+        raise entry.error_at("family", why, 'name the program with `run`, such as run = ["gh", "**"]')
+    others = [key for key in ("run", "tool", "arguments", "read", "write", "tier") if key in entry.values]
+    if others or not rule.family:
+        fix = f"remove `{others[0]}`" if others else 'name it, such as family = "gh-read"'
+        raise entry.error_at("family", "a rule about a family names the family and its hosts", fix)
+    if not rule.host:
+        raise entry.error_at("", "a rule about a family names its hosts", 'add host = ["api.github.com"]')
 
 
 def _host(text: str) -> str:

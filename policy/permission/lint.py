@@ -200,6 +200,8 @@ def _allowed(rule: PermissionRule) -> tuple[Tier, ...]:
 
 
 def _run_wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
+    if wide.family != narrow.family and (wide.family or wide.run):
+        return False
     if not wide.run:
         return not (wide.verdict is Ruling.ALLOW and narrow.run)
     if not narrow.run or len(narrow.run) < len(wide.run):

@@ -153,6 +153,9 @@ class CommandRule:
             connection elsewhere (see `policy.interpreter.loopback` for a command with unlisted flags).
         plain: the command only works on files, so accept-edits allows it.
         tame: the output is one word, or several, that start with no `-`.
+        family: the family of reading commands that the command belongs to, so that one answer or rule may cover all of
+            them. None of these commands prints a secret, a login or a token.
+        family_except: words and flags, also as patterns, with which the command does not belong to its family.
         consequence: the kind of harm or change by which the summary of an action is chosen; None: the summary quotes
             `why`.
     """
@@ -193,6 +196,8 @@ class CommandRule:
     grammar: str = ""
     port: str = ""
     registry: str = ""
+    family: str = ""
+    family_except: frozenset[str] = frozenset()
     consequence: Consequence | None = None
     subs: Mapping[str, "CommandRule"] = field(default_factory=dict)
 

@@ -22,6 +22,7 @@ _LINE = re.compile(
     re.VERBOSE,
 )
 _ALSO = re.compile(r'^also\s*=\s*"([^"]*)"', re.MULTILINE)
+_FAMILY = re.compile(r'^family\s*=\s*"([^"]*)"', re.MULTILINE)
 
 
 class RuleError(ProblemError):
@@ -57,6 +58,12 @@ class Chunk:
         """Return the other names of the command without parsing the table."""
         match = _ALSO.search(self.text) if "\nalso" in self.text else None
         return match[1].split() if match else []
+
+    @property
+    def family(self) -> str:
+        """Return the family of the command without parsing the table; empty if there is none."""
+        match = _FAMILY.search(self.text) if "\nfamily" in self.text else None
+        return match[1] if match else ""
 
     def table(self) -> dict[str, object]:
         """Return the keys and values. Raises RuleError if the table is not valid TOML."""

@@ -31,8 +31,8 @@ class RuleExample:
 
 # Keys that are fields of CommandRule: sets of words, and texts. The other texts are parsed further.
 _WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless", "offline",
-              "fetching")  # fmt: skip
-_TEXTS = ("changes", "port", "registry")
+              "fetching", "family_except")  # fmt: skip
+_TEXTS = ("changes", "port", "registry", "family")
 _PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds",
            "loopback")  # fmt: skip
 _SWITCHES = ("any", "open", "interpreter", "plain", "builtin", "tame", "single", "words", "unreached", "offline-first",
@@ -333,6 +333,15 @@ class RuleBook:
     def names(self) -> tuple[str, ...]:
         """Return every program that has a rule, in alphabetical order."""
         return tuple(sorted(self._chunks))
+
+    def families(self) -> dict[str, tuple[str, ...]]:
+        """Return the families of reading commands by name, each with its programs."""
+        found: dict[str, dict[str, None]] = {}
+        for program, own in self._chunks.items():
+            for chunk in own:
+                if name := chunk.family:
+                    found.setdefault(name, {})[program] = None
+        return {name: tuple(programs) for name, programs in found.items()}
 
     def check(self) -> None:
         """Parse every table. Raises the first RuleError."""

@@ -38,6 +38,7 @@ def to_json(grant: Grant) -> dict[str, object]:
             "flags": what.shape.flags,
             "folder": what.shape.folder,
             "program": what.shape.program,
+            **({"family": what.shape.family} if what.shape.family else {}),
             "tools": [str(tool) for tool in what.tool],
             "read": list(what.read),
             "write": list(what.write),
@@ -65,7 +66,9 @@ def from_json(found: object) -> Grant:
     made = Grant(
         id=name,
         what=GrantSubject(
-            CommandPattern(words, what.flag("flags"), what.text("folder"), what.text("program")),
+            CommandPattern(
+                words, what.flag("flags"), what.text("folder"), what.text("program"), what.text_or_none("family")
+            ),
             what.texts("tools", _tool),
             what.texts("read", _path),
             what.texts("write", _path),
@@ -88,7 +91,7 @@ def from_json(found: object) -> Grant:
         raise ValueError(f"`{name}` has a workspace or a session that does not fit its scope")
     if not made.agent or not (words or made.what.read or made.what.write or made.what.calls) or not made.what.tiers:
         raise ValueError(f"`{name}` has no agent, no subject or no tier")
-    if not _consistent(made.what):
+    if not _consistent(made.what) or (made.what.shape.family and made.ruling is not Ruling.ALLOW):
         raise ValueError(f"`{name}` has tools or tiers that do not fit its subject")
     return made
 
@@ -99,6 +102,19 @@ def _consistent(what: GrantSubject) -> bool:
     THREAT T148: a list of grants with a changed line must not allow a tool of a server beside a command, or the other
     way round.
     """
+    shape = what.shape
+    if shape.family and (
+        len(shape.words) != 1
+        or HOLE in shape.words
+        or shape.flags
+        or shape.folder
+        or what.read
+        or what.write
+        or what.tool != (Tool.BASH,)
+        or what.tiers != (Tier.NETWORK,)
+        or not what.host
+    ):
+        return False
     if not what.calls:
         of_command = bool(what.shape.words) or Tier.AGENT_SPAWN not in what.tiers
         return set(what.tool) <= _USED and Tier.MCP_EXTERNAL not in what.tiers and of_command and not what.arguments
@@ -133,6 +149,10 @@ class _Fields:
 
     def text(self, name: str) -> str:
         return self._text(name, self.take(name))
+
+    def text_or_none(self, name: str) -> str:
+        """Return a text that grants without it, and those of earlier versions, do not have; empty without it."""
+        return self.text(name) if name in self._left else ""
 
     def texts(self, name: str, check: Callable[[str], bool] = bool) -> tuple[str, ...]:
         found = self.take(name)

@@ -51,6 +51,7 @@ def labelled_fields(grant: Grant, now: float) -> list[tuple[str, str]]:
         ("tools", ", ".join(what.tool)),
         ("arguments", ", ".join(f"{name}={text}" for name, text in what.arguments if text)),
         ("program", what.shape.program),
+        ("family", what.shape.family),
         ("reads", ", ".join(what.read)),
         ("changes", ", ".join(what.write)),
         ("connects to", ", ".join(what.host)),
