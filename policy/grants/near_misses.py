@@ -87,7 +87,7 @@ def _commands(
         folder = f"{absolute(what.shape.folder, context.facts).rstrip('/')}/"
         paths = [path.removeprefix(folder) for path in _beside(what, context)]  # as a user would type them there
         if what.shape.family:
-            yield from ((beside, "") for beside in _beyond_family(words, what.shape.family, context.rules))
+            yield from ((beside, "") for beside in beyond_family(words, what.shape.family, context.rules))
             continue
         if not words:
             yield from (((), f"echo x > {quoted(path)}") for path in paths)
@@ -112,7 +112,7 @@ def _commands(
         yield (), f"cd .. && {whole}"
 
 
-def _beyond_family(words: _Words, family: str, rules: RuleBook) -> Iterator[_Words]:
+def beyond_family(words: _Words, family: str, rules: RuleBook) -> Iterator[_Words]:
     """Yield commands of the program that are not in the family: first those beside the command `words`, worst first."""
     rule, path = rules.find(words[0]), list(words[:1])
     above: list[tuple[_Words, CommandRule]] = []

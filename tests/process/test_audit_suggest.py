@@ -78,6 +78,7 @@ class World:
         return Search(self.parts.get, lambda _: policy, at, EXAMPLES).report(self.deeds, limit=limit, least=least)
 
 
+FAMILY = "allow commands of the family gh-read; host api.github.com"
 # fmt: off
 # what was asked, with its answers -> what is suggested
 ONE: list[tuple[list[tuple[Action | str, str]], list[str], str]] = [
@@ -104,6 +105,13 @@ ONE: list[tuple[list[tuple[Action | str, str]], list[str], str]] = [
     ([(WriteFile("@WORK/docs/x.md", "x"), YES)],          ["allow write docs/x.md"],                 "a path of the workspace"),
     ([("echo x > docs/a", YES), ("echo y > docs/b", YES)], ["allow write docs/a, docs/b"],           "paths are joined"),
     ([(WriteFile("@WORK/docs/x.md", "x"), NO)],           ["deny write docs/x.md"],                  "a refused file needs a reason"),
+    ([("gh pr list", YES), ("gh run view 3", YES)],       [FAMILY],                                  "two commands of a family"),
+    ([("gh pr list", YES), ("gh pr list", YES)],          ["allow gh pr list; host api.github.com"], "the same command of a family"),
+    ([("gh pr list", NOBODY), ("gh run view 3", NOBODY)], ["allow gh pr list; host api.github.com", "allow gh run view 3; host api.github.com"], "a family that no user approved"),
+    ([("gh pr list", YES), ("gh run view 3", YES), ("gh pr diff 3", NO)],
+     ["allow gh pr list; host api.github.com", "allow gh run view 3; host api.github.com", "deny gh pr diff 3; host api.github.com"], "a family with a refusal"),
+    ([("gh pr list", YES), ("gh pr list -R git.example.org/o/r", YES)],
+     ["allow gh pr list -R git.example.org/o/r; host git.example.org", "allow gh pr list; host api.github.com"], "a family on two hosts"),
     ([("echo x > docs/a", NO), ("echo y > docs/b", NO)],  ["deny write docs/a, docs/b"],             "refused paths are joined"),
 ]
 # fmt: on
@@ -122,6 +130,16 @@ def test_what_is_suggested(asked: list[tuple[Action | str, str]], rules: list[st
         world.asked(placed(action), answer)
     report = world.report()
     assert sorted(f"{each.rule.verdict} {each.rule.subject()}" for each in report.suggestions) == rules, why
+
+
+def test_a_suggested_family_names_what_it_would_not_allow() -> None:
+    world = World()
+    for script in ("gh pr list", "gh run view 3"):
+        world.asked(script, YES)
+    (found,) = world.report().suggestions
+    assert found.rule.text().split("\n")[2:] == ['family  = "gh-read"', 'host    = ["api.github.com"]']
+    assert found.refused == ("gh run download", "gh run rerun")
+    assert found.besides == ()
 
 
 def test_every_suggestion_settles_what_it_names() -> None:

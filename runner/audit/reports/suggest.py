@@ -5,13 +5,17 @@ rule would allow are searched for in the log, in the examples of the rule files,
 recorded ones.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
+from itertools import islice
 
 from policy.decide import open_reasons
 from policy.evaluation import EvaluationContext
+from policy.grants.near_misses import beyond_family
 from policy.model.action import RunScript
+from policy.model.assessment import Assessment, EffectKind, Reason
 from policy.model.frozen import dataclass
 from policy.model.profile import PermissionRule
 from policy.model.tier import Mode, Tier
@@ -29,6 +33,7 @@ from runner.gate.suggest import no_rule_lifts, read_rules, suggested
 from runner.text.sanitize import look_alikes
 
 _SHOWN = 2  # near misses in a report
+_NEIGHBOURS = 6  # commands beside a family that are tried
 _DIFFERS = "the answers differ"
 _SETTLED = "allowed by the current configuration"
 _NEVER = "no rule can allow it"
@@ -99,6 +104,7 @@ class _Case:
     answer: str
     line: str
     rules: tuple[SuggestedRule, ...] = ()
+    family: SuggestedRule | None = None  # the rule about the family of reading commands that the action belongs to
 
     @property
     def number(self) -> int:
@@ -147,6 +153,7 @@ class Search:
             if case is not None:
                 cases.append(case)
         cases = list(self._agreed(cases))
+        _join_families(cases)
         whole = combine(rule for case in cases for rule in case.rules)
         for case in cases:
             case.rules = tuple(dict.fromkeys(whole[rule] for rule in case.rules))
@@ -193,7 +200,7 @@ class Search:
         rules = parse_rules(said, "deny" if answer == "no" else "allow")
         if answer == "no":
             rules = tuple(replace(rule, why="a user refused it") for rule in rules)
-        return _Case(deed, policy, answer, line, rules)
+        return _Case(deed, policy, answer, line, rules, _family_rule(assessment, open_reasons(assessment, mode)))
 
     def _agreed(self, cases: Sequence[_Case]) -> Iterator[_Case]:
         """Yield the cases, except those with a rule that both a refused case and a case with another answer suggest."""
@@ -251,18 +258,32 @@ class Search:
         besides = [
             Besides("log", case.line, case.number)
             for case in cases
-            if case.line not in own and _likely(rule, case.line) and self._allows((rule,), case)
+            if case.line not in own and self._likely(rule, case.line) and self._allows((rule,), case)
         ]
         more = read_rules(rule.text())
         besides += [
             Besides("examples", script)
             for script in dict.fromkeys(self.examples)
-            if script not in own and _likely(rule, script) and self._newly(script, more)
+            if script not in own and self._likely(rule, script) and self._newly(script, more)
         ]
-        near = [(script, self._newly(script, more)) for script in probes(rule) if script not in own]
+        tried = probes(rule)
+        if rule.family:
+            words = tuple(shlex.split(found[0].line))
+            tried = map(shlex.join, islice(beyond_family(words, rule.family, self.context.rules), _NEIGHBOURS))
+        near = [(script, self._newly(script, more)) for script in tried if script not in own]
         besides += [Besides("near", script) for script, allowed in near if allowed]
         refused = [script for script, allowed in near if not allowed and not self._allowed(script)]
         return tuple(besides), tuple(refused[:_SHOWN])
+
+    def _likely(self, rule: SuggestedRule, line: str) -> bool:
+        """Return False if the rule cannot match the script `line`. The check is fast, and saves an evaluation."""
+        if rule.family:
+            return any(program in line for program in self.context.rules.families().get(rule.family, ()))
+        if rule.run:
+            return any(word in line for word in rule.run[0])
+        if rule.host:
+            return any(host.split()[0].lstrip("*.") in line for host in rule.host)
+        return any(path.removesuffix("**").removeprefix("~/") in line for path in (*rule.write, *rule.read))
 
     def _allowed(self, script: str) -> bool:
         if script not in self._today:
@@ -310,10 +331,26 @@ def _unsettled(deed: DecisionTrail) -> bool:
     return body.get("verdict") == "deny"
 
 
-def _likely(rule: SuggestedRule, line: str) -> bool:
-    """Return False if the rule cannot match the script `line`. The check is fast, and saves an evaluation."""
-    if rule.run:
-        return any(word in line for word in rule.run[0])
-    if rule.host:
-        return any(host.split()[0].lstrip("*.") in line for host in rule.host)
-    return any(path.removesuffix("**").removeprefix("~/") in line for path in (*rule.write, *rule.read))
+def _family_rule(assessment: Assessment, wanted: Iterable[Reason]) -> SuggestedRule | None:
+    """Return the rule about the family on its hosts, if each command behind the reasons `wanted` belongs to it."""
+    reasons = set(wanted)
+    steps = [step for step in assessment.steps if not reasons.isdisjoint(step.reasons)]
+    families = {step.family for step in steps}
+    hosts = {effect.target for step in steps for effect in step.effects if effect.kind is EffectKind.CONNECTS}
+    family = families.pop() if len(families) == 1 else ""
+    return SuggestedRule("allow", host=tuple(sorted(hosts)), family=family) if family and hosts and all(hosts) else None
+
+
+def _join_families(cases: Sequence[_Case]) -> None:
+    """Replace the exact rules of approved actions by a rule about their family, where at least two different actions
+    of the family were approved and none was refused.
+    """
+    refused = {case.family for case in cases if case.answer == "no"}
+    approved: defaultdict[SuggestedRule, list[_Case]] = defaultdict(list)
+    for case in cases:
+        if case.answer == "yes" and case.family is not None and case.family not in refused:
+            approved[case.family].append(case)
+    for rule, found in approved.items():
+        if len({case.rules for case in found}) > 1:
+            for case in found:
+                case.rules = (rule,)

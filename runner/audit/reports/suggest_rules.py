@@ -28,6 +28,7 @@ class SuggestedRule:
     write: tuple[str, ...] = ()
     host: tuple[str, ...] = ()
     why: str = ""
+    family: str = ""  # of reading commands, in place of `run`
 
     def text(self) -> str:
         """Return the rule as TOML for a configuration file."""
@@ -35,6 +36,7 @@ class SuggestedRule:
         if self.run:
             words = ", ".join(toml(word[0] if len(word) == 1 else word) for word in self.run)
             lines.append(f"{'run':<7} = [{words}]")
+        lines += [f"{'family':<7} = {toml(self.family)}"] if self.family else []
         lines += [f"{key:<7} = {toml(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
         lines += [f"{'why':<7} = {toml(self.why)}"] if self.why else []
         return "\n".join(lines)
@@ -42,7 +44,7 @@ class SuggestedRule:
     def subject(self) -> str:
         """Return the subject of the rule in one line: `npm run {build,lint}`, `example.org`."""
         words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
-        about = " ".join(words)
+        about = f"commands of the family {self.family}" if self.family else " ".join(words)
         named = [f"{key} {', '.join(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
         return "; ".join([about, *named] if about else named)
 
@@ -69,7 +71,7 @@ def combine(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule
     alike: defaultdict[object, list[tuple[int, SuggestedRule]]] = defaultdict(list)
     for rule in given:
         named = [key for key in _KEYS if getattr(rule, key)]
-        if not rule.run and len(named) == 1:
+        if not rule.run and not rule.family and len(named) == 1:
             lists[rule.verdict, named[0], rule.why].append(rule)
         for place in range(1, len(rule.run)):
             around = (rule.run[:place], rule.run[place + 1 :])
@@ -93,7 +95,7 @@ def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
     """Yield rules that allow more than a combined rule: any word instead of the listed words, any command that contacts
     the same host, or all files below the common folder of the paths. Yield nothing for a rule that denies.
     """
-    if rule.verdict == "deny":
+    if rule.verdict == "deny" or rule.family:
         return
     many = [place for place, word in enumerate(rule.run) if len(word) > 1]
     if many and rule.host:
