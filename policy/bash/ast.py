@@ -188,12 +188,13 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class ArrayAssignment:
-    """The assignment `name=(items)`, without subscripts."""
+    """The assignment `name=(items)`, without subscripts, or `name[index]=item`. `index` is digits or one Arithmetic."""
 
     name: str
     items: tuple[Word, ...]
     append: bool
     span: SourceSpan
+    index: Word | None = None
 
 
 class RedirectOp(StrEnum):

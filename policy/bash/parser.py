@@ -22,6 +22,12 @@ from policy.model.abstract_word import SourceSpan
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
+_ELEMENT_ASSIGNMENT = re.compile(
+    r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"\[(?P<index>(?:[A-Za-z0-9_+*-]|\$(?:[A-Za-z_][A-Za-z0-9_]*|[1-9])|\$\{#?[A-Za-z_][A-Za-z0-9_]*(?:\[@\])?\})+)\]"
+    r"(?P<append>\+?)=(?!\()"
+)
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,4}")
 _SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
 _DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|(?:\\\n)+[ \t]|\Z)")
@@ -212,6 +218,8 @@ class _Reader(Compound):
                     words += self.arguments()
             elif found := _ASSIGNMENT.match(self.text, self.pos, self.end):
                 assignments.append(self._assignment(found))
+            elif found := _ELEMENT_ASSIGNMENT.match(self.text, self.pos, self.end):
+                assignments.append(self._element(found))
             elif _SUBSCRIPT.match(self.text, self.pos, self.end):
                 raise self.refusal("an array element or a glob where a command name is expected")
             elif (assignments or redirects) and (found := KEYWORD.match(self.text, self.pos, self.end)):
@@ -224,7 +232,7 @@ class _Reader(Compound):
         if last == start:
             raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
         if words and any(isinstance(item, ast.ArrayAssignment) for item in assignments):
-            raise self.refusal("an array before a command", start, last)
+            raise self.refusal("an array or an array element before a command", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
         if words and words[0].literal == ":" and not assignments:
@@ -242,6 +250,25 @@ class _Reader(Compound):
         if reason := objection_to_variable(found[1], None if append else value):
             raise self.refusal(reason, start, self.pos)
         return ast.Assignment(found[1], value, append, SourceSpan(start, self.pos))
+
+    def _element(self, found: re.Match[str]) -> ast.ArrayAssignment:
+        """Return the assignment `name[index]=value` at the cursor."""
+        start = self.pos
+        if self.level:
+            raise self.refusal("an array element inside a substitution, where bash may not read it", start, found.end())
+        span = SourceSpan(*found.span("index"))
+        part: Part = Text(found["index"], span, False)
+        if not _DIGITS.fullmatch(found["index"]):
+            self.pos = span.start
+            part = ast.Arithmetic(self.arithmetic(changes=False), span, False)
+            if self.pos != span.end:
+                raise self.refusal("an array element whose subscript is not plain", start, found.end())
+        self.pos = found.end()
+        value = self.word(Position.ASSIGNED)
+        if reason := objection_to_variable(found["name"], None):
+            raise self.refusal(reason, start, self.pos)
+        append, whole = bool(found["append"]), SourceSpan(start, self.pos)
+        return ast.ArrayAssignment(found["name"], (value,), append, whole, Word((part,), span))
 
     def _array(self, found: re.Match[str]) -> ast.ArrayAssignment:
         start = found.start()

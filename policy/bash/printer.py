@@ -98,6 +98,8 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
 
 
 def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
+    if isinstance(item, ast.ArrayAssignment) and item.index is not None:
+        return f"{item.name}[{_word(item.index)}]{'+' if item.append else ''}={_word(item.items[0])}"
     value = f"({' '.join(map(_word, item.items))})" if isinstance(item, ast.ArrayAssignment) else _word(item.value)
     return f"{item.name}{'+' if item.append else ''}={value}"
 

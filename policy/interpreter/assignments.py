@@ -211,8 +211,28 @@ class Variables:
             return concatenate([old, value], None) if old is not None else AbstractWord()
         return value
 
+    def _element(self, item: ArrayAssignment, index: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
+        """Return the array after `name[index]=value`. bash evaluates the subscript, and ends the line if it is below
+        zero and counts too far from the end.
+        """
+        place = self._expander.expand_single(index, state, frame)
+        if not place.plain:
+            text = f"`{item.name}[..]=` with a subscript that may be negative, at which bash ends the line"
+            self._findings.unknown(text, Check.ARRAY_INDEX, frame.place(item.span))
+        value = replace(self._expander.expand_single(item.items[0], state, frame), may_split=False)
+        old = state.variables.get(item.name, ANYTHING)
+        number = int(place.text) if place.text is not None and place.plain and place.text.isdigit() else None
+        if old.items and number is not None and number <= len(old.items) and not item.append and not value.globbed:
+            items = (*old.items[:number], value, *old.items[number + 1 :])
+            return replace(items[0], items=items, span=None)
+        known = (text for each in old.items or () for text in each.texts)
+        hints = tuple(dict.fromkeys((*value.texts, *value.hints, *old.texts, *old.hints, *known)))
+        return replace(ANYTHING, hints=hints[: abstract_word.MOST_HINTS])
+
     def _array(self, item: ArrayAssignment, state: State, frame: ExecutionFrame) -> AbstractWord:
         self.arrays.add(item.name)
+        if item.index is not None:
+            return self._element(item, item.index, state, frame)
         words = tuple(self._expander.expand_all(item.items, state, frame))
         self._findings.classifier.budget.spend(len(words))
         from policy.interpreter.uncertain_paths import likely_texts  # only where there is an array

@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from policy.bash.ast import (
     ArithmeticAssignment,
+    ArrayAssignment,
     Assignment,
     Command,
     Expansion,
@@ -271,7 +272,9 @@ def broken(tree: Script, seen: Seen) -> list[str]:
             if isinstance(node, Assignment) and node.name == name
         ]
         appends = any(
-            (isinstance(node, Assignment) and node.append) or isinstance(node, ArithmeticAssignment)
+            (isinstance(node, Assignment) and node.append)
+            or isinstance(node, ArithmeticAssignment)
+            or (isinstance(node, ArrayAssignment) and node.index is not None)
             for node in everything
         )
         if value and values and not appends and not any(found.fullmatch(value) for found in values):
@@ -439,7 +442,7 @@ ATOMS = (
 SIMPLE = ("aa", "bb x", "cc -a 'b c'", "dd", "show", "slurp", "true", "false", ":", "echo a", "x=1", "y=2", "x=a show")
 ASSIGN = (
     "x=", "x=1", "y='a b'", 'x="$y"', "x=$(aa)", "x=~", "x=~/a:b", "y=*", "x=a[1]", "x=`bb`", "x+=c", "y={a,b}",
-    "x=$y", "x=a\\ b", "x=$'a\\nb'", "x=<(aa)", "a[1]=x", "x=(a b)", "x=()", "x=($(aa) 'b c')", "x+=(a)", "x=([0]=a)", "x=(a)b", "x=(a b)>f", "x=#a", "x==b", "x=a:~", "y=a=~", "x=\"a:\"~",
+    "x=$y", "x=a\\ b", "x=$'a\\nb'", "x=<(aa)", "a[1]=x", "x[0]=a", "y[1]='a b'", "x[$y]=c", "x[y+1]=$x", "x[${#y[@]}]=~", "x[1]+=b", "x[$(aa)]=1", "x[-1]=a", "y[2]=*", "x['1']=a", "x=(a b)", "x=()", "x=($(aa) 'b c')", "x+=(a)", "x=([0]=a)", "x=(a)b", "x=(a b)>f", "x=#a", "x==b", "x=a:~", "y=a=~", "x=\"a:\"~",
     "x={a}", "x=?b",
 )
 REDIRECTS = (
@@ -670,6 +673,20 @@ class Writer:
             )  # fmt: skip
         if self.chance.random() < 0.4:
             lines.insert(self.chance.randrange(len(lines) + 1), "a=(p 'q r' -s)\ns=abcdef")
+            if self.chance.random() < 0.4:
+                lines.append(
+                    pick(
+                        (
+                            "a[1]=t",
+                            "a[$x]='u v'",
+                            "a[y+1]=$x",
+                            "a[3]+=w",
+                            "a[0]=~",
+                            "b[1]=a; bb ${b[1]}",
+                            "a[${#a[@]}]=z",
+                        )
+                    )
+                )
             index, pieces = (
                 self.expression(1),
                 (

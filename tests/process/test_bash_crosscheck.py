@@ -47,6 +47,7 @@ AGREED = (
     ("a \"b$\\|$'c'\" <<E\nx$'d\nE\n", "dollar signs without a name"),
     ('a `b \'c\\\\d\' \\. "e"` "`f "g h" \'i\'`"', "quotes inside backquotes"),
     ("{fd}>f a b {x}<g; c $(d {y}>h) >&$fd {fd}>&-", "D8: descriptors in variables, which it takes for words"),
+    ("x[1]='a b' x[i+1]+=$(c) >f; y[$i]=z", "elements of an array"),
     ("a é 'ü' $(b ö) > ß", "letters beyond ASCII"),
     ("a # $(b)\nc", "comments"),
     ("a --x='${b'", "a word on which it would never end"),
