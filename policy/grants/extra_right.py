@@ -93,13 +93,20 @@ def ask_for(
     if typed.write and (wanted := context.facts.look(extra.target).real) not in typed.write:
         new = near(wanted, context.facts)
         text += f"; {new} does not exist, and the sandbox can allow a new file only with its whole folder"
-    if any(one.scope is Scope.WORKSPACE and one.target in typed.hosts for one in connections):
+    named_by_settings = {_host_name(one.target) for one in connections if one.scope is Scope.WORKSPACE}
+    if any(_host_name(host) in named_by_settings for host in typed.hosts):
         right += ", which the repository's settings name,"
         text += ", which the repository's settings name"
     stopped = f"{named(action, context.facts)} was blocked"
     question = f"{stopped}. An approval runs it once more with the additional right to {right}. Allow it?"
     reason = Reason(tier, text, Check.ADDITIONAL_RIGHT)
     return Ask(assessment, terms, Cell(tier, context.mode, Ruling.ASK), reason, question)
+
+
+def _host_name(text: str) -> str:
+    """Return the name of the host in a rule, without its port, methods and path; the text itself if it is no rule."""
+    rule = host_rule(text)
+    return text if isinstance(rule, Problem) else rule.host
 
 
 def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
