@@ -29,6 +29,8 @@ _ADDRESS = re.compile(r"(?!file:)(?:[^/@]+@)?[A-Za-z][A-Za-z0-9+.-]*:|.*git\+|.*
 _REPOSITORY = re.compile(r"[^./~@:][^/:]*/[^/]+")
 # A word that names a source elsewhere, in a form that `_ADDRESS` shares with the names of scripts (`lint:fix`).
 _ELSEWHERE = re.compile(r"(?:github|gitlab|bitbucket|gist|git|npm|jsr):|.*git\+|.*://", re.IGNORECASE)
+# Names of variables that select the host of packages, such as `npm_config_registry`, `UV_INDEX_URL` and `GOPROXY`.
+_SELECTING = re.compile(r"registr|index|proxy|mirror|find_links|userconfig|globalconfig|config_file", re.IGNORECASE)
 _PATH = re.compile(r"\.{0,2}/|\.{1,2}(?:\[|$)|~|file:|.*/.*\.(?:whl|zip|tar\.gz)$")
 _LOCAL_URL = re.compile(r"(?:[^=]*=)?file://")
 
@@ -50,6 +52,8 @@ def fetches_only_missing(call: Call) -> bool:
     The answer opens no host. A wrong one costs a run that fails, or a question that a run without network would have
     made unnecessary.
     """
+    if any(map(_SELECTING.search, call.state.exports)):
+        return False
     rule = call.rule
     operands: list[str] = []
     texts = [text for word in call.words for text in word.texts or ("",)]
