@@ -75,7 +75,7 @@ _ONLY_BASH = (
     r"|(?P<quoting>\$['\"])"
     r"|(?P<append>[A-Za-z0-9_]\+=)"
     r"|(?P<array>=\(|(?<![\w.])[A-Za-z_]\w*\[[^\]\s]*\]\+?=)"
-    r"|(?P<name>(?<![\w-])(?:time|function|select|coproc|declare|typeset|source|let|local|shopt|mapfile|readarray)(?![\w-]))"
+    r"|(?P<name>(?<![\w-])(?:time|function|select|coproc|alias|declare|typeset|source|let|local|shopt|mapfile|readarray)(?![\w-]))"
     r"|(?P<parameter>\$\{(?:!|[A-Za-z0-9_@*]+(?:\[|[/^,@]|:(?![-=+?]))))"
     r"|(?P<braces>(?<!\$)\{(?:[^\s{}\"'\\$]|\\.|\$(?!\{)|\$\{[^{}]{0,99}\}|\"[^\"]{0,99}\"|'[^']{0,99}'){0,99}?(?:,|\.\.))"
     r"|(?P<descriptor>\{[A-Za-z_]\w*\}[<>])"
@@ -102,10 +102,11 @@ def objection_in_other_shells(text: str) -> str | None:
 # fmt: off
 _SAFE_SHOPT = frozenset((
     "nullglob", "failglob", "globstar", "dotglob", "nocaseglob", "globasciiranges", "globskipdots",
-    "inherit_errexit", "checkjobs", "huponexit",
+    "inherit_errexit", "checkjobs", "huponexit", "nocasematch", "checkwinsize", "cmdhist", "histappend", "lithist",
 ))
 _SAFE_SET = frozenset((
     "pipefail", "errexit", "nounset", "noglob", "noclobber", "xtrace", "verbose", "allexport", "errtrace", "functrace",
+    "monitor", "notify",
 ))
 # These variables evaluate what is assigned to them as arithmetic, and arithmetic can run commands.
 _EVALUATING = frozenset((
@@ -120,10 +121,10 @@ _NO_FUNCTION = frozenset((
     "read", "mapfile", "readarray", "getopts", "printf", "wait", "hash", "command_not_found_handle",
 ))
 # fmt: on
-_SET_LETTERS = re.compile(r"[-+][euxfCvaET]*o?")
+_SET_LETTERS = re.compile(r"[-+][abefmuvxCET]*o?")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _PREFIXES = ("command", "builtin")
-_EXAMINED = frozenset((*_PREFIXES, "alias", "enable", "shopt", "set"))
+_EXAMINED = frozenset((*_PREFIXES, "enable", "shopt", "set"))
 
 
 def objection_to_command(words: tuple[Word, ...]) -> str | None:
@@ -140,7 +141,7 @@ def objection_to_command(words: tuple[Word, ...]) -> str | None:
             del texts[0]
     name, rest = texts[0], texts[1:]
     match name:
-        case "alias" | "enable":
+        case "enable":
             return f"`{name}` may change what later words mean" if rest else None
         case "shopt":
             plain = all(text in _SAFE_SHOPT or text in ("-s", "-u", "-q", "-p") for text in rest)

@@ -13,8 +13,11 @@ from policy.model.abstract_word import ANYTHING, AbstractWord, literal
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
-_SET_FLAGS = re.compile(r"[-+][euxfvC]+|[-+][eux]*o")
-_SET_NAMES = frozenset(["pipefail", "errexit", "nounset", "noglob", "noclobber", "xtrace", "verbose"])
+_SET_FLAGS = re.compile(r"[-+][abefmuvxCET]+|[-+][abefmuvxCET]*o")
+_SET_NAMES = frozenset((
+    "allexport", "errexit", "errtrace", "functrace", "monitor", "noclobber", "noglob", "notify", "nounset", "pipefail",
+    "verbose", "xtrace",
+))  # fmt: skip
 
 
 def cd(call: Call) -> None:
@@ -78,7 +81,7 @@ def popd(call: Call) -> None:
 
 def set_options(call: Call) -> None:
     """Judge `set`: only options that make a script stricter or more verbose are accepted."""
-    words, arguments = list(call.words), call.state.arguments
+    words, arguments, exporting = list(call.words), call.state.arguments, call.state.allexport
     while words:
         word = words[0]
         if word.text == "--" or (word.text is not None and word.text[:1] not in ("-", "+")):
@@ -91,12 +94,16 @@ def set_options(call: Call) -> None:
         if word.text is None or not _SET_FLAGS.fullmatch(word.text):
             call.unknown("`set` changes a shell option that affects later commands", word)
             return
+        if "a" in word.text:
+            exporting = word.text[0] == "-"
         if word.text.endswith("o"):
             name = words.pop(0) if words else None
             if name is not None and name.text not in _SET_NAMES:
                 call.unknown("`set -o` changes a shell option that affects later commands", name)
                 return
-    call.accept(replace(call.state, arguments=arguments))
+            if name is not None and name.text == "allexport":
+                exporting = word.text[0] == "-"
+    call.accept(replace(call.state, arguments=arguments, allexport=exporting))
 
 
 def shift(call: Call) -> None:
@@ -148,7 +155,10 @@ def shopt(call: Call) -> None:
     call.add_rule_fact(Tier.READ)
 
 
-_SHOPT = frozenset(["-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit"])
+_SHOPT = frozenset((
+    "-s", "-u", "-q", "-p", "nullglob", "failglob", "globstar", "inherit_errexit", "nocasematch", "checkwinsize",
+    "cmdhist", "histappend", "lithist", "huponexit", "checkjobs",
+))  # fmt: skip
 
 
 def umask(call: Call) -> None:
@@ -220,7 +230,10 @@ def _state_after_unread_text(call: Call) -> State:
 
 
 def alias(call: Call) -> None:
-    """Judge `alias` and `hash`. Without arguments they only list."""
+    """Judge `alias` and `hash`. Without arguments they only list. Bash uses no alias in a script, other shells do."""
+    if call.label in ("alias", "unalias") and not call.frame.other_shell:
+        call.add_fact(Tier.READ, "changes aliases, which bash does not use in a script")
+        return
     if call.words:
         call.unknown(f"`{call.label}` with arguments changes the meaning of a command name", call.words[0])
         return

@@ -148,6 +148,8 @@ def shell(call: Call) -> None:
             return
         if flag in ("--norc", "--noprofile", "--posix", "--"):
             del words[0]
+            if flag == "--posix":
+                call.frame = replace(call.frame, program="sh")  # in this mode bash expands aliases, as `sh` does
             if flag == "--":
                 break
             continue
@@ -158,7 +160,8 @@ def shell(call: Call) -> None:
             call.unknown(f"`{call.label} {flag}` is not a known flag", words[0])
             return
         if "l" in flag:
-            call.runs("runs start-up files", flag="-l", consequence=None)
+            # The home of a sandbox has none of the user's start-up files.
+            call.add_fact(Tier.READ, "runs the start-up files of the system", flag="-l")
         text_next = text_next or "c" in flag
         del words[0]
     if text_next:

@@ -266,6 +266,8 @@ class Variables:
         """Return the state after an assignment without `export`. A variable that is in the environment from the start
         still reaches later programs.
         """
+        if state.allexport:
+            return self.export(state, name, value, span)
         own = self.may_assign(name, value, span, exported=False)
         if not own:
             state = self._note_export(state, name, value)

@@ -245,6 +245,9 @@ class ControlFlow:
         # One object for each definition, so that the interpretation of a loop that defines a function ends.
         _, defined = self._definitions.setdefault(id(node), (node, shell_state.Definition(node.body, frame.anchor)))
         self.traps.note_function(node.name, (defined,))
+        if state.allexport:
+            text = f"exports the function `{node.name}` to every later shell"
+            self.findings.unknown(text, Check.FUNCTION_DEFINITION, frame.place(node.span))
         return state.define(node.name, (defined,))
 
     def call(self, name: str, meaning: shell_state.Definition, command: shell_state.ExpandedCommand) -> ExitStates:

@@ -128,13 +128,14 @@ class ShellInterpreter:
         from policy.bash.objections import objection_in_other_shells
 
         self._findings.classifier.budget.spend(len(script) // 4)
-        objection = None if frame.program in _BASH else objection_in_other_shells(script)
+        frame = replace(frame, other_shell=frame.program not in _BASH)
+        objection = objection_in_other_shells(script) if frame.other_shell else None
         if objection is not None:
             why = f"{objection} is not the same in `{frame.program}` as in bash"
             self._refuse(script, why, state, rule, span)
 
         def run() -> None:
-            self.run_text(script, replace(state, functions={}, locals=None), frame, span, rule)
+            self.run_text(script, replace(state, functions={}, locals=None, allexport=False), frame, span, rule)
             self.traps.run_all(frame, self.run_text, self.variables.marks)
 
         self.traps.in_another_shell(run)

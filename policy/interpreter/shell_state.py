@@ -44,6 +44,7 @@ class State:
             them if it may not be a function.
         arguments: the words that `"$@"` becomes, or None if unknown.
         locals: inside a function, the names of its local variables, each with the value that is restored afterwards.
+        allexport: True if bash may export every variable that is assigned (`set -a`).
     """
 
     cwds: tuple[str, ...] | None
@@ -55,6 +56,7 @@ class State:
     functions: Mapping[str, tuple[Definition | None, ...]] = field(default_factory=dict)
     arguments: tuple[AbstractWord, ...] | None = None
     locals: Mapping[str, AbstractWord] | None = None
+    allexport: bool = False
 
     def assign(self, name: str, value: AbstractWord) -> "State":
         if name in self.fixed:
@@ -118,6 +120,7 @@ class ExecutionFrame:
         in_shell: a shell runs the command, so the builtins of the shell are commands.
         depth: number of scripts around the command that were given as text.
         program: the command that runs the interpreted text, as a user names it (`bash`).
+        other_shell: another shell than bash runs the interpreted text.
         stdin_from_network: the standard input comes from a network.
         words_from_network: words or input of the command that is being judged come from a network.
         stdin_texts: texts that are known to arrive on the standard input.
@@ -131,6 +134,7 @@ class ExecutionFrame:
     in_shell: bool = True
     depth: int = 0
     program: str = ""
+    other_shell: bool = False
     stdin_from_network: bool = False
     words_from_network: bool = False
     stdin_texts: tuple[str, ...] = ()
@@ -199,7 +203,8 @@ def join_states(first: State, second: State) -> State:
         # If only one state has a local variable, the other may have changed the value that is restored.
         shared = own.keys() & other.keys()
         both = {name: join(own[name], other[name]) if name in shared else ANYTHING for name in {**own, **other}}
-    return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both)
+    allexport = first.allexport or second.allexport
+    return State(cwds, variables, exports, stack, previous, fixed, functions, arguments, both, allexport)
 
 
 def widen_counters(before: State, after: State) -> State:

@@ -4,7 +4,7 @@ from tests.adversary.attack import Attack, bash, hidden
 
 A = Attack
 # A program that tries everything that its rights do not include.
-_THIEF = "#!/bin/bash\ncat .env ~/.ssh/id_rsa @OUT@/secret.txt; echo x > @OUT@/target.txt; echo x >> .git/config; curl -s -m 3 http://127.0.0.1:@TCP@/; curl -s -m 3 --noproxy \"*\" http://127.0.0.1:@TCP@/"
+_THIEF = '#!/bin/bash\ncat .env ~/.ssh/id_rsa @OUT@/secret.txt; echo x > @OUT@/target.txt; echo x >> .git/config; curl -s -m 3 http://127.0.0.1:@TCP@/; curl -s -m 3 --noproxy "*" http://127.0.0.1:@TCP@/'
 _PLANT = f"mkdir -p tools-b; printf '%s\\n' '{_THIEF}' > tools-b/quietly; chmod +x tools-b/quietly; cp tools-b/quietly tools-b/ls"
 
 # fmt: off

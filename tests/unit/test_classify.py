@@ -316,7 +316,7 @@ SCRIPTS = [
     ("export FOO; FOO=1; ls",                     Tier.EXECUTE,      "exported first, set later"),
     ("JAVA_TOOL_OPTIONS=-javaagent:x.jar java -version", Tier.EXECUTE, "more than a version"),
     ("FOO=1 python3 x.py",                        Tier.EXECUTE,      "opaque code is not worse for it"),
-    ("set -a; x=1; ls",                           Tier.UNKNOWN,      "exports everything"),
+    ("set -a; x=1; ls",                           Tier.EXECUTE,      "exports everything"),
     ("IFS=,; ls",                                 Tier.UNKNOWN,      "how words split"),
     ("while IFS= read -r l; do echo \"$l\"; done < a.txt", Tier.READ, "for one read only"),
     # wrappers

@@ -74,7 +74,7 @@ ALLOWED = [
     (TEST,  "PATH=./bin:$PATH; npm test",            Q, "another path for all"),
     (TEST,  "CI=1 npm test",                         A, "one that is known to be harmless"),
     (TEST,  "npm() { rm -rf src; }; npm test",       Q, "a function of that name"),
-    (TEST,  "alias npm='rm -rf src'\nnpm test",      Q, "an alias of that name"),
+    (TEST,  "alias npm='rm -rf src'\nnpm test",      A, "bash uses no alias in a script"),
     (TEST,  "hash -p ./bin/tool npm; npm test",      Q, "a path put in its place"),
     (TEST,  "timeout 5 npm test",                    A, "a wrapper that is known"),
     (TEST,  "env npm test",                          A, "another"),

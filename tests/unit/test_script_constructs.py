@@ -237,7 +237,7 @@ TWICE: tuple[tuple[str, str, str], ...] = (
     ("case a in a) ls;& b) touch x;; esac", "continues with the next",   "falls through"),
     ("case a in a) ls;;& b) touch x;; esac", "continues with the next",  "tries on"),
     ("ls @(a|b)",                          "extended glob",            "another grammar"),
-    ("alias ls='touch x'\nls",             "`alias`",                  "another meaning for a word"),
+    ("sh -c \"alias ls='touch x'\"",        "`alias`",                  "another meaning for a word, in another shell"),
     ("shopt -s expand_aliases",            "`shopt`",                  "another grammar"),
     ("shopt -s extglob",                   "`shopt`",                  "another grammar"),
     ("shopt -s lastpipe",                  "`shopt`",                  "another shell for the last command"),
