@@ -74,7 +74,7 @@ _ONLY_BASH = (
     r"|(?P<both>&>|>&(?![0-9-])|\|&)"
     r"|(?P<quoting>\$['\"])"
     r"|(?P<append>[A-Za-z0-9_]\+=)"
-    r"|(?P<array>=\(|(?<![\w.])[A-Za-z_]\w*\[[^\]\s]*\]\+?=)"
+    r"|(?P<array>=\(|(?<![\w.])[A-Za-z_]\w*\[[^\]\s]{0,999}\]\+?=)"
     r"|(?P<name>(?<![\w-])(?:time|function|select|coproc|alias|declare|typeset|source|let|local|shopt|mapfile|readarray)(?![\w-]))"
     r"|(?P<parameter>\$\{(?:!|[A-Za-z0-9_@*]+(?:\[|[/^,@]|:(?![-=+?]))))"
     r"|(?P<braces>(?<!\$)\{(?:[^\s{}\"'\\$]|\\.|\$(?!\{)|\$\{[^{}]{0,99}\}|\"[^\"]{0,99}\"|'[^']{0,99}'){0,99}?(?:,|\.\.))"

@@ -30,7 +30,7 @@ _COMPUTED_ELEMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\[(?![@*])")
 _INDIRECT = re.compile(r"\$\{!([A-Za-z_][A-Za-z0-9_]*|[1-9])\}")
 # Text without a quote, a bracket, a `?` or a colon, so that every version of bash finds the end at the same place.
 _COMPUTED = re.compile(
-    r"(?:[A-Za-z0-9_ +*%/-]|\$[A-Za-z_][A-Za-z0-9_]*|\$[1-9#]|\$\{(?:#?[A-Za-z_][A-Za-z0-9_]*|[1-9#])\})+(?=[]:}])"
+    r"(?:[A-Za-z0-9_ +*%/-]++|\$(?:[A-Za-z_]|[1-9#]|\{(?:#?[A-Za-z_][A-Za-z0-9_]*|[1-9#])\}))+(?=[]:}])"
 )
 _ONLY_NUMBER = re.compile(_NUMBER)
 _CASES = frozenset(("^", "^^", ",", ",,"))

@@ -24,7 +24,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
 _ELEMENT_ASSIGNMENT = re.compile(
     r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"\[(?P<index>(?:[A-Za-z0-9_+*-]|\$(?:[A-Za-z_][A-Za-z0-9_]*|[1-9])|\$\{#?[A-Za-z_][A-Za-z0-9_]*(?:\[@\])?\})+)\]"
+    r"\[(?P<index>(?:[A-Za-z0-9_+*-]|\$(?:[A-Za-z_]|[1-9])|\$\{#?[A-Za-z_][A-Za-z0-9_]*(?:\[@\])?\}){1,60})\]"
     r"(?P<append>\+?)=(?!\()"
 )
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,4}")

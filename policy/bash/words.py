@@ -49,7 +49,8 @@ _BEFORE_CONTINUED = frozenset("_./:,@%+=\"'-")
 _AFTER_CONTINUED = _BEFORE_CONTINUED - {"="}
 _ENDS_WORD = frozenset(" \t\n;|&)")
 
-_BACKQUOTED = re.compile(r"`((?:[^`\\]+|\\.)*)`", re.DOTALL)
+# The alternatives begin with different characters and the sets are possessive, so that the time is linear.
+_BACKQUOTED = re.compile(r"`((?:[^`\\]++|\\.)*)`", re.DOTALL)
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
 _DECODED_ESCAPES = frozenset(("\\$", "\\\\", "\\`"))
 _REMOVED_ESCAPES = _DECODED_ESCAPES | {"\\\n"}

@@ -481,7 +481,7 @@ MADE = (
     "${x:-'-o' b}", '${x:-"a" "-o"}', "${x-a}", "${y:+-o}", "${y+a b}", '"${y:+a}"', "${z:-$x}", '"${z:-$x}"', "${z:-\"$x\"}", "${x:-a $y}",
     "${x#*/}", "${x##*/}", "${x%/*}", '"${x%%.*}"', "${x%.*}", "${x#a}", "${x%c}", "${x/a/b}", "${x//X/-}", "${x/#a/-o }", "${x/%b/ c}",
     "${x^^}", "${x,}", "${x:1}", "${x:1:2}", "${x: -2}", "${x:0:-1}", "${#x}", "$?", "$#", "${x:?}", "*", "${HOME:-a}", "${PWD##*/}",
-    "${x:$y:1}", '"${x:y}"', "${x:${#y}}", "${x[$y]}", '"${x[y]}"', "${x[$#]}", '"${x[@]:1}"', '"${x[@]:1:1}"', '"${y[@]:$x}"', "${y[@]:0:2}", "${!x}", '"${!y}"', '"${x[@]:$#}"',
+    "${x:${#y}}", "${x[$#]}", '"${x[@]:1}"', '"${x[@]:1:1}"', "${y[@]:0:2}", '"${x[@]:$#}"',
     '"${x[@]}"', "${x[0]}", '"${y[1]}"', '"${x[@]}"', "${y[@]}", "${x[1]:-b}", "${TMPDIR:-/tmp}", "${y:-*}", "${x/ /}", "${x//-/}", "${y:-~}", "${z-~/b}", "${x:-'a b'}", "${x%${y}}", "${x#\"$y\"}", "a ",
 )
 NAMES = ("f", "f", "g", "g", "h", "aa", "bb", "true", "echo", "test", "f-g", "f.g", "x")
@@ -505,7 +505,7 @@ CALLS = (
     "x+=W", "x=(W W); aa \"${x[@]}\"", "shift W", "local V=$1 W=2", "local -r V=W", "V=(W W) N", "aa ${V-unset}", "aa \"${V+set}\"", "set -e", "set -- \"$@\" W", "set -f W", "while [ $# -gt 0 ]; do {}; shift; done",
     "local V=(W W)", "local V=(W) z=W; aa \"${V[@]}\"", "declare V=W", "declare -a V=(W W); aa \"${V[@]}\" $V", ": ${V:=W}", ": \"${V:=W}\" ${z=W}; aa $V \"$z\"", "IFS=$'\\n'; aa $V W",
     "IFS=; aa $V", "IFS=' '; N $V \"$*\"", "unset IFS", "local IFS=$'\\n\\t'", "shopt -s nullglob; aa W q*", "shopt -s globstar; aa **", "aa $(case W in a) N;; *) bb W;; esac)", "V=$(case $1 in a|b) aa; bb;; *) ;; esac)", "aa 3>&1 1>&2 2>&3", "for V; do case $V in -*) {};; esac; done",
-    "exec {V}>f; aa >&$V; bb $V", "{V}>f N W; aa $V", "exec {V}<a1; slurp <&$V; exec {V}<&-", "aa {V}>f; bb $V >&$V", "{ exec {V}>f; } 2>&1; aa W >&\"$V\"",
+    "{V}>f N W; aa $V", "exec {V}<a1; aa $V; exec {V}<&-",
     "trap 'aa $V' EXIT", "trap 'N t' EXIT", "trap \"bb W\" EXIT", "trap 'cc $V; N' ERR", "trap 'aa d' DEBUG", "trap 'V=W' EXIT", "trap 'aa r \"$@\"' RETURN", "trap - EXIT", "trap 'V=W' ERR", "(trap 'aa $V' EXIT; {})",
     "V=W eval 'aa $V'", "V=W command eval 'aa $V; V=W'", "V=W export V", "declare -g V=W", "local V; declare -g V=W; aa $V", "declare -i V=1; V+=2; aa $V", "declare -i V", "trap 'shift' USR1", "aa {$V,W}",
     "export -x V=W", "readonly -g V=W", "declare -p V=W; aa $V", "V=(W W W); aa \"${V[-1]}\"; bb ${V[-2]}", "V=W f-g; aa $V", "local -i V=2; aa $V", "trap 'aa $1' RETURN", "eval \"V=W\"; aa $V",
