@@ -277,6 +277,7 @@ class _Reader(Compound):
         self.enter(start)
         self.pos += 1
         items: list[Word] = []
+        outside, self.in_array = self.in_array, True
         while True:
             self.blanks()
             char = self.char()
@@ -288,6 +289,7 @@ class _Reader(Compound):
                 raise self.refusal("an array with subscripts, or without an end", start, self.pos + 1)
             else:
                 items += self.arguments()
+        self.in_array = outside
         self.pos += 1
         self.leave()
         if self.char() not in ("", " ", "\t", "\n", ";", "|", "&", ")"):

@@ -59,6 +59,7 @@ class Cursor:
         self.level = 0  # number of substitutions around the cursor
         self.open_assignments = 0  # number of `${x:=..}` outside of `:`
         self.backquoted = False  # inside backquotes, where bash removes backslashes before it reads the commands
+        self.in_array = False  # inside `name=(..)`
         self.unescaped = 0  # number of these backslashes that were removed
         self.case_depth = 0  # number of `case` commands around the cursor
         self.count = 0

@@ -255,7 +255,7 @@ class Words(Cursor, ABC):
                 self.put(parts, "~", at, at + 1)  # `--prefix=~/x`: no name before the `=`
                 return
             found = _TILDE[Position.ASSIGNED].match(self.text, at, self.end)
-            if LIKE_ASSIGNMENT.fullmatch(spelled) and found:
+            if LIKE_ASSIGNMENT.fullmatch(spelled) and found and not self.in_array:  # bash does not expand it there
                 parts.append(Tilde(found[1], self.step_over(found)))
                 return
         if not _BEFORE_PLAIN_TILDE.match(before) and not (before == ":" and "=" not in self.text[start:at]):

