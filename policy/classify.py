@@ -37,6 +37,13 @@ def classify(
     """
     try:
         assessment = _classify(action, Interpreter(facts, rules, profile, grammar, typed.hosts if typed else ()))
+        if any(rule.rights for rule in profile.permissions):
+            from policy.permission.flag_rights import with_rights_of_rules  # only if a rule adds rights
+
+            more = with_rights_of_rules(assessment, typed, facts, profile.permissions, source)
+            if more is not None and more != typed:
+                typed = more
+                assessment = _classify(action, Interpreter(facts, rules, profile, grammar, more.hosts))
         return _ruled(assessment, facts, profile, source, typed)
     except Exception as error:  # the named seam: a defect in the gate must ask, never let pass or crash
         why = f"the analysis failed with an internal error ({type(error).__name__})"

@@ -67,10 +67,10 @@ def ask_for(
     tier = _TIERS[extra.flag]
     if context.unattended or MATRIX[tier][context.mode] is Ruling.DENY:
         return None
-    typed = _typed(extra, context.facts)
+    typed = typed_right(extra, context.facts)
     if typed is None:
         return None
-    before = [each for each in (_typed(one, context.facts) for one in gained) if each is not None]
+    before = [each for each in (typed_right(one, context.facts) for one in gained) if each is not None]
     connections = [one for one in context.classify(action).effects if one.kind is EffectKind.CONNECTS]
     # The usual hosts of a tool give way to hosts that a user names, so the right names them as well.
     usual = [one.target for one in connections if one.scope is Scope.SYSTEM and one.target in had.hosts]
@@ -109,7 +109,7 @@ def _host_name(text: str) -> str:
     return text if isinstance(rule, Problem) else rule.host
 
 
-def _typed(extra: ExtraRight, facts: Facts) -> FlagRights | None:
+def typed_right(extra: ExtraRight, facts: Facts) -> FlagRights | None:
     """Return the right in the form of command-line flags, or None for a right that no violation may lead to."""
     if extra.flag == "--host":
         rule = host_rule(extra.target)

@@ -85,6 +85,8 @@ class PermissionRule:
         tier: tiers. A rule that allows a command and names no tier covers only `write` and `execute`.
         until: the last day on which the rule applies.
         family: the family of reading commands that the rule allows, on its hosts. Such a rule names no command.
+        rights: additional rights of the one command of `run`, as flags of `agent exec`: `--host x.org`,
+            `--read /opt/x`, `--write ~/x`.
         shape: the one command that a grant is about, more exact than `run` can be.
     """
 
@@ -103,6 +105,7 @@ class PermissionRule:
     why: str = ""
     until: date | None = None
     family: str = ""
+    rights: tuple[str, ...] = ()
     shape: "CommandPattern | None" = None
 
     def expired(self, today: date | None) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from policy.describe.phrases import near
 from policy.model.action import ToolAction
-from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
+from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, Scope, Step
 from policy.model.command_pattern import belongs, exact
 from policy.model.facts import Facts
 from policy.model.profile import Layer, PermissionRule
@@ -22,7 +22,7 @@ _OWNERS = {
 
 def whose(rule: PermissionRule, facts: Facts) -> str:
     """Return `your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3` or `your grant g1`."""
-    if rule.layer is Layer.TYPED:
+    if rule.layer is Layer.TYPED and rule.ref.kind is RuleKind.FLAG:
         return f"`{rule.ref.id}` of this command line"
     if rule.layer is Layer.GRANT:
         kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered refusal"
@@ -35,6 +35,7 @@ def about(rule: PermissionRule) -> str:
     parts = [f"`{rule.pattern}`"] if rule.run and not (rule.shape and rule.shape.family) else []
     if family := rule.family or (rule.shape.family if rule.shape else ""):
         parts.append(f"commands of the family `{family}`")
+    parts += [f"its right `{right}`" for right in rule.rights]
     parts += [f"reading `{path}`" for path in rule.read]
     parts += [f"changing `{path}`" for path in rule.write]
     parts += [f"connecting to `{host}`" for host in rule.host]
@@ -71,7 +72,7 @@ def covered(
     linked = _linked(assessment.steps)
     bound = [rule for rule in rules if rule.run or rule.family or rule.shape is not None]
     alone = [rule for rule in rules if not (rule.run or rule.family or rule.shape is not None)]
-    by_step = [[rule for rule in bound if _runs(rule, step, facts)] for step in assessment.steps]
+    by_step = [[rule for rule in bound if runs(rule, step, facts)] for step in assessment.steps]
     own = [_reached(step, running, alone) for step, running in zip(assessment.steps, by_step, strict=True)]
     unread = [index for index, step in enumerate(assessment.steps) if _opaque(step)]
     for index, step in enumerate(assessment.steps):
@@ -151,7 +152,7 @@ def _speaks_of_unknown(rule: PermissionRule) -> bool:
     return bool(rule.run or rule.family) or rule.layer is Layer.TYPED
 
 
-def _runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
+def runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
     """Return True if the rule is about exactly this command: its words are certain, no variable is set for it, and it
     runs in the workspace.
     """

@@ -89,9 +89,28 @@ def faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | None = N
     if rule.family and rule.family not in (families := rulebook.families()):
         fix = f"the families are {', '.join(f'`{name}`' for name in families)}"
         yield fault("family", f"there is no family `{rule.family}`", fix)
+    yield from _rights_faults(rule, profile)
     yield from _tool_faults(rule)
     if rule.verdict is Ruling.ALLOW:
         yield from _allow_faults(rule, rulebook, profile)
+
+
+def _rights_faults(rule: PermissionRule, profile: Profile | None) -> Iterator[RuleFinding]:
+    fault = partial(RuleFinding, Severity.ERROR, rule.ref)
+    for text in rule.rights:
+        flag, _, target = text.partition(" ")
+        if flag == "--host":
+            from policy.model.host_rule import host_rule  # imported here: only rules about hosts need it
+
+            if isinstance(found := host_rule(target), Problem):
+                yield fault("host", f"{found.what}: {found.why}", found.fix)
+            continue
+        if why := _path_fault(target):
+            yield fault("path", f"no right can name `{target}`: {why[0]}", why[1])
+        elif not target.startswith(("/", "~/")) or "*" in target or "?" in target:
+            yield fault("path", f"`{target}` is not one path outside of the workspace", "write it from `/` or `~/` on")
+        elif profile is not None and _secret(target, Secrets(profile, "/~", ())):
+            yield fault("secret", f"`{target}` is {secret_kind(target)}; no rule allows it", "remove it")
 
 
 def _tool_faults(rule: PermissionRule) -> Iterator[RuleFinding]:

@@ -16,6 +16,7 @@ KEYS: Mapping[str, ValueType] = {
     "verdict":   ValueType.TEXT,
     "run":       ValueType.WORDS,
     "family":    ValueType.TEXT,
+    "rights":    ValueType.TEXTS,
     "tool":      ValueType.TEXTS,
     "arguments": ValueType.TABLE,
     "read":      ValueType.TEXTS,
@@ -77,10 +78,13 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         why=why.strip() if isinstance(why, str) else "",
         until=until if isinstance(until, date) else None,
         family=str(entry.values.get("family", "")),
+        rights=_list(entry, "rights"),
     )
     if "run" in entry.values and not rule.run:
         fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
         raise entry.error_at("run", "the list names no program", fix)
+    if rule.rights:
+        _check_rights(entry, rule)
     if "family" in entry.values:
         _check_family(entry, rule)
     if not any((rule.run, rule.tool, rule.read, rule.write, rule.host, rule.tier)):
@@ -98,12 +102,27 @@ def _check_family(entry: TomlEntry, rule: PermissionRule) -> None:
     if rule.verdict is not Ruling.ALLOW:
         why = "a family contains only the commands that certainly belong to it, so it cannot forbid"
         raise entry.error_at("family", why, 'name the program with `run`, such as run = ["gh", "**"]')
-    others = [key for key in ("run", "tool", "arguments", "read", "write", "tier") if key in entry.values]
+    others = [key for key in ("run", "tool", "arguments", "read", "write", "tier", "rights") if key in entry.values]
     if others or not rule.family:
         fix = f"remove `{others[0]}`" if others else 'name it, such as family = "gh-read"'
         raise entry.error_at("family", "a rule about a family names the family and its hosts", fix)
     if not rule.host:
         raise entry.error_at("", "a rule about a family names its hosts", 'add host = ["api.github.com"]')
+
+
+def _check_rights(entry: TomlEntry, rule: PermissionRule) -> None:
+    """Raise TomlError unless the rights are those of one command whose words the rule states completely."""
+    if rule.verdict is not Ruling.ALLOW:
+        raise entry.error_at("rights", "only a rule that allows can add rights", "remove `rights`")
+    if rule.more or not rule.run or any(len(word) > 1 or {"*", "?"} & set(word[0]) for word in rule.run):
+        why = "further rights need the complete words of one command, without patterns and alternatives"
+        raise entry.error_at("rights", why, 'write each word, such as run = ["bash", "install.sh"]')
+    for text in rule.rights:
+        flag, _, target = text.partition(" ")
+        if flag not in ("--host", "--read", "--write") or not target.strip():
+            raise entry.error_at(
+                "rights", f"`{text}` is not a right", 'write "--host x.org", "--read PATH" or "--write PATH"'
+            )
 
 
 def _host(text: str) -> str:

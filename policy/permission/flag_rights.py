@@ -1,14 +1,17 @@
 """The rights that the user adds to one action by flags: paths, hosts and variables beyond the needs of the action."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from policy.describe.phrases import secret_kind
 from policy.interpreter.path_classifier import PathClassifier
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.facts import Facts
+from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
-from policy.model.profile import Layer, PermissionRule, Profile
+from policy.model.host_rule import HostRule, host_rule
+from policy.model.profile import Layer, PermissionRule, Profile, Source, Tool
 from policy.model.tier import Ruling, Tier
+from policy.permission.allow import runs
 
 _ASKED = {"--read": EffectKind.READS, "--write": EffectKind.WRITES}
 _VERBS = {EffectKind.READS: "reads", EffectKind.WRITES: "changes"}
@@ -23,22 +26,23 @@ class FlagRights:
         write: absolute paths that exist.
         hosts: entries of an allowlist in canonical spelling.
         env: pairs of the name and the value of a variable.
+        by: the rule of a configuration file that adds the rights; None if the user typed them.
     """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
+    by: RuleRef | None = None
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
         """Return the permissions of the flags as rules about this one action."""
+        read, write, host = (self.by or RuleRef(RuleKind.FLAG, flag) for flag in ("--read", "--write", "--host"))
         rules = (
-            PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--read"), Layer.TYPED, read=self.read),
-            PermissionRule(
-                Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--write"), Layer.TYPED, read=self.write, write=self.write
-            ),
-            PermissionRule(Ruling.ALLOW, RuleRef(RuleKind.FLAG, "--host"), Layer.TYPED, host=self.hosts),
+            PermissionRule(Ruling.ALLOW, read, Layer.TYPED, read=self.read),
+            PermissionRule(Ruling.ALLOW, write, Layer.TYPED, read=self.write, write=self.write),
+            PermissionRule(Ruling.ALLOW, host, Layer.TYPED, host=self.hosts),
         )
         return tuple(rule for rule in rules if rule.read or rule.write or rule.host)
 
@@ -51,6 +55,49 @@ class FlagRights:
 
     def __bool__(self) -> bool:
         return bool(self.read or self.write or self.hosts or self.env)
+
+
+def with_rights_of_rules(
+    assessment: Assessment, typed: FlagRights | None, facts: Facts, rules: Sequence[PermissionRule], source: Source
+) -> FlagRights | None:
+    """Return `typed` with the rights that `rules` add to the one command of the action, or `typed` if there are none.
+
+    The action must be exactly this one command, with nothing beside it: one action has one set of rights. A path that
+    does not exist adds nothing.
+    """
+    commands = [step for step in assessment.steps if step.words or step.text]
+    if len(commands) != 1 or any(step.reasons or step.effects for step in assessment.steps if step is not commands[0]):
+        return typed
+    whole, by = typed or FlagRights(), None
+    for rule in rules:
+        if not rule.rights or rule.layer is Layer.REPOSITORY or rule.expired(facts.today):
+            continue
+        if not rule.applies_to(source) or (rule.tool and Tool.BASH not in rule.tool):
+            continue
+        if not runs(rule, commands[0], facts):
+            continue
+        pairs = [right.partition(" ")[::2] for right in rule.rights]
+        paths = {
+            flag: tuple(filter(None, (_existing(target.strip(), facts) for each, target in pairs if each == flag)))
+            for flag in ("--read", "--write")
+        }
+        named = [found for flag, target in pairs if flag == "--host" for found in [host_rule(target)]]
+        hosts = tuple(str(found) for found in named if isinstance(found, HostRule))
+        by = by or rule.ref
+        whole = replace(
+            whole,
+            read=tuple(dict.fromkeys((*whole.read, *paths["--read"]))),
+            write=tuple(dict.fromkeys((*whole.write, *paths["--write"]))),
+            hosts=tuple(dict.fromkeys((*whole.hosts, *hosts))),
+            by=by if not typed else None,
+        )
+    return whole if by is not None else typed
+
+
+def _existing(target: str, facts: Facts) -> str | None:
+    """Return the real path of `target`, or None if it does not exist or is a path that no right may name."""
+    found = facts.look(f"{facts.home}/{target[2:]}" if target.startswith("~/") else target)
+    return found.real if found.kind in (Kind.FILE, Kind.FOLDER) and found.real != "/" else None
 
 
 def widened(assessment: Assessment, typed: FlagRights, facts: Facts, profile: Profile) -> Assessment:

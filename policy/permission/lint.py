@@ -200,6 +200,8 @@ def _allowed(rule: PermissionRule) -> tuple[Tier, ...]:
 
 
 def _run_wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
+    if narrow.rights and narrow.rights != wide.rights:
+        return False
     if wide.family != narrow.family and (wide.family or wide.run):
         return False
     if not wide.run:

@@ -14,6 +14,7 @@ from runner.cli.gate import exec_help, why_help
 from runner.cli.grants import grants_app
 from runner.cli.policy import policy_app
 from runner.cli.processes import ports_app, processes_app
+from runner.cli.profile import profile_app
 from runner.cli.run import ci, converse, run
 from runner.cli.sandbox import sandbox_app
 from runner.cli.sessions import sessions_app
@@ -58,6 +59,7 @@ app.command("why")(why_help)
 app.add_typer(sandbox_app, name="sandbox")
 app.add_typer(batch_app, name="batch")
 app.add_typer(policy_app, name="policy")
+app.add_typer(profile_app, name="profile")
 app.add_typer(config_app, name="config")
 app.command("init")(init)
 app.add_typer(audit_app, name="audit")

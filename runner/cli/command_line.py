@@ -13,8 +13,8 @@ A single word is a prompt only after `--`, because it may be a misspelled comman
 """
 
 COMMANDS = (
-    "run", "ci", "exec", "why", "sandbox", "batch", "policy", "config", "init", "audit", "auth", "trust", "grants",
-    "undo", "apply", "processes", "ports", "sessions", "doctor", "demo",
+    "run", "ci", "exec", "why", "sandbox", "batch", "policy", "profile", "config", "init", "audit", "auth", "trust",
+    "grants", "undo", "apply", "processes", "ports", "sessions", "doctor", "demo",
 )  # fmt: skip
 _TAKES_OPTIONS = ("run", "ci", "exec", "why")
 _ALIASES = {

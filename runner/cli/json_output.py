@@ -289,6 +289,12 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         open=True,
     ),
     JsonOutput(
+        "profile learn",
+        Form.OBJECT,
+        "The rights that a command was refused, and the rule that adds them.",
+        _fields("status number, refused objects, rule text or null, written text or null"),
+    ),
+    JsonOutput(
         "policy fingerprint",
         Form.OBJECT,
         "The fingerprint of the policy.",

@@ -30,6 +30,7 @@ RULE_HELP: Mapping[str, str] = {
     "verdict": "Verdict for the actions that match: `allow`, `ask` or `deny`.",
     "run": "Words of a command; `*` and `?` match in a word, a list is a choice, a last `**` matches more words.",
     "family": "Family of reading commands that the rule allows on its hosts, such as `gh-read`.",
+    "rights": "Additional rights of exactly the command of `run`: `--host HOST`, `--read PATH`, `--write PATH`.",
     "tool": "Tools of the action; `*`, `?` and `[..]` match in a name. `bash` means every command, `mcp__NAME__*` all "
     "tools of the server NAME.",
     "arguments": "Arguments of a call of such a tool, each with a pattern that it must match.",

@@ -27,6 +27,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("batch", "check", "-"),                                 '{"prompt": "hi"}\n',  0),
     (("sandbox", "show"),                                     "",                    0),
     (("policy", "matrix"),                                    "",                    0),
+    (("profile", "learn", "--", "true"),                      "",                    0),
     (("apply", "missing.patch"),                              "",                    2),
     (("audit", "list"),                                       "",                    0),
     (("sessions", "list"),                                    "",                    0),

@@ -85,6 +85,7 @@ WORDS: dict[str, Words] = {
     "grants show":       lambda place: ("grants", *_grant(place)),
     "policy import":     ("policy", "import", "{base}/rules.json"),
     "policy judge":      ("policy", "judge"),
+    "profile learn":     ("profile", "learn", "true"),
     "run":               ("run", "--model=scripted:{base}/script.json", "--mode=trust-project", "go"),
     "sandbox cache":     ("sandbox", "cache", "--all"),
     "sessions show":     lambda place: ("sessions", *_session(place)),
