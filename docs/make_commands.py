@@ -156,6 +156,8 @@ def _raising(rule: CommandRule) -> Iterator[str]:
         yield f"always changes {'the workspace' if rule.changes == '.' else _code(rule.changes)}"
     if rule.looks:
         yield f"only looks: {' '.join(_code(word) for word in sorted(rule.looks))}"
+    if rule.checks:
+        yield f"changes no operand: {' '.join(_code(word) for word in sorted(rule.checks))}"
     for kind, flags in sorted(kinds.items()):
         yield f"{kind}: {' '.join(flags)}"
     if rule.interpreter:

@@ -64,6 +64,8 @@ def _described(call: Call, shape: ParsedOptions) -> tuple[Role, ...] | None:
     call.port = port_of(rule, shape.flags) or call.port
     if looks_only(rule, given) or (given & rule.lists and not given & rule.unless):
         call.rule = rule = replace(rule, tier=Tier.READ, changes="", operands=_read_only_operands(rule.operands))
+    elif given & rule.checks:
+        call.rule = rule = replace(rule, operands=_read_only_operands(rule.operands))
     if rule.listing and operands and not given & rule.listing:
         shape.trouble = f"`{call.label}` with operands"
         return None

@@ -131,6 +131,7 @@ class CommandRule:
         here: without operands the command works on the current folder (always, or with these flags).
         looks: with one of these flags (`-a+-b`: with both) the command only reads what it would change otherwise.
         lists: with one of these flags the command also only reads, unless it has a flag of `unless`.
+        checks: with one of these flags the command reads its operands, and still makes its other changes.
         changes: the path that the command changes besides its operands, relative to the workspace (`.`: anything there,
             `.git/config`).
         alone: words that, as the only word, reduce any tier to read (`--version`).
@@ -179,6 +180,7 @@ class CommandRule:
     heeds: tuple[str, ...] = ()
     looks: frozenset[str] = frozenset()
     lists: frozenset[str] = frozenset()
+    checks: frozenset[str] = frozenset()
     unless: frozenset[str] = frozenset()
     offline: frozenset[str] = frozenset()
     fetching: frozenset[str] = frozenset()

@@ -30,7 +30,7 @@ class RuleExample:
 
 
 # Keys that are fields of CommandRule: sets of words, and texts. The other texts are parsed further.
-_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "unless", "offline",
+_WORD_SETS = ("listing", "instead", "target", "alone", "below", "looks", "lists", "checks", "unless", "offline",
               "fetching", "family_except")  # fmt: skip
 _TEXTS = ("changes", "port", "registry", "family")
 _PARSED = ("why", "does", "tier", "flags", "whole", "operands", "uses", "also", "otherwise", "here", "grammar", "heeds",

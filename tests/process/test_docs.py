@@ -61,6 +61,14 @@ def test_every_program_is_on_the_page_about_commands() -> None:
     assert [name for name in RuleBook(files).names() if f"`{name}`" not in commands_page()] == []
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/policy.md"])
+def test_the_number_of_known_programs_is_that_of_the_rules(page: str) -> None:
+    """The pages round down to hundreds; names of subcommands do not count."""
+    files = {path.name: path.read_text("utf-8") for path in (ROOT / "policy" / "commands").glob("*.toml")}
+    stated = re.findall(r"about ([\d,]+) programs", (ROOT / page).read_text("utf-8"), re.IGNORECASE)
+    assert [int(each.replace(",", "")) for each in stated] == [len(RuleBook(files).names()) // 100 * 100]
+
+
 def test_the_contents_of_the_page_about_commands_lead_to_its_headings() -> None:
     anchors = re.findall(r"\]\(#(.+?)\)", commands_page())
     assert len(anchors) == len(list((ROOT / "policy" / "commands").glob("*.toml")))
