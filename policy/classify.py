@@ -165,6 +165,7 @@ def _script(action: RunScript, interpreter: Interpreter) -> str:
         cwd = State((action.cwd,))
         refuse(interpreter.findings, action.script, tree.reason, cwd, Check.UNREADABLE_SCRIPT, tree.span)
         return ""
+    interpreter.classifier.budget.allow_script(len(action.script))
     interpreter.shell.run(tree, State((action.cwd,), arguments=()))  # the sandbox gives a script no arguments
     if not tree.items:
         interpreter.findings.add_reason(Tier.READ, "there is nothing to run", Check.EMPTY_SCRIPT, None)

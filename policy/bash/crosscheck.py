@@ -27,6 +27,9 @@ _KIND_NAMES: Final = {
     "compound": "a compound command", "function": "a function",
 }  # fmt: skip
 
+# Line continuations times literal texts of a script that is compared again without its continuations (about 0.2 s).
+_MOST_COMPARED: Final = 5_000_000
+
 _KINDS: Final = {
     **dict.fromkeys((ast.Word, ast.Assignment, ast.ArrayAssignment), "word"),
     **dict.fromkeys((ast.Group, ast.Subshell, ast.For, ast.Loop, ast.Case, ast.While, ast.If), "compound"),
@@ -55,7 +58,8 @@ def find_disagreement(text: str, tree: Script) -> Opaque | None:
     except Exception as error:  # SEAM: for any cause, a missing second parser must not look like one without findings
         return Opaque(f"the second parser (bashlex) does not start: {error}", SourceSpan(0, len(text)))
     missing = _missing_for_bashlex(package, text, text, index)
-    if missing is not None and "\\\n" in text:
+    continued = text.count("\\\n") if missing is not None else 0
+    if continued and continued * len(index.texts) <= _MOST_COMPARED:
         # bashlex reports wrong positions after a line continuation inside a substitution: try again without them.
         joined = _without_continuations(text, index.texts)
         missing = _missing_for_bashlex(package, joined, text, index) if joined != text else missing

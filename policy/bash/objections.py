@@ -10,7 +10,7 @@ import re
 from policy.bash.ast import Opaque, Word
 from policy.model.abstract_word import SourceSpan
 
-MOST_CHARACTERS = 16 * 1024
+MOST_CHARACTERS = 64 * 1024
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
@@ -81,7 +81,7 @@ _ONLY_BASH = (
     r"|(?P<descriptor>\{[A-Za-z_]\w*\}[<>])"
     r"|(?P<negated>\[\^)"
     r"|(?P<tilde>~[+-]|(?<![\w./-])[A-Za-z_]\w*\+?=~)"
-    r"|(?P<counting>\+\+|--(?=[^ ]*\)\)))"
+    r"|(?P<counting>\+\+|--(?=[^ ]{0,400}\)\)|[^ ]{400}))"
 )
 _NAMES = {
     "test": "`[[`", "arithmetic": "`((`", "process": "`<(`", "string": "`<<<`", "both": "`&>`", "quoting": "`$'..'`",

@@ -6,7 +6,7 @@ from policy.model.abstract_word import SourceSpan
 from policy.model.frozen import dataclass
 
 DEEPEST = 8  # compound commands and substitutions together
-MOST_WORDS = 1000  # words, commands and lines; bashlex needs about 25 us for each, so this bounds a decision
+MOST_WORDS = 10_000  # words, commands and lines; bashlex needs about 25 us for each, so this bounds a decision
 COST_OF_NESTING = 4  # words that one level of nesting counts as
 
 # The escapes of `$'..'` that mean one thing everywhere; those that depend on the locale or on the version of bash are

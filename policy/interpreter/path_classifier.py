@@ -25,6 +25,7 @@ _SOCKETS = ("/dev/tcp/", "/dev/udp/", "/inet")
 
 
 MOST_WORK = 25_000  # steps of one decision, about one microsecond each
+WORK_PER_CHARACTER = 8  # further steps for each character of the script; ordinary scripts need 1 to 10 in all
 MOST_WORK_AFTER = 5_000  # steps of the search for secrets in a script that exhausted the budget
 
 
@@ -34,7 +35,8 @@ class TooMuchError(Exception):
 
 class WorkBudget:
     """The bound on the work of one decision: a count of steps, not of time, so that a script always gets the same
-    verdict. Scripts are short; a script that exhausts the budget is written to delay the gate.
+    verdict. The bound grows with the length of the script, which is limited itself. Ordinary scripts stay far below it;
+    a script that exhausts the budget is written to delay the gate.
 
     INVARIANT: every loop of a decision whose length a script can choose spends budget before each round, or iterates
     over data that the parser has counted.
@@ -42,6 +44,10 @@ class WorkBudget:
 
     def __init__(self) -> None:
         self.left = MOST_WORK
+
+    def allow_script(self, length: int) -> None:
+        """Allow the further steps that a script of `length` characters may need."""
+        self.left += WORK_PER_CHARACTER * length
 
     def spend(self, steps: int) -> None:
         """Subtract `steps`. Raises TooMuchError if fewer are left."""

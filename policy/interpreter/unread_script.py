@@ -10,7 +10,7 @@ from policy.model.assessment import RuleRef, Scope, Step
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
-MOST_SEARCHED = 16 * 1024  # characters of a script
+MOST_SEARCHED = 64 * 1024  # characters of a script
 _PATH_COST = 100  # steps of the budget for one path, and 10 more for each character
 
 _TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")

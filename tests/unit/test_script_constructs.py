@@ -263,12 +263,12 @@ OBEYED: tuple[str, ...] = (
 
 # Limits and characters: Opaque, with a reason that names them.
 LIMITS: tuple[tuple[str, str, str], ...] = (
-    ("ls " + "a" * 17_000,                 "longer than",              "over 16 KB"),
+    ("ls " + "a" * 66_000,                 "longer than",              "over 64 KB"),
     ("(" * 9 + "ls" + ")" * 9,             "",                         "nesting"),
     ("( " * 9 + "ls" + " )" * 9,           "nested more than 8 deep",  "nesting"),
     ("ls " + "$(ls " * 9 + ")" * 9,        "nested more than 8 deep",  "nesting of substitutions"),
     ("if ls; then " * 9 + "ls" + "; fi" * 9, "nested more than 8 deep", "nesting of branches"),
-    ("ls " + "a " * 1_000,                 "more than 1000 words",     "a decision is bounded"),
+    ("ls " + "a " * 10_000,                "more than 10000 words",    "a decision is bounded"),
     ("ls\0",                               "U+0000",                   "NUL"),
     ("ls\r\ntouch x",                      "U+000D",                   "a carriage return"),
     ("ls \x1b[2J",                         "U+001B",                   "an escape sequence"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from policy.bash.objections import MOST_CHARACTERS
 from policy.classify import _TOO_MUCH, classify
-from policy.interpreter.path_classifier import MOST_WORK, TooMuchError, WorkBudget
+from policy.interpreter.path_classifier import MOST_WORK, WORK_PER_CHARACTER, TooMuchError, WorkBudget
 from policy.model.action import Action, ReadFile, RunArgv, RunScript
 from policy.model.assessment import Assessment
 from policy.model.facts import Facts, PathFact
@@ -45,11 +45,11 @@ DEEP = (
         "a=(" + "b " * 90 + "); " + 'a=("${a[@]}" "${a[@]}"); ' * 2 + "; ".join(['ls "${a[@]}"'] * 60),
         "arrays that double, and many commands with them",
     ),
-    ("cat " + " ".join("/".join(["abc"] * 60) + str(i) for i in range(60)), "deep folders"),
-    ("cat " + " ".join("../" * 100 + str(i) for i in range(45)), "up and up"),
+    ("x=" + "/".join(["abc"] * 60) + "; cat " + " ".join(f"$x/{i}" for i in range(200)), "deep folders"),
+    ("x=" + "../" * 100 + "; cat " + " ".join(f"${{x}}{i}" for i in range(60)), "up and up"),
     ("x='" + "ls; " * 900 + "'; " + 'bash -c "$x"; ' * 200, "one long script, many times"),
     ("for i in " + " ".join(f"f{i}" for i in range(40)) + "; do ls " + ">$i " * 200 + "; done", "readings of a word"),
-    ("; ".join(f"x{i}=a; test -f a && x{i}=b" for i in range(100)), "states that are compared"),
+    ("; ".join(f"x{i}=a; test -f a && x{i}=b" for i in range(400)), "states that are compared"),
     (
         "; ".join(f"a{i}=${{y:-/etc/a{i}}}" for i in range(9)) + "; " + "rm $a0 $a1 $a2 $a3 $a4 $a5 $a6 $a7 $a8; " * 70,
         "readings of a command",
@@ -107,18 +107,31 @@ def test_too_much_work_is_a_question(text: str, why: str, facts: Facts, settings
     assert Tier.UNKNOWN in assessment.tiers, why
     # Bounded elsewhere by now? Then the row needs another input, which only the budget ends.
     assert _TOO_MUCH in {reason.text for reason in assessment.reasons}, why
-    assert len(looks.seen) <= MOST_WORK // 15
-    assert sum(path.count("/") for path in looks.seen) <= MOST_WORK
+    most = MOST_WORK + WORK_PER_CHARACTER * len(text)
+    assert len(looks.seen) <= most // 15
+    assert sum(path.count("/") for path in looks.seen) <= most
 
 
 def test_what_people_write_is_far_below_it(facts: Facts, settings: Settings) -> None:
+    step = """
+# Count the errors of this run, and add the number to the report that is sent in the evening.
+if [ -f "$folder/{i}.log" ]; then
+    count=$(grep -c error "$folder/{i}.log" | head -1)
+    echo "run {i}: $count" >> "$folder/report.txt"
+fi
+"""
     rows = (
+        "folder=logs\n" + "".join(step.format(i=i) for i in range(245)),
+        "cat > src/page.html <<'EOF'\n" + "<p>one line of a long page</p>\n" * 2_000 + "EOF\nwc -l src/page.html",
         "for f in *.py; do for g in a b c; do if [ -f $f ]; then grep -n $g $f | head -3; fi; done; done",
         "; ".join(["git log --oneline -5 src | head; wc -l a.txt 2>/dev/null || echo none"] * 20),
         "cat " + " ".join(f"src/{i}.py" for i in range(150)),
     )
     for text in rows:
         assert _TOO_MUCH not in {reason.text for reason in judged(text, facts, settings).reasons}
+    for text in rows[:2]:
+        assert len(text) > 55_000
+        assert Tier.UNKNOWN not in judged(text, facts, settings).tiers
 
 
 @pytest.mark.threat("T01")
