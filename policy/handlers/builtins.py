@@ -10,6 +10,8 @@ from policy.interpreter.operand_roles import enter
 from policy.interpreter.shell_state import ExitStates, State
 from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal
+from policy.model.assessment import EffectKind, Scope
+from policy.model.facts import Kind
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -213,11 +215,37 @@ def source(call: Call) -> None:
     if not call.words:
         call.unknown(f"`{call.label}` without a file")
         return
+    keeps = _keeps_folder(call)
     call.runs(call.rule.why)
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
     call.note_download(call.frame.words_from_network)
-    call.after = ExitStates.same(_state_after_unread_text(call))
+    changed, cwds = call.shell.traps.folder_changed, call.state.cwds
+    after = _state_after_unread_text(call)
+    if keeps:
+        call.shell.traps.folder_changed = changed
+        after = replace(after, cwds=cwds)
+    call.after = ExitStates.same(after)
+
+
+def _keeps_folder(call: Call) -> bool:
+    """Return True if the file that `source` reads contains no command that changes the folder.
+
+    The file is examined only if it is certain which file bash reads, and that it is the one on the disk: no command of
+    the script has written or run anything before. No function and no trap of the script may run inside the file.
+    """
+    state, text = call.state, call.words[0].text
+    before = any(effect.kind in _MAY_WRITE for effect in call.findings.effects)
+    if before or text is None or "/" not in text or state.cwds is None or state.functions or call.frame.depth:
+        return False
+    if call.shell.traps.pending or call.findings.loops:
+        return False  # a later round of a loop may read what the script writes after this command
+    places = [call.findings.classifier.place(text, cwd) for cwd in state.cwds]
+    fixed = all(place.scope is Scope.WORKSPACE and place.kind is Kind.FILE for place in places)
+    return fixed and all(call.facts.keeps_folder(place.path) for place in places)
+
+
+_MAY_WRITE = frozenset(kind for kind in EffectKind if kind not in (EffectKind.READS, EffectKind.USES_LOOPBACK))
 
 
 def _state_after_unread_text(call: Call) -> State:

@@ -142,6 +142,7 @@ class Facts:
             workspace; a folder ends with a slash), or None if unknown.
         login: returns True if a file of settings, such as `.npmrc`, contains a login now (see `secret_names`).
         names: returns the entries of a folder, or None if the list would be incomplete.
+        keeps_folder: returns True if a file of shell text contains no command that changes the folder of its shell now.
     """
 
     workspace: str
@@ -164,3 +165,4 @@ class Facts:
     tracked: Callable[[GitSource], tuple[str, ...] | None] = lambda source: ()
     login: Callable[[str], bool] = lambda path: False
     telling: Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]] = lambda hosts: ()
+    keeps_folder: Callable[[str], bool] = lambda path: False

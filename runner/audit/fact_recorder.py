@@ -66,7 +66,7 @@ class FactRecorder:
                     cut += 1
                 else:
                     encoded[words] = value
-            if answers or name != "login":  # records of earlier versions have no field for logins
+            if answers or name not in ("login", "keeps_folder"):  # records of earlier versions have no such fields
                 asked["logins" if name == "login" else name] = encoded
         return machine, workspace_entries(facts), {**asked, "cut": cut}
 
@@ -138,5 +138,6 @@ _ENCODERS: dict[str, Callable[[str, Any], object]] = {
     "remotes": _remotes,
     "tracked": _unchanged,
     "login": _unchanged,
+    "keeps_folder": _unchanged,
     "registries": _unchanged,
 }

@@ -39,8 +39,9 @@ class Recorded:
         self._now = now
         self._places = {path: _fact(path, found) for path, found in _table(asked, "look").items()}
         self._answers = {name: _table(asked, name) for name in ("which", "names", "remotes", "registries")}
-        # Records of earlier versions have no `tracked`; `logins` is recorded only if a login was asked for.
-        self._answers |= {name: _table(asked, name) for name in ("tracked", "logins") if name in asked}
+        # Records of earlier versions have no `tracked`; the other two are recorded only if they were asked for.
+        optional = ("tracked", "logins", "keeps_folder")
+        self._answers |= {name: _table(asked, name) for name in optional if name in asked}
         self.facts = Facts(
             workspace=_field(machine, "workspace", str),
             home=_field(machine, "home", str),
@@ -59,6 +60,9 @@ class Recorded:
                 "tracked", str(source), f"which secret files the {source} of the repository contains", _texts
             ),
             login=lambda path: self._answer("logins", path, f"whether `{path}` contains a login", _unchanged) is True,
+            keeps_folder=lambda path: (
+                self._answer("keeps_folder", path, f"whether `{path}` changes the folder", _unchanged) is True
+            ),
             registries=self._registries,
         )
         real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]

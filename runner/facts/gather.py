@@ -70,6 +70,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         today=date.today() if any(rule.until for rule in profile.permissions) else None,
         names=_names,
         login=login_at,
+        keeps_folder=_keeps_folder,
         remotes=cache(partial(_remotes, home=home)),
         registries=cache(partial(_registries, home=home, environ=environ, workspace=workspace)),
         telling=partial(_telling, home=home, environ=environ, workspace=workspace),
@@ -108,6 +109,12 @@ def _remotes(folder: str, home: str) -> Remotes:
     from runner.facts.git.remotes import remotes  # few commands connect to one
 
     return remotes(folder, home)
+
+
+def _keeps_folder(path: str) -> bool:
+    from runner.facts.sourced_file import keeps_folder  # few commands read shell text from a file
+
+    return keeps_folder(path)
 
 
 def _registries(
