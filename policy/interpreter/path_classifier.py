@@ -141,13 +141,20 @@ class PathClassifier:
             scope = Scope.NONE if device is Device.HARMLESS else Scope.OUTSIDE
         else:
             scope = self.scope(real)
-        locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
+        if scope is Scope.OUTSIDE:
+            locked = self.secrets.runs_from_home(path) or (real != path and self.secrets.runs_from_home(real))
+        else:
+            locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
         above = real in self._roots.above or real == "/" or self.facts.workspace.startswith(f"{real}/")
         return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, above, locked)
 
     def _login(self, path: str) -> bool:
-        """Return True if the file at `path` in the workspace is secret because it contains a login."""
-        return sometimes(path.rpartition("/")[2]) and inside(path, self.facts.workspace) and self.facts.login(path)
+        """Return True if the file at `path` in the workspace, or among another agent's settings in the home folder, is
+        secret because it contains a login.
+        """
+        if not sometimes(path.rpartition("/")[2]):
+            return False
+        return (inside(path, self.facts.workspace) or self.secrets.runs_from_home(path)) and self.facts.login(path)
 
     def _place_process_link(self, path: str, bound: bool) -> ResolvedPath:
         """Return the place of a kernel link whose target is unknown, because it differs for every process."""

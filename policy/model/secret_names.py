@@ -91,6 +91,11 @@ _PROPERTY = (
 )
 _ADDED = rb"^[ \t]*(?:token|password)[ \t]*=[ \t]*\"(?!\$)[^\"]|" + _ADDRESS
 _CURL = rb"^[ \t]*-*(?:u|user|proxy-user|oauth2-bearer|pass)\b[ \t:=]+\S|Authorization:|" + _ADDRESS
+# Settings of agents: variables of programs that they start, and headers of servers.
+_AGENT = (
+    rb"\"(?-i:[A-Z0-9_]*(?:TOKEN|API_?KEY|SECRET|PASSWORD))\"\s*:\s*\"(?!\$)[^\"]{8}"
+    rb"|\"(?:Authorization|x-api-key|api_?key)\"\s*:\s*\"(?:(?:Bearer|Basic|token)\s+)?(?!\$)[^\"\s]{8}"
+)
 _LOGINS = {
     ".npmrc": rb"^[ \t]*(?:[^\s=;#]*:)?_(?:authToken|auth|password)[ \t]*=" + _VALUE + rb"|" + _ADDRESS,
     ".yarnrc": rb"^[ \t]*\"?[^\s\"#]*_(?:authToken|auth|password)\"?[ \t]+" + _VALUE + rb"|" + _ADDRESS,
@@ -109,6 +114,7 @@ _LOGINS = {
     ".gemrc": rb"_api_key:[ \t]*\S|" + _ADDRESS,
     **dict.fromkeys((".odbc.ini", "odbc.ini"), rb"^[ \t]*(?:PWD|Password)[ \t]*=[ \t]*\S"),
     ".condarc": _ADDRESS + rb"|/t/[A-Za-z0-9-]{8,}",
+    **dict.fromkeys(("settings.json", "settings.local.json", "mcp.json", ".mcp.json", "mcp_config.json"), _AGENT),
     "nuget.config": rb"(?:ClearTextPassword|Password)\"[ \t]+value=\"(?!%)[^\"]",
 }
 

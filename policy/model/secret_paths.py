@@ -89,6 +89,17 @@ class Secrets:
             for pattern in (*locked.get(word, ()), *wild)
         )
 
+    def runs_from_home(self, path: str) -> bool:
+        """Return True if `path` is at a place of the home folder where a locked path would be in a workspace: programs
+        of the user run such files, among them the settings, hooks and skills of other agents.
+        """
+        home = folded(self.home)
+        if home == "/" or not inside(folded(path), home):
+            return False
+        words, locked = _words(path)[self._index.depth :], self._index.locked
+        patterns = (*locked.get(words[0], ()), *locked.get("", ())) if words else ()
+        return any(_match(words[: len(pattern)], pattern) for pattern in patterns)
+
     def _patterns(self, path: str, words: list[str]) -> list[tuple[list[str], list[str]]]:
         """Return every pattern with a wildcard that may match, with the part of the path that the pattern is compared
         with.

@@ -158,7 +158,16 @@ HOME_SECRETS = [
     ".mozilla/firefox/x/logins.json", ".config/google-chrome/Default/Cookies",
     ".local/share/keyrings/login.keyring", ".password-store/a.gpg", ".bash_history", ".zsh_history",
     ".python_history", ".azure/token", ".m2/settings.xml", ".config/ringfence/config.toml",
-    ".local/state/ringfence/audit.db", ".cache/ringfence/x", ".claude/.credentials.json",
+    ".local/state/ringfence/audit.db", ".cache/ringfence/x",
+    # the secret files of other agents
+    ".claude/.credentials.json", ".claude/backups/.claude.json.backup.17", ".claude/history.jsonl", ".claude/ide",
+    ".claude/shell-snapshots", ".claude.json", ".codex/auth.json", ".codex/auth.json.bak", ".codex/.credentials.json",
+    ".codex/history.jsonl", ".gemini/oauth_creds.json", ".gemini/mcp-oauth-tokens-v2.json", ".gemini/tmp/a/shell_history",
+    ".gemini/.env", ".cursor/projects/a/mcp-auth.json", ".config/Cursor/User/globalStorage/state.vscdb", ".factory/auth.json",
+    ".factory/config.json", ".qwen/oauth_creds.json", ".CLAUDE/.Credentials.json",
+    # folders and files of single services
+    ".op/config", ".1password", ".credentials/x", ".secrets/x", ".keys/x", ".gcloud/x", ".vercel/auth.json", ".heroku/x",
+    ".wandb/settings", ".nuget/NuGet/NuGet.Config", ".config/NuGet/NuGet.Config", ".config/nix/nix.conf", ".config/nix/netrc",
 ]  # fmt: skip
 OTHER_SECRETS = [
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d/x",
@@ -174,6 +183,9 @@ OPEN = [
     "/etc/hosts", "/etc/ssh/ssh_config", "/etc/ssh/ssh_host_rsa_key.pub", "/proc/cpuinfo", "/home/u/src/a.py",
     "/home/u/.cargo/registry/x", "/home/u/.pyenv/shims/python", "/home/u/.gitconfig", "/home/u/.sshx",
     "/home/u/.docker/cli-plugins/x", "/home/v/notes", "/home/u/.local/share/applications/x", "/var/tmp/x",
+    "/home/u/.claude", "/home/u/.claude/projects/w/t.jsonl", "/home/u/.claude/skills/x/SKILL.md", "/home/u/.gemini/tmp/a/logs.json",
+    "/home/u/.codex/config.toml", "/home/u/.codex/sessions/t.jsonl", "/home/u/.cursor/mcp.json", "/home/u/.factory/droids/x.md",
+    "/w/.claude/settings.json", "/w/.cursor/rules/x.mdc", "/w/history.jsonl",
 ]  # fmt: skip
 
 
@@ -201,6 +213,25 @@ def test_a_folder_above_a_secret_exposes_it(path: str) -> None:
 )
 def test_other_folders_do_not(path: str) -> None:
     assert not SECRETS.exposed_by(path)
+
+
+@pytest.mark.threat("T170")
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".claude", ".claude/settings.json", ".claude/skills/x/SKILL.md", ".codex/config.toml", ".gemini/GEMINI.md",
+        ".cursor/hooks.json", ".factory/mcp.json", ".qwen/x", ".bashrc", ".zprofile", ".zshenv", ".gitconfig", ".RIPGREPRC",
+    ],
+)  # fmt: skip
+def test_files_of_the_home_that_programs_run_are_known(path: str) -> None:
+    assert SECRETS.runs_from_home(f"/home/u/{path}")
+    assert not SECRETS.runs_from_home(f"/home/v/{path}")
+    assert not SECRETS.runs_from_home(f"/home/u/src/{path}")
+
+
+@pytest.mark.parametrize("path", ["/home/u", "/", "/home/u/.claudex", "/home/u/notes", "/home/u/.config/x"])
+def test_other_files_of_the_home_are_not(path: str) -> None:
+    assert not SECRETS.runs_from_home(path)
 
 
 LOCKED = [
