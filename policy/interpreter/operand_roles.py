@@ -25,7 +25,7 @@ LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.I
 # use.
 _REQUIRED = {
     Role.FORMAT: r"[A-Za-z0-9_+-]+",
-    Role.KEY: r"[A-Za-z0-9_.*/:-]+",
+    Role.KEY: r"(?!.*\.\.)[A-Za-z0-9_.*/:-]+",  # THREAT: `sysctl /../../etc/x` names a file outside of /proc/sys
     Role.FILE: r"[A-Za-z0-9_./~+-][A-Za-z0-9_./~+ @,-]*",
     Role.PAIR: r"(?s:(?![%:])(?:[^=:]|:(?!=))*(?:=(?![%:]).*)?)",
     Role.XPATH: r"(?si:(?!.*(?:document|evaluate|unparsed|extension|script))[^\0]*)",
