@@ -233,6 +233,8 @@ class _Reader(Compound):
             raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
         if words and any(isinstance(item, ast.ArrayAssignment) for item in assignments):
             raise self.refusal("an array or an array element before a command", start, last)
+        if {each.variable for each in redirects} & {item.name for item in assignments}:
+            raise self.refusal("an assignment to the variable that receives a file descriptor", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
         if words and words[0].literal == ":" and not assignments:

@@ -281,6 +281,7 @@ OPAQUE: tuple[tuple[str, str, str], ...] = (
     ("a 1&>f",                 "may or may not belong", "found by fuzzing: the number is a word"),
     ("a 1234>f",               "may or may not belong", "a number too long for a descriptor"),
     ("a; {fd}<<E\nb\nE",       "descriptor", "D8: nobody writes it"),
+    ("x=a b {x}>f",            "receives a file descriptor", "found by fuzzing: which value b gets"),
     ("{ a; } {fd}>f",          "unexpected `{`", "D8: after a group"),
     ("x=({fd}>f)",             "descriptor", "D8: in an array"),
     ("a 2>(b)",                "`(` right after", "a word or a redirection"),
