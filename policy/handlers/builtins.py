@@ -4,10 +4,10 @@ import re
 from dataclasses import replace
 
 from policy.bash.ast import FILE_COMPARISONS, FILE_TESTS
-from policy.interpreter.command_call import Call
+from policy.interpreter.command_call import STANDARD_INPUT, Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.operand_roles import enter
-from policy.interpreter.shell_state import ExitStates, State
+from policy.interpreter.shell_state import ExitStates, State, join_states
 from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal
 from policy.model.assessment import EffectKind, Scope
@@ -215,6 +215,13 @@ def source(call: Call) -> None:
     if not call.words:
         call.unknown(f"`{call.label}` without a file")
         return
+    file, frame = call.words[0], call.frame
+    script = file.output
+    if script is None and file.text in STANDARD_INPUT and not frame.stdin_shared:
+        script = frame.stdin_script
+    if script is not None:
+        _source_text(call, script)
+        return
     keeps = _keeps_folder(call)
     call.runs(call.rule.why)
     if call.words[0].text != "/dev/fd/0":
@@ -246,6 +253,22 @@ def _keeps_folder(call: Call) -> bool:
 
 
 _MAY_WRITE = frozenset(kind for kind in EffectKind if kind not in (EffectKind.READS, EffectKind.USES_LOOPBACK))
+
+
+def _source_text(call: Call, script: str) -> None:
+    """Judge `source` of a text that is certain: it is interpreted in the current shell."""
+    call.add_rule_fact(Tier.READ)
+    call.note_download(call.frame.words_from_network or call.frame.stdin_from_network)
+    arguments, begin = tuple(call.words[1:]), call.state
+    if arguments:
+        begin = replace(begin, arguments=None if call.frame.other_shell else arguments)
+    frame = replace(call.frame, stdin_script=None, stdin_texts=(), returns=[])
+    success, failure = call.shell.run_text(script, begin, frame, call.span, call.rule.ref)
+    for early in frame.returns:
+        success, failure = join_states(success, early), join_states(failure, early)
+    if arguments:  # restored afterwards, unless the text sets them
+        success, failure = replace(success, arguments=None), replace(failure, arguments=None)
+    call.after = ExitStates(success, failure)
 
 
 def _state_after_unread_text(call: Call) -> State:

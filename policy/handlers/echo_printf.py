@@ -24,6 +24,9 @@ def echo(call: Call) -> None:
     """Judge `echo`, `true` and `:`, which have no effect besides their output."""
     if call.label == "echo":
         call.says = echo_texts(call.words)
+        call.output = _echo_output(call)
+    elif call.label in ("true", ":"):
+        call.output = ""
     call.add_rule_fact(Tier.READ)
 
 
@@ -45,6 +48,8 @@ def printf(call: Call) -> None:
         return
     words = words[1:] if words and words[0].text == "--" else words
     call.says = printf_texts(words[:1], words[1:])
+    if state is call.state:
+        call.output = _printf_output(words)
     call.add_rule_fact(Tier.READ)
 
 
@@ -65,6 +70,48 @@ def printf_texts(format: Sequence[AbstractWord], words: Sequence[AbstractWord]) 
 def decode_escapes(text: str) -> str:
     """Return `text` with the escapes of `echo -e` and printf(1) replaced by the characters that they represent."""
     return _ESCAPE.sub(_character, text)
+
+
+def _echo_output(call: Call) -> str | None:
+    """Return the exact output of `echo`, or None if it is not certain: shells differ about backslashes and flags."""
+    words = _exact(call.words)
+    if words is None:
+        return None
+    count = sum(1 for _ in takewhile(_FLAGS.fullmatch, words))
+    flags, text = "".join(words[:count]), " ".join(words[count:])
+    if call.frame.other_shell and (flags or "\\" in text or text.startswith("-")):
+        return None
+    if "e" in flags and "\\" in text:
+        return None
+    return text if "n" in flags else f"{text}\n"
+
+
+_PLAIN_FIELD = re.compile(r"%s|%%|\\[nt\\]|[^%\\]")
+_PLAIN_FORMAT = re.compile(rf"(?:{_PLAIN_FIELD.pattern})*")
+_PLAIN_ESCAPES = {"%%": "%", "\\n": "\n", "\\t": "\t", "\\\\": "\\"}
+
+
+def _printf_output(words: Sequence[AbstractWord]) -> str | None:
+    """Return the exact output of `printf` for a format of plain text and `%s`, or None for another format."""
+    texts = _exact(words)
+    if not texts or texts[0][:1] == "-" or not _PLAIN_FORMAT.fullmatch(texts[0]):
+        return None
+    fields, remaining, output = _PLAIN_FIELD.findall(texts[0]), texts[1:], []
+    while True:
+        before = len(remaining)
+        for each in fields:
+            if each == "%s":
+                output.append(remaining.pop(0) if remaining else "")
+            else:
+                output.append(_PLAIN_ESCAPES.get(each, each))
+        if not remaining or len(remaining) == before:
+            return "".join(output)
+
+
+def _exact(words: Sequence[AbstractWord]) -> list[str] | None:
+    """Return the texts of words that are certain, or None."""
+    texts = [word.text for word in words if word.text is not None and not word.may_split]
+    return texts if len(texts) == len(words) and sum(map(len, texts)) <= 4 * MOST_TEXT else None
 
 
 def _character(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from policy.interpreter.command_call import Call
+from policy.interpreter.command_call import STANDARD_INPUT, Call
 from policy.interpreter.operand_roles import apply, enter
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
 from policy.model.tier import Tier
@@ -76,7 +76,7 @@ def xargs(call: Call) -> None:
     marker: str | None = None
     names = {flag.name for flag, _ in shape.flags}
     input_words = call.frame.stdin_words if names & _NUL_FLAGS and not names & _OTHER_INPUT_FLAGS else ()
-    call.frame = replace(call.frame, stdin_words=(), in_shell=False)
+    call.frame = replace(call.frame, stdin_words=(), stdin_script=None, in_shell=False)
     for flag, value in shape.flags:
         if flag.role is Role.READ and value is not None:
             apply(call, Role.READ, value)
@@ -130,13 +130,15 @@ def with_data(
 
 
 _OPTION_NAME_FLAG = re.compile(r"[-+][eux]*o")
-_LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlv]+")
+_LETTERS = re.compile(r"-[abefhilmnuvxlc]*c|-[euxlvs]+")
 _PARSERS = frozenset(["bash", "dash", "sh"])  # zsh reads start-up files even with `-n`
 
 
 def shell(call: Call) -> None:
-    """Judge `sh` and `bash`. A script in an argument is interpreted; a script in a file or on standard input is not."""
-    words, text_next = list(call.words), False
+    """Judge `sh` and `bash`. A script in an argument, or known text on the standard input, is interpreted; a script in
+    a file is not.
+    """
+    words, text_next, input_next = list(call.words), False, False
     if len(words) > 1 and words[0].text == "-n" and call.label in _PARSERS and _is_file(words[1]):
         call.add_fact(Tier.READ, "checks the syntax of a script without running it", flag="-n")
         call.access_path(Role.READ, words[1])
@@ -163,19 +165,85 @@ def shell(call: Call) -> None:
             # The home of a sandbox has none of the user's start-up files.
             call.add_fact(Tier.READ, "runs the start-up files of the system", flag="-l")
         text_next = text_next or "c" in flag
+        input_next = input_next or "s" in flag
         del words[0]
     if text_next:
         _judge_text(call, words)
-    elif words and words[0].text != "-":
+    elif input_next or not words or (words[0].text == "-" and not words[1:]):
+        _judge_input(call, tuple(words) if input_next else ())
+    elif words[0].output is not None:
+        _run_input(call, words[0].output, tuple(words[1:]))
+        call.note_download(call.frame.words_from_network)
+    elif words[0].text in STANDARD_INPUT:
+        call.access_path(Role.READ, words[0])
+        _judge_input(call, tuple(words[1:]))
+    else:
         call.runs("runs a script that is not analysed")
         if words[0].text != "/dev/fd/0":
             call.access_path(Role.READ, words[0])
         call.note_download(call.frame.words_from_network)
-    else:
+
+
+def _judge_input(call: Call, arguments: tuple[AbstractWord, ...]) -> None:
+    """Judge a shell that reads its script from the standard input. A text that is certain is interpreted like that of
+    `bash -c`.
+
+    The shell reads one command at a time, so commands that read the standard input take lines of the script away. What
+    remains may mean something else, so such a script is also judged as code that is not read.
+    """
+    frame = call.frame
+    script = frame.stdin_script
+    if script is None or frame.stdin_shared or not _keeps_input(script):
         call.runs("runs commands from its standard input")
-        for text in call.frame.stdin_texts:
+        for text in frame.stdin_texts:
             call.find_secrets(text)
-        call.note_download(call.frame.stdin_from_network)
+    if script is not None:
+        _run_input(call, script, arguments)
+    call.note_download(frame.stdin_from_network)
+
+
+def _run_input(call: Call, script: str, arguments: tuple[AbstractWord, ...]) -> None:
+    call.add_rule_fact(Tier.READ)
+    call.frame = replace(call.frame, stdin_script=None, stdin_texts=())
+    call.run_script(script, replace(call.state, variables={}, stack=(), arguments=arguments), None)
+
+
+# Commands that never read the standard input, and commands that do not read it if they have an operand.
+_NO_INPUT = frozenset(
+    ["echo", "printf", "true", "false", ":", "cd", "pwd", "test", "[", "ls", "date", "whoami", "id", "uname", "which"]
+)
+_OPERAND_INSTEAD = frozenset(["cat", "wc"])
+
+
+def _keeps_input(script: str) -> bool:
+    """Return True if no command of a script can read a later part of the script, which is on the standard input."""
+    if "\n" not in script.strip("\n"):
+        return True  # the shell has read all of it before the first command runs
+    from policy.bash.ast import Command, Opaque
+    from policy.bash.parser import read  # only for scripts of several lines
+
+    tree = read(script)
+    if isinstance(tree, Opaque):
+        return False
+    pending: list[object] = [tree]
+    while pending:
+        node = pending.pop()
+        if type(node) is tuple:
+            pending += node
+            continue
+        if isinstance(node, Command) and node.words and not _never_reads_input([word.literal for word in node.words]):
+            return False
+        if isinstance(node, Command) and not node.words and node.redirects:
+            return False
+        pending += (getattr(node, name) for name in getattr(node, "__slots__", ()))
+    return True
+
+
+def _never_reads_input(words: list[str | None]) -> bool:
+    if words[0] in _OPERAND_INSTEAD:
+        operands = [word for word in words[1:] if word is None or word[:1] != "-" or word == "-"]
+        return bool(operands) and not any(word is None or word == "-" or word.startswith("/") for word in operands)
+    return words[0] in _NO_INPUT
 
 
 def _is_file(word: AbstractWord) -> bool:

@@ -69,6 +69,7 @@ class Call:
         prints: a bound on the text that the command prints, if one is known.
         lists: the words that the command prints, with a NUL after each, if they are known.
         says: texts that the command is known to print.
+        output: the exact text that the command prints, if it is certain.
         flags: the values of the flags that were given.
     """
 
@@ -89,6 +90,7 @@ class Call:
     prints: AbstractWord | None = None
     lists: tuple[AbstractWord, ...] = ()
     says: tuple[str, ...] = ()
+    output: str | None = None
     flags: dict[str, AbstractWord | None] = field(default_factory=dict)
 
     @property
@@ -225,7 +227,10 @@ class Call:
 
     def run(self, words: list[AbstractWord], state: State | None = None) -> ExitStates:
         """Judge the command `words` in place of this one, or in `state`, and return the states after it."""
-        command = ExpandedCommand(words, state or self.state, self.span, self.frame)
+        frame = self.frame
+        if frame.stdin_script is not None and self.label not in _PASS_INPUT:
+            frame = replace(frame, stdin_shared=True)
+        command = ExpandedCommand(words, state or self.state, self.span, frame)
         return self.interpreter.simple(command).states
 
     def accept(self, state: State) -> None:
@@ -242,6 +247,14 @@ class Call:
         from policy.interpreter.unread_script import find_secrets  # only where a script is not understood
 
         find_secrets(self.findings, text, self.state, self.rule.ref, self.span)
+
+
+STANDARD_INPUT = frozenset(["/dev/stdin", "/proc/self/fd/0"])  # `/dev/fd/0` is also the text of any `<(..)`
+
+# Programs that leave their whole input to the one command that they run.
+_PASS_INPUT = frozenset(
+    ["env", "command", "builtin", "exec", "timeout", "nice", "ionice", "nohup", "setsid", "stdbuf", "time"]
+)
 
 
 def parse_options(rule: CommandRule, label: str, words: list[AbstractWord]) -> ParsedOptions:

@@ -41,27 +41,31 @@ class ControlFlow:
     _definitions: dict[int, tuple[ast.Function, shell_state.Definition]] = field(default_factory=dict, init=False)
 
     def script(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
-        """Interpret the items of a script in order. The result contains the output of the last item."""
+        """Interpret the items of a script in order. The result contains the bound on the output of the last item."""
+        if frame.stdin_script is not None:
+            frame = replace(frame, stdin_shared=True)  # an earlier command of the script may read from it
         with self.findings.in_step(self.findings.shell_step):
             return self._items(script, state, frame)
 
     def _items(self, script: Script, state: State, frame: ExecutionFrame) -> CommandResult:
         success = failure = begin = state
-        operator, printed = ";", None
+        operator, printed, output = ";", None, "" if script.items else None
         for item in script.items:
             if operator in (";", "&"):
                 begin = join_states(success, failure)
-                (success, failure), printed, _ = self.node(item.node, begin, frame)
+                (success, failure), printed, _, text = self.node(item.node, begin, frame)
             elif operator == "&&":
-                (success, later), printed, _ = self.node(item.node, success, frame)
+                (success, later), printed, _, text = self.node(item.node, success, frame)
                 failure = join_states(failure, later)
             else:
-                (later, failure), printed, _ = self.node(item.node, failure, frame)
+                (later, failure), printed, _, text = self.node(item.node, failure, frame)
                 success = join_states(success, later)
+            # The commands with a certain output do not fail, so the next one after `&&` runs, too.
+            output = output + text if output is not None and text is not None and item.then in _CONTINUES else None
             operator = item.then
             if operator == "&":
                 success = failure = begin  # the whole list ran in a shell of its own
-        return CommandResult(ExitStates(success, failure), printed)
+        return CommandResult(ExitStates(success, failure), printed, (), output)
 
     def node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret one command, simple or compound."""
@@ -91,10 +95,11 @@ class ControlFlow:
             case ast.Loop():
                 end = self._loop(node, state, frame)
             case ast.Group(body=body):
-                return CommandResult(self.script(body, state, frame).states)
+                result = self.script(body, state, frame)
+                return CommandResult(result.states, output=None if node.redirects else result.output)
             case ast.Subshell(body=body):
-                self.script(body, state, frame)
-                end = state
+                result = self.script(body, state, frame)
+                return CommandResult(ExitStates.same(state), output=None if node.redirects else result.output)
             case ast.Compute(expression=expression, span=span):
                 self.findings.add_reason(Tier.READ, "computes", Check.ARITHMETIC_COMMAND, frame.place(span))
                 end = self.variables.compute(expression, state, frame, span)
@@ -114,10 +119,11 @@ class ControlFlow:
         if len(node.commands) == 1:
             result = self.node(node.commands[0], state, frame)
             success, failure = result.states
-            return result._replace(states=ExitStates(failure, success)) if node.negated else result
+            return result._replace(states=ExitStates(failure, success), output=None) if node.negated else result
         connected = self.findings.connected
         stage, output = frame, frame.output
         words: tuple[AbstractWord, ...] = ()
+        result = CommandResult(ExitStates.same(state))
         for command in node.commands:
             lone = not node.merged and _is_plain_stage(command, state)
             output = []
@@ -125,11 +131,13 @@ class ControlFlow:
             words = result.words if lone else ()
             stage = replace(
                 stage,
+                stdin_script=None if node.merged or node.timed else result.output,
+                stdin_shared=False,
                 stdin_from_network=stage.stdin_from_network or self.findings.connected > connected,
                 stdin_texts=tuple(dict.fromkeys(output)),
             )
         frame.output.extend(output[: shell_state.MOST_OUTPUT])
-        return CommandResult(ExitStates.same(state))
+        return CommandResult(ExitStates.same(state), output=None if node.negated else result.output)
 
     def _for(self, node: ast.For, state: State, frame: ExecutionFrame) -> State:
         value = ANYTHING
@@ -305,4 +313,5 @@ def _is_plain_stage(node: Node, state: State) -> bool:
     return quiet and None not in words and words[0] not in state.functions
 
 
+_CONTINUES = frozenset([";", "&&"])
 _FILES = frozenset([RedirectOp.IN, RedirectOp.OUT, RedirectOp.APPEND, RedirectOp.CLOBBER, RedirectOp.OUT_ERR])

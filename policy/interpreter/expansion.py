@@ -322,10 +322,14 @@ class Expander:
     def _substitution(self, body: Script, kind: str, quoted: bool, state: State, frame: ExecutionFrame) -> AbstractWord:
         worst = self.findings.worst
         inside = replace(frame, stdin_from_network=False, output=[])
+        if kind == "process-out":
+            inside = replace(inside, stdin_script=None)
         result = self.run_script(body, state, inside)
         texts = tuple(dict.fromkeys(inside.output))
         if kind != "command":
-            return replace(literal("/dev/fd/0"), content=texts)  # a pipe that bash makes; its other end was interpreted
+            printed = result.output if kind == "process-in" else None
+            # The name of a pipe that bash makes; its other end was interpreted.
+            return replace(literal("/dev/fd/0"), content=texts, output=printed)
         from policy.interpreter.substitution_output import output_of  # only where there is a substitution
 
         word = output_of(body, result.printed, state, self.findings, worst, quoted=quoted)

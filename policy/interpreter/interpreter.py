@@ -177,7 +177,7 @@ class Interpreter:
         note_output(call, rule, begin)
         printed = call.prints or (AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None)
         words = () if call.lists and self.shell.traps.pending else call.lists  # a trap may print between the words
-        return CommandResult(call.after or ExitStates.same(begin), printed, words)
+        return CommandResult(call.after or ExitStates.same(begin), printed, words, call.output)
 
     def _add_default_hosts(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Report the registries that the settings name. For a command that names no host, report the usual registry of

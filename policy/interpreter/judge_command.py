@@ -341,6 +341,8 @@ _PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 def note_output(call: Call, rule: CommandRule, begin: State) -> None:
     """Add the texts that a command is known to print to the output of its frame."""
     frame = call.frame
+    if call.label == "cat" and not frame.stdin_shared and all(word.text == "-" for word in call.words[:1]):
+        call.output = frame.stdin_script if len(call.words) < 2 else None
     texts = frame.stdin_texts if rule.name in _PASSING else call.says
     if rule.name in _PASSING:
         texts += tuple(text for word in call.words for text in word.content)

@@ -41,12 +41,16 @@ class Redirections:
         if not redirects:
             return frame
         before = self._findings.connected
+        if frame.stdin_script is not None and any(map(_replaces_input, redirects)):
+            frame = replace(frame, stdin_script=None)
         for redirect in redirects:
             word = self._expander.expand_single(redirect.target, state, frame)
             span = frame.place(redirect.span)
             match redirect.op:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
                     frame = self._input(redirect, word.texts or word.likely_texts or word.hints, frame)
+                    end = "\n" if redirect.op is RedirectOp.HERE_STRING else ""
+                    frame = _with_script(redirect, redirects, word.text, end, frame)
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
                     number = self._copied(redirect, word, span)
                     # The files of other descriptors were judged where the script opened them.
@@ -57,6 +61,7 @@ class Redirections:
                 case RedirectOp.IN:
                     self._open(Role.READ, word, state, span)
                     frame = self._input(redirect, word.content, frame)
+                    frame = _with_script(redirect, redirects, word.output, "", frame)
                 case RedirectOp.READ_WRITE:
                     self._open(Role.READ, word, state, span)
                     self._open(Role.WRITE, word, state, span)
@@ -99,3 +104,23 @@ class Redirections:
             self._findings.access_path(role, literal(text), state.cwds, Check.REDIRECTION, span)
         if self._findings.changed_since(before, (Check.REDIRECTION,)):
             self._findings.beyond_plain_edits = True
+
+
+def _replaces_input(redirect: Redirect) -> bool:
+    """Return True if the redirection replaces the standard input."""
+    inputs = (RedirectOp.IN, RedirectOp.READ_WRITE, RedirectOp.DUP_IN, RedirectOp.HERE_DOC, RedirectOp.HERE_STRING)
+    return _key(redirect) in (("0", "") if redirect.op in inputs else ("0",))
+
+
+def _with_script(
+    redirect: Redirect, redirects: tuple[Redirect, ...], text: str | None, end: str, frame: ExecutionFrame
+) -> ExecutionFrame:
+    """Return the frame with `text` and `end` as the exact standard input, if `redirect` is the only one that can
+    determine it: bash expands the targets of the others while the input is open already.
+    """
+    others = [each for each in redirects if each is not redirect]
+    certain = text is not None and _replaces_input(redirect) and not any(map(_replaces_input, others))
+    if text is None or not certain:
+        return frame
+    shared = any(each.target.literal is None for each in others)
+    return replace(frame, stdin_script=text + end, stdin_shared=shared)

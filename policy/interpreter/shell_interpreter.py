@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, Script
+from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, RedirectOp, Script
 from policy.interpreter.assignments import AssignedValues, VariableReach, Variables, exported_entry, variable_reach
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
@@ -57,6 +57,8 @@ class ShellInterpreter:
     def command(self, command: Command, state: State, frame: ExecutionFrame) -> CommandResult:
         """Interpret a simple command of a script."""
         before = self._findings.connected
+        if frame.stdin_script is not None and not _is_literal(command):
+            frame = replace(frame, stdin_shared=True)  # a substitution in the words may read from it
         span = frame.place(command.span)
         words = self.variables.expand_command(command.words, state, frame)
         values, inside = self.variables.expand_assignments(command.assignments, state, frame)
@@ -74,7 +76,9 @@ class ShellInterpreter:
         if self._findings.connected > before:
             frame = replace(frame, words_from_network=True)
         if words:
-            return self._run_expanded(ExpandedCommand(words, state, span, frame), values, span)
+            result = self._run_expanded(ExpandedCommand(words, state, span, frame), values, span)
+            certain = result.output is not None and _keeps_output(command) and not (state.exports or self.traps.pending)
+            return result if certain else result._replace(output=None)
         for item, value in values:
             state = self.variables.assign(state, item.name, value, span)
         text, rule = ("sets variables", Check.ASSIGNMENT) if values else ("only redirects", Check.REDIRECTION)
@@ -162,3 +166,20 @@ class ShellInterpreter:
         from policy.interpreter.unread_script import refuse  # only where a script is not understood
 
         refuse(self._findings, script, why, state, rule, span)
+
+
+def _is_literal(command: Command) -> bool:
+    """Return True if all words and assignments are known text."""
+    if any(isinstance(each, ArrayAssignment) or each.value.literal is None for each in command.assignments):
+        return False
+    return all(word.literal is not None for word in command.words)
+
+
+def _keeps_output(command: Command) -> bool:
+    """Return True if the redirections leave the standard output as it is, and add no error messages to it."""
+    inputs = (RedirectOp.HERE_DOC, RedirectOp.HERE_STRING)
+    return not command.assignments and all(
+        (each.op in inputs and each.fd in (None, 0))
+        or (each.fd == 2 and each.op is RedirectOp.OUT and each.target.literal == "/dev/null")
+        for each in command.redirects
+    )

@@ -104,11 +104,13 @@ class CommandResult(NamedTuple):
         states: the states after success and after failure.
         printed: a bound on the text that the command prints; None if none is known.
         words: the words that the command prints, with a NUL after each; empty if they are not known.
+        output: the exact text that the command prints, if it is certain.
     """
 
     states: ExitStates
     printed: AbstractWord | None = None
     words: tuple[AbstractWord, ...] = ()
+    output: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,8 @@ class ExecutionFrame:
         words_from_network: words or input of the command that is being judged come from a network.
         stdin_texts: texts that are known to arrive on the standard input.
         stdin_words: the words, with a NUL after each, that are known to arrive on the standard input.
+        stdin_script: the exact text of the standard input; None if it is not certain.
+        stdin_shared: other commands may have read a part of `stdin_script` before.
         output: collects texts that commands are known to print.
         loop_exits: collects the states in which `break` or `continue` leaves the body of the loop.
         returns: collects the states in which `return` leaves the function.
@@ -139,6 +143,8 @@ class ExecutionFrame:
     words_from_network: bool = False
     stdin_texts: tuple[str, ...] = ()
     stdin_words: tuple[AbstractWord, ...] = ()
+    stdin_script: str | None = None
+    stdin_shared: bool = False
     output: list[str] = field(default_factory=list)
     loop_exits: list[State] = field(default_factory=list)
     returns: list[State] = field(default_factory=list)

@@ -41,6 +41,7 @@ class AbstractWord:
         pattern: the glob by which bash finds the existing files.
         shape: the whole word as a glob, with `*` for each unknown part.
         content: the likely content of the file that the word names.
+        output: the certain content of the pipe that the word names (`<(echo x)`); None if it is not certain.
         number: the word is a whole number, perhaps with a sign; with `empty`, it may also be the empty text.
         depends_on_substitution: the word contains the output of a command substitution. If that command fails, the
             output is empty: `rm -rf "$(cmd)"/*` becomes `rm -rf /*`.
@@ -64,6 +65,7 @@ class AbstractWord:
     pattern: str = ""
     shape: str = ""
     content: tuple[str, ...] = ()
+    output: str | None = None
     number: bool = False
     depends_on_substitution: bool = False
     items: "tuple[AbstractWord, ...] | None" = None

@@ -350,7 +350,7 @@ SCRIPTS = [
     ("git push origin :main",                     Tier.DANGEROUS,    "deletes a branch without a flag"),
     ("bash run.sh",                               Tier.EXECUTE,      "a file is not read"),
     ("bash < run.sh",                             Tier.EXECUTE,      "nor is the input"),
-    ("sh <<E\ntouch x\nE",                        Tier.EXECUTE,      "nor is the input"),
+    ("sh <<E\ntouch x\nE",                        Tier.WRITE,        "known text on the input is read"),
     ("source run.sh",                             Tier.EXECUTE,      "a file is not read"),
     ("ls | xargs touch",                          Tier.UNKNOWN,      "data names the files"),
     ("ls | xargs -n1 basename",                   Tier.READ,         "data as data"),

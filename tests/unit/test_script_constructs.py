@@ -107,7 +107,7 @@ RUN: tuple[tuple[str, Tier, str], ...] = (
     ("command touch x",                   Tier.WRITE,   "`command`"),
     ("builtin eval 'touch x'",            Tier.WRITE,   "`builtin`"),
     ("source ./run.sh",                   Tier.EXECUTE, "`source`"),
-    (". <(echo touch x)",                 Tier.EXECUTE, "what a process prints"),
+    (". <(echo touch x)",                 Tier.WRITE,   "known text that a process prints"),
     ("bash -c 'touch x'",                 Tier.WRITE,   "a script in a word"),
     ("bash -c '\"$@\"' _ touch x",        Tier.WRITE,   "a command in its arguments"),
     ("ls() { touch x; }; ls",             Tier.WRITE,   "a function that shadows"),
