@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from policy.decide import open_reasons, starts_without_network
 from policy.describe.phrases import named, plain
@@ -12,7 +13,7 @@ from policy.grants.grant import Grant
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
 from policy.model.tier import Ruling, Tier
-from policy.model.verdict import _MINT, Allow, Ask, Deny, Permit, Problem, Verdict
+from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Deny, Permit, Problem, Terms, Verdict
 
 PERSON = "terminal"  # the author of an answer at a terminal
 
@@ -43,6 +44,20 @@ def approve(ask: Ask) -> Allow:
     if worst >= Tier.SECRET or ask.cell.tier >= Tier.SECRET:
         raise ValueError(f"no approval allows tier {worst.label}")
     return Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, ask.reason)
+
+
+def approve_part(assessment: Assessment, verdict: Allow | Ask, terms: Terms) -> Allow:
+    """Return the Allow with `terms`, which have a part of the paths and hosts of `verdict` and are otherwise the same.
+
+    Raises ValueError for other terms, and for a tier that no approval allows.
+    """
+    full = verdict.permit.terms if isinstance(verdict, Allow) else verdict.terms
+    parts = ((terms.read, full.read), (terms.write, full.write), (terms.hosts, (*full.hosts, UNNAMED)))
+    if replace(terms, read=full.read, write=full.write, hosts=full.hosts) != full:
+        raise ValueError("these are other terms")
+    if not all(set(part) <= set(whole) for part, whole in parts) or assessment.tiers[0] >= Tier.SECRET:
+        raise ValueError("these terms have more than a part of the rights")
+    return Allow(Permit(assessment.action, terms, _MINT), verdict.cell, verdict.reason)
 
 
 def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:

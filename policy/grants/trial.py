@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, typed_right
+from policy.grants.resolve import approve_part
 from policy.model.action import Action
 from policy.model.assessment import Assessment, EffectKind, Scope
 from policy.model.tier import MATRIX, Ruling, Tier
-from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Deny, Permit, Verdict
+from policy.model.verdict import UNNAMED, Allow, Ask, Deny, Verdict
 from policy.permission.allow import NEVER
 from policy.permission.flag_rights import FlagRights
 
@@ -39,7 +40,7 @@ def trial(assessment: Assessment, verdict: Allow | Ask, chosen: FlagRights, bund
         write=tuple(path for path in full.write if path in chosen.write),
         hosts=tuple(host for host in full.hosts if host in chosen.hosts) or (UNNAMED,),
     )
-    return Allow(Permit(assessment.action, terms, _MINT), verdict.cell, verdict.reason)
+    return approve_part(assessment, verdict, terms)
 
 
 def expected_rights(assessment: Assessment) -> Iterator[ExtraRight]:

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from policy.decide import decide
-from policy.grants.resolve import approve, refuse
+from policy.grants.resolve import approve, approve_part, refuse
 from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts, Kind, PathFact
 from policy.model.profile import Profile
 from policy.model.tier import Mode, Tier
-from policy.model.verdict import Ask, Permit
+from policy.model.verdict import UNNAMED, Ask, Permit
 
 PROFILE = Profile((".ssh",), (), (), (), (), (), (), ())
 FACTS = Facts("/w", "/home/u", (), (), (), lambda path: PathFact(path, Kind.FILE), lambda name: None)
@@ -85,3 +85,16 @@ def test_a_permit_cannot_be_made_by_hand() -> None:
     ask = question()
     with pytest.raises(TypeError, match="minted by"):
         Permit(ask.assessment.action, ask.terms, object())  # type: ignore[arg-type]  # a forger has no mint
+
+
+@pytest.mark.threat("T168")
+def test_a_part_of_the_terms_is_approved_and_no_others() -> None:
+    ask = question()
+    full = ask.terms
+    assert full.hosts
+    assert full.read
+    part = replace(full, hosts=(UNNAMED,), read=())
+    assert approve_part(ask.assessment, ask, part).permit.terms == part
+    for more in ({"hosts": (*full.hosts, "y.org")}, {"read": (*full.read, "/srv")}, {"write": ("/srv",)}, {"unix": True}):
+        with pytest.raises(ValueError, match="terms"):
+            approve_part(ask.assessment, ask, replace(full, **more))
