@@ -95,6 +95,11 @@ def test_a_part_of_the_terms_is_approved_and_no_others() -> None:
     assert full.read
     part = replace(full, hosts=(UNNAMED,), read=())
     assert approve_part(ask.assessment, ask, part).permit.terms == part
-    for more in ({"hosts": (*full.hosts, "y.org")}, {"read": (*full.read, "/srv")}, {"write": ("/srv",)}, {"unix": True}):
+    for more in (
+        {"hosts": (*full.hosts, "y.org")},
+        {"read": (*full.read, "/srv")},
+        {"write": ("/srv",)},
+        {"unix": True},
+    ):
         with pytest.raises(ValueError, match="terms"):
             approve_part(ask.assessment, ask, replace(full, **more))
