@@ -292,7 +292,8 @@ def alias(call: Call) -> None:
 
 
 _UNARY = FILE_TESTS | {"-n", "-z", "-t", "-o"}
-_BINARY = FILE_COMPARISONS | {"=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+_NUMERIC = {"-eq", "-ne", "-lt", "-le", "-gt", "-ge"}
+_BINARY = FILE_COMPARISONS | {"=", "==", "!=", "<", ">"} | _NUMERIC
 
 
 def test(call: Call) -> None:
@@ -303,7 +304,9 @@ def test(call: Call) -> None:
             call.unknown("`[` without `]`")
             return
         del words[-1]
-    if any(word.may_split for word in words):
+    # Without one of its numbers, which may be missing, such a comparison is an error.
+    comparison = len(words) == 3 and words[1].text in _NUMERIC
+    if any(word.may_split and not (comparison and word.number) for word in words):
         call.unknown("a word known only at run time may become an operator of a condition")
         for word in words:
             call.suspect(word)

@@ -52,6 +52,11 @@ _DESCRIBING = frozenset((
     "--all", "--tags", "--contains", "--abbrev", "--exact-match", "--long", "--match", "--exclude", "--always",
     "--first-parent",
 ))
+# Arguments of `git log` that print only the id of each commit, and those that limit it to one commit.
+_ID_FORMATS = frozenset(
+    f"--{flag}%{letter}" for flag in ("format=", "format=format:", "pretty=", "pretty=format:") for letter in "Hh"
+)
+_ONE_COMMIT = frozenset(("-1", "-n1", "--max-count=1"))
 # fmt: on
 
 
@@ -80,6 +85,8 @@ def git(call: Call) -> None:
     if rule.tame:
         call.prints = one_word_output(sub)
         rule = replace(rule, tame=False)
+    elif sub.label == "git log" and not shape.flags and _prints_one_id(sub):
+        call.prints = AbstractWord(unsplittable=True, never_an_option=True)
     call.hosts, call.rule, call.label, call.flags, call.quiet = sub.hosts, rule, sub.label, sub.flags, sub.quiet
 
 
@@ -318,6 +325,15 @@ def _judge_archive(call: Call) -> None:
         known = ("tar", "zip") if name == "--format" else (".tar", ".zip")
         if value is not None and not (value.text or "").endswith(known):
             call.runs("writes the archive with a program that Git settings may name", value, consequence=None)
+
+
+def _prints_one_id(call: Call) -> bool:
+    """Return True if `git log` certainly prints one id, or nothing. No other argument than a revision is understood."""
+    words = [word.text for word in call.words]
+    chosen, rest = frozenset(words[:2]), words[2:]
+    if None in words or len(chosen & _ID_FORMATS) != 1 or len(chosen & _ONE_COMMIT) != 1:
+        return False
+    return not rest or (len(rest) == 1 and bool(_ONE_REVISION.fullmatch(rest[0] or "")))
 
 
 _MOST_NAMED = 3  # files that a reason names

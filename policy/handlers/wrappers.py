@@ -9,6 +9,7 @@ from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -23,6 +24,15 @@ def env(call: Call) -> None:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
     state, variables = call.state, call.shell.variables
+    for flag, value in shape.flags:
+        if flag.name not in ("-u", "--unset") or value is None:
+            continue
+        if value.text is None or not _NAME.fullmatch(value.text):
+            call.unknown("`env -u` with an uncertain variable name", value)
+            return
+        if any(entry.startswith(f"{value.text}=") for entry in state.exports):
+            state = replace(state, exports=(*state.exports, value.text))  # the known value is gone
+        state = variables.assign(state, value.text, ANYTHING, value.span or call.span)
     operands = list(shape.operands)
     while operands:
         text = operands[0].text if operands[0].text is not None else operands[0].head

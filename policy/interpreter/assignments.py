@@ -102,8 +102,10 @@ def variable_reach(name: str, value: str | None, inherited: tuple[str, ...], *, 
     if re.fullmatch(_SHELL, name):
         return VariableReach.SHELL
     if re.fullmatch(_TOOLS, name, re.IGNORECASE):
-        # The script does not export the variable, but it may be in the environment already.
-        return VariableReach.SHELL if exported or name != name.lower() else VariableReach.OWN
+        # The script does not export the variable, but it may be in the environment already. Of those in lower case, the
+        # sandbox sets these.
+        lower = name == name.lower() and not name.startswith("npm_config_") and not name.endswith("_proxy")
+        return VariableReach.OWN if lower and not exported else VariableReach.SHELL
     if exported:
         return VariableReach.PASSED  # closed world: some program may obey a name that no table contains
     known = any(fnmatchcase(name, pattern) for pattern in inherited)
