@@ -27,9 +27,17 @@ _FEWEST_OPERANDS = 2  # with fewer, the program lists files
 _SETTING = re.compile(r"([A-Za-z0-9]+)\s*[=\s]\s*(.*)", re.DOTALL)
 
 
+# Programs of this handler that install packages of PyPI, npm or RubyGems.
+_INSTALLERS = frozenset(["bun", "bundle", "bundler", "easy_install", "gem", "pipenv", "rye"])
+
+
 def network_code(call: Call) -> None:
     """Judge a command that runs code which it downloads, such as install scripts and build back ends."""
     judge(call)
+    if call.label.partition(" ")[0] in _INSTALLERS:
+        from policy.handlers.packages import judge_packages  # only for a command that may install
+
+        judge_packages(call)
     if call.quiet or call.rule.tier is not Tier.NETWORK:
         return
     call.runs("runs code that it downloads", consequence=Consequence.RUNS_DOWNLOADED)

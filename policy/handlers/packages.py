@@ -49,6 +49,15 @@ def packages(call: Call) -> None:
                 _report_project_files(call, program, files)
     elif call.rule.tier is Tier.NETWORK:
         call.runs("runs code that it downloads", consequence=Consequence.RUNS_DOWNLOADED)
+    judge_packages(call)
+
+
+def judge_packages(call: Call) -> None:
+    """Report malicious and misspelled packages, if the command may install some."""
+    if call.rule.tier >= Tier.EXECUTE and not call.quiet:
+        from policy.handlers.suspicious_packages import report_packages  # only for a command that may install
+
+        report_packages(call)
 
 
 def npx(call: Call) -> None:

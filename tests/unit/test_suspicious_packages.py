@@ -1,0 +1,202 @@
+"""Tests of installs of malicious and misspelled packages, and of the table of malicious packages."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from policy.handlers import malicious_packages
+from policy.handlers.package_spelling import difference
+from policy.handlers.package_tables import NEIGHBOURS, POPULAR
+from policy.handlers.suspicious_packages import normalized
+from policy.model.tier import Tier
+from tests.support import make_malicious_packages
+from tests.support.classified import judge
+from tests.support.make_malicious_packages import BEGIN, END, MODULE, merged, records, rows_of, table_of
+
+# fmt: off
+REPORTED = [
+    # command, a part of the reason, why
+    ("pip install reqeusts",                     "`reqeusts` differs by two swapped letters from `requests`", "swapped letters"),
+    ("pip install numpy reqests",                "differs by one letter from `requests`",    "one of several packages"),
+    ("pip3 install -U 'Djangoo[argon2]>=4'",     "differs by one repeated letter from `django`", "extras and a range"),
+    ("pip install reqests[socks]",               "differs by one letter",                    "extras without quotes"),
+    ("python3 -m pip install urlib3",            "`urlib3` is a known malicious package (PyPI, 2017-09-09,", "started as a module"),
+    ("pip install jeIlyfish",                    "`jeIlyfish` is a known malicious package", "a capital I for an l"),
+    ("pip download python3.dateutil",            "is a known malicious package",             "normalized as PyPI does"),
+    ("pip install ultralytics==8.3.41",          "is known to be malicious in version 8.3.41", "a hijacked version"),
+    ("pip install 'litellm===1.82.8'",           "is known to be malicious in version 1.82.8", "another sign"),
+    ("uv pip install -p 3.12 colourama",         "is a known malicious package",             "after a flag with a value"),
+    ("uv add --dev 'pandsa>1'",                  "two swapped letters from `pandas`",        "uv"),
+    ("uv run --with reqests main.py",            "differs by one letter",                    "the package of a flag"),
+    ("uvx --from colourama tool",                "is a known malicious package",             "the package of a flag, before the program"),
+    ("uv tool install scikitlearn",              "differs by one hyphen from `scikit-learn`", "a missing hyphen"),
+    ("pipx install colourama",                   "is a known malicious package",             "pipx"),
+    ("poetry add litellm@1.82.7",                "is known to be malicious in version 1.82.7", "poetry's sign"),
+    ("pipenv install reqests",                   "differs by one letter",                    "pipenv"),
+    ("npm i crossenv",                           "`crossenv` is a known malicious package (npm, 2017-08-02, CVE-2017-16074)", "the source"),
+    ("npm install --save-dev x@npm:crossenv",    "`crossenv` is a known malicious package",  "an alias"),
+    ("npm i axios@1.14.1",                       "is known to be malicious in version 1.14.1", "a hijacked version"),
+    ("npm i @solana/web3.js@1.95.7",             "`@solana/web3.js` is known to be malicious", "in a scope"),
+    ("yarn add expresss",                        "differs by one repeated letter from `express`", "yarn"),
+    ("pnpm add -D typescirpt",                   "two swapped letters from `typescript`",    "pnpm"),
+    ("bun add expresss",                         "differs by one repeated letter",           "bun"),
+    ("npx crossenv NODE_ENV=x node a.js",        "is a known malicious package",             "fetched to be run"),
+    ("npx -p crossenv tool",                     "is a known malicious package",             "the package of a flag"),
+    ("cargo add rustdecimal",                    "is a known malicious package (crates.io, 2022-05-10, RUSTSEC-2022-0042)", "cargo"),
+    ("cargo install finch_rust",                 "is a known malicious package",             "`-` and `_` are the same"),
+    ("gem install rest-client -v 1.6.13",        "is known to be malicious in version 1.6.13", "the version of a flag"),
+    ("bundle add railss",                        "differs by one repeated letter from `rails`", "bundler"),
+    ("x=crossenv; npm i $x",                     "is a known malicious package",             "the value of a variable"),
+    ("pip install --no-index reqests",           "differs by one letter",                    "without network, from a folder"),
+]
+SILENT = [
+    # command, why
+    ("pip install requests numpy pandas",        "popular"),
+    ("npm i chalk axios@1.14.0 ctx",             "other versions of hijacked packages, and another ecosystem"),
+    ("pip install 'ultralytics>=8.3.41'",        "a range that contains good versions"),
+    ("pip install pyaml psycopg httpr",          "packages of their own"),
+    ("npm i preact colord cli-table3",           "packages of their own"),
+    ("pip install nox nose2 toml",               "short"),
+    ("pip install -r reqests -c reqests",        "files"),
+    ("pip install ./reqests reqests.whl",        "files"),
+    ("pip install git+https://h.example/reqests", "a repository"),
+    ("npm i crossenv@github:a/b a/crossenv",     "repositories"),
+    ("pip uninstall reqests; npm rm crossenv",   "removes it"),
+    ("yarn remove crossenv",                     "removes it"),
+    ("npm run crossenv",                         "a script of the project"),
+    ("uvx ruff reqests",                         "an argument of the program"),
+    ("npx eslint crossenv",                      "an argument of the program"),
+    ("uv run reqests",                           "a program of the project"),
+    ("cargo run rustdecimal",                    "no install"),
+    ("cargo install --git https://h.example/r rustdecimal", "from a repository"),
+    ('pip install "$x"',                         "known only at run time"),
+    ("pip show reqests",                         "reads"),
+]
+DIFFERENCES = [
+    ("reqeusts",   "requests",  "two swapped letters", "swapped"),
+    ("requezts",   "requests",  "one letter",          "replaced"),
+    ("reqests",    "requests",  "one letter",          "missing"),
+    ("requestts",  "requests",  "one repeated letter", "repeated"),
+    ("crossenv",   "cross-env", "one hyphen",          "without its hyphen"),
+    ("cross--env", "cross-env", "one repeated letter", "a hyphen twice"),
+    ("chart-js",   "chart.js",  "one hyphen",          "a hyphen for a dot"),
+    ("requests",   "requests",  "",                    "the same"),
+    ("reqeutss",   "requests",  "",                    "two edits"),
+    ("request",    "requestss", "",                    "two letters longer"),
+]
+# fmt: on
+
+
+def reported(command: str) -> list[str]:
+    return [reason.text for reason in judge(command).reasons if reason.tier is Tier.DANGEROUS]
+
+
+@pytest.mark.threat("T172")
+@pytest.mark.parametrize(("command", "text", "why"), REPORTED, ids=[f"{row[2]}: {row[0]}" for row in REPORTED])
+def test_install_is_dangerous(command: str, text: str, why: str) -> None:
+    found = reported(command)
+    assert any(text in each for each in found), (why, found)
+
+
+@pytest.mark.parametrize(("command", "why"), SILENT, ids=[f"{row[1]}: {row[0]}" for row in SILENT])
+def test_install_is_not_reported(command: str, why: str) -> None:
+    assert not reported(command), why
+
+
+@pytest.mark.parametrize(("name", "other", "words", "why"), DIFFERENCES, ids=[row[3] for row in DIFFERENCES])
+def test_difference(name: str, other: str, words: str, why: str) -> None:
+    assert difference(name, other) == words, why
+
+
+def test_table_is_sorted_and_complete() -> None:
+    """Each row is in order and has a normalized name, versions, a date and a source; updating changes nothing."""
+    rows = rows_of(malicious_packages.TABLE)
+    assert table_of(rows) == malicious_packages.TABLE.removeprefix("\n")
+    assert f"{BEGIN}{table_of(rows)}{END}" in MODULE.read_text("utf-8")
+    for (ecosystem, name), rest in rows.items():
+        assert ecosystem in POPULAR
+        assert name == normalized(ecosystem, name)
+        assert re.fullmatch(r"(?:\*|[\w.+,-]+) 20[0-9]{2}-[0-9]{2}-[0-9]{2} \S.*", rest), rest
+
+
+@pytest.mark.parametrize("ecosystem", list(POPULAR))
+def test_no_known_name_is_malicious(ecosystem: str) -> None:
+    """No popular package and none of its neighbours is reported as a whole, and all names are normalized."""
+    for name in (*POPULAR[ecosystem].split(), *NEIGHBOURS[ecosystem].split()):
+        assert name == normalized(ecosystem, name)
+        entry = malicious_packages.known_malicious(ecosystem, name)
+        assert entry is None or entry.versions, name
+
+
+def record(identifier: str, ecosystem: str, name: str, **affected: object) -> dict[str, object]:
+    package = {"ecosystem": ecosystem, "name": name}
+    published = "2031-02-03T04:05:06Z"
+    return {"id": identifier, "published": published, "affected": [{"package": package, **affected}]}
+
+
+OPEN = [{"type": "SEMVER", "events": [{"introduced": "0"}]}]
+RECORDS = [
+    record("MAL-2031-1", "npm", "Some-Evil", ranges=OPEN),
+    record("MAL-2031-2", "PyPI", "Hijacked_One", versions=["1.2", "1.1"]),
+    record("MAL-2031-3", "npm", "old", versions=["3.0.0"]),
+    record("GHSA-aaaa", "npm", "only-vulnerable", ranges=OPEN),
+    record("GHSA-bbbb", "crates.io", "a-crate", ranges=OPEN) | {"database_specific": {"cwe_ids": ["CWE-506"]}},
+    record("MAL-2031-4", "npm", "false-alarm", ranges=OPEN) | {"withdrawn": "2031-03-01T00:00:00Z"},
+    record("MAL-2031-5", "npm", "fixed", ranges=[{"events": [{"introduced": "1.5.0"}, {"fixed": "1.5.1"}]}]),
+    record("MAL-2031-6", "npm", 'x"""; evil', ranges=OPEN),
+    record("MAL-2031-7", "Go", "example.com/x", ranges=OPEN),
+]
+
+
+def write_records(folder: Path) -> None:
+    for number, each in enumerate(RECORDS):
+        below = folder / f"{number % 2}"
+        below.mkdir(exist_ok=True)
+        (below / f"{number}.json").write_text(json.dumps(each))
+
+
+def test_records_are_merged(tmp_path: Path) -> None:
+    write_records(tmp_path)
+    old = {("npm", "old"): "2.0.0 2019-01-01 CVE-2019-1"}
+    assert table_of(merged(old, records(tmp_path))).splitlines() == [
+        "crates.io a_crate * 2031-02-03 GHSA-bbbb",
+        "npm old 2.0.0,3.0.0 2019-01-01 CVE-2019-1",
+        "npm some-evil * 2031-02-03 MAL-2031-1",
+        "pypi hijacked-one 1.1,1.2 2031-02-03 MAL-2031-2",
+    ]
+
+
+def test_update_of_the_module(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--check` changes nothing; the update writes valid Python that contains the new row."""
+    module = tmp_path / "module.py"
+    module.write_text(MODULE.read_text("utf-8"))
+    monkeypatch.setattr(make_malicious_packages, "MODULE", module)
+    folder = tmp_path / "records"
+    folder.mkdir()
+    write_records(folder)
+    assert make_malicious_packages.main([str(folder), "--check"]) == 0
+    assert "new: npm some-evil * 2031-02-03 MAL-2031-1" in capsys.readouterr().out
+    assert module.read_text() == MODULE.read_text()
+    assert make_malicious_packages.main([str(folder)]) == 0
+    names: dict[str, object] = {"__name__": "module"}
+    exec(compile(module.read_text(), "module", "exec"), names)
+    assert "\nnpm some-evil * 2031-02-03 MAL-2031-1\n" in str(names["TABLE"])
+
+
+TABLES = ("policy.handlers.malicious_packages", "policy.handlers.package_tables")
+
+
+@pytest.mark.parametrize(
+    ("command", "loads"),
+    [("npm test", False), ("cargo build --release", False), ("npm ci", False), ("npm i left-pad", True)],
+)
+def test_tables_are_loaded_for_an_install_only(command: str, loads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*TABLES, "policy.handlers.package_spelling"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    judge(command)
+    assert [name in sys.modules for name in TABLES] == [loads, loads]
