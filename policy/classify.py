@@ -87,7 +87,16 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
     plain = findings.worst is Tier.WRITE and not findings.beyond_plain_edits
     # A signature speaks for the user wherever it is shown, so that every mode asks for it.
     asked = findings.reasons if isinstance(action, actions.SignGit) else ()
-    return Assessment(action, findings.effects, findings.reasons, plain, tree, findings.steps, asked=asked)
+    return Assessment(
+        action,
+        findings.effects,
+        findings.reasons,
+        plain,
+        tree,
+        findings.steps,
+        asked=asked,
+        sourced=tuple(findings.sourced.items()),
+    )
 
 
 def _interpret(action: Action, interpreter: Interpreter) -> str:

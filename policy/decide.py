@@ -60,7 +60,7 @@ def decide(
         ruling = Ruling.ALLOW
     match ruling:
         case Ruling.ALLOW:
-            return Allow(Permit(assessment.action, terms, _MINT), cell, reason)
+            return Allow(Permit(assessment.action, terms, _MINT, assessment.sourced), cell, reason)
         case Ruling.ASK if not unattended:
             from policy.describe.summary import question  # only for a question, as in the functions of refusals
 

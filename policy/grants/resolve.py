@@ -43,7 +43,8 @@ def approve(ask: Ask) -> Allow:
     worst = ask.assessment.tiers[0]
     if worst >= Tier.SECRET or ask.cell.tier >= Tier.SECRET:
         raise ValueError(f"no approval allows tier {worst.label}")
-    return Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, ask.reason)
+    permit = Permit(ask.assessment.action, ask.terms, _MINT, ask.assessment.sourced)
+    return Allow(permit, ask.cell, ask.reason)
 
 
 def approve_part(assessment: Assessment, verdict: Allow | Ask, terms: Terms) -> Allow:
@@ -57,7 +58,7 @@ def approve_part(assessment: Assessment, verdict: Allow | Ask, terms: Terms) -> 
         raise ValueError("these are other terms")
     if not all(set(part) <= set(whole) for part, whole in parts) or assessment.tiers[0] >= Tier.SECRET:
         raise ValueError("these terms have more than a part of the rights")
-    return Allow(Permit(assessment.action, terms, _MINT), verdict.cell, verdict.reason)
+    return Allow(Permit(assessment.action, terms, _MINT, assessment.sourced), verdict.cell, verdict.reason)
 
 
 def refuse(ask: Ask, feedback: str | None, by: str = PERSON) -> Deny:
@@ -119,5 +120,6 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> G
     used = tuple(grant for grant in grants if grant.rule.ref in named_by)
     if not used:
         return None
-    allow = Allow(Permit(ask.assessment.action, ask.terms, _MINT), ask.cell, named_by[used[0].rule.ref])
+    permit = Permit(ask.assessment.action, ask.terms, _MINT, again.sourced)
+    allow = Allow(permit, ask.cell, named_by[used[0].rule.ref])
     return GrantResolution(context, again, allow, used, ask)

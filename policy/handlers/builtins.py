@@ -142,7 +142,9 @@ def trap(call: Call) -> None:
         return
     if text.strip():
         at_exit = set(signals) <= {"EXIT", "0"}
-        call.shell.traps.add(Trap(text, call.state, words[0].span or call.span, call.rule.ref, at_exit))
+        call.shell.traps.add(
+            Trap(text, call.state, words[0].span or call.span, call.rule.ref, at_exit, call.findings.file)
+        )
 
 
 _SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2"])
@@ -222,36 +224,60 @@ def source(call: Call) -> None:
     if script is not None:
         _source_text(call, script)
         return
-    keeps = _keeps_folder(call)
+    paths = _files_of_source(call)
+    own = not (call.state.functions or call.frame.depth)  # no function of the script may run inside the file
     call.runs(call.rule.why)
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
     call.note_download(call.frame.words_from_network)
+    call.after = _after_file(call, *paths) if len(paths) == 1 else None
+    if call.after is not None:
+        return
+    call.shell.file_in_doubt = True
     changed, cwds = call.shell.traps.folder_changed, call.state.cwds
     after = _state_after_unread_text(call)
-    if keeps:
+    if own and paths and all(map(call.facts.keeps_folder, paths)):
         call.shell.traps.folder_changed = changed
         after = replace(after, cwds=cwds)
     call.after = ExitStates.same(after)
 
 
-def _keeps_folder(call: Call) -> bool:
-    """Return True if the file that `source` reads contains no command that changes the folder.
+def _after_file(call: Call, path: str) -> ExitStates | None:
+    """Return the states after the commands of the file, or None if its text cannot be read."""
+    arguments, begin = tuple(call.words[1:]), call.state
+    if arguments:
+        begin = replace(begin, arguments=arguments)
+    ends = call.shell.run_file(path, begin, call.frame, call.span)
+    if ends is None or not arguments:
+        return ends
+    # Bash restores the arguments of the script, unless the file sets them.
+    return ExitStates(*(replace(each, arguments=None) for each in ends))
 
-    The file is examined only if it is certain which file bash reads, and that it is the one on the disk: no command of
-    the script has written or run anything before. No function and no trap of the script may run inside the file.
+
+def _files_of_source(call: Call) -> tuple[str, ...]:
+    """Return the files of the workspace one of which `source` reads, as they are on the disk now; empty if unknown.
+
+    It must be certain which file bash reads, and that no command of the script has written or run anything before. No
+    trap of the script may run inside the file.
     """
-    state, text = call.state, call.words[0].text
-    before = any(effect.kind in _MAY_WRITE for effect in call.findings.effects)
-    if before or text is None or "/" not in text or state.cwds is None or state.functions or call.frame.depth:
-        return False
-    if call.shell.traps.pending or call.findings.loops:
-        return False  # a later round of a loop may read what the script writes after this command
+    state, text, shell = call.state, call.words[0].text, call.shell
+    if text is None or "/" not in text or state.cwds is None or call.frame.other_shell:
+        return ()
+    if shell.traps.pending or call.findings.loops:
+        return ()  # a later round of a loop may read what the script writes after this command
+    if call.frame.depth != call.frame.files or call.frame.files >= MOST_NESTED_FILES:
+        return ()
+    for effect in call.findings.effects:
+        read = effect.kind is EffectKind.RUNS and effect.target in _SOURCE and not shell.file_in_doubt
+        if effect.kind in _MAY_WRITE and not read:
+            return ()
     places = [call.findings.classifier.place(text, cwd) for cwd in state.cwds]
     fixed = all(place.scope is Scope.WORKSPACE and place.kind is Kind.FILE for place in places)
-    return fixed and all(call.facts.keeps_folder(place.path) for place in places)
+    return tuple(dict.fromkeys(place.path for place in places)) if fixed else ()
 
 
+MOST_NESTED_FILES = 3  # files that read each other with `source`
+_SOURCE = frozenset([".", "source"])
 _MAY_WRITE = frozenset(kind for kind in EffectKind if kind not in (EffectKind.READS, EffectKind.USES_LOOPBACK))
 
 
@@ -284,6 +310,9 @@ def alias(call: Call) -> None:
     """Judge `alias` and `hash`. Without arguments they only list. Bash uses no alias in a script, other shells do."""
     if call.label in ("alias", "unalias") and not call.frame.other_shell:
         call.add_fact(Tier.READ, "changes aliases, which bash does not use in a script")
+        return
+    if call.label == "hash" and [word.text for word in call.words] == ["-r"]:
+        call.add_rule_fact(Tier.READ)  # bash searches PATH again
         return
     if call.words:
         call.unknown(f"`{call.label}` with arguments changes the meaning of a command name", call.words[0])

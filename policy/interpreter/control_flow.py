@@ -251,7 +251,9 @@ class ControlFlow:
         text = f"defines the function `{node.name}`"
         self.findings.add_reason(Tier.READ, text, Check.FUNCTION_DEFINITION, frame.place(node.span))
         # One object for each definition, so that the interpretation of a loop that defines a function ends.
-        _, defined = self._definitions.setdefault(id(node), (node, shell_state.Definition(node.body, frame.anchor)))
+        _, defined = self._definitions.setdefault(
+            id(node), (node, shell_state.Definition(node.body, frame.anchor, self.findings.file))
+        )
         self.traps.note_function(node.name, (defined,))
         if state.allexport:
             text = f"exports the function `{node.name}` to every later shell"
@@ -275,15 +277,34 @@ class ControlFlow:
                 inside = inside.own(variable, known)
             within = replace(frame, anchor=meaning.anchor, loop_exits=[], returns=[])
             self._running.append(meaning)
+            outer, self.findings.file = (self.findings.file, self.findings.doubts), meaning.file
+            self.findings.doubts = 0
             try:
                 success, failure = self.node(meaning.body, inside, within).states
             finally:
                 self._running.pop()
+                doubts = self.findings.doubts
+                self.findings.file, self.findings.doubts = outer
             # Older versions of bash let `break` in a function leave the loop around its call.
             frame.loop_exits.extend([self._after_call(early, state) for early in within.loop_exits])
             for early in within.returns:
                 success, failure = join_states(success, early), join_states(failure, early)
-            return ExitStates(self._after_call(success, state), self._after_call(failure, state))
+            ends = ExitStates(self._after_call(success, state), self._after_call(failure, state))
+            return self.after_doubt(ends, state, meaning.file) if doubts else ends
+
+    def after_doubt(self, ends: ExitStates, begin: State, file: str) -> ExitStates:
+        """Return the states after text of `file`, a file of `source`, that was not judged with certainty.
+
+        Variables are unknown, and the folder as well unless no command in the file changes the folder.
+        """
+        end = join_states(*ends)
+        facts = self.findings.classifier.facts
+        cwds = end.cwds if facts.keeps_folder(file) else None
+        self.traps.folder_changed = self.traps.folder_changed or cwds is None
+        for name in {**begin.variables, **end.variables}:
+            self.traps.note_value(name, ANYTHING)
+        end = replace(end, cwds=cwds, variables={}, stack=None, previous=None, arguments=None, exports=begin.exports)
+        return ExitStates.same(end)
 
     def _after_call(self, after: State, before: State) -> State:
         """Return the state of the caller after a body that ends in the state `after`."""

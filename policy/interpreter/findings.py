@@ -66,6 +66,11 @@ class Findings:
         self.loops = 0  # number of loops around the current command
         self.deferred_checks: list[Callable[[], None]] = []  # called at the end, unless the action only reads
         self.beyond_plain_edits = False  # more than plain file commands may change files
+        # The real path of the file of `source` whose text is being judged; empty for the script itself. A doubt about
+        # this text is no more than code that is not read: `source` itself has tier execute.
+        self.file = ""
+        self.doubts = 0  # number of uses in that text that cannot be judged
+        self.sourced: dict[str, str] = {}  # the SHA-256 of each file of `source` that was judged
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -133,10 +138,20 @@ class Findings:
 
     def add(self, reason: Reason) -> None:
         """Add `reason` to the findings and to the command that is being judged."""
+        if self.file:
+            reason = self._in_file(reason)
         self._reasons[reason] = self.step.reasons[reason] = None
         self.worst = max(self.worst, reason.tier)
         if reason.tier is Tier.NETWORK:
             self.connected += 1
+
+    def _in_file(self, reason: Reason) -> Reason:
+        """Return a reason about the text of `file`, which the script of the action does not show."""
+        if reason.tier is Tier.UNKNOWN:
+            self.doubts += 1
+            reason = replace(reason, tier=Tier.EXECUTE, bounded=True)
+        shown = self.file.removeprefix(f"{self.classifier.facts.workspace}/")
+        return replace(reason, text=f"{reason.text}, in the file `{shown}`")
 
     def add_effect(self, kind: EffectKind, target: str, scope: Scope = Scope.NONE, exact: bool = True) -> Effect:
         effect = Effect(kind, target, scope, exact)

@@ -9,7 +9,14 @@ from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
 from policy.interpreter.redirections import Redirections
-from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitStates, ExpandedCommand, State
+from policy.interpreter.shell_state import (
+    CommandResult,
+    ExecutionFrame,
+    ExitStates,
+    ExpandedCommand,
+    State,
+    join_states,
+)
 from policy.interpreter.traps import TrapTable
 from policy.model.abstract_word import ANYTHING, COUNT, SourceSpan, join
 from policy.model.assessment import Check, RuleRef
@@ -17,6 +24,7 @@ from policy.model.tier import Tier
 from policy.rules.rulebook import RuleBook
 
 MOST_INNER = 6  # scripts inside scripts
+MOST_FILE_CHARACTERS = 64 * 1024  # of all files of `source` in one action
 
 # Builtins that see a temporary assignment as a variable, and that may export more variables while it exists.
 _KEEPS = frozenset(["eval", "source", ".", "command", "builtin", "export", "declare", "typeset", "readonly", "local"])
@@ -31,6 +39,8 @@ class ShellInterpreter:
         traps: the traps of the shell that is being interpreted.
         flow: the compound commands and the functions of the script.
         redirections: the descriptors of the script.
+        file_characters_left: number of characters of files of `source` that may still be interpreted.
+        file_in_doubt: True if the script read a file with `source` that was not judged with certainty.
     """
 
     def __init__(
@@ -43,6 +53,8 @@ class ShellInterpreter:
         self.variables = Variables(findings, expander, self.traps)
         self.redirections = Redirections(findings, expander)
         self.flow = ControlFlow(findings, expander, self.variables, self.traps, self.redirections, self.command)
+        self.file_characters_left = MOST_FILE_CHARACTERS
+        self.file_in_doubt = False
 
     def run(self, tree: Script, state: State) -> None:
         """Interpret a whole script, and then the traps that it has set."""
@@ -158,9 +170,46 @@ class ShellInterpreter:
         if isinstance(tree, Opaque):
             self._refuse(script, f"inside a script: {tree.reason}", state, rule, span)
             return ExitStates.same(state)
+        return self._run_inner(tree, state, frame, span)
+
+    def _run_inner(self, tree: Script, state: State, frame: ExecutionFrame, span: SourceSpan | None) -> ExitStates:
         inside = replace(frame, anchor=span or frame.anchor, in_shell=True, depth=frame.depth + 1)
         inside = replace(inside, words_from_network=False, stdin_words=())
         return self.run_script(tree, state, inside).states
+
+    def run_file(self, path: str, state: State, frame: ExecutionFrame, span: SourceSpan | None) -> ExitStates | None:
+        """Interpret the text of a file in the shell of `frame` (`source`), or return None if it cannot be read.
+
+        A doubt about the text is a reason of tier execute, after which variables are unknown.
+        """
+        from policy.bash.parser import read
+
+        findings = self._findings
+        found = findings.classifier.facts.shell_text(path)
+        if found is None or len(found.text) > self.file_characters_left:
+            return None
+        self.file_characters_left -= len(found.text)
+        tree = read(found.text)
+        if isinstance(tree, Opaque):
+            return None
+        findings.sourced[path] = found.sha256
+        findings.classifier.budget.allow_script(len(found.text))
+        findings.classifier.budget.spend(50 + 3 * len(found.text))
+        inside = replace(frame, files=frame.files + 1, loop_exits=[], returns=[])
+        outer, findings.file = (findings.file, findings.doubts), path
+        findings.doubts = 0
+        try:
+            success, failure = self._run_inner(tree, state, inside, span)
+        finally:
+            doubts = findings.doubts
+            findings.file, findings.doubts = outer
+        for early in inside.returns:
+            success, failure = join_states(success, early), join_states(failure, early)
+        ends = ExitStates(success, failure)
+        if doubts:
+            self.file_in_doubt = True
+            return self.flow.after_doubt(ends, state, path)
+        return ends
 
     def _refuse(self, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
         from policy.interpreter.unread_script import refuse  # only where a script is not understood

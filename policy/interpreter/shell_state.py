@@ -19,10 +19,14 @@ MOST_OUTPUT = 24  # texts that commands are known to print
 class Definition:
     """A function with the place of its definition in the user's script. Two definitions are equal only if they are
     one object.
+
+    Attributes:
+        file: the file of `source` that contains the definition; empty for the script itself.
     """
 
     body: "Group | Subshell"
     anchor: SourceSpan | None
+    file: str = ""
 
 
 UNDEFINED: tuple[Definition | None, ...] = (None,)
@@ -121,6 +125,7 @@ class ExecutionFrame:
         anchor: the place of the interpreted text in the user's script; None for the user's script itself.
         in_shell: a shell runs the command, so the builtins of the shell are commands.
         depth: number of scripts around the command that were given as text.
+        files: number of those scripts that are files read with `source`.
         program: the command that runs the interpreted text, as a user names it (`bash`).
         other_shell: another shell than bash runs the interpreted text.
         stdin_from_network: the standard input comes from a network.
@@ -137,6 +142,7 @@ class ExecutionFrame:
     anchor: SourceSpan | None = None
     in_shell: bool = True
     depth: int = 0
+    files: int = 0
     program: str = ""
     other_shell: bool = False
     stdin_from_network: bool = False

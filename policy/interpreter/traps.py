@@ -20,6 +20,7 @@ class Trap:
         text: the shell text.
         state: the state in which the trap was set.
         at_end: the trap only runs when the shell ends, so nothing of the script comes after it.
+        file: the file of `source` that sets the trap; empty for the script itself.
     """
 
     text: str
@@ -27,6 +28,7 @@ class Trap:
     span: SourceSpan | None
     rule: RuleRef
     at_end: bool
+    file: str = ""
 
 
 # Interprets a text in the shell that runs the script: text, state, frame, place, rule.
@@ -92,7 +94,9 @@ class TrapTable:
             folder_changed, self.folder_changed = self.folder_changed, False
             marked = marks()
             inside = replace(frame, stdin_from_network=False, loop_exits=[], returns=[])
+            outer, self._findings.file = self._findings.file, trap.file
             ends = run_text(trap.text, begin, inside, trap.span, trap.rule)
+            self._findings.file = outer
             leaves = bool(inside.loop_exits or inside.returns) or (self.folder_changed and begin.cwds is None)
             self.folder_changed = self.folder_changed or folder_changed
             if not trap.at_end and (leaves or marks() > marked or any(end != begin for end in ends)):

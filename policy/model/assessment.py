@@ -269,6 +269,7 @@ class Assessment:
         covered: the reasons that the users' rules allow, each with the reason that names the rule.
         opened: the hosts that those rules allow, by effect; such a host is more exact than the target of the effect.
         typed: the effects that flags of the user add to this one action.
+        sourced: the files of shell text whose commands were judged, as pairs (path, SHA-256 of the content).
     """
 
     action: Action
@@ -281,6 +282,7 @@ class Assessment:
     covered: Mapping[Reason, Reason] = field(default_factory=dict)
     opened: Mapping[Effect, tuple[str, ...]] = field(default_factory=dict)
     typed: tuple[Effect, ...] = ()
+    sourced: tuple[tuple[str, str], ...] = ()
 
     @property
     def tiers(self) -> tuple[Tier, ...]:

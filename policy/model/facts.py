@@ -114,6 +114,14 @@ class GitSource:
 
 
 @dataclass(frozen=True, slots=True)
+class ShellText:
+    """The text of a file of shell commands, with the SHA-256 (hex) of its bytes. No record contains the text."""
+
+    text: str = field(repr=False)
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """The state of the machine that `classify` may use.
 
@@ -143,6 +151,8 @@ class Facts:
         login: returns True if a file of settings, such as `.npmrc`, contains a login now (see `secret_names`).
         names: returns the entries of a folder, or None if the list would be incomplete.
         keeps_folder: returns True if a file of shell text contains no command that changes the folder of its shell now.
+        shell_text: returns the text of a file of shell commands as it is now, or None if it is not such a file or too
+            long. The caller caches it, so that one decision sees one text.
     """
 
     workspace: str
@@ -166,3 +176,4 @@ class Facts:
     login: Callable[[str], bool] = lambda path: False
     telling: Callable[[tuple[str, ...]], tuple[tuple[str, str], ...]] = lambda hosts: ()
     keeps_folder: Callable[[str], bool] = lambda path: False
+    shell_text: Callable[[str], ShellText | None] = lambda path: None

@@ -161,11 +161,16 @@ _MINT = Mint()
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """An action and the exact rights it may use. Constructed by `decide` and `grants` alone."""
+    """An action and the exact rights it may use. Constructed by `decide` and `grants` alone.
+
+    Attributes:
+        sourced: the files on whose content the decision rests, as in `Assessment`. Each must be unchanged at the start.
+    """
 
     action: Action
     terms: Terms
     mint: Mint = field(repr=False, compare=False)
+    sourced: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.mint is not _MINT:

@@ -16,7 +16,7 @@ from dataclasses import fields, replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from policy.model.facts import Facts, Kind, PathFact, Remotes
+from policy.model.facts import Facts, Kind, PathFact, Remotes, ShellText
 from policy.model.profile import Profile
 
 MOST = 48 << 10  # characters of the part `asked` of one action
@@ -66,7 +66,11 @@ class FactRecorder:
                     cut += 1
                 else:
                     encoded[words] = value
-            if answers or name not in ("login", "keeps_folder"):  # records of earlier versions have no such fields
+            if answers or name not in (
+                "login",
+                "keeps_folder",
+                "shell_text",
+            ):  # records of earlier versions have no such fields
                 asked["logins" if name == "login" else name] = encoded
         return machine, workspace_entries(facts), {**asked, "cut": cut}
 
@@ -117,6 +121,11 @@ def _unchanged(_: str, value: object) -> object:
     return value
 
 
+def _hash(_: str, found: ShellText | None) -> object:
+    """Return the SHA-256 of the text, which itself may contain secrets."""
+    return found.sha256 if found is not None else None
+
+
 def _remotes(_: str, remotes: Remotes) -> object:
     """Return every field of the remotes; addresses without a password."""
     return {each.name: _without_passwords(getattr(remotes, each.name)) for each in fields(remotes)}
@@ -139,5 +148,6 @@ _ENCODERS: dict[str, Callable[[str, Any], object]] = {
     "tracked": _unchanged,
     "login": _unchanged,
     "keeps_folder": _unchanged,
+    "shell_text": _hash,
     "registries": _unchanged,
 }

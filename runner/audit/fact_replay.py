@@ -8,7 +8,7 @@ from datetime import date
 from typing import TypeVar
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind, PathFact, Remotes
+from policy.model.facts import Facts, Kind, PathFact, Remotes, ShellText
 
 _Value = TypeVar("_Value")
 _KINDS = {kind.value: kind for kind in Kind}
@@ -39,8 +39,8 @@ class Recorded:
         self._now = now
         self._places = {path: _fact(path, found) for path, found in _table(asked, "look").items()}
         self._answers = {name: _table(asked, name) for name in ("which", "names", "remotes", "registries")}
-        # Records of earlier versions have no `tracked`; the other two are recorded only if they were asked for.
-        optional = ("tracked", "logins", "keeps_folder")
+        # Records of earlier versions have no `tracked`; the others are recorded only if they were asked for.
+        optional = ("tracked", "logins", "keeps_folder", "shell_text")
         self._answers |= {name: _table(asked, name) for name in optional if name in asked}
         self.facts = Facts(
             workspace=_field(machine, "workspace", str),
@@ -63,6 +63,7 @@ class Recorded:
             keeps_folder=lambda path: (
                 self._answer("keeps_folder", path, f"whether `{path}` changes the folder", _unchanged) is True
             ),
+            shell_text=self._shell_text,
             registries=self._registries,
         )
         real = [fact.real for fact in self._places.values() if fact.kind in (Kind.FILE, Kind.FOLDER)]
@@ -115,6 +116,19 @@ class Recorded:
     def _registries(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
         what = f"the registries of `{program}` in `{folder}`"
         return self._answer("registries", f"{program}\0{folder}", what, _registries) or ()
+
+    def _shell_text(self, path: str) -> ShellText | None:
+        """Return the text of the file as it is now if it has the recorded SHA-256. Records contain no text."""
+        recorded = self._answer("shell_text", path, f"the text of `{path}`", _program)
+        if recorded is None:
+            return None
+        from runner.facts.sourced_file import shell_text  # few records need a file
+
+        found = shell_text(path)
+        if found is None or found.sha256 != recorded:
+            self.missing.append(f"the text of `{path}`, which is not the file that was judged")
+            return None
+        return found
 
     def _answer(self, table: str, name: str, what: str, read: Callable[[object], _Value]) -> _Value | None:
         """Return the recorded answer, or None if it is missing or invalid; then `what` or the error is in `missing`."""

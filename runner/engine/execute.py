@@ -158,7 +158,17 @@ async def _finish(
 async def _run_recorded(
     permit: Permit, number: int, planned: Planned, ctx: RunContext, stopped: StopListener
 ) -> Outcome:
-    """Run the permit, and keep the files that it changes so that the changes can be undone."""
+    """Run the permit, and keep the files that it changes so that the changes can be undone.
+
+    Nothing runs if a file on whose content the decision rests has changed.
+    """
+    if permit.sourced:
+        from runner.facts.sourced_file import changed_file  # few commands read shell text from a file
+
+        if (problem := changed_file(permit.sourced)) is not None:
+            outcome = Outcome(status=1, problem=problem)
+            ctx.audit.finished(number, outcome, agent=ctx.agent, parent=ctx.parent)
+            return outcome
     if ctx.undo is None:
         return await _run(permit, number, planned, ctx, lambda: None, stopped)
     words = ctx.redactor.text(action_words(planned.action, ctx.cwd))

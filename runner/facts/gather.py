@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, GitSource, Kind, PathFact, Remotes
+from policy.model.facts import Facts, GitSource, Kind, PathFact, Remotes, ShellText
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
@@ -71,6 +71,7 @@ def gather(cwd: str, environ: Mapping[str, str], profile: Profile) -> Facts:
         names=_names,
         login=login_at,
         keeps_folder=_keeps_folder,
+        shell_text=cache(_shell_text),
         remotes=cache(partial(_remotes, home=home)),
         registries=cache(partial(_registries, home=home, environ=environ, workspace=workspace)),
         telling=partial(_telling, home=home, environ=environ, workspace=workspace),
@@ -115,6 +116,12 @@ def _keeps_folder(path: str) -> bool:
     from runner.facts.sourced_file import keeps_folder  # few commands read shell text from a file
 
     return keeps_folder(path)
+
+
+def _shell_text(path: str) -> ShellText | None:
+    from runner.facts.sourced_file import shell_text  # few commands read shell text from a file
+
+    return shell_text(path)
 
 
 def _registries(

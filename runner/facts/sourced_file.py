@@ -1,5 +1,6 @@
-"""Files of shell text that a script reads with `source`, examined for commands that change the current folder."""
+"""Files of shell text that a script reads with `source`: their text, and whether they change the current folder."""
 
+import hashlib
 import re
 from typing import Any
 
@@ -7,7 +8,9 @@ from policy.bash import ast
 from policy.bash.ast import Opaque
 from policy.bash.objections import MOST_CHARACTERS
 from policy.bash.parser import read
-from sandbox.inside.regular_file import read_whole
+from policy.model.facts import ShellText
+from policy.model.verdict import Problem
+from sandbox.inside.regular_file import read_whole, real_path
 
 # Builtins that change the folder, and those that run or define commands in another way than the tree shows.
 _CHANGING = frozenset((
@@ -16,6 +19,35 @@ _CHANGING = frozenset((
 ))  # fmt: skip
 # Variables that determine where `cd` in the rest of the script leads.
 _FOLDER_NAMES = re.compile(r"CDPATH|(?<![A-Za-z0-9_])(?:HOME|OLDPWD|PWD)(?:\+?=)")
+
+
+def shell_text(path: str) -> ShellText | None:
+    """Return the text of the regular file at the real path `path` as it is now, or None.
+
+    None is returned for a link, another kind of file, a text of more than 64 KB or that is not UTF-8, and if a folder
+    of the path was replaced by a link after the path was judged.
+    """
+    try:
+        content = read_whole(path, MOST_CHARACTERS, follow=False)
+        if real_path(path) != path:
+            return None
+        return ShellText(content.decode("utf-8"), hashlib.sha256(content).hexdigest())
+    except (OSError, ValueError):  # UnicodeDecodeError is a ValueError
+        return None
+
+
+def changed_file(sourced: tuple[tuple[str, str], ...]) -> Problem | None:
+    """Return the problem that one of the files has changed since its commands were judged, or None.
+
+    `sourced` are pairs (path, SHA-256 of the content), as in `Permit`.
+    """
+    for path, sha256 in sourced:
+        found = shell_text(path)
+        if found is None or found.sha256 != sha256:
+            what = f"`{path}` has changed"
+            why = "the command reads shell commands from this file, and the decision was about its earlier content"
+            return Problem(what, why, "run the command again, so that the new content is judged; nothing was run")
+    return None
 
 
 def keeps_folder(path: str) -> bool:

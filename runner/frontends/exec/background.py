@@ -25,7 +25,7 @@ from runner.engine.control_server import ControlServer
 from runner.engine.port_forwards import PortForwards
 from runner.engine.processes import SessionProcess, SessionProcesses
 from runner.events import Event, Notice
-from runner.frontends.exec.confined import boundary
+from runner.frontends.exec.confined import boundary, require_unchanged
 from runner.frontends.exec.report import ExecCase, ending
 from runner.gate.gate import GateArgs
 from runner.gate.wording import action_words
@@ -149,6 +149,7 @@ class _Supervisor:
                     decided = audit.decided(session, case.decision(self._verdict, backend.name))
                     began = Ran(time.time())
                     try:
+                        require_unchanged(permit)
                         started = await processes.start(
                             permit,
                             action_words(permit.action, case.gate.cwd).removeprefix("$ "),

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Allow, Terms
+from policy.model.verdict import Allow, Permit, Terms
 from runner.audit.records import Ran
 from runner.frontends.exec.report import ExecCase, Report
 from runner.problems import Exit, Stopped, ending_signals
@@ -71,6 +71,8 @@ async def confine(
             decided = audit.decided(session, case.decision(verdict, backend.name))
             ran = Ran(time.time())
             try:
+                if verdict.permit.sourced:
+                    require_unchanged(verdict.permit)
                 report.started(case.assessment, verdict, session, enforcement)
                 outcome, ours = await _run(backend, verdict, stdin, report, interactive=interactive)
             except BaseException:
@@ -79,6 +81,14 @@ async def confine(
             audit.finished(decided, outcome, replace(ran, given=outcome.given))
         code = report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
         return ExecResult(code, outcome, session)
+
+
+def require_unchanged(permit: Permit) -> None:
+    """Raise Stopped if a file on whose content the decision rests has changed."""
+    from runner.facts.sourced_file import changed_file  # few commands read shell text from a file
+
+    if (problem := changed_file(permit.sourced)) is not None:
+        raise Stopped(problem, Exit.DENIED)
 
 
 @contextlib.asynccontextmanager
