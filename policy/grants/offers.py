@@ -18,9 +18,11 @@ from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, belongs, is_flag, program_of
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
+from policy.model.host_rule import host_rule
+from policy.model.host_words import names_private_network
 from policy.model.profile import Tool
 from policy.model.tier import Mode, Ruling, Tier
-from policy.model.verdict import Ask, Deny
+from policy.model.verdict import Ask, Deny, Problem
 from policy.permission.allow import NEVER
 from policy.permission.paths import absolute
 
@@ -77,6 +79,34 @@ def choices(context: EvaluationContext, ask: Ask) -> tuple[GrantChoice, ...]:
             label = _label(action, whats, exact=not offered)
             offered[whats] = GrantChoice(whats, words, label, misses(context, action, grants, samples))
     return tuple(offered.values())
+
+
+def choice_of_host(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
+    """Return the approval of a question about one more host that can be remembered: the reading commands of the one
+    program that the action starts, with exactly that host. None if the action is anything else.
+
+    THREAT T173: the name of the host comes from the confined program. That program is one of the machine, all of its
+    words are known and only read, and no settings of the repository name the host.
+    """
+    steps = [step for step in ask.assessment.steps if step.words or step.text or step.effects or step.reasons]
+    hosts = ask.terms.open_hosts
+    if context.mode is Mode.PLAN or ask.assessment.asked or len(steps) != 1 or len(hosts) != 1 or ask.terms.write:
+        return None
+    (step,), rule, words = steps, host_rule(hosts[0]), steps[0].literal
+    if isinstance(rule, Problem) or rule.private or rule.bound or "*" in hosts[0] or names_private_network(rule.host):
+        return None
+    connections = [each for each in step.effects if each.kind is EffectKind.CONNECTS]
+    if words is None or not connections or any(each.target or each.scope is not Scope.NONE for each in connections):
+        return None  # the host was known before the run, so the first question offered its answers
+    program = program_of(words[0], context.facts.workspace, context.facts)
+    if not program or not step.family or not belongs(step, step.family, context.facts):
+        return None
+    shape = CommandPattern(words[:1], program=program, family=step.family)
+    what = GrantSubject(shape, (Tool.BASH,), host=hosts, tiers=(Tier.NETWORK,))
+    grants = (draft_grant(what, "draft0"),)
+    if covering(context, ask, grants) is None:
+        return None
+    return GrantChoice((what,), what.words, what.words, misses(context, ask.assessment.action, grants, (words,)))
 
 
 def never(context: EvaluationContext, ask: Ask) -> GrantChoice | None:

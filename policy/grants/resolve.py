@@ -84,7 +84,8 @@ def resolve(
     approval answers a question.
 
     The order of the grants does not change the ruling. Approvals without a limit of uses are applied first.
-    INVARIANT: an approval grants the terms of the question and no others. It never answers a Deny, nor a question that
+    INVARIANT: an approval grants the terms of the question and no others, except that one about a family of reading
+    commands names the host that the question does not know. It never answers a Deny, nor a question that
     a user's own rule requires.
     """
     noes = [grant for grant in grants if grant.ruling is Ruling.DENY]
@@ -111,15 +112,28 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> G
     reason is not covered.
 
     The whole action is evaluated again with the grants among the user's own rules, so that the same restrictions apply.
+    If the host of the question is unknown, the grants about families of reading commands name it.
     """
     again, verdict = context.evaluate(ask.assessment.action, tuple(grant.rule for grant in grants))
-    if not isinstance(verdict, Allow) or verdict.permit.terms != ask.terms:
+    if not isinstance(verdict, Allow):
+        return None
+    terms = verdict.permit.terms
+    if terms != ask.terms and not _names_the_host(terms, ask.terms, grants):
         return None
     reasons = open_reasons(again, context.mode, context.matrix)
     named_by = {by.rule: by for reason in reasons if (by := again.covered.get(reason)) is not None}
     used = tuple(grant for grant in grants if grant.rule.ref in named_by)
     if not used:
         return None
-    permit = Permit(ask.assessment.action, ask.terms, _MINT, again.sourced)
+    permit = Permit(ask.assessment.action, terms, _MINT, again.sourced)
     allow = Allow(permit, ask.cell, named_by[used[0].rule.ref])
     return GrantResolution(context, again, allow, used, ask)
+
+
+def _names_the_host(terms: Terms, asked: Terms, grants: Sequence[Grant]) -> bool:
+    """Return True if `terms` are those of the question with the hosts of grants about families in place of a host that
+    is unknown. INVARIANT: nothing else differs, so that such a host brings no credential and no path.
+    """
+    named = {host for grant in grants if grant.what.shape.family for host in grant.what.host}
+    same = replace(terms, hosts=asked.hosts, env=asked.env) == asked
+    return asked.hosts == (UNNAMED,) and same and set(terms.hosts) <= named

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope
-from policy.grants.offers import GrantChoice, choices, never
+from policy.grants.offers import GrantChoice, choice_of_host, choices, never
 from policy.grants.resolve import covering, resolve
 from policy.model.assessment import Assessment
 from policy.model.frozen import dataclass
@@ -215,6 +215,14 @@ def offer(context: EvaluationContext, question: Ask, spans: Sequence[GrantScope]
     if forbidden is not None and any(store.holds_secret(what) for what in forbidden.whats):
         forbidden = None
     return Offer(found, forbidden, tuple(spans))
+
+
+def offer_of_host(context: EvaluationContext, question: Ask, spans: Sequence[GrantScope], store: GrantStore) -> Offer:
+    """Return the one answer about an additional host that may be remembered (`choice_of_host`), or NOTHING."""
+    found = choice_of_host(context, question)
+    if found is None or any(store.holds_secret(what) for what in found.whats):
+        return NOTHING
+    return Offer((found,), None, tuple(spans))
 
 
 def keep(

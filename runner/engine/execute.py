@@ -3,7 +3,8 @@
 Escalation: after the sandbox blocked a command, the user is asked for one additional right, and the command runs again.
 THREAT: the program itself may report what it could not reach. The program may lie and name what it wants. Therefore
 floors and denials hold, the question says where the report comes from, a call is asked about at most a few times and
-each time for another right, a refusal holds for the conversation, and no approval is remembered.
+each time for another right, a refusal holds for the conversation, and no approval is remembered but that of the host of
+reading commands, for that host and such commands.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from dataclasses import replace
 from policy.decide import starts_without_network
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
+from policy.grants.grant import GrantScope
 from policy.grants.resolve import answerer
 from policy.model.action import Action, ProcessAction, ReadProcess, RunArgv, RunScript, StartProcess
 from policy.model.frozen import dataclass
@@ -22,7 +24,7 @@ from policy.model.tier import Ruling
 from policy.model.verdict import Allow, Ask, Deny, Permit, Terms, Verdict
 from runner.approval.approver import Question
 from runner.approval.card import card, of_agent
-from runner.approval.remembered import NOTHING
+from runner.approval.remembered import NOTHING, offer_of_host
 from runner.audit import records
 from runner.audit.records import Decision
 from runner.changes.undo.lock import UndoError
@@ -129,10 +131,13 @@ async def _finish(
     """Return the result of an action. After the sandbox blocked it, run it again with each right that the user adds."""
     planned = judgement.planned
     granted: list[ExtraRight] = []
+    remembered = False
     while (more := await request_escalation(planned, permit.terms, outcome, ctx, granted)) is not None:
         right, escalated = more
         granted.append(right)
+        remembered = remembered or bool(escalated.names)
         decision = replace(_decision(judgement, escalated, ctx), typed=tuple(each.words for each in granted))
+        decision = replace(decision, grants=escalated.names)
         number, before = _record(planned, decision, ctx), number
         if isinstance(escalated.verdict, Deny):
             why = escalated.verdict.problem.why
@@ -152,7 +157,8 @@ async def _finish(
         way = "the user can allow the host by a rule with `host`, or run the command with `agent exec --host HOST`"
         return headed(report, f"{notice}; {who}. {way}", ctx)
     who, rights = answerer(ctx.approver.name), " and ".join(each.words for each in granted)
-    return headed(report, f"the sandbox stopped this action; {who} allowed {rights} once, and it ran again:", ctx)
+    often = "" if remembered else " once"
+    return headed(report, f"the sandbox stopped this action; {who} allowed {rights}{often}, and it ran again:", ctx)
 
 
 async def _run_recorded(
@@ -279,12 +285,17 @@ class _EscalationRequester(CallRequester):
         """Report nothing: the verdict on the action was reported before the first run."""
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
-        """Return the question about the right, which can neither be remembered nor answered with another script."""
-        question_card = replace(card(ask, NOTHING, around=context.facts), editable=False, own=self.call.own)
+        """Return the question about the right, which cannot be answered with another script. An answer can be
+        remembered only for a host of reading commands, if it is the first right of the call.
+        """
+        offered = NOTHING
+        if self.extra.flag == "--host" and not self.granted_rights and not self.call.own:
+            offered = offer_of_host(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.grants)
+        question_card = replace(card(ask, offered, around=context.facts), editable=False, own=self.call.own)
         question_card = of_agent(question_card, self.ctx.agent, self.ctx.parent)
         source = "reported by the program itself" if self.violation.inferred else "reported by the sandbox"
         report = f"the action ran and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)} ({source})"
-        return Question(self.call.key, ask, NOTHING, question_card, None, again or report)
+        return Question(self.call.key, ask, offered, question_card, None, again or report)
 
 
 async def request_escalation(

@@ -1,5 +1,6 @@
 """Tests of escalation: the exact missing right is offered once, and no output of a program can extend it."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from policy.model.verdict import UNNAMED, Allow, Ask, Permit, Terms
 from runner.approval.approver import Answer, Halt, No, Question, Yes
 from runner.approval.card import card
 from runner.events import ActionFinished, Denied, QuestionAnswered, QuestionAsked
+from runner.gate.grants.store import RememberedAnswer
 from runner.problems import Exit
 from runner.providers.scripted import Turn
 from sandbox.backend import Outcome, Violation
@@ -26,6 +28,7 @@ from tests.support.panels import Panel
 from tests.support.permission_machine import PROFILE, machine, profile
 
 stage = loop_harness.stage
+K8S = "k8s.example.org:6443"
 HERE, HOME = machine().workspace, machine().home
 TOP = str(Path(HOME).parent)
 SCRIPT = RunScript("npm test", HERE)
@@ -222,6 +225,40 @@ def test_a_registry_and_where_its_files_lie_are_asked_for_one_after_the_other(st
     rows = [row.body for row in found.audit.rows(kind="decided")][::-1]
     assert rows[-1]["typed"] == [f"--host {host}" for host in hosts]
     assert "allowed --host h1.example.org and --host h2.example.org" in found.told()[0]
+
+
+@pytest.mark.threat("T173")
+def test_the_host_of_reading_commands_is_remembered_with_the_answer(
+    stage: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "programs" / "kubectl"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    blocked = Violation("a connection was refused", "k8s.example.org is not open", "", False, right=f"--host {K8S}")
+
+    def remember(question: Question) -> Answer:
+        kept = question.offer.picked("s")
+        assert isinstance(kept, RememberedAnswer)
+        assert not question.card.editable
+        assert K8S in question.card.choices[0].label
+        return Yes(kept)
+
+    panel = Panel(lambda _: Yes(), remember, lambda _: No())
+    found = stage(
+        bash("kubectl get pods"), bash("kubectl logs x"), bash("kubectl delete pod x"), DONE, approver=panel,
+        mode=Mode.DEFAULT, unattended=False, behave=lambda _: Outcome(1, stderr=b"no", violations=(blocked,)),
+    )  # fmt: skip
+    permits: list[Permit] = []
+    found.sandbox.before_run = permits.append
+    found.play()
+    assert [each.terms.hosts for each in permits] == [(UNNAMED,), (K8S,), (K8S,)]
+    assert len(panel.asked) == 3, "the second reading command is not asked about, the command that deletes is"
+    assert f"allowed --host {K8S}, and it ran again" in found.told()[0]
+    rows = [row.body for row in found.audit.rows(kind="decided")][::-1]
+    assert rows[1]["grants"]
+    assert rows[1]["grants"] == rows[2]["grants"]
 
 
 @pytest.mark.threat("T109")

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from policy.evaluation import EvaluationContext
+from policy.grants.extra_right import ExtraRight, ask_for
 from policy.grants.grant import Grant
+from policy.grants.offers import choice_of_host, draft_grant
 from policy.model.action import RunScript
 from policy.model.profile import Layer
 from policy.model.tier import Mode, Ruling, Tier
@@ -97,8 +99,12 @@ NAMED: list[tuple[str, str, bool, str]] = [
     ("docker-read",  "docker ps -a",                              True,  "containers"),
     ("docker-read",  "docker logs --tail 5 x",                    True,  "what a container printed"),
     ("docker-read",  "docker container ls",                       True,  "the longer name"),
-    ("docker-read",  "docker inspect x",                          False, "hostile: prints the variables of a container"),
-    ("docker-read",  "docker container inspect x",                False, "hostile: prints the variables of a container"),
+    ("docker-read",  "docker inspect -f '{{.State.Status}}' x",   True,  "the settings of a container"),
+    ("docker-read",  "docker container inspect x",                True,  "the longer name"),
+    ("docker-read",  "docker inspect --type=secret x",            False, "hostile: secrets"),
+    ("docker-read",  "docker inspect --type config x",            False, "hostile: files for containers"),
+    ("docker-read",  "docker secret inspect x",                   False, "hostile: secrets"),
+    ("docker-read",  "docker config inspect x",                   False, "hostile: files for containers"),
     ("docker-read",  "docker -H tcp://evil.example ps",           False, "hostile: another service"),
     ("docker-read",  "docker --context other ps",                 False, "hostile: another service"),
     ("docker-read",  "docker exec x sh",                          False, "hostile: runs a command"),
@@ -123,6 +129,26 @@ NAMED: list[tuple[str, str, bool, str]] = [
     ("aws-read",     "aws ec2 run-instances",                     False, "hostile: changes"),
     ("aws-read",     "aws sts get-session-token",                 False, "hostile: a login"),
     ("gh-read",      "terraform show",                            False, "runs code of providers"),
+]
+# The commands that may be blocked, each with the host that the proxy refused, and whether an answer can be remembered.
+BLOCKED: list[tuple[str, str, bool, str]] = [
+    ("kubectl get pods",                         "k8s.example.org:6443", True,  "a cluster"),
+    ("aws ec2 describe-instances",               "ec2.example.org",      True,  "a cloud"),
+    ("helm list",                                "8.8.8.8",              True,  "a public address"),
+    ("kubectl get pods",                         "10.0.0.1",             False, "hostile: a private network"),
+    ("kubectl get pods",                         "localhost:6443",       False, "hostile: this machine"),
+    ("kubectl get pods",                         "169.254.169.254",      False, "hostile: the metadata of a cloud"),
+    ("kubectl get pods",                         "*.example.org",        False, "hostile: a pattern"),
+    ("kubectl delete pod x",                     "k8s.example.org",      False, "hostile: deletes"),
+    ("kubectl get secrets",                      "k8s.example.org",      False, "hostile: secrets"),
+    ("kubectl get pods --server=x.example.org",  "k8s.example.org",      False, "hostile: another server"),
+    ("kubectl get $x",                           "k8s.example.org",      False, "hostile: a word known only at run time"),
+    ("KUBECONFIG=./k kubectl get pods",          "k8s.example.org",      False, "hostile: other settings"),
+    ("kubectl get pods | head",                  "k8s.example.org",      False, "hostile: another program in the action"),
+    ("kubectl get pods; ./x",                    "k8s.example.org",      False, "hostile: code of the project in the action"),
+    ("kubectl get pods > out.txt",               "k8s.example.org",      False, "hostile: changes a file"),
+    ("npm install left-pad",                     "r.example.org",        False, "a command without a family"),
+    ("gh pr list",                               "other.example.org",    False, "hostile: another host than the known one"),
 ]
 FAULTY: list[tuple[str, str, str]] = [
     ('verdict = "allow"\nfamily = "gh-read"',                                     "names its hosts",       "no host"),
@@ -211,6 +237,60 @@ def test_a_stored_answer_about_a_family_is_read_strictly() -> None:
     ):
         with pytest.raises(ValueError, match="do not fit its subject"):
             from_json(to_json(hostile))
+
+
+def remembered(script: str, host: str, at: EvaluationContext) -> tuple[Grant, ...]:
+    """Return the grants of the answer that the question about a refused host offers; none without an offer."""
+    _, first = at.evaluate(RunScript(script, FACTS.workspace))
+    if not isinstance(first, Ask):
+        return ()
+    asked = ask_for(at, RunScript(script, FACTS.workspace), first.terms, ExtraRight("--host", host))
+    choice = choice_of_host(at, asked) if asked is not None else None
+    if choice is None:
+        return ()
+    assert host in choice.label
+    return tuple(replace(draft_grant(what, f"g{at}"), who="me") for at, what in enumerate(choice.whats))
+
+
+@pytest.mark.threat("T173")
+@pytest.mark.parametrize(("script", "host", "offered", "why"), BLOCKED, ids=[f"{row[3]}-{row[0]}" for row in BLOCKED])
+def test_a_refused_host_is_remembered_for_reading_commands_only(
+    script: str, host: str, offered: bool, why: str
+) -> None:
+    at = context()
+    grants = remembered(script, host, at)
+    assert bool(grants) is offered
+    if offered:
+        verdict = resolution(script, grants, at).verdict
+        assert isinstance(verdict, Allow)
+        assert verdict.permit.terms.hosts == (host,)
+        assert verdict.permit.terms.write == ()
+
+
+# fmt: off
+LATER: list[tuple[str, bool, str]] = [
+    ("kubectl logs deploy/x",                    True,  "another command of the family"),
+    ("kubectl get pods && kubectl get svc",      True,  "two of them"),
+    ("kubectl get pods | head -3",               True,  "a filter that only reads"),
+    ("kubectl delete pod x",                     False, "hostile: deletes"),
+    ("kubectl get secret x",                     False, "hostile: secrets"),
+    ("kubectl -s evil.example get pods",         False, "hostile: another server"),
+    ("kubectl get pods | ./x",                   False, "hostile: code of the project"),
+    ("kubectl get pods && npm ci",               False, "hostile: a command that wants another host"),
+    ("kubectl get pods && curl https://k8s.example.org:6443/x", False, "hostile: the host for another command"),
+    ("helm list",                                False, "another program"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T173")
+@pytest.mark.parametrize(("script", "covered", "why"), LATER, ids=[f"{row[2]}-{row[0]}" for row in LATER])
+def test_a_remembered_host_is_open_to_reading_commands_only(script: str, covered: bool, why: str) -> None:
+    at = context()
+    found = resolution(script, remembered("kubectl get pods", "k8s.example.org:6443", at), at)
+    assert isinstance(found.verdict, Allow) is covered
+    if isinstance(found.verdict, Allow):
+        assert found.verdict.permit.terms.hosts == ("k8s.example.org:6443",)
 
 
 def test_a_denial_of_the_user_is_stronger_than_a_family() -> None:

@@ -1,7 +1,7 @@
 """Escalation of `agent exec`: a command that started without network runs once more with the host that it lacked.
 
 The question and its conditions are those of a conversation (`runner.engine.execute`): `ask_for` creates it, for exactly
-one more host, and no answer is remembered.
+one more host, and an answer is remembered only for the host of reading commands.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from policy.model.verdict import Allow, Ask, Terms
 from policy.permission.flag_rights import FlagRights
 from runner.approval.approver import Question
 from runner.approval.card import card
-from runner.approval.remembered import NOTHING, GrantLookup
+from runner.approval.remembered import NOTHING, GrantLookup, offer_of_host
 from runner.engine.authorize import Evaluation, authorize
-from runner.frontends.exec.grants import TerminalRequester, finish_now, open_store
+from runner.frontends.exec.grants import SCOPES, TerminalRequester, finish_now, open_store
 from runner.frontends.exec.report import ExecCase
 from runner.gate.gate import Gate
 from runner.text.sanitize import one_line
@@ -89,7 +89,10 @@ class _HostRequester(TerminalRequester):
         return Evaluation(ask.assessment, ask, lookup, now.noted)
 
     def question(self, context: EvaluationContext, ask: Ask, again: str) -> Question:
-        """Return the question about the host, which can neither be remembered nor answered with another command."""
-        asked = replace(card(ask, NOTHING, around=context.facts), editable=False)
+        """Return the question about the host, which cannot be answered with another command. An answer can be
+        remembered only for the host of reading commands.
+        """
+        offered = NOTHING if self.gained else offer_of_host(context, ask, SCOPES, self.grants)
+        asked = replace(card(ask, offered, around=context.facts), editable=False)
         report = f"the command ran without network and was stopped: {one_line(self.violation.what, _LONGEST_REPORT)}"
-        return Question("", ask, NOTHING, asked, None, again or report)
+        return Question("", ask, offered, asked, None, again or report)

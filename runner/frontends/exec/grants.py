@@ -30,7 +30,7 @@ from runner.text.sanitize import visible
 
 _Result = TypeVar("_Result")
 
-_SPANS = (GrantScope.PROJECT,)  # not SESSION: no session continues after the command
+SCOPES = (GrantScope.PROJECT,)  # not SESSION: no session continues after the command
 
 
 def recall(
@@ -59,7 +59,7 @@ class RecalledVerdict:
     def offer(self) -> Offer:
         """Return the answers that may be remembered, which are none without a question."""
         question = self.found.question
-        return offer(self.found.context, question, _SPANS, self.store) if question else Offer((), None, _SPANS)
+        return offer(self.found.context, question, SCOPES, self.store) if question else Offer((), None, SCOPES)
 
     def keep(self, wanted: RememberedAnswer) -> tuple[tuple[str, ...], str]:
         """Remember an answer. Return the names of the grants and a notice for the user."""
@@ -118,7 +118,7 @@ class TerminalRequester:
         """Return the question, without the choice to edit the command: the user can type another command."""
         from runner.approval.card import card
 
-        offered = offer(context, ask, _SPANS, self.grants)
+        offered = offer(context, ask, SCOPES, self.grants)
         return Question(
             "", ask, offered, replace(card(ask, offered, around=context.facts), editable=False), None, again
         )
