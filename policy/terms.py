@@ -78,6 +78,10 @@ def terms_for(
     names: tuple[str, ...] = ()
     if profile.credentials:
         env, names, readable = _with_credentials(env, hosts, profile)
+        if names and _reads_only(assessment, facts):
+            from policy.model.credential import FOR_READING
+
+            names = tuple(f"{name}{FOR_READING}" for name in names)
         read.update(readable)
     return Terms(
         rights=rights,
@@ -119,6 +123,19 @@ def _with_registries(
     if not hosts or not any(effect.scope is Scope.OUTSIDE for effect in connections):
         return environment
     return _merged(facts.telling(hosts), environment)  # variables that are already set take precedence
+
+
+def _reads_only(assessment: Assessment, facts: Facts) -> bool:
+    """Return True if every command of the action that connects, or is dangerous, belongs to a family of reading
+    commands. Other commands of the action then get the credential for reading as well, because one action has one set
+    of rights.
+    """
+    from policy.model.command_pattern import belongs  # only if there are credentials
+
+    remote = (Tier.NETWORK, Tier.DANGEROUS)
+    connecting = [each for each in assessment.steps if any(one.kind is EffectKind.CONNECTS for one in each.effects)
+                  or any(reason.tier in remote for reason in each.reasons)]  # fmt: skip
+    return bool(connecting) and all(each.family and belongs(each, each.family, facts) for each in connecting)
 
 
 def _with_credentials(

@@ -18,8 +18,6 @@ from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, belongs, is_flag, program_of
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass
-from policy.model.host_rule import host_rule
-from policy.model.host_words import names_private_network
 from policy.model.profile import Tool
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Deny, Problem
@@ -88,6 +86,9 @@ def choice_of_host(context: EvaluationContext, ask: Ask) -> GrantChoice | None:
     THREAT T173: the name of the host comes from the confined program. That program is one of the machine, all of its
     words are known and only read, and no settings of the repository name the host.
     """
+    from policy.model.host_rule import host_rule  # only for a question after a run
+    from policy.model.host_words import names_private_network
+
     steps = [step for step in ask.assessment.steps if step.words or step.text or step.effects or step.reasons]
     hosts = ask.terms.open_hosts
     if context.mode is Mode.PLAN or ask.assessment.asked or len(steps) != 1 or len(hosts) != 1 or ask.terms.write:

@@ -11,6 +11,11 @@ from policy.model.frozen import dataclass
 from policy.model.host_rule import USUAL, HostRule, host_rule
 
 PLACEHOLDER = "held-by-ringfence"  # for programs that send no request without a token
+FOR_READING = " (reading)"  # after the name of a credential in Terms, if only requests that read get the credential
+_READING = frozenset(["GET", "HEAD", "OPTIONS"])
+# GraphQL sends queries as POST. The second path is that of GitHub Enterprise Server.
+# SOURCE: https://docs.github.com/en/graphql/guides/forming-calls-with-graphql
+_QUERIES = frozenset(["/graphql", "/api/graphql"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,13 @@ def asked_openly(address: str) -> str:
         tail = host.rpartition("]")[2] if host.startswith("[") else host
         host = host if ":" in tail else f"{host}:443"
     return f"http://{host}/{path}" if slash else f"http://{host}/"
+
+
+def reads(method: str, path: str) -> bool:
+    """Return True if a request with `method` for `path` (as sent, without the query) only reads, or is a GraphQL
+    request, whose method does not say what it does.
+    """
+    return method in _READING or (method == "POST" and path in _QUERIES)
 
 
 def select_credentials(credentials: tuple[Credential, ...], hosts: tuple[str, ...]) -> tuple[Credential, ...]:

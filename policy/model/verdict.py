@@ -108,7 +108,8 @@ class Terms:
         unix: True if sockets of the family AF_UNIX may be created with `Rights.WORKSPACE_WRITE`. They reach no program
             outside of the sandbox.
         limits: Resource limits.
-        credentials: Names of the credentials that the proxy adds to requests. Their values are not part of the terms.
+        credentials: Names of the credentials that the proxy adds to requests, each followed by ` (reading)` if only
+            requests that read get it. Their values are not part of the terms.
         repository: The Git folders outside the workspace that a linked worktree or a submodule uses, writable: the
             folder that all worktrees share, and the worktree's own folder in it. Settings, hooks and the folders of
             other worktrees stay read-only.

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policy.model.credential import Credential
+from policy.model.credential import FOR_READING, Credential
 from runner.secrets.broker import injector as lender
 from runner.secrets.broker.injector import CredentialInjector
 from runner.secrets.broker.session_ca import CERTIFICATES, Authority
@@ -226,6 +226,33 @@ SPELLED = [
     ("bWU6YStiL2MmZD08ZT5%2BZg%3D%3D",                            "the login in an address"),
 ]
 # fmt: on
+
+
+# fmt: off
+READING = [
+    ("GET",     "/repos/o/r",         True,  "a request that reads"),
+    ("HEAD",    "/repos/o/r",         True,  "its header alone"),
+    ("POST",    "/graphql",           True,  "a query of GraphQL"),
+    ("POST",    "/api/graphql",       True,  "a query of GraphQL, on a server of one's own"),
+    ("POST",    "/repos/o/r/issues",  False, "hostile: creates"),
+    ("DELETE",  "/repos/o/r",         False, "hostile: deletes"),
+    ("PATCH",   "/graphql",           False, "hostile: another method"),
+    ("POST",    "/x/../graphql",      False, "hostile: another path"),
+    ("POST",    "/graphql/x",         False, "hostile: a longer path"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T173")
+@pytest.mark.parametrize(("method", "path", "added", "why"), READING, ids=[row[-1] for row in READING])
+def test_a_credential_for_reading_is_added_to_requests_that_read(method: str, path: str, added: bool, why: str) -> None:
+    for hosts in (f'["{HOST}"]', f'["GET,HEAD,POST,DELETE,PATCH {HOST}"]'):
+        lender = CredentialInjector(forge(hosts), {"FORGE_TOKEN": SECRET}, "/nowhere")
+        found = asyncio.run(lender.lend((f"forge{FOR_READING}",)).asks(HOST, 443, method, path))
+        assert (found is not None) is added
+    narrow = CredentialInjector(forge(f'["GET {HOST}"]'), {"FORGE_TOKEN": SECRET}, "/nowhere")
+    found = asyncio.run(narrow.lend((f"forge{FOR_READING}",)).asks(HOST, 443, method, path))
+    assert (found is not None) is (method == "GET"), "the rows of the credential still decide"
 
 
 @pytest.mark.threat("T84")

@@ -17,6 +17,7 @@ from policy.permission.file import read_permissions
 from policy.permission.lint import check
 from policy.toml.schema import TomlError
 from runner.gate.grants.codec import from_json, to_json
+from tests.support.credential_rows import forge
 from tests.support.grant_questions import approved_grants, evaluation_context, offered_choices, resolution
 from tests.support.permission_machine import BOOK, machine
 
@@ -291,6 +292,40 @@ def test_a_remembered_host_is_open_to_reading_commands_only(script: str, covered
     assert isinstance(found.verdict, Allow) is covered
     if isinstance(found.verdict, Allow):
         assert found.verdict.permit.terms.hosts == ("k8s.example.org:6443",)
+
+
+# fmt: off
+LENT: list[tuple[str, tuple[str, ...], str]] = [
+    ("gh pr list",                           ("forge (reading)",), "a command of the family"),
+    ("gh pr view 3 && gh issue list",        ("forge (reading)",), "two of them"),
+    ("gh pr list | ./x",                     ("forge (reading)",), "code beside it has no more rights than the command"),
+    ("gh api repos/o/r",                     ("forge",),           "any request of the API"),
+    ("gh pr list && gh pr merge 3",          ("forge",),           "a command that changes, beside one that reads"),
+    ("curl https://api.github.com/x",        ("forge",),           "another program"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T173")
+@pytest.mark.parametrize(("script", "lent", "why"), LENT, ids=[row[2] for row in LENT])
+def test_commands_that_read_get_a_credential_for_reading(script: str, lent: tuple[str, ...], why: str) -> None:
+    at = context()
+    at = replace(at, profile=replace(at.profile, credentials=forge('["api.github.com"]')))
+    _, verdict = at.evaluate(RunScript(script, FACTS.workspace))
+    assert isinstance(verdict, Ask)
+    assert verdict.terms.credentials == lent
+
+
+@pytest.mark.threat("T173")
+def test_an_answer_lends_the_credential_for_reading_and_a_remembered_host_none() -> None:
+    at = context()
+    at = replace(at, profile=replace(at.profile, credentials=forge('["api.github.com", "k8s.example.org"]')))
+    allowed = resolution("gh pr view 3", approved_grants("gh pr list", GH, at), at).verdict
+    assert isinstance(allowed, Allow)
+    assert allowed.permit.terms.credentials == ("forge (reading)",)
+    assert remembered("kubectl get pods", "k8s.example.org", at) == ()
+    before = remembered("kubectl get pods", "k8s.example.org", context())
+    assert isinstance(resolution("kubectl get pods", before, at).verdict, Ask), "the credential came after the answer"
 
 
 def test_a_denial_of_the_user_is_stronger_than_a_family() -> None:

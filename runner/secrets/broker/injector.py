@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from policy.model.credential import Credential
+from policy.model.credential import FOR_READING, Credential, reads
 from policy.model.host_rule import METHODS
 from policy.model.verdict import Problem
 from runner.secrets.broker.secret_source import secret_of
@@ -55,8 +55,12 @@ class CredentialInjector:
         self._trust: ssl.SSLContext | None = None
 
     def lend(self, names: tuple[str, ...]) -> Broker:
-        """Return the broker for commands whose terms name these credentials."""
-        credentials = tuple(each for each in self._credentials if each.name in names)
+        """Return the broker for commands whose terms name these credentials.
+
+        THREAT T173: a credential whose entry ends with FOR_READING is added only to requests that read.
+        """
+        reading = {name.removesuffix(FOR_READING) for name in names if name.endswith(FOR_READING)}
+        credentials = tuple(each for each in self._credentials if each.name in names or each.name in reading)
 
         def secure(host: str, port: int) -> bool:
             return any(not each.plain and each.names(host, port) for each in credentials)
@@ -66,6 +70,8 @@ class CredentialInjector:
             if method not in METHODS:
                 return None
             for each in credentials:
+                if each.name in reading and not reads(method, path):
+                    continue
                 if each.meets(host, port, method, path) and each.plain is not secure(host, port):
                     return await self._added(each)
             return None
