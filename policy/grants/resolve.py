@@ -132,7 +132,7 @@ def covering(context: EvaluationContext, ask: Ask, grants: Sequence[Grant]) -> G
 
 def _names_the_host(terms: Terms, asked: Terms, grants: Sequence[Grant]) -> bool:
     """Return True if `terms` are those of the question with the hosts of grants about families in place of a host that
-    is unknown. INVARIANT: nothing else differs, so that such a host brings no credential and no path.
+    is unknown. INVARIANT: nothing else differs, so that such a host adds no credential and no path.
     """
     named = {host for grant in grants if grant.what.shape.family for host in grant.what.host}
     same = replace(terms, hosts=asked.hosts, env=asked.env) == asked
