@@ -243,7 +243,7 @@ READING = [
 # fmt: on
 
 
-@pytest.mark.threat("T173")
+@pytest.mark.threat("T174")
 @pytest.mark.parametrize(("method", "path", "added", "why"), READING, ids=[row[-1] for row in READING])
 def test_a_credential_for_reading_is_added_to_requests_that_read(method: str, path: str, added: bool, why: str) -> None:
     for hosts in (f'["{HOST}"]', f'["GET,HEAD,POST,DELETE,PATCH {HOST}"]'):

@@ -306,7 +306,7 @@ LENT: list[tuple[str, tuple[str, ...], str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T173")
+@pytest.mark.threat("T174")
 @pytest.mark.parametrize(("script", "lent", "why"), LENT, ids=[row[2] for row in LENT])
 def test_commands_that_read_get_a_credential_for_reading(script: str, lent: tuple[str, ...], why: str) -> None:
     at = context()
@@ -316,7 +316,7 @@ def test_commands_that_read_get_a_credential_for_reading(script: str, lent: tupl
     assert verdict.terms.credentials == lent
 
 
-@pytest.mark.threat("T173")
+@pytest.mark.threat("T174")
 def test_an_answer_lends_the_credential_for_reading_and_a_remembered_host_none() -> None:
     at = context()
     at = replace(at, profile=replace(at.profile, credentials=forge('["api.github.com", "k8s.example.org"]')))

@@ -57,7 +57,7 @@ class CredentialInjector:
     def lend(self, names: tuple[str, ...]) -> Broker:
         """Return the broker for commands whose terms name these credentials.
 
-        THREAT T173: a credential whose entry ends with FOR_READING is added only to requests that read.
+        THREAT T174: a credential whose entry ends with FOR_READING is added only to requests that read.
         """
         reading = {name.removesuffix(FOR_READING) for name in names if name.endswith(FOR_READING)}
         credentials = tuple(each for each in self._credentials if each.name in names or each.name in reading)
