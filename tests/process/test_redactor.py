@@ -416,7 +416,7 @@ def test_a_whole_run_shows_keeps_and_tells_none_of_it(form: list[str], tmp_path:
         ("bash", {"command": "cat long.txt"}),
         ("bash", {"command": f"cat {KEY}"}),
         ("bash", {"command": f"curl https://example.test/{KEY}"}),
-        ("bash", {"command": f"echo {'x' * 16375} {KEY}"}),
+        ("bash", {"command": f"echo {'x' * 16375} {KEY}"}),  # the record cuts this text in the middle of the key
         ("read", {"path": "short.txt"}),
         ("grep", {"pattern": "token"}),
         ("read", {"path": f"{KEY}.txt"}),
@@ -456,7 +456,7 @@ def test_a_whole_run_shows_keeps_and_tells_none_of_it(form: list[str], tmp_path:
     assert len(results) == len(asked)
     assert KEY not in json.dumps(results)
     silent = [place for place, result in enumerate(results) if MASK not in result]
-    assert silent == [4], "all others would have shown it; this one's script is cut in the middle of it in the record"
+    assert silent == [], "all would have shown it"
     kept = [path for path in state.rglob("*") if path.is_file()]
     assert {"audit.db", "0001.txt"} <= {path.name for path in kept}
     assert [path for path in kept if KEY[:8].encode() in path.read_bytes()] == []

@@ -314,8 +314,11 @@ def test_one_file_takes_no_more_than_all_files_may(bench: Bench) -> None:
     try:
         answer = bench.run("ulimit -c 0; head -c 90000000 /dev/zero > big; echo $?; exit 7", limits={"disk": 64 * M})
         assert answer["ended"] in ("disk", None), answer  # with its folder it takes a little more than the limit
-        assert (bench.workspace / "big").stat().st_size == 64 * M
-        if answer["ended"] is None:
+        size = (bench.workspace / "big").stat().st_size
+        if answer["ended"] == "disk":  # the observer may be quicker than the last bytes
+            assert 32 * M < size <= 64 * M, answer
+        else:
+            assert size == 64 * M
             assert any("--limit disk=128M" in violation[2] for violation in answer["violations"]), answer
     finally:
         clean(bench)
