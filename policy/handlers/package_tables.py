@@ -71,7 +71,7 @@ trove-classifiers tweepy twine typer typing-extensions typing-inspection tzdata 
 uritemplate urllib3 uv uvicorn uvloop virtualenv watchdog watchfiles wcwidth web3 websocket-client websockets
 werkzeug wheel wrapt xgboost xxhash yarl zipp zstandard
 """,
-    "crates.io": """
+    "cargo": """
 actix_rt actix_web anchor_cli anchor_lang anyhow argon2 arrayvec askama async_std async_trait axum backtrace base64
 bcrypt bevy bincode bindgen bitflags brotli bytes cargo_audit cargo_deny cargo_edit cargo_expand cargo_generate
 cargo_llvm_cov cargo_make cargo_nextest cargo_outdated cargo_release cargo_tarpaulin cargo_watch cbindgen chrono
@@ -135,7 +135,7 @@ myjwt ngboost openapi psycopg psycopg-binary pyaml pyasn pycryptodomex pylink py
 scapy scipp scrypt simpy slack smmap2 spython tombi torchx unicorn uri-template usort vbuild vyper websocket willow
 xoto3
 """,
-    "crates.io": """
+    "cargo": """
 bindgen_cli color_eyre2 confik consola dirs2 future hashmap konfig notifyr pocket regexp scrypt serde_jsonc socket
 """,
     "rubygems": """

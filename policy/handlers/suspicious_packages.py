@@ -31,7 +31,7 @@ _PROGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "yarn": ("npm", ("add", "upgrade", "up", "global add"), ("dlx",)),
     "pnpm": ("npm", ("add", "install", "i", "update", "up", "upgrade"), ("dlx",)),
     "bun": ("npm", ("add", "a", "install", "i", "update"), ("x",)),
-    "cargo": ("crates.io", ("add", "install", "binstall"), ()),
+    "cargo": ("cargo", ("add", "install", "binstall"), ()),
     "gem": ("rubygems", ("install", "i", "update", "fetch"), ("exec",)),
     "bundle": ("rubygems", ("add",), ()),
 }  # fmt: skip
@@ -49,12 +49,12 @@ _GEM_VALUES = """-s --source -i --install-dir -n --bindir -P --trust-policy --gr
 _VALUES = {
     "pypi": frozenset(_PYPI_VALUES.split()),
     "npm": frozenset(_NPM_VALUES.split()),
-    "crates.io": frozenset(_CARGO_VALUES.split()),
+    "cargo": frozenset(_CARGO_VALUES.split()),
     "rubygems": frozenset(_GEM_VALUES.split()),
 }
 _PACKAGES = {"pypi": ("--with", "--from", "--spec"), "npm": ("--package", "-p")}  # flags whose value is a package
 _REPLACING = frozenset(["--from", "--spec", "--package", "-p"])  # of them, those that make the first operand a program
-_VERSIONS = {"crates.io": ("--version", "--vers"), "rubygems": ("-v", "--version")}
+_VERSIONS = {"cargo": ("--version", "--vers"), "rubygems": ("-v", "--version")}
 _ELSEWHERE = frozenset(["--git", "--path"])  # the package comes from another place
 
 _PYPI = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*([=@<>~!^ ].*)?\Z")
@@ -107,7 +107,7 @@ def normalized(ecosystem: str, name: str) -> str:
     match ecosystem:
         case "pypi":
             return re.sub(r"[-_.]+", "-", lower)
-        case "crates.io":
+        case "cargo":
             return lower.replace("-", "_")
         case _:
             return lower

@@ -18,7 +18,8 @@ from policy.handlers.suspicious_packages import normalized
 from tests.support.places import ROOT
 
 MODULE = ROOT / "policy" / "handlers" / "malicious_packages.py"
-ECOSYSTEMS = {"npm": "npm", "PyPI": "pypi", "crates.io": "crates.io", "RubyGems": "rubygems"}
+# By the name of an OSV record, up to its first dot.
+ECOSYSTEMS = {"npm": "npm", "PyPI": "pypi", "crates": "cargo", "RubyGems": "rubygems"}
 MALICIOUS = "CWE-506"  # embedded malicious code
 BEGIN, END = 'TABLE = """\n', '"""\n'
 PLAIN = re.compile(r"[A-Za-z0-9@/._+~-]+\Z", re.ASCII)  # a name or a version that needs no quoting
@@ -73,7 +74,7 @@ def merged(rows: Rows, found: list[dict[str, Any]]) -> Rows:
     for record in found:
         for affected in record.get("affected", []):
             package = affected.get("package", {})
-            ecosystem = ECOSYSTEMS.get(package.get("ecosystem", ""))
+            ecosystem = ECOSYSTEMS.get(package.get("ecosystem", "").partition(".")[0])
             name = str(package.get("name", ""))
             if ecosystem is None or not PLAIN.match(name):
                 continue

@@ -45,7 +45,7 @@ REPORTED = [
     ("bun add expresss",                         "differs by one repeated letter",           "bun"),
     ("npx crossenv NODE_ENV=x node a.js",        "is a known malicious package",             "fetched to be run"),
     ("npx -p crossenv tool",                     "is a known malicious package",             "the package of a flag"),
-    ("cargo add rustdecimal",                    "is a known malicious package (crates.io, 2022-05-10, RUSTSEC-2022-0042)", "cargo"),
+    ("cargo add rustdecimal",                    "is a known malicious package (cargo, 2022-05-10, RUSTSEC-2022-0042)", "cargo"),
     ("cargo install finch_rust",                 "is a known malicious package",             "`-` and `_` are the same"),
     ("gem install rest-client -v 1.6.13",        "is known to be malicious in version 1.6.13", "the version of a flag"),
     ("bundle add railss",                        "differs by one repeated letter from `rails`", "bundler"),
@@ -143,7 +143,7 @@ RECORDS = [
     record("MAL-2031-2", "PyPI", "Hijacked_One", versions=["1.2", "1.1"]),
     record("MAL-2031-3", "npm", "old", versions=["3.0.0"]),
     record("GHSA-aaaa", "npm", "only-vulnerable", ranges=OPEN),
-    record("GHSA-bbbb", "crates.io", "a-crate", ranges=OPEN) | {"database_specific": {"cwe_ids": ["CWE-506"]}},
+    record("GHSA-bbbb", "crates", "a-crate", ranges=OPEN) | {"database_specific": {"cwe_ids": ["CWE-506"]}},
     record("MAL-2031-4", "npm", "false-alarm", ranges=OPEN) | {"withdrawn": "2031-03-01T00:00:00Z"},
     record("MAL-2031-5", "npm", "fixed", ranges=[{"events": [{"introduced": "1.5.0"}, {"fixed": "1.5.1"}]}]),
     record("MAL-2031-6", "npm", 'x"""; evil', ranges=OPEN),
@@ -162,7 +162,7 @@ def test_records_are_merged(tmp_path: Path) -> None:
     write_records(tmp_path)
     old = {("npm", "old"): "2.0.0 2019-01-01 CVE-2019-1"}
     assert table_of(merged(old, records(tmp_path))).splitlines() == [
-        "crates.io a_crate * 2031-02-03 GHSA-bbbb",
+        "cargo a_crate * 2031-02-03 GHSA-bbbb",
         "npm old 2.0.0,3.0.0 2019-01-01 CVE-2019-1",
         "npm some-evil * 2031-02-03 MAL-2031-1",
         "pypi hijacked-one 1.1,1.2 2031-02-03 MAL-2031-2",
