@@ -7,7 +7,7 @@ from policy.bash.ast import FILE_COMPARISONS, FILE_TESTS
 from policy.interpreter.command_call import STANDARD_INPUT, Call
 from policy.interpreter.judge_command import judge
 from policy.interpreter.operand_roles import enter
-from policy.interpreter.shell_state import ExitStates, State, join_states
+from policy.interpreter.shell_state import ExitStates, State
 from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal
 from policy.model.assessment import EffectKind, Scope
@@ -289,9 +289,7 @@ def _source_text(call: Call, script: str) -> None:
     if arguments:
         begin = replace(begin, arguments=None if call.frame.other_shell else arguments)
     frame = replace(call.frame, stdin_script=None, stdin_texts=(), returns=[])
-    success, failure = call.shell.run_text(script, begin, frame, call.span, call.rule.ref)
-    for early in frame.returns:
-        success, failure = join_states(success, early), join_states(failure, early)
+    success, failure = call.shell.run_text(script, begin, frame, call.span, call.rule.ref).or_early(frame.returns)
     if arguments:  # restored afterwards, unless the text sets them
         success, failure = replace(success, arguments=None), replace(failure, arguments=None)
     call.after = ExitStates(success, failure)

@@ -280,15 +280,13 @@ class ControlFlow:
             outer, self.findings.file = (self.findings.file, self.findings.doubts), meaning.file
             self.findings.doubts = 0
             try:
-                success, failure = self.node(meaning.body, inside, within).states
+                success, failure = self.node(meaning.body, inside, within).states.or_early(within.returns)
             finally:
                 self._running.pop()
                 doubts = self.findings.doubts
                 self.findings.file, self.findings.doubts = outer
             # Older versions of bash let `break` in a function leave the loop around its call.
             frame.loop_exits.extend([self._after_call(early, state) for early in within.loop_exits])
-            for early in within.returns:
-                success, failure = join_states(success, early), join_states(failure, early)
             ends = ExitStates(self._after_call(success, state), self._after_call(failure, state))
             return self.after_doubt(ends, state, meaning.file) if doubts else ends
 

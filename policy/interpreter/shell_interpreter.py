@@ -15,7 +15,6 @@ from policy.interpreter.shell_state import (
     ExitStates,
     ExpandedCommand,
     State,
-    join_states,
 )
 from policy.interpreter.traps import TrapTable
 from policy.model.abstract_word import ANYTHING, COUNT, SourceSpan, join
@@ -199,13 +198,10 @@ class ShellInterpreter:
         outer, findings.file = (findings.file, findings.doubts), path
         findings.doubts = 0
         try:
-            success, failure = self._run_inner(tree, state, inside, span)
+            ends = self._run_inner(tree, state, inside, span).or_early(inside.returns)
         finally:
             doubts = findings.doubts
             findings.file, findings.doubts = outer
-        for early in inside.returns:
-            success, failure = join_states(success, early), join_states(failure, early)
-        ends = ExitStates(success, failure)
         if doubts:
             self.file_in_doubt = True
             return self.flow.after_doubt(ends, state, path)

@@ -1,6 +1,6 @@
 """The abstract state of a shell at one point of a script, and the frame in which a command runs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,6 +99,13 @@ class ExitStates(NamedTuple):
     def same(cls, state: State) -> "ExitStates":
         """Return the exit states of a command after which `state` holds in both cases."""
         return cls(state, state)
+
+    def or_early(self, returns: Iterable[State]) -> "ExitStates":
+        """Return the exit states of text that `return` may also leave in one of the states `returns`."""
+        success, failure = self
+        for early in returns:
+            success, failure = join_states(success, early), join_states(failure, early)
+        return ExitStates(success, failure)
 
 
 class CommandResult(NamedTuple):
