@@ -400,3 +400,19 @@ class Opaque:
 
     reason: str
     span: SourceSpan
+
+
+def nodes(tree: object, without: tuple[type, ...] = ()) -> Iterator[object]:
+    """Yield every node of `tree` and every value in it, but no span. Nodes of the types `without` are left out with
+    everything that they contain.
+    """
+    pending = [tree]
+    while pending:
+        node = pending.pop()
+        if type(node) is tuple:
+            pending += node
+        elif not isinstance(node, without):
+            yield node
+            for name in getattr(node, "__slots__", ()):  # a text, a number or None has none
+                if name != "span":
+                    pending.append(getattr(node, name))

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from policy.bash import ast, bashlex_tables
-from policy.bash.ast import Opaque, Script
+from policy.bash.ast import Opaque, Script, nodes
 from policy.bash.plain_scan import Found, scan_plain
 from policy.model.abstract_word import SourceSpan
 
@@ -125,16 +125,8 @@ class _TreeIndex:
         self.bodies: list[tuple[int, int]] = []
         self.texts: list[SourceSpan] = []
         self.variables: list[SourceSpan] = []
-        pending: list[Any] = [tree]
-        while pending:
-            node = pending.pop()
-            if type(node) is tuple:
-                pending += node
-                continue
+        for node in nodes(tree):
             self._note(node)
-            for name in getattr(node, "__slots__", ()):  # a text, a number or None has none
-                if name != "span":
-                    pending.append(getattr(node, name))
 
     def _note(self, node: Any) -> None:
         kind = _KINDS.get(type(node))

@@ -229,23 +229,17 @@ def _keeps_input(script: str) -> bool:
     """Return True if no command of a script can read a later part of the script, which is on the standard input."""
     if "\n" not in script.strip("\n"):
         return True  # the shell has read all of it before the first command runs
-    from policy.bash.ast import Command, Opaque
+    from policy.bash.ast import Command, Opaque, nodes
     from policy.bash.parser import read  # only for scripts of several lines
 
     tree = read(script)
     if isinstance(tree, Opaque):
         return False
-    pending: list[object] = [tree]
-    while pending:
-        node = pending.pop()
-        if type(node) is tuple:
-            pending += node
-            continue
+    for node in nodes(tree):
         if isinstance(node, Command) and node.words and not _never_reads_input([word.literal for word in node.words]):
             return False
         if isinstance(node, Command) and not node.words and node.redirects:
             return False
-        pending += (getattr(node, name) for name in getattr(node, "__slots__", ()))
     return True
 
 

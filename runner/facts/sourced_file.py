@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-from typing import Any
 
 from policy.bash import ast
 from policy.bash.ast import Opaque
@@ -66,17 +65,9 @@ def keeps_folder(path: str) -> bool:
 
 
 def _keeps(tree: ast.Script) -> bool:
-    pending: list[Any] = [tree]
-    while pending:
-        node = pending.pop()
-        if type(node) is tuple:
-            pending += node
-        elif isinstance(node, ast.Substitution | ast.Subshell):
-            continue  # a shell of its own
-        else:
-            if isinstance(node, ast.Command) and node.words:
-                name = node.words[0].literal
-                if name is None or name in _CHANGING:
-                    return False
-            pending += [getattr(node, each) for each in getattr(node, "__slots__", ()) if each != "span"]
+    for node in ast.nodes(tree, without=(ast.Substitution, ast.Subshell)):  # these are shells of their own
+        if isinstance(node, ast.Command) and node.words:
+            name = node.words[0].literal
+            if name is None or name in _CHANGING:
+                return False
     return True
