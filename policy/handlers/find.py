@@ -32,6 +32,7 @@ _ACTIONS_0 = frozenset(["-print", "-print0", "-ls", "-prune", "-quit"])
 _OPERATORS = frozenset(["(", ")", "!", "-not", "-a", "-and", "-o", "-or", ","])
 _EXEC = frozenset(["-exec", "-execdir", "-ok", "-okdir"])
 _WRITE_FILE = frozenset(["-fprint", "-fprint0", "-fls"])
+_ACTING = _EXEC | _WRITE_FILE | frozenset(["-fprintf", "-delete", "-files0-from"])
 # fmt: on
 # The number of words that belong to each test, option and action; an `-exec` ends where its command ends.
 _ARGUMENTS = {
@@ -54,7 +55,7 @@ def find(call: Call) -> None:
     words, at = call.words, 0
     starts: list[AbstractWord] = []
     parts: list[tuple[str, list[AbstractWord]]] = []
-    narrowed = negated = False
+    narrowed = negated = doubtful = False
     all_narrowed = True  # each alternative so far was narrowed
     printing: set[str] = set()
     while at < len(words):
@@ -64,8 +65,11 @@ def find(call: Call) -> None:
             if word.plain or _names_only(word):
                 starts.append(word)
                 continue
-            judge_bounded(call, "a word known only at run time may become a test or action of `find`", word)
-            return
+            if not _judge_doubt(call, "a word known only at run time may become a test or action of `find`", word):
+                return
+            starts.append(word)
+            doubtful = True
+            continue
         if text not in ("!", "(", ")", ",") and text[:1] != "-":
             starts.append(word)
             continue
@@ -87,12 +91,14 @@ def find(call: Call) -> None:
         values = words[at : at + count]
         at += count
         if text not in _EXEC and any(value.may_split and not (value.plain or _names_only(value)) for value in values):
-            judge_bounded(call, f"the value of `{text}` may become further tests or actions of `find`", values[0])
-            return
+            trouble = f"the value of `{text}` may become further tests or actions of `find`"
+            if not _judge_doubt(call, trouble, values[0]):
+                return
+            doubtful = True
         narrowed = narrowed or (text in _SELECTIVE_TESTS and not after_not and _is_selective(values))
         parts.append((text, values))
     call.add_rule_fact(Tier.READ)
-    narrowed = narrowed and all_narrowed
+    narrowed = narrowed and all_narrowed and not doubtful
     starts = starts or [literal(".")]
     for start in starts:
         call.access_path(Role.TREE, start)
@@ -104,6 +110,20 @@ def find(call: Call) -> None:
         call.lists = tuple(results)
     for text, values in parts:
         _judge_predicate(call, text, values, results)
+
+
+def _judge_doubt(call: Call, trouble: str, word: AbstractWord) -> bool:
+    """Judge a word that may become tests or actions. Return False if it may be a known action that does more than print.
+
+    THREAT T166: the actions that the other words name are certain: `find "$x" -exec git reset --hard ;`.
+    """
+    if any(text in _ACTING for text in (*word.texts, *word.hints)) or (
+        word.head[:1] == "-" and any(name.startswith(word.head) for name in _ACTING)
+    ):
+        call.unknown(trouble, word)
+        return False
+    judge_bounded(call, trouble, word)
+    return True
 
 
 def _matched_names(

@@ -130,9 +130,16 @@ def _report_hosts(call: Call) -> None:
 
 
 def _judge_subcommand(call: Call) -> None:
+    divided = bool(call.rule.subs)
     if call.label != "git":
         call.rule = replace(call.rule, subs={})  # `descend` found no subcommand
     shape = call.parse()
+    if shape.bounded and (divided or call.label == "git restore"):
+        # THREAT T166: the word may be a subcommand that forgets (`git stash drop`), or every file of the workspace.
+        call.unknown(shape.trouble or "a word known only at run time", shape.where)
+        for word in call.words:
+            call.suspect(word)
+        return
     if call.label == "git remote show" and not shape.operands and not shape.trouble:
         call.rule = replace(call.rule, tier=Tier.READ, why="lists remotes")
     if call.label == "git submodule foreach" and len(shape.operands) == 1:
