@@ -113,7 +113,7 @@ def find(call: Call) -> None:
 
 
 def _judge_doubt(call: Call, trouble: str, word: AbstractWord) -> bool:
-    """Judge a word that may become tests or actions. Return False if it may be a known action that does more than print.
+    """Judge a word that may become tests or actions. Return False if it may become a known action other than printing.
 
     THREAT T166: the actions that the other words name are certain: `find "$x" -exec git reset --hard ;`.
     """
