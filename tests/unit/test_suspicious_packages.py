@@ -14,7 +14,7 @@ from policy.handlers.suspicious_packages import normalized
 from policy.model.tier import Tier
 from tests.support import make_malicious_packages
 from tests.support.classified import judge
-from tests.support.make_malicious_packages import BEGIN, END, MODULE, merged, records, rows_of, table_of
+from tests.support.make_malicious_packages import BEGIN, END, MODULE, listed, merged, records, rows_of, table_of
 
 # fmt: off
 REPORTED = [
@@ -39,6 +39,13 @@ REPORTED = [
     ("npm i crossenv",                           "`crossenv` is a known malicious package (npm, 2017-08-02, CVE-2017-16074)", "the source"),
     ("npm install --save-dev x@npm:crossenv",    "`crossenv` is a known malicious package",  "an alias"),
     ("npm i axios@1.14.1",                       "is known to be malicious in version 1.14.1", "a hijacked version"),
+    ("npm i event-stream@3.3.6",                 "is known to be malicious in version 3.3.6 (npm, 2018-11-26,", "a dependency added by a new owner"),
+    ("npm i node-ipc@9.2.3 color@5.0.1",         "`color` is known to be malicious in version 5.0.1", "a second package"),
+    ("npm i posthog-js@1.297.3",                 "is known to be malicious in version 1.297.3 (npm, 2025-11-24,", "a version that a worm published"),
+    ("yarn add keyv@npm:keyv@6.0.0",             "is known to be malicious in version 6.0.0", "an alias for itself"),
+    ("cargo add faster_log",                     "is a known malicious package",             "named like `fast_log`"),
+    ("cargo add arrayref@0.3.10",                "is known to be malicious in version 0.3.10", "a crate with a malicious dependency"),
+    ("pip install beautyfulsoup python-mysql",   "`python-mysql` is a known malicious package (PyPI, 2018-05-11,", "a name of two words"),
     ("npm i @solana/web3.js@1.95.7",             "`@solana/web3.js` is known to be malicious", "in a scope"),
     ("yarn add expresss",                        "differs by one repeated letter from `express`", "yarn"),
     ("pnpm add -D typescirpt",                   "two swapped letters from `typescript`",    "pnpm"),
@@ -56,6 +63,8 @@ SILENT = [
     # command, why
     ("pip install requests numpy pandas",        "popular"),
     ("npm i chalk axios@1.14.0 ctx",             "other versions of hijacked packages, and another ecosystem"),
+    ("npm i keyv@5.5.0 posthog-js@1 node-ipc@9.2.1 event-stream@4", "other versions of hijacked packages"),
+    ("cargo add arrayref@0.3.9 internment",      "other versions of hijacked crates"),
     ("pip install 'ultralytics>=8.3.41'",        "a range that contains good versions"),
     ("pip install pyaml psycopg httpr",          "packages of their own"),
     ("npm i preact colord cli-table3",           "packages of their own"),
@@ -116,6 +125,7 @@ def test_table_is_sorted_and_complete() -> None:
     rows = rows_of(malicious_packages.TABLE)
     assert table_of(rows) == malicious_packages.TABLE.removeprefix("\n")
     assert f"{BEGIN}{table_of(rows)}{END}" in MODULE.read_text("utf-8")
+    assert len(rows) < 4000, "the table is read whenever an install is judged"
     for (ecosystem, name), rest in rows.items():
         assert ecosystem in POPULAR
         assert name == normalized(ecosystem, name)
@@ -151,6 +161,19 @@ RECORDS = [
 ]
 
 
+RUST = """```toml
+[advisory]
+id = "RUSTSEC-2031-0001"
+package = "Evil-Crate"
+date = "2031-04-05"
+categories = [%s]
+[versions]
+patched = []%s
+```
+# a title
+"""
+
+
 def write_records(folder: Path) -> None:
     for number, each in enumerate(RECORDS):
         below = folder / f"{number % 2}"
@@ -167,6 +190,59 @@ def test_records_are_merged(tmp_path: Path) -> None:
         "npm some-evil * 2031-02-03 MAL-2031-1",
         "pypi hijacked-one 1.1,1.2 2031-02-03 MAL-2031-2",
     ]
+
+
+RUST_ADVISORIES = [
+    (RUST % ('"malicious"', ""), ["cargo evil_crate * 2031-04-05 RUSTSEC-2031-0001"], "malicious in every version"),
+    (RUST % ('"malicious"', '\nunaffected = ["<= 0.3.9"]'), [], "has good versions, which the advisory does not list"),
+    (RUST % ('"memory-corruption"', ""), [], "only vulnerable"),
+    ("# no advisory", [], "another file"),
+]
+
+
+@pytest.mark.parametrize(("text", "rows", "why"), RUST_ADVISORIES, ids=[row[2] for row in RUST_ADVISORIES])
+def test_rust_advisories_are_merged(text: str, rows: list[str], why: str, tmp_path: Path) -> None:
+    (tmp_path / "RUSTSEC-2031-0001.md").write_text(text)
+    assert table_of(merged({}, records(tmp_path))).splitlines() == rows, why
+
+
+LIST = """# a comment
+
+chalk:5.6.1
+@a/b:1.0.1
+@a/b:1.0.2
+pypi:Some_Thing:2.0
+go:example.com/x:v1.0.0
+c,"3.0.1, 3.0.2","one source, another"
+d,= 4.0.0 || = 4.0.1
+unlisted:1.0.0
+"""
+
+
+def test_lists_are_merged(tmp_path: Path) -> None:
+    """A list adds versions only, keeps date and source of a row, and adds no package that `only` leaves out."""
+    old = {("npm", "chalk"): "5.6.0 2025-09-08 issue 1"}
+    only = {"@a/b", "some_thing", "c", "d"}
+    assert table_of(merged(old, listed(LIST, "a list", "2031-01-02"), only)).splitlines() == [
+        "npm @a/b 1.0.1,1.0.2 2031-01-02 a list",
+        "npm c 3.0.1,3.0.2 2031-01-02 a list",
+        "npm chalk 5.6.0,5.6.1 2025-09-08 issue 1",
+        "npm d 4.0.0,4.0.1 2031-01-02 a list",
+        "pypi some-thing 2.0 2031-01-02 a list",
+    ]
+
+
+def test_package_with_good_versions_is_never_reported_as_a_whole() -> None:
+    found = [record("MAL-2031-8", "npm", "react", ranges=OPEN), record("MAL-2031-9", "npm", "hijacked", ranges=OPEN)]
+    old = {("npm", "hijacked"): "1.0.1 2031-01-01 CVE-2031-1"}
+    assert merged(old, found) == old
+
+
+def test_list_needs_a_source_and_a_date(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "list").write_text(LIST)
+    with pytest.raises(SystemExit):
+        make_malicious_packages.main([str(tmp_path / "list"), "--source", "a list"])
+    assert "needs --source and --date" in capsys.readouterr().err
 
 
 def test_update_of_the_module(
