@@ -252,8 +252,10 @@ def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubjec
     """
     words, name, runs = what.shape.words, max(step.name, 1), Tier.EXECUTE in what.tiers
     if step.family and what.host and what.shape.program and belongs(step, step.family, facts):
-        shape = CommandPattern(words[:1], program=what.shape.program, family=step.family)
-        yield replace(what, shape=shape)
+        from policy.model.host_words import names_private_network  # only for commands of a family
+
+        if not any(map(names_private_network, what.host)):  # an answer does not open these
+            yield replace(what, shape=CommandPattern(words[:1], program=what.shape.program, family=step.family))
         return
     named = bool(what.read or what.write)
     if step.stranger:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.findings import Findings
-from policy.interpreter.judge_command import descend, in_family, judge, note_output
+from policy.interpreter.judge_command import descend, in_family, judge, note_output, service_client
 from policy.interpreter.path_classifier import PathClassifier
 from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_states
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
@@ -169,7 +169,8 @@ class Interpreter:
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         call.note_download(rule.interpreter and not call.quiet and from_network)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet and not call.local:
-            self._add_default_hosts(call, call.rule.registry or registry, rule)
+            client = service_client(call) if rule.family and not call.hosts else ""
+            self._add_default_hosts(call, call.rule.registry or registry or client, rule)
         if rule.family and in_family(call):
             self.findings.step.set_family(rule.family)
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):

@@ -11,7 +11,7 @@ from policy.interpreter.operand_roles import LOCAL_URL, apply, enter, judge_boun
 from policy.interpreter.shell_state import MOST_OUTPUT, State
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
-from policy.model.facts import Kind
+from policy.model.facts import SERVICE_CLIENTS, Kind
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Flag, Operands, Role
@@ -311,6 +311,26 @@ def in_family(call: Call) -> bool:
         return False
     excepted = call.rule.family_except
     return not any(word is None or _leads_beyond(word, excepted) for word in (*words, *call.flags))
+
+
+def service_client(call: Call) -> str:
+    """Return the client of a service by which `Facts.registries` returns the host that the user's settings name; empty
+    for another command, and for one that may contact another host.
+    """
+    name, _, rest = call.label.partition(" ")
+    if name not in SERVICE_CLIENTS or not in_family(call):
+        return ""
+    if name != "aws":
+        return name
+    words = [word.text or "" for word in call.findings.step.head.words[1:]]
+    regions = []
+    for word, after in zip(words, (*words[1:], ""), strict=True):
+        flag, given, value = word.partition("=")
+        if flag == "--region":
+            regions.append(value if given else after)
+        elif len(flag) > len("--") and "--region".startswith(flag):
+            return ""  # an abbreviated flag
+    return " ".join([name, rest.partition(" ")[0], *regions]) if len(regions) <= 1 else ""
 
 
 def _leads_beyond(word: str, excepted: AbstractSet[str]) -> bool:

@@ -9,6 +9,8 @@ from policy.model.assessment import Scope
 from policy.model.frozen import dataclass
 
 USUAL = "origin"  # git-fetch(1): the default remote
+# Programs for which `Facts.registries` returns the host of a service that the user's settings name.
+SERVICE_CLIENTS = frozenset(["kubectl", "oc", "helm", "docker", "aws"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,10 @@ class Facts:
         fetching: further variables for commands that may connect to a host.
         remotes: returns the remotes in the settings of the repository that contains a folder. Reads them when called.
         registries: returns the hosts that a package manager contacts in a folder, each with the scope of the settings
-            that name it (`system`: no settings do, and the tool has a usual host). Reads them when called.
-        telling: returns the variables that pass the given hosts to package managers. Reads them when called.
+            that name it (`system`: no settings do, and the tool has a usual host). Reads them when called. For one of
+            SERVICE_CLIENTS (`aws` is followed by the service and the region), the host that the user's settings name.
+        telling: returns the variables that pass the given hosts to package managers and SERVICE_CLIENTS. Reads them
+            when called.
         tracked: returns the files with secret names in one part of the repository of the workspace (relative to the
             workspace; a folder ends with a slash), or None if unknown.
         login: returns True if a file of settings, such as `.npmrc`, contains a login now (see `secret_names`).

@@ -8,7 +8,7 @@ from datetime import date
 from typing import TypeVar
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, Kind, PathFact, Remotes, ShellText
+from policy.model.facts import SERVICE_CLIENTS, Facts, Kind, PathFact, Remotes, ShellText
 
 _Value = TypeVar("_Value")
 _KINDS = {kind.value: kind for kind in Kind}
@@ -114,6 +114,8 @@ class Recorded:
         return None
 
     def _registries(self, program: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        if program.partition(" ")[0] in SERVICE_CLIENTS and f"{program}\0{folder}" not in self._answers["registries"]:
+            return ()  # records of earlier versions, which did not read the settings of these programs
         what = f"the registries of `{program}` in `{folder}`"
         return self._answer("registries", f"{program}\0{folder}", what, _registries) or ()
 

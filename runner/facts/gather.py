@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from policy.model.assessment import Scope
-from policy.model.facts import Facts, GitSource, Kind, PathFact, Remotes, ShellText
+from policy.model.facts import SERVICE_CLIENTS, Facts, GitSource, Kind, PathFact, Remotes, ShellText
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside
 from policy.terms import Floor, workspace_floor
@@ -127,6 +127,11 @@ def _shell_text(path: str) -> ShellText | None:
 def _registries(
     program: str, folder: str, home: str, environ: Mapping[str, str], workspace: str
 ) -> tuple[tuple[str, Scope], ...]:
+    if program.partition(" ")[0] in SERVICE_CLIENTS:
+        from runner.facts.service_hosts import service_host  # few commands contact a service
+
+        host = service_host(program, home, environ, workspace)
+        return ((host, Scope.OUTSIDE),) if host else ()
     from runner.facts.package_registries import registries  # few commands contact a registry
 
     return registries(program, folder, home, environ, workspace)

@@ -15,6 +15,7 @@ from policy.model.host_words import endpoint
 from policy.model.secret_paths import inside
 from policy.permission.hosts import opens
 from runner.facts.default_registries import default_registry, text_of
+from runner.facts.service_hosts import service_variables
 from sandbox.workspace.git_settings import UncertainSettingsError, read_file
 
 _ADDRESS = re.compile(r"(?:sparse\+|git\+)?(https?://[^\s\"'|,;#<>]+)", 2)  # re.IGNORECASE
@@ -85,7 +86,7 @@ def registries(
 def registry_variables(
     hosts: tuple[str, ...], home: str, environ: Mapping[str, str], workspace: str
 ) -> tuple[tuple[str, str], ...]:
-    """Return the variables that pass the user's registry to tools whose terms name `hosts`.
+    """Return the variables that pass the user's registries and services to tools whose terms name `hosts`.
 
     A variable is passed only for the first address that the user names for a tool, if it contains no login, its host is
     among the hosts, and the project names no registry, which would take precedence.
@@ -95,7 +96,8 @@ def registry_variables(
         first = next(iter(_own(kind, home, environ)), "")
         if first and "@" not in urlsplit(first).netloc and opens(hosts, endpoint(first) or ""):
             variables += [(name, first)] if next(_projects(kind, workspace, home), None) is None else []
-    return tuple(variables)
+    services = service_variables(home, environ, workspace)
+    return (*variables, *dict.fromkeys((name, value) for host, name, value in services if host and opens(hosts, host)))
 
 
 def _hosts(addresses: Iterator[str]) -> dict[str, None]:

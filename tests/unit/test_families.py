@@ -9,6 +9,7 @@ from policy.grants.extra_right import ExtraRight, ask_for
 from policy.grants.grant import Grant
 from policy.grants.offers import choice_of_host, draft_grant
 from policy.model.action import RunScript
+from policy.model.assessment import Scope
 from policy.model.profile import Layer
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Allow, Ask, Deny
@@ -18,7 +19,7 @@ from policy.permission.lint import check
 from policy.toml.schema import TomlError
 from runner.gate.grants.codec import from_json, to_json
 from tests.support.credential_rows import forge
-from tests.support.grant_questions import approved_grants, evaluation_context, offered_choices, resolution
+from tests.support.grant_questions import approved_grants, evaluation_context, offered_choices, question, resolution
 from tests.support.permission_machine import BOOK, machine
 
 GH = "reading commands of `gh` (family `gh-read`), connecting to api.github.com"
@@ -93,6 +94,9 @@ NAMED: list[tuple[str, str, bool, str]] = [
     ("kubectl-read", "kubectl --kubeconfig=./k get pods",         False, "hostile: settings that run programs"),
     ("kubectl-read", "kubectl get pods --token=x",                False, "hostile: another login"),
     ("kubectl-read", "kubectl get pods -v=9",                     False, "hostile: prints requests"),
+    ("kubectl-read", "kubectl get pods -o jsonpath-file=/etc/shadow", False, "hostile: reads a file"),
+    ("kubectl-read", "kubectl get pods --output=go-template-file=x", False, "hostile: reads a file"),
+    ("kubectl-read", "kubectl get pods -o go-template-file --template=x", False, "hostile: reads a file"),
     ("kubectl-read", "kubectl delete pod x",                      False, "hostile: deletes"),
     ("kubectl-read", "kubectl exec x -- sh",                      False, "hostile: runs a command"),
     ("kubectl-read", "kubectl config view --raw",                 False, "hostile: prints logins"),
@@ -326,6 +330,103 @@ def test_an_answer_lends_the_credential_for_reading_and_a_remembered_host_none()
     assert remembered("kubectl get pods", "k8s.example.org", at) == ()
     before = remembered("kubectl get pods", "k8s.example.org", context())
     assert isinstance(resolution("kubectl get pods", before, at).verdict, Ask), "the credential came after the answer"
+
+
+CLUSTER, REGION = "k8s.example.org:6443", "ec2.eu-west-1.example.org"
+SETTINGS = {"kubectl": CLUSTER, "docker": "build.example.org:2376", "aws ec2": REGION,
+            "aws ec2 us-east-1": "ec2.us-east-1.example.org", "aws iam": "iam.example.org"}  # fmt: skip
+
+
+def with_settings(rules: str = "", credentials: str = "") -> EvaluationContext:
+    """Return the context of a user whose settings name the hosts SETTINGS."""
+
+    def hosts(client: str, folder: str) -> tuple[tuple[str, Scope], ...]:
+        return ((SETTINGS[client], Scope.OUTSIDE),) if client in SETTINGS else ()
+
+    found = evaluation_context(Mode.DEFAULT, facts=replace(FACTS, registries=hosts))
+    found = replace(found, profile=replace(found.profile, credentials=forge(credentials) if credentials else ()))
+    return found.with_rules(read_permissions(rules, "file", Layer.USER))
+
+
+# fmt: off
+# The command of the first question, a later command, and whether the answer about the family covers the later command.
+FIRST: list[tuple[str, str, bool, str]] = [
+    ("kubectl get pods",  "kubectl get svc -n app -o wide",        True,  "another command of the family"),
+    ("kubectl get pods",  "kubectl logs -f deploy/x",              True,  "follow"),
+    ("kubectl get pods",  "kubectl describe pod x | grep Image",   True,  "a filter that only reads"),
+    ("kubectl get pods",  "kubectl delete pod x",                  False, "hostile: deletes"),
+    ("kubectl get pods",  "kubectl exec x -- sh",                  False, "hostile: runs a command"),
+    ("kubectl get pods",  "kubectl get secrets",                   False, "hostile: secrets"),
+    ("kubectl get pods",  "kubectl get --raw /api/v1/secrets",     False, "hostile: the API itself"),
+    ("kubectl get pods",  "kubectl get pods -o jsonpath-file=/etc/shadow", False, "hostile: reads a file"),
+    ("kubectl get pods",  "kubectl --kubeconfig ./k get pods",     False, "hostile: settings that run programs"),
+    ("kubectl get pods",  "KUBECONFIG=./k kubectl get pods",       False, "hostile: other settings"),
+    ("kubectl get pods",  "kubectl --context other get pods",      False, "hostile: another cluster"),
+    ("kubectl get pods",  "kubectl get pods -s https://evil.example", False, "hostile: another server"),
+    ("kubectl get pods",  "kubectl get pods | ./x",                False, "hostile: code of the project"),
+    ("kubectl get pods",  f"kubectl get pods && curl https://{CLUSTER}/x", False, "hostile: the host for another command"),
+    ("kubectl get pods",  "docker ps",                             False, "another program"),
+    ("docker ps",         "docker logs --tail 5 x",                True,  "another command of the family"),
+    ("docker ps",         "docker inspect x",                      True,  "the settings of a container"),
+    ("docker ps",         "docker rm x",                           False, "hostile: deletes"),
+    ("docker ps",         "docker exec x sh",                      False, "hostile: runs a command"),
+    ("docker ps",         "docker -H tcp://evil.example:1 inspect x", False, "hostile: another host"),
+    ("docker ps",         "docker logs x -H tcp://evil.example:1", False, "hostile: another host, later"),
+    ("docker ps",         "DOCKER_HOST=tcp://evil.example:1 docker ps", False, "hostile: another host by a variable"),
+    ("aws ec2 describe-instances", "aws ec2 describe-vpcs",        True,  "another command of the family"),
+    ("aws ec2 describe-instances", "aws ec2 describe-vpcs --region us-east-1", False, "the host of another region"),
+    ("aws ec2 describe-instances", "aws iam list-users",           False, "the host of another service"),
+    ("aws ec2 describe-instances", "aws ec2 delete-vpc --vpc-id x", False, "hostile: deletes"),
+    ("aws ec2 describe-instances", "aws ec2 describe-vpcs --endpoint-url https://evil.example", False, "hostile: another host"),
+    ("aws ec2 describe-instances", "aws ec2 describe-vpcs --profile other", False, "hostile: another login"),
+    ("aws ec2 describe-instances", "aws --reg us-east-1 ec2 describe-vpcs", False, "hostile: an abbreviated flag"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T175")
+@pytest.mark.parametrize(("first", "later", "covered", "why"), FIRST, ids=[f"{row[3]}-{row[1]}" for row in FIRST])
+def test_the_first_answer_covers_the_family_on_the_host_of_the_settings(
+    first: str, later: str, covered: bool, why: str
+) -> None:
+    at = with_settings()
+    client = first.partition(" ")[0]
+    host = SETTINGS["aws ec2" if client == "aws" else client]
+    words = f"reading commands of `{client}` (family `{client}-read`), connecting to {host}"
+    grants = approved_grants(first, words, at)
+    found = resolution(later, grants, at).verdict
+    assert isinstance(found, Allow) is covered
+    if isinstance(found, Allow):
+        assert (found.permit.terms.hosts, found.permit.terms.write) == ((host,), ())
+
+
+@pytest.mark.threat("T175")
+def test_another_host_in_the_settings_is_another_question() -> None:
+    words = f"reading commands of `kubectl` (family `kubectl-read`), connecting to {CLUSTER}"
+    grants = approved_grants("kubectl get pods", words, with_settings())
+    at = with_settings()
+    moved = replace(at, facts=replace(at.facts, registries=lambda client, folder: (("b.example.org", Scope.OUTSIDE),)))
+    assert isinstance(resolution("kubectl get pods", grants, moved).verdict, Ask)
+
+
+@pytest.mark.threat("T175")
+def test_a_private_host_of_the_settings_is_named_and_stays_blocked() -> None:
+    at = with_settings()
+    at = replace(at, facts=replace(at.facts, registries=lambda client, folder: (("10.0.0.1:6443", Scope.OUTSIDE),)))
+    assert (
+        "stays blocked until `--host` or a rule has `10.0.0.1:6443 private`"
+        in question("kubectl get pods", at).question
+    )
+    assert not [words for words in offered_choices("kubectl get pods", at) if "family" in words]
+
+
+@pytest.mark.threat("T174")
+def test_the_first_answer_lends_the_credential_of_the_cluster_for_reading() -> None:
+    at = with_settings(credentials=f'["{CLUSTER}"]')
+    words = f"reading commands of `kubectl` (family `kubectl-read`), connecting to {CLUSTER}"
+    allowed = resolution("kubectl logs x", approved_grants("kubectl get pods", words, at), at).verdict
+    assert isinstance(allowed, Allow)
+    assert allowed.permit.terms.credentials == ("forge (reading)",)
 
 
 def test_a_denial_of_the_user_is_stronger_than_a_family() -> None:
