@@ -227,6 +227,8 @@ def _apply_flag(call: Call, flag: Flag, value: AbstractWord | None) -> None:
         loss = FLAG_CONSEQUENCES.get(f"{call.label} {name}")
         if loss is not None:
             predicate, consequence = CONSEQUENCE_TEXTS[loss], loss
+        elif name == "@":
+            predicate, consequence = "takes more arguments from a file", None
         call.add_fact(flag.tier, predicate, value, flag=name, consequence=consequence)
         if flag.role is None:
             call.add_writes(flag.tier)

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from policy.languages.language_result import Reading
 
 _LANGUAGES = (Role.SED, Role.AWK, Role.JQ)
+# `NAME@KIND:REST` on a command line of a package manager of Node.js: an alias, a folder or a repository.
+_SPECIFIED = re.compile(
+    r"(?:@[^/@:]+/)?[^/@:]+@(npm|jsr|workspace|catalog|patch|file|link|portal|github|gitlab|bitbucket|gist):(?!//)(.*)",
+    re.DOTALL,
+)
+_PLACES = ("file", "link", "portal")
+_HOSTED = {"github": "github.com", "gitlab": "gitlab.com", "bitbucket": "bitbucket.org", "gist": "gist.github.com"}
+_NODE_MANAGERS = frozenset(["npm", "npx", "yarn", "pnpm", "pnpx", "bun", "bunx"])
 LOCAL_URL = re.compile(r"file:(?://(?:(?:localhost|127\.0\.0\.1)(?=/))?)?", re.IGNORECASE)
 # The spelling that each role requires; other words may have another meaning. Texts: `re` compiles them at their first
 # use.
@@ -234,7 +242,12 @@ def scan(call: Call, words: list[AbstractWord], tier: Tier) -> None:
             value = text.partition("=")[2] if text.startswith("-") else text
             if text.startswith("-") and "://" in text.partition("=")[0]:
                 value = text.lstrip("-")  # `-ihttps://..`: the letters before the host do not count
-            if "://" in value or LOGIN.match(value):
+            if (package := _SPECIFIED.match(value)) and call.label.split()[0] in _NODE_MANAGERS:
+                if package[1] in _PLACES:
+                    call.access_path(Role.READ, literal(package[2], word.span))
+                elif host := _HOSTED.get(package[1], ""):
+                    connect(call, literal(host, word.span))
+            elif "://" in value or LOGIN.match(value):
                 connect(call, literal(value, word.span))
             elif value.startswith(("/", "..")) or "/../" in value:
                 role = Role.WRITE if tier in (Tier.WRITE, Tier.WRITE_OUTSIDE) else Role.READ

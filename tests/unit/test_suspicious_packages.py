@@ -84,6 +84,17 @@ SILENT = [
     ('pip install "$x"',                         "known only at run time"),
     ("pip show reqests",                         "reads"),
 ]
+HOSTS = [
+    # command, the hosts that it names, why
+    ("npm i x@npm:y",                            set(),                 "an alias"),
+    ("npm i @s/x@npm:@t/y@1",                    set(),                 "an alias in a scope"),
+    ("npm i x@file:../y",                        set(),                 "a folder"),
+    ("yarn add x@patch:y",                       set(),                 "a patched package"),
+    ("bun add x@github:a/b",                     {"github.com"},        "a repository"),
+    ("npm i git@h.example:a/b",                  {"h.example:22"},      "hostile: a repository on another host"),
+    ("npm i x@https://h.example/y.tgz",          {"h.example"},         "hostile: an archive"),
+    ("scp user@npm:a b",                         {"npm:22"},            "hostile: a host of that name"),
+]
 DIFFERENCES = [
     ("reqeusts",   "requests",  "two swapped letters", "swapped"),
     ("requezts",   "requests",  "one letter",          "replaced"),
@@ -113,6 +124,17 @@ def test_install_is_dangerous(command: str, text: str, why: str) -> None:
 @pytest.mark.parametrize(("command", "why"), SILENT, ids=[f"{row[1]}: {row[0]}" for row in SILENT])
 def test_install_is_not_reported(command: str, why: str) -> None:
     assert not reported(command), why
+
+
+@pytest.mark.parametrize(("command", "hosts", "why"), HOSTS, ids=[row[2] for row in HOSTS])
+def test_hosts_of_package_names(command: str, hosts: set[str], why: str) -> None:
+    """What follows the name of a package is a kind of source, and only sometimes a host."""
+    named = {each.text.removeprefix("connects to ") for each in judge(command).reasons if "connects to " in each.text}
+    assert named == hosts, why
+
+
+def test_folder_of_a_package_name_is_a_path() -> None:
+    assert any(reason.tier is Tier.SECRET for reason in judge("npm i x@file:/etc/shadow").reasons)
 
 
 @pytest.mark.parametrize(("name", "other", "words", "why"), DIFFERENCES, ids=[row[3] for row in DIFFERENCES])
