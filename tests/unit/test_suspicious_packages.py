@@ -128,7 +128,7 @@ def test_install_is_not_reported(command: str, why: str) -> None:
 
 @pytest.mark.parametrize(("command", "hosts", "why"), HOSTS, ids=[row[2] for row in HOSTS])
 def test_hosts_of_package_names(command: str, hosts: set[str], why: str) -> None:
-    """What follows the name of a package is a kind of source, and only sometimes a host."""
+    """The kind of source after the name of a package is not taken for a host, unless it is one."""
     named = {each.text.removeprefix("connects to ") for each in judge(command).reasons if "connects to " in each.text}
     assert named == hosts, why
 
