@@ -40,7 +40,8 @@ class CommandInterpreter(Protocol):
 @dataclass(slots=True)
 class ParsedOptions:
     """Options and operands of one command. `trouble` is the reason why they could not be separated, and `where` the
-    word that is the cause. `bounded` as in Reason.
+    word that is the cause. `bounded` is as in Reason, and `unlisted` true if the cause is a flag that the rule does not
+    list.
     """
 
     flags: list[tuple[Flag, AbstractWord | None]] = field(default_factory=list)
@@ -48,6 +49,7 @@ class ParsedOptions:
     trouble: str = ""
     where: AbstractWord | None = None
     bounded: bool = False
+    unlisted: bool = False
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class Call:
         says: texts that the command is known to print.
         output: the exact text that the command prints, if it is certain.
         flags: the values of the flags that were given.
+        doubted: True if it is not certain what the command does, so nothing is known about what it prints.
     """
 
     interpreter: CommandInterpreter
@@ -92,6 +95,7 @@ class Call:
     says: tuple[str, ...] = ()
     output: str | None = None
     flags: dict[str, AbstractWord | None] = field(default_factory=dict)
+    doubted: bool = False
 
     @property
     def facts(self) -> Facts:
@@ -175,6 +179,7 @@ class Call:
 
     def bounded(self, text: str, word: AbstractWord | None = None) -> None:
         """Report a use that cannot be judged, but does no more than code that is not read: the sandbox bounds both."""
+        self.doubted = True
         self.findings.bounded(text, self.rule.ref, self._span(word))
 
     def suspect(self, word: AbstractWord) -> None:
@@ -281,6 +286,11 @@ class _Parser:
         self.fail(trouble, where)
         self.shape.bounded = self.rule.bounded
 
+    def unlisted(self, trouble: str, where: AbstractWord) -> None:
+        """Fail because of a flag, or a form of a flag, that the rule does not list."""
+        self.fail(trouble, where)
+        self.shape.unlisted = self.shape.bounded = self.rule.bounds_flags
+
     def run(self) -> ParsedOptions:
         rule, shape = self.rule, self.shape
         stops = rule.operands.runs or bool(rule.subs)
@@ -328,9 +338,9 @@ class _Parser:
         name, equals, value = text.partition("=")
         flag = self.rule.flags.get(name)
         if flag is None:
-            self.fail(f"`{name}` is not a known flag of `{self.label}`", word)
+            self.unlisted(f"`{name}` is not a known flag of `{self.label}`", word)
         elif equals and flag.role is None:
-            self.fail(f"`{name}` takes no value", word)
+            self.unlisted(f"`{name}` takes no value", word)
         elif equals:
             self.shape.flags.append((flag, literal(value, word.span)))
         elif flag.role is None or flag.optional:
@@ -350,7 +360,7 @@ class _Parser:
                 self.shape.flags.append((flag, None))
                 continue
             if flag is None:
-                self.fail(f"`-{text[index]}` is not a known flag of `{self.label}`", word)
+                self.unlisted(f"`-{text[index]}` is not a known flag of `{self.label}`", word)
             elif attached or flag.optional:
                 self.shape.flags.append((flag, literal(attached, word.span) if attached else None))
             else:

@@ -176,6 +176,8 @@ class Interpreter:
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.beyond_plain_edits = True
         note_output(call, rule, begin)
+        if call.doubted:
+            return CommandResult(call.after or ExitStates.same(begin))
         printed = call.prints or (AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None)
         words = () if call.lists and self.shell.traps.pending else call.lists  # a trap may print between the words
         return CommandResult(call.after or ExitStates.same(begin), printed, words, call.output)

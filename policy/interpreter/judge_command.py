@@ -276,6 +276,10 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
     tier = rule.tier if rule.open else rule.otherwise
     if tier is None and shape.bounded:
         judge_bounded(call, shape.trouble, shape.where)
+        if shape.unlisted:
+            from policy.interpreter.unlisted_flags import judge_possible_flags  # only where a flag is not listed
+
+            judge_possible_flags(call)
         return
     if tier is None:
         call.unknown(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)

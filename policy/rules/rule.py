@@ -81,6 +81,9 @@ _BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
 
 _UNBOUNDED = _BEGINS | {Role.SCRIPT, Role.DELETE, Role.MOVE}
 
+# The roles of words that name another machine, or what is sent there.
+_REMOTE = frozenset([Role.HOST, Role.REMOTE, Role.UPLOAD, Role.FROM, Role.TO, Role.MOUNT])
+
 
 @dataclass(frozen=True, slots=True)
 class Operands:
@@ -118,7 +121,7 @@ class Operands:
 
 @dataclass(frozen=True, slots=True)
 class CommandRule:
-    """The facts about one program or subcommand. Closed world: a flag or operand without an entry is unknown.
+    """The facts about one program or subcommand. A flag or operand without an entry is not certain.
 
     Attributes:
         anywhere: no flag of the command can write, run or connect, so words known only at run time may be at any
@@ -215,6 +218,18 @@ class CommandRule:
         tiers = [tier for tier in (self.tier, self.otherwise, *(flag.tier for flag in flags)) if tier is not None]
         roles = {flag.role for flag in flags} | operands
         return max(tiers) < Tier.DANGEROUS and not (self.subs or self.builtin) and roles.isdisjoint(_UNBOUNDED)
+
+    @property
+    def bounds_flags(self) -> bool:
+        """Return True if the command, with any flag that is not listed here, does no more than code inside the sandbox.
+
+        False for a command that names hosts, because the question about them must stay; for one that a handler judges
+        further; and for one of Git that changes the repository, whose state undo does not restore.
+        """
+        roles = {*self.operands.head, self.operands.rest, *self.operands.tail} | {f.role for f in self.flags.values()}
+        changes_repository = self.tier > Tier.READ and self.name.startswith("git ")
+        plain = self.grammar in ("", "packages") and self.tier <= Tier.EXECUTE and not changes_repository
+        return plain and self.bounded and roles.isdisjoint(_REMOTE)
 
     def sub(self, name: str | None) -> "CommandRule | None":
         """Return the subcommand `name`: by its exact name, else by the first pattern (`describe-*`) that matches it."""
