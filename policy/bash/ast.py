@@ -37,8 +37,8 @@ class Expansion:
     `${x:-$(a)}` runs `a` only if `x` is unset or empty.
 
     Two words: pattern and replacement of `/`, offset and length of `:`. A Glob in a pattern matches text, not files.
-    Offset and length are digits or one Arithmetic. Operator `[`: the word is the subscript, one Arithmetic. Operator
-    `!`: the value of `name` is the name of the parameter; no word.
+    Offset and length are digits or one Arithmetic. Operator `[`: the element of `index`; no word. Operator `!`: the
+    value of `name` is the name of the parameter; no word. With `subscript`, it is the list of the subscripts.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Expansion:
     span: SourceSpan
     quoted: bool
     subscript: str = ""
+    index: "Subscript | None" = None  # of ${x[index]}, if it is neither in `subscript` nor empty
 
 
 ASSIGNS = frozenset((":=", "="))  # operators of an Expansion that also assign the value if the variable has none
@@ -187,14 +188,35 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscript:
+    """The subscript of one element of an array. bash takes it as text if the array is associative, and otherwise
+    evaluates it as arithmetic.
+
+    Attributes:
+        key: the subscript as text; None if it cannot be the key of an associative array with certainty.
+        number: the subscript as arithmetic; None if it is no plain arithmetic.
+    """
+
+    key: Word | None
+    number: Expression | None
+    span: SourceSpan
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayAssignment:
-    """The assignment `name=(items)`, without subscripts, or `name[index]=item`. `index` is digits or one Arithmetic."""
+    """The assignment `name=(items)` or `name[index]=item`.
+
+    Attributes:
+        places: of `name=(items)`, the subscript of each item, or None for an item without one; empty if no item has
+            a subscript.
+    """
 
     name: str
     items: tuple[Word, ...]
     append: bool
     span: SourceSpan
-    index: Word | None = None
+    index: Subscript | None = None
+    places: tuple[Subscript | None, ...] = ()
 
 
 class RedirectOp(StrEnum):

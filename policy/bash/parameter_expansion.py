@@ -8,7 +8,7 @@ interpreter checks that the names in it hold numbers. `${!x}` is read where `x` 
 
 import re
 
-from policy.bash.ast import ASSIGNS, Arithmetic, Expansion, Glob, Part, Text, Tilde, Word
+from policy.bash.ast import ASSIGNS, Arithmetic, Expansion, Glob, Part, Subscript, Text, Tilde, Word
 from policy.bash.objections import objection_to_variable
 from policy.bash.words import BRACKET, STARS, Words
 from policy.model.abstract_word import SourceSpan
@@ -27,6 +27,7 @@ _COMPUTED_SLICE = re.compile(
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*|[1-9][0-9]{0,2}|[@*])):(?![-=+?])"
 )
 _COMPUTED_ELEMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\[(?![@*])")
+_LISTED = re.compile(r"\$\{!([A-Za-z_][A-Za-z0-9_]*)\[([@*])\]\}")
 _INDIRECT = re.compile(r"\$\{!([A-Za-z_][A-Za-z0-9_]*|[1-9])\}")
 # Text without a quote, a bracket, a `?` or a colon, so that every version of bash finds the end at the same place.
 _COMPUTED = re.compile(
@@ -60,6 +61,9 @@ def parse_expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Pa
     if found := _INDIRECT.match(text, at, words.end):
         words.pos = found.end()
         return Expansion(found[1], "!", (), SourceSpan(start, words.pos), quoted)
+    if found := _LISTED.match(text, at, words.end):
+        words.pos = found.end()
+        return Expansion(found[1], "!", (), SourceSpan(start, words.pos), quoted, found[2])
     if found := _COMPUTED_SLICE.match(text, at, words.end):
         words.pos = found.end()
         limits = [_computed(words, at)]
@@ -73,24 +77,49 @@ def parse_expansion(words: Words, start: int, *, quoted: bool, body: bool) -> Pa
         return Expansion(name, ":", tuple(limits), SourceSpan(start, words.pos), quoted, found["subscript"] or "")
     if (found := _COMPUTED_ELEMENT.match(text, at, words.end)) and not _NAME.match(text, at, words.end):
         words.pos = found.end()
-        index = _computed(words, at)
-        _close(words, at, "]}")
-        return Expansion(found[1], "[", (index,), SourceSpan(start, words.pos), quoted)
+        from policy.bash.subscript import parse_subscript  # only where there is a subscript
+
+        index = parse_subscript(words, body=body) or _computed_subscript(words, at)
+        _close(words, at, "]")
+        if words.char() == "}":
+            words.pos += 1
+            return Expansion(found[1], "[", (), SourceSpan(start, words.pos), quoted, "", index)
+        operator = _OPERATOR.match(text, words.pos, words.end)
+        if not operator or operator[0] in ASSIGNS:
+            raise _refusal(words, at)
+        inside = _words_inside(words, at, operator, quoted, body)
+        return Expansion(found[1], operator[0], inside, SourceSpan(start, words.pos), quoted, "", index)
     found = _NAME.match(text, at, words.end)
     operator = _OPERATOR.match(text, found.end(), words.end) if found else None
     if not found or not operator:
         raise _refusal(words, at)
-    words.enter(at)
-    words.pos = operator.end()
-    inner = _Inside(words, at, operator[0], quoted, body)
-    parts = inner.words()
-    words.leave()
-    words.pos += 1
+    parts = _words_inside(words, at, operator, quoted, body)
     if operator[0] in ASSIGNS:
         if found[2] or not found[3] or found[3][0].isdigit() or objection_to_variable(found[3], None):
             raise _refusal(words, at)
         words.open_assignments += 1
     return Expansion(found[1] or found[3], operator[0], parts, SourceSpan(start, words.pos), quoted, found[2] or "")
+
+
+def _words_inside(words: Words, at: int, operator: re.Match[str], quoted: bool, body: bool) -> tuple[Word, ...]:
+    """Return the words after the operator of the form that begins at `at`, and step over its `}`."""
+    words.enter(at)
+    words.pos = operator.end()
+    parts = _Inside(words, at, operator[0], quoted, body).words()
+    words.leave()
+    words.pos += 1
+    return parts
+
+
+def _computed_subscript(words: Words, at: int) -> Subscript:
+    """Return the subscript at the cursor, which may contain blanks between the parts of arithmetic."""
+    start = words.pos
+    if not _COMPUTED.match(words.text, start, words.end):
+        raise _refusal(words, at)
+    expression = words.arithmetic(changes=False)
+    while words.char() == " ":
+        words.pos += 1
+    return Subscript(None, expression, SourceSpan(start, words.pos))
 
 
 def _computed(words: Words, at: int) -> Word:

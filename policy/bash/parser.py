@@ -21,14 +21,7 @@ from policy.model.abstract_word import SourceSpan
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
-_ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
-_ELEMENT_ASSIGNMENT = re.compile(
-    r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"\[(?P<index>(?:[A-Za-z0-9_+*-]|\$(?:[A-Za-z_]|[1-9])|\$\{#?[A-Za-z_][A-Za-z0-9_]*(?:\[@\])?\}){1,60})\]"
-    r"(?P<append>\+?)=(?!\()"
-)
-_DIGITS = re.compile(r"0|[1-9][0-9]{0,4}")
-_SUBSCRIPT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[")
+_SUBSCRIPT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
 _DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|(?:\\\n)+[ \t]|\Z)")
 _COPIED = re.compile(
@@ -218,10 +211,8 @@ class _Reader(Compound):
                     words += self.arguments()
             elif found := _ASSIGNMENT.match(self.text, self.pos, self.end):
                 assignments.append(self._assignment(found))
-            elif found := _ELEMENT_ASSIGNMENT.match(self.text, self.pos, self.end):
+            elif found := _SUBSCRIPT.match(self.text, self.pos, self.end):
                 assignments.append(self._element(found))
-            elif _SUBSCRIPT.match(self.text, self.pos, self.end):
-                raise self.refusal("an array element or a glob where a command name is expected")
             elif (assignments or redirects) and (found := KEYWORD.match(self.text, self.pos, self.end)):
                 raise self.refusal(f"`{found[1]}` after an assignment or a redirection", *found.span())
             else:
@@ -258,19 +249,22 @@ class _Reader(Compound):
         start = self.pos
         if self.level:
             raise self.refusal("an array element inside a substitution, where bash may not read it", start, found.end())
-        span = SourceSpan(*found.span("index"))
-        part: Part = Text(found["index"], span, False)
-        if not _DIGITS.fullmatch(found["index"]):
-            self.pos = span.start
-            part = ast.Arithmetic(self.arithmetic(changes=False), span, False)
-            if self.pos != span.end:
-                raise self.refusal("an array element whose subscript is not plain", start, found.end())
         self.pos = found.end()
+        from policy.bash.subscript import parse_subscript  # only where there is a subscript
+
+        index = parse_subscript(self)
+        if index is None or not self.ahead("]"):
+            raise self.refusal("an array element or a glob where a command name is expected", start, start + 1)
+        append = self.ahead("]+=")
+        if not append and not self.ahead("]="):
+            raise self.refusal("an array element or a glob where a command name is expected", start, start + 1)
+        self.pos += 3 if append else 2
+        if self.char() == "(":
+            raise self.refusal("a list as an element of an array", start, self.pos + 1)
         value = self.word(Position.ASSIGNED)
-        if reason := objection_to_variable(found["name"], None):
+        if reason := objection_to_variable(found[1], None):
             raise self.refusal(reason, start, self.pos)
-        append, whole = bool(found["append"]), SourceSpan(start, self.pos)
-        return ast.ArrayAssignment(found["name"], (value,), append, whole, Word((part,), span))
+        return ast.ArrayAssignment(found[1], (value,), append, SourceSpan(start, self.pos), index)
 
     def _array(self, found: re.Match[str]) -> ast.ArrayAssignment:
         start = found.start()
@@ -279,6 +273,7 @@ class _Reader(Compound):
         self.enter(start)
         self.pos += 1
         items: list[Word] = []
+        places: list[ast.Subscript | None] = []
         outside, self.in_array = self.in_array, True
         while True:
             self.blanks()
@@ -287,21 +282,42 @@ class _Reader(Compound):
                 self.newline()
             elif char == ")":
                 break
-            elif char in ("", "[", "\n"):
-                raise self.refusal("an array with subscripts, or without an end", start, self.pos + 1)
+            elif char in ("", "\n"):
+                raise self.refusal("an array without an end", start, self.pos + 1)
+            elif char == "[":
+                places.append(self._place())
+                items.append(self.word(Position.ASSIGNED))
             else:
                 items += self.arguments()
+            places += [None] * (len(items) - len(places))
         self.in_array = outside
         self.pos += 1
         self.leave()
         if self.char() not in ("", " ", "\t", "\n", ";", "|", "&", ")"):
             raise self.refusal("text right after an array", start, self.pos + 1)
-        if "[" in _ELEMENT.sub("", self.text[found.end() : self.pos]):
+        for part in (part for item in items for part in item.parts):
             # After a name in an array, bash continues to the `]`, across blanks and parentheses.
-            raise self.refusal("a `[` in an array", start, self.pos)
+            live = isinstance(part, (ast.Glob, ast.Substitution)) or (isinstance(part, Text) and not part.quoted)
+            if live and "[" in self.text[part.span.start : part.span.end]:
+                raise self.refusal("a `[` in an array", start, self.pos)
         if reason := objection_to_variable(found[1], None):
             raise self.refusal(reason, start, self.pos)
-        return ast.ArrayAssignment(found[1], tuple(items), bool(found[2]), SourceSpan(start, self.pos))
+        span = SourceSpan(start, self.pos)
+        return ast.ArrayAssignment(
+            found[1], tuple(items), bool(found[2]), span, places=tuple(places) if any(places) else ()
+        )
+
+    def _place(self) -> ast.Subscript:
+        """Return the subscript of the item at the cursor, and step over it and the `=`."""
+        from policy.bash.subscript import parse_subscript  # only where there is a subscript
+
+        start = self.pos
+        self.pos += 1
+        index = parse_subscript(self)
+        if index is None or not self.ahead("]="):
+            raise self.refusal("an item of an array that begins with `[`", start, start + 1)
+        self.pos += 2
+        return index
 
     def _named_redirection(self, found: re.Match[str]) -> Redirect:
         """Return the redirection `{name}>target` at the cursor."""

@@ -99,8 +99,16 @@ def _node(node: ast.Node, indent: str) -> Iterator[str]:
 
 def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
     if isinstance(item, ast.ArrayAssignment) and item.index is not None:
-        return f"{item.name}[{_word(item.index)}]{'+' if item.append else ''}={_word(item.items[0])}"
-    value = f"({' '.join(map(_word, item.items))})" if isinstance(item, ast.ArrayAssignment) else _word(item.value)
+        return f"{item.name}[{_index(item.index)}]{'+' if item.append else ''}={_word(item.items[0])}"
+    if isinstance(item, ast.ArrayAssignment):
+        places = item.places or (None,) * len(item.items)
+        texts = (
+            _word(word) if place is None else f"[{_index(place)}]={_word(word)}"
+            for word, place in zip(item.items, places, strict=True)
+        )
+        value = f"({' '.join(texts)})"
+    else:
+        value = _word(item.value)
     return f"{item.name}{'+' if item.append else ''}={value}"
 
 
@@ -150,13 +158,13 @@ def _part(part: ast.Part) -> str:
         case ast.Parameter():
             spelled = f"${{{'#' if part.length else ''}{part.name}{_subscript(part.subscript)}}}"
         case ast.Expansion():
-            if part.operator == "[":
-                spelled = f"${{{part.name}[{_word(part.words[0])}]}}"
-                return f'"{spelled}"' if part.quoted else spelled
-            if part.operator == "!":
-                return f'"${{!{part.name}}}"' if part.quoted else f"${{!{part.name}}}"
+            place = f"[{_index(part.index)}]" if part.index is not None else _subscript(part.subscript)
             inner = ("/" if part.operator[0] == "/" else ":").join(map(_word, part.words))
-            spelled = f"${{{part.name}{_subscript(part.subscript)}{part.operator}{inner}}}"
+            spelled = f"${{{part.name}{place}{part.operator}{inner}}}"
+            if part.operator == "[":
+                spelled = f"${{{part.name}{place}}}"
+            elif part.operator == "!":
+                spelled = f"${{!{part.name}{place}}}"
         case ast.Arithmetic():
             spelled = f"$(({_expression(part.expression)}))"
         case ast.Substitution():
@@ -204,6 +212,12 @@ def _expression(expression: ast.Expression) -> str:
             return (", " if expression.operator == "," else f" {expression.operator} ").join(operands)
         case never:
             assert_never(never)
+
+
+def _index(index: ast.Subscript) -> str:
+    if index.key is not None:
+        return _word(index.key)
+    return "" if index.number is None else _expression(index.number)
 
 
 def _subscript(subscript: str) -> str:

@@ -299,6 +299,7 @@ def _state_after_unread_text(call: Call) -> State:
     """Return the state after shell text that was not analysed: the folder and all variables are unknown."""
     state = call.state
     call.shell.traps.folder_changed = True
+    call.shell.variables.unread = True
     for name in state.variables:
         call.shell.traps.note_value(name, ANYTHING)
     return replace(state, cwds=None, variables={}, stack=None, previous=None, arguments=None)

@@ -2,7 +2,9 @@
 
 import re
 from dataclasses import replace
+from itertools import takewhile
 
+from policy.interpreter.assignments import KEYED_FLAGS
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.shell_state import UNDEFINED, ExitStates
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, join, literal, tokens
@@ -24,6 +26,7 @@ def assign(call: Call) -> None:
     exports, readonly, names = call.label == "export", call.label == "readonly", set()
     is_local = state.locals is not None and call.label in ("local", "declare", "typeset")
     integers = False
+    flags = list(takewhile(lambda text: text is not None and text[:1] == "-" and text != "--", texts))
     for word in call.words:
         text = word.text
         head = text if text is not None else word.head
@@ -45,10 +48,23 @@ def assign(call: Call) -> None:
             call.unknown(f"`{call.label}` with an uncertain variable name", word)
             continue
         name, span = match[1] if match else head, word.span or call.span
-        array = "-a" in texts
+        array, keyed = "-a" in texts, not KEYED_FLAGS.isdisjoint(flags)
         names.add(name)
         if integers:
             variables.integers.add(name)
+        if keyed:
+            certain = variables.become_associative(name)
+        if not match and keyed:
+            state = variables.declare_unset(state, name, span, array=True)
+            hidden = state.locals is not None and not is_local  # a local variable may hide the one that `-g` declares
+            if is_local:
+                state = state.own(name, ANYTHING)
+            old = state.variables.get(name, ANYTHING)
+            certain = certain and not hidden and (call.label != "local" or is_local)
+            value = replace(ANYTHING, hints=(*old.texts, *old.hints), keyed=certain)
+            call.shell.traps.note_value(name, value)
+            state = state.assign(name, value)
+            continue
         if not match:
             if array:
                 variables.arrays.add(name)
@@ -73,7 +89,7 @@ def assign(call: Call) -> None:
             value = join(state.variables.get(name, ANYTHING), value)  # outside of a function, `local` fails
         elif state.locals is not None and call.label in ("declare", "typeset"):
             value = variables.join_outer_value(state, name, value)
-        if name in variables.arrays and not _surely_no_array(value):
+        if name in variables.arrays | variables.associative and not _surely_no_array(value):
             call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
         state = (variables.export if exports else variables.assign)(state, name, value, span)
     call.add_rule_fact(Tier.READ)
@@ -83,7 +99,7 @@ def assign(call: Call) -> None:
     call.after = ExitStates.same(state)
 
 
-_DECLARE_FLAGS = frozenset(["-x", "-gx", "-rx", "-i", "-r", "-g", "-p", "-a", "--", "-rg", "-gr"])
+_DECLARE_FLAGS = frozenset(["-x", "-gx", "-rx", "-i", "-r", "-g", "-p", "-a", "--", "-rg", "-gr"]) | KEYED_FLAGS
 _ASSIGN_FLAGS = {"export": frozenset(["-p", "--"]), "readonly": frozenset(["-p", "-a", "--"])}
 
 

@@ -5,8 +5,19 @@ from dataclasses import replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import takewhile
 
-from policy.bash.ast import ASSIGNS, ArrayAssignment, Assignment, Expansion, Expression, Text, Word
+from policy.bash.ast import (
+    ASSIGNS,
+    ArrayAssignment,
+    Assignment,
+    Command,
+    Expansion,
+    Expression,
+    Subscript,
+    Text,
+    Word,
+)
 from policy.interpreter.arithmetic import ordered_changes, value_after
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
@@ -145,13 +156,17 @@ class Variables:
     """The assignments of a script: the values of its variables, and the variables that bash or programs obey.
 
     Attributes:
-        arrays: names that may be arrays at this point of the script.
+        arrays: names that may be indexed arrays at this point of the script.
+        associative: names that may be associative arrays at this point of the script.
         integers: names whose values bash may evaluate at this point (`declare -i`).
+        unread: the script has run text that was not analysed, so any name may be an array.
         revealed: names whose outer value a function may have changed while it has a local variable of that name.
     """
 
     def __init__(self, findings: Findings, expander: Expander, traps: TrapTable) -> None:
         self.arrays: set[str] = set()
+        self.associative: set[str] = set()
+        self.unread = False
         self.integers: set[str] = set()
         self.revealed: set[str] = set()
         self._findings = findings
@@ -160,7 +175,7 @@ class Variables:
 
     def marks(self) -> int:
         """Return the number of names that are arrays or evaluated. It never decreases."""
-        return len(self.arrays) + len(self.integers)
+        return len(self.arrays) + len(self.associative) + len(self.integers) + self.unread
 
     def assign_defaults(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> State:
         """Return the state after the assignments inside `words` (`: "${x:=..}"`)."""
@@ -190,11 +205,22 @@ class Variables:
         return [replace(concatenate([literal(match[0]), value], frame.place(word.span)), value=value)]
 
     def expand_assignments(
-        self, items: tuple[Assignment | ArrayAssignment, ...], state: State, frame: ExecutionFrame
+        self,
+        items: tuple[Assignment | ArrayAssignment, ...],
+        state: State,
+        frame: ExecutionFrame,
+        *,
+        keyed: bool = False,
     ) -> tuple[AssignedValues, State]:
-        """Return the value of each assignment, and the state after all. Later items see the values of earlier items."""
+        """Return the value of each assignment, and the state after all. Later items see the values of earlier items.
+
+        `keyed`: the assignments are words of `declare -A`.
+        """
         values: AssignedValues = []
         for item in items:
+            if keyed and isinstance(item, ArrayAssignment) and self.become_associative(item.name):
+                old = state.variables.get(item.name, ANYTHING)
+                state = state.assign(item.name, replace(old, texts=(), items=None, may_split=True, keyed=True))
             values.append((item, self._value(item, state, frame)))
             state = state.assign(item.name, values[-1][1])
         return values, state
@@ -213,43 +239,75 @@ class Variables:
             return concatenate([old, value], None) if old is not None else AbstractWord()
         return value
 
-    def _element(self, item: ArrayAssignment, index: Word, state: State, frame: ExecutionFrame) -> AbstractWord:
+    def note_declared(self, command: Command, words: list[AbstractWord]) -> None:
+        """Note the arrays of `declare` that may be associative: one of the expanded `words` may be the flag `-A`."""
+        if any(word.text is None or (word.text[:1] == "-" and "A" in word.text) for word in words[1:]):
+            self.associative.update(item.name for item in command.assignments)
+
+    def become_associative(self, name: str) -> bool:
+        """Note that `declare -A` makes `name` an associative array. Return True if it is one certainly: bash does not
+        convert an indexed array.
+        """
+        self.associative.add(name)
+        return name not in self.arrays and not self.unread
+
+    def _element(self, item: ArrayAssignment, index: Subscript, state: State, frame: ExecutionFrame) -> AbstractWord:
         """Return the array after `name[index]=value`. bash evaluates the subscript, and ends the line if it is below
         zero and counts too far from the end.
         """
-        place = self._expander.expand_single(index, state, frame)
-        if not place.plain:
+        old = state.variables.get(item.name, ANYTHING)
+        place = self._expander.subscript(item.name, index, old, state, frame)
+        if not old.keyed and not place.plain:
             text = f"`{item.name}[..]=` with a subscript that may be negative, at which bash ends the line"
             self._findings.unknown(text, Check.ARRAY_INDEX, frame.place(item.span))
         value = replace(self._expander.expand_single(item.items[0], state, frame), may_split=False)
-        old = state.variables.get(item.name, ANYTHING)
-        number = int(place.text) if place.text is not None and place.plain and place.text.isdigit() else None
+        number = int(place.text) if place.text is not None and place.text.isdigit() and not old.keyed else None
         if old.items and number is not None and number <= len(old.items) and not item.append and not value.globbed:
             items = (*old.items[:number], value, *old.items[number + 1 :])
             return replace(items[0], items=items, span=None)
         known = (text for each in old.items or () for text in each.texts)
-        hints = tuple(dict.fromkeys((*value.texts, *value.hints, *old.texts, *old.hints, *known)))
-        return replace(ANYTHING, hints=hints[: abstract_word.MOST_HINTS])
+        hints = (*value.texts, *value.hints, *old.texts, *old.hints, *known, *_keys(old, (place,)))
+        return _some_array(hints, keyed=old.keyed)
 
     def _array(self, item: ArrayAssignment, state: State, frame: ExecutionFrame) -> AbstractWord:
-        self.arrays.add(item.name)
+        old = state.variables.get(item.name, ANYTHING)
+        if not old.keyed:
+            self.arrays.add(item.name)
         if item.index is not None:
             return self._element(item, item.index, state, frame)
-        words = tuple(self._expander.expand_all(item.items, state, frame))
+        words, places = self._expand_items(item, old, state, frame)
         self._findings.classifier.budget.spend(len(words))
         from policy.interpreter.uncertain_paths import likely_texts  # only where there is an array
 
         classifier = self._findings.classifier
         likely = tuple(text for each in words for text in likely_texts(classifier, each, state.cwds))
-        hints = likely[: abstract_word.MOST_HINTS]
-        items = None if any(each.may_split for each in words) else words
-        old = state.variables.get(item.name) if item.append else None
-        if item.append and items is not None:
-            items = (*old.items, *items) if old is not None and old.items is not None else None
+        hints = (*likely[: abstract_word.MOST_HINTS], *_keys(old, places))
+        unordered = old.keyed or item.name in self.associative or _has_gaps(places)
+        items = None if unordered or any(each.may_split for each in words) else words
+        if item.append:
+            hints = (*old.hints, *old.texts, *hints)
+            items = (*old.items, *items) if old.items is not None and items is not None and not places else None
         if items:
             return replace(items[0], items=items, span=None)
-        hints = tuple(dict.fromkeys((*(old.hints if old is not None else ()), *hints)))[: abstract_word.MOST_HINTS]
-        return replace(ANYTHING, items=items, hints=hints)
+        return replace(_some_array(hints, keyed=old.keyed), items=items)
+
+    def _expand_items(
+        self, item: ArrayAssignment, old: AbstractWord, state: State, frame: ExecutionFrame
+    ) -> tuple[tuple[AbstractWord, ...], tuple[AbstractWord, ...]]:
+        """Return the items of a list, and their subscripts if it has any."""
+        if not item.places:
+            return tuple(self._expander.expand_all(item.items, state, frame)), ()
+        words: list[AbstractWord] = []
+        places: list[AbstractWord] = []
+        for word, index in zip(item.items, item.places, strict=True):
+            if index is None:
+                found = self._expander.expand_all((word,), state, frame)
+                words += found
+                places += [ANYTHING] * len(found)
+            else:
+                places.append(self._expander.subscript(item.name, index, old, state, frame))
+                words.append(replace(self._expander.expand_single(word, state, frame), may_split=False))
+        return tuple(words), tuple(places)
 
     def declare(self, state: State, name: str, value: AbstractWord, span: SourceSpan, *, own: bool) -> State:
         """Return the state after `local name=(..)`."""
@@ -349,3 +407,28 @@ class Variables:
                 known = join(before(change.name), NUMBER)
             state = self.assign(state, change.name, known, frame.place(span))
         return state
+
+
+KEYED_FLAGS = frozenset(["-A", "-gA", "-Ag", "-rA", "-Ar"])  # of `declare`, for an associative array
+
+
+def declares_keyed(command: Command) -> bool:
+    """Return True if the command is `declare -A name=(..)`, with the flag certainly before the names."""
+    flags = list(takewhile(lambda word: (word.literal or "")[:1] == "-" and word.literal != "--", command.words[1:]))
+    begin = min(item.span.start for item in command.assignments)
+    return any(word.literal in KEYED_FLAGS for word in flags) and all(word.span.end < begin for word in flags)
+
+
+def _some_array(hints: tuple[str, ...], *, keyed: bool) -> AbstractWord:
+    """Return the value of an array whose elements are not known."""
+    return replace(ANYTHING, hints=tuple(dict.fromkeys(hints))[: abstract_word.MOST_HINTS], keyed=keyed)
+
+
+def _keys(array: AbstractWord, places: tuple[AbstractWord, ...]) -> tuple[str, ...]:
+    """Return the known keys among subscripts of an associative array. `${!x[@]}` is the list of them."""
+    return tuple(text for place in places for text in place.texts) if array.keyed else ()
+
+
+def _has_gaps(places: tuple[AbstractWord, ...]) -> bool:
+    """Return True if the subscripts of a list may be others than 0, 1, 2 and so on."""
+    return any(place.text != str(number) for number, place in enumerate(places))

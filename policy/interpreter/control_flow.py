@@ -299,6 +299,7 @@ class ControlFlow:
         facts = self.findings.classifier.facts
         cwds = end.cwds if facts.keeps_folder(file) else None
         self.traps.folder_changed = self.traps.folder_changed or cwds is None
+        self.variables.unread = True
         for name in {**begin.variables, **end.variables}:
             self.traps.note_value(name, ANYTHING)
         end = replace(end, cwds=cwds, variables={}, stack=None, previous=None, arguments=None, exports=begin.exports)

@@ -31,6 +31,7 @@ _FOR_UNSET = frozenset([":-", "-", ":+", "+"])
 _COUNTS = frozenset(["?", "#", "$"])
 _MOST_JOINED = 40  # elements of an array whose values are joined
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KEY = re.compile(r"(?:[A-Za-z0-9_./:,@%]|\+(?!\+)|-(?!-))+")  # without what arithmetic may change
 _NUMBERS = _COUNTS | {"!", "PPID", "UID", "EUID", "RANDOM", "SECONDS", "LINENO", "EPOCHSECONDS"}
 
 
@@ -98,6 +99,10 @@ class Expander:
             placed = None if items is None else [_placed(item, part.quoted) for item in items]
             if placed is not None and (part.quoted or all(item.texts for item in placed)):
                 return [replace(item, span=whole.span) for item in placed]
+        if len(word.parts) == 1 and isinstance(part, Expansion) and (part.subscript, part.operator) == ("@", "!"):
+            items = self.value(part.name, state, whole=True).items
+            if items is not None:
+                return [literal(str(number), whole.span) for number in range(len(items))]
         if len(word.parts) == 1 and isinstance(part, Expansion) and (part.subscript, part.operator) == ("@", ":"):
             sliced = _slice(part, self.value(part.name, state, whole=True).items)
             self.findings.classifier.budget.spend(5 * len(sliced or ()))
@@ -210,7 +215,7 @@ class Expander:
             hints = tuple(hint for word in state.arguments or () for hint in word.hints)
             return replace(ANYTHING, hints=hints[: abstract_word.MOST_HINTS]) if argument is None else argument
         if value is not None:
-            return replace(value, items=None)
+            return replace(value, items=None, keyed=False)
         if name == "HOME":
             return literal(self.facts.home)
         if name == "TMPDIR":
@@ -232,6 +237,8 @@ class Expander:
         """Return the value of a known variable before it is split. No command is interpreted a second time."""
         if part.name in ("@", "*") or part.name in _NUMBERS or part.subscript in ("@", "*"):
             return None
+        if isinstance(part, Expansion) and part.index is not None:
+            return None
         value = self.value(part.name, state, part.subscript)
         if isinstance(part, Parameter):
             return None if part.length else value
@@ -249,9 +256,14 @@ class Expander:
             return replace(unknown, hints=_hints(self.value(part.name, state, whole=True)))
         if part.name in ("@", "*"):
             return ANYTHING if part.name == "@" or not part.quoted else AbstractWord()
-        if part.operator == "[":
-            return _placed(_element(self.value(part.name, state, whole=True), inner[0]), part.quoted)
-        value = self.value(part.name, state, part.subscript)
+        if part.index is not None:
+            array = self.value(part.name, state, whole=True)
+            place = self.subscript(part.name, part.index, array, state, frame)
+            value = _element(array, place)
+            if part.operator == "[":
+                return _placed(value, part.quoted)
+        else:
+            value = self.value(part.name, state, part.subscript)
         if part.operator == "!":
             return _placed(self._named(part, value, state, frame), part.quoted)
         if part.operator in ast.ASSIGNS:
@@ -263,8 +275,8 @@ class Expander:
                 return inner[0] if part.operator in (":-", "-") else _placed(NOTHING, part.quoted)
             texts = value.texts
         else:
-            # Only the variables that the script has set are certainly set.
-            texts = value.texts if part.name in state.variables else ()
+            # Only the variables that the script has set are certainly set, and the elements of an array may be not.
+            texts = value.texts if part.name in state.variables and part.index is None else ()
         full = tuple(text for text in texts if text)
         filled = _placed(replace(value, texts=full), part.quoted) if full else None
         match part.operator:
@@ -286,6 +298,29 @@ class Expander:
 
         known = apply_operation(part, value)
         return AbstractWord(may_split=not part.quoted) if known is None else _placed(known, part.quoted)
+
+    def subscript(
+        self, name: str, index: ast.Subscript, array: AbstractWord, state: State, frame: ExecutionFrame
+    ) -> AbstractWord:
+        """Return the subscript of an element of the array `name`, with the value `array`.
+
+        A key that is not plain is reported even for an array that is certainly associative: versions of bash before 4.0
+        know no such arrays and evaluate every subscript, as every version does for an indexed array.
+        """
+        span = frame.place(index.span)
+        if not array.keyed:
+            if index.number is not None:
+                return self.evaluate(index.number, state, frame, span)
+            text = f"the subscript of `{name}`, which may not be associative: bash evaluates it"
+            self.findings.unknown(text, Check.ARRAY_INDEX, span)
+            return ANYTHING
+        key = ANYTHING if index.key is None else self.expand_single(index.key, state, frame)
+        names = {found for text in key.texts for found in _VARIABLE.findall(text)}
+        values = (state.variables[each] for each in names if each in state.variables)
+        if not key.texts or not all(map(_KEY.fullmatch, key.texts)) or not all(map(abstract_word.is_number, values)):
+            text = f"the key of `{name}`, which may be empty, or text that some versions of bash evaluate"
+            self.findings.unknown(text, Check.ARRAY_INDEX, span)
+        return key
 
     def _bounded(self, part: Expansion, bounds: list[AbstractWord], frame: ExecutionFrame) -> Expansion:
         """Return `${x:offset:length}` with the known values of offset and length, as digits.

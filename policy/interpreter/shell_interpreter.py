@@ -4,7 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, RedirectOp, Script
-from policy.interpreter.assignments import AssignedValues, VariableReach, Variables, exported_entry, variable_reach
+from policy.interpreter.assignments import (
+    AssignedValues,
+    VariableReach,
+    Variables,
+    declares_keyed,
+    exported_entry,
+    variable_reach,
+)
 from policy.interpreter.control_flow import ControlFlow
 from policy.interpreter.expansion import Expander
 from policy.interpreter.findings import Findings
@@ -72,7 +79,11 @@ class ShellInterpreter:
             frame = replace(frame, stdin_shared=True)  # a substitution in the words may read from it
         span = frame.place(command.span)
         words = self.variables.expand_command(command.words, state, frame)
-        values, inside = self.variables.expand_assignments(command.assignments, state, frame)
+        keyed = bool(words) and any(isinstance(item, ArrayAssignment) for item in command.assignments)
+        if keyed:
+            self.variables.note_declared(command, words)
+            keyed = declares_keyed(command)
+        values, inside = self.variables.expand_assignments(command.assignments, state, frame, keyed=keyed)
         state = self.variables.assign_defaults(command.words, state, frame)
         frame = self.redirections.apply(command.redirects, state, frame)
         if not words and values and any(each.target.literal is None for each in command.redirects):
@@ -130,8 +141,8 @@ class ShellInterpreter:
         if during is not state and words[0].text not in _KEEPS and not function:
             success, failure = replace(success, exports=state.exports), replace(failure, exports=state.exports)
         for item, value in arrays:
-            known = ANYTHING if item.append or state.locals is None else value
-            own = not any(word.text == "-g" for word in words)
+            known = value if value.keyed or not (item.append or state.locals is None) else ANYTHING
+            own = not any((word.text or "")[:1] == "-" and "g" in (word.text or "") for word in words)
             success = variables.declare(success, item.name, known, span, own=own)
             failure = variables.declare(failure, item.name, known, span, own=own)
         return result._replace(states=ExitStates(success, failure))

@@ -45,7 +45,8 @@ class AbstractWord:
         number: the word is a whole number, perhaps with a sign; with `empty`, it may also be the empty text.
         depends_on_substitution: the word contains the output of a command substitution. If that command fails, the
             output is empty: `rm -rf "$(cmd)"/*` becomes `rm -rf /*`.
-        items: the elements of a known array.
+        items: the elements of a known array, which is not associative and has no gaps.
+        keyed: of the value of a variable: the variable is certainly an associative array.
         value: for a word that declares a variable (`local x=$y`), the value of the variable, which bash does not split.
         empty: see `number`.
         span: the range of the script that the word comes from.
@@ -71,6 +72,7 @@ class AbstractWord:
     items: "tuple[AbstractWord, ...] | None" = None
     value: "AbstractWord | None" = None
     empty: bool = False
+    keyed: bool = False
     span: SourceSpan | None = None
 
     @property
@@ -209,6 +211,7 @@ def join(first: AbstractWord, second: AbstractWord) -> AbstractWord:
         unsplittable=_solid(first) and _solid(second),
         hints=tuple(dict.fromkeys((*first.hints, *second.hints)))[:MOST_HINTS],
         heads=tuple(dict.fromkeys((*_begins(first), *_begins(second))))[:MOST_HINTS],
+        keyed=first.keyed and second.keyed,
     )
 
 

@@ -275,6 +275,7 @@ def broken(tree: Script, seen: Seen) -> list[str]:
             (isinstance(node, Assignment) and node.append)
             or isinstance(node, ArithmeticAssignment)
             or (isinstance(node, ArrayAssignment) and node.index is not None)
+            or (isinstance(node, Redirect) and node.variable == name)
             for node in everything
         )
         if value and values and not appends and not any(found.fullmatch(value) for found in values):
@@ -433,6 +434,7 @@ ATOMS = (
     "time", "[[", "function", "case", "esac", "{", "!a", "#c", "a\\\nb", "\\\n",
     "{a..e}", "{e..a..2}", "{01..3}", "{-01..2}", "{1..9..4}", "{a..C}", "{$x,b}", "{${x},b}", "${x}{a,b}", '"$x"{a,b}', "{'a b',c}", '{"$x",\\,}', "a{b,{c,d}e}f", "{a*,?}",
     "--x=~/a", "-x=a:~", "a.b=~", "x+=~", "y=~/a", "y=~$(aa)", "--x=~`aa`", "x=~/a:~", "x=~/{a,b}", "z=~nobody", "${x:y:1}", '"${x:$y}"', "${x:$((1+1)):$#}", "${x:${#y}-1}", "${x: -$y}", "${x[$y]}", '"${x[y+1]}"', "${x[$((y))]}", '"${x[@]:1}"', '"${x[@]:$y:1}"', "${x[*]:1}", "${@:$y}", "${!x}", '"${!x}"', "${!1}", "${x:y?1:2}", "${x[$(aa)]}", "${x:y[1]}",
+    "${m[k]}", '"${m[$x]}"', '"${m[a.b]:-z}"', "${m[\"k\"]}", '"${m[\'k\']}"', "${m[$x$y]}", "${m[$(pwn)]}", '"${m[`pwn`]}"', "${!m[@]}", '"${!m[*]}"', "${m[k k]}", "${m[@]:-a}", "${#m[k]}", "${m[k]#a}", '"${m[y+1]/a/b}"', "${m[]}", "${m[01]}", "${m[a]b]}",
     "`aa 'b\\\\c'`", "`bb 'a\\$x\\.'`", '"`aa "b c"`"', '"`aa "$x" \'$(pwn)\'`"', "`aa \\$x`", "`aa \\\\$x`", '`aa "\\$x"`', "`aa \\.b\\ c`", "`aa 'b\\\nc'`", "`aa \\\n b`", '"`aa \\"b\\"`"',
     "`aa \\`bb\\``", "`aa $(bb 'c\\\\d')`", "`aa '\\`'`", '"`aa \'\\\\"\'`"', "`aa $'\\n' b\\\\`", "$'\\0'", "$'\\.\\$x'", "$'a\\000b'", "$'\\`'",
     "\"a$'b\"", '"a$\\|b"', '"$\\$x"', '"$\\\\$(aa)"', "a$\\x", '"a\\\nb"', '"$x\\\ny"', '"${x}\\\n$(aa)"', '"$\\\nx"', "--x=a\\\nb", "'a'\\\n\"b\"", "a\\\n ",
@@ -442,7 +444,7 @@ ATOMS = (
 SIMPLE = ("aa", "bb x", "cc -a 'b c'", "dd", "show", "slurp", "true", "false", ":", "echo a", "x=1", "y=2", "x=a show")
 ASSIGN = (
     "x=", "x=1", "y='a b'", 'x="$y"', "x=$(aa)", "x=~", "x=~/a:b", "y=*", "x=a[1]", "x=`bb`", "x+=c", "y={a,b}",
-    "x=$y", "x=a\\ b", "x=$'a\\nb'", "x=<(aa)", "a[1]=x", "x[0]=a", "y[1]='a b'", "x[$y]=c", "x[y+1]=$x", "x[${#y[@]}]=~", "x[1]+=b", "x[$(aa)]=1", "x[-1]=a", "y[2]=*", "x['1']=a", "x=(a b)", "x=()", "x=($(aa) 'b c')", "x+=(a)", "x=([0]=a)", "x=(a)b", "x=(a b)>f", "x=#a", "x==b", "x=a:~", "y=a=~", "x=\"a:\"~",
+    "x=$y", "x=a\\ b", "x=$'a\\nb'", "x=<(aa)", "a[1]=x", "x[0]=a", "y[1]='a b'", "x[$y]=c", "x[y+1]=$x", "x[${#y[@]}]=~", "x[1]+=b", "x[$(aa)]=1", "x[-1]=a", "y[2]=*", "x['1']=a", "x=(a b)", "x=()", "x=($(aa) 'b c')", "x+=(a)", "x=([0]=a)", "declare -A m; m[k]=v", "declare -gA m; m[$1]=a", "unset m", "declare -rA m=([k]=b)", "declare -A m=([k]='v w' [a.b]=$x)", "m=([k]=1 [$x]=2 b)", "m[k.l]=1", "m[\"k\"]=$y", "m['a']+=b", "x=([1]=a [0]='b c' d)", "x=([$y]=~ [1]=*)", "x+=([2]=b)", "x=([0]={a,b})", "x=([y]=$(aa))", "x=([a b]=c)", "x=([\"0\"]=a\n # [\n [1]=b)", "x=('a[' \"[b\" c)", "x=(a[1]=b)", "x[$((1+1))]=a", "m=(k v l w)", "declare -A m; m=(k v l w)", "x=([0]+=a)", "x=([$(pwn)]=a)", "unset m; m[k]=1", "f() { local -A m=([a]=b); bb \"${!m[@]}\" ${m[a]:-c}; }; f", "for i in \"${!x[@]}\"; do aa $i \"${x[$i]}\"; done", "x=([0]=a [1]=b c); aa \"${x[@]}\"", "x=([1 ]=a)", "x=([k]=1)>f", "x=(a)b", "x=(a b)>f", "x=#a", "x==b", "x=a:~", "y=a=~", "x=\"a:\"~",
     "x={a}", "x=?b",
 )
 REDIRECTS = (
