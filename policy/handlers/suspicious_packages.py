@@ -7,8 +7,8 @@ No such list is complete: a name that is not reported is not thereby safe.
 import re
 from collections.abc import Iterator
 
-from policy.interpreter.command_call import Call
-from policy.model.abstract_word import AbstractWord, literal
+from policy.interpreter.command_call import STANDARD_INPUT, Call
+from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.tier import Tier
 
 # The ecosystem of each program; its subcommands whose operands are all packages; those whose first operand is a package
@@ -42,7 +42,7 @@ _PIP = re.compile(r"pip[0-9.]+\Z")
 _PYPI_VALUES = """-r --requirement --requirements -c --constraint -e --editable -t --target -i --index-url --index
     --extra-index-url -f --find-links --prefix --root --python -p --python-version --platform --group -G --extra
     --cache-dir --proxy --log --source --optional"""
-_NPM_VALUES = "--registry --prefix --tag --cache --loglevel --userconfig --cwd --dir -C --filter"
+_NPM_VALUES = "--registry --prefix --tag --cache --loglevel --userconfig --cwd --dir --filter"
 _CARGO_VALUES = """-F --features --git --path --branch --tag --rev --registry --index --root --target -p --package
     --manifest-path -j --jobs --profile --bin --example --rename"""
 _GEM_VALUES = """-s --source -i --install-dir -n --bindir -P --trust-policy --group --git --path --branch --require"""
@@ -52,9 +52,15 @@ _VALUES = {
     "cargo": frozenset(_CARGO_VALUES.split()),
     "rubygems": frozenset(_GEM_VALUES.split()),
 }
+# The same, for single programs: `-w` of pnpm and `-F` and `-C` of Yarn take no value.
+_OWN_VALUES = {
+    "npm": frozenset(["-C", "-w", "--workspace"]), "npx": frozenset(["-C", "-w", "--workspace"]),
+    "pnpm": frozenset(["-C", "-F"]), "pnpx": frozenset(["-C", "-F"]),
+}  # fmt: skip
 _PACKAGES = {"pypi": ("--with", "--from", "--spec"), "npm": ("--package", "-p")}  # flags whose value is a package
 _REPLACING = frozenset(["--from", "--spec", "--package", "-p"])  # of them, those that make the first operand a program
 _VERSIONS = {"cargo": ("--version", "--vers"), "rubygems": ("-v", "--version")}
+_LISTS = frozenset(["-r", "--requirement", "--requirements"])  # flags whose value is a file that lists packages
 _ELSEWHERE = frozenset(["--git", "--path"])  # the package comes from another place
 
 _PYPI = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*([=@<>~!^ ].*)?\Z")
@@ -151,14 +157,19 @@ def _named(call: Call) -> Iterator[tuple[str, str, str, AbstractWord]]:
             flag, equals, value = text.partition("=")
             takes_package = flag in _PACKAGES.get(ecosystem, ()) and (ecosystem != "npm" or sub in first)
             takes_version = flag in _VERSIONS.get(ecosystem, ())
+            takes_value = flag in _VALUES[ecosystem] or flag in _OWN_VALUES.get(program, ())
             if flag in _ELSEWHERE and ecosystem != "pypi":
                 return
             if equals:
                 word = literal(value, word.span)
-            elif rest and (takes_package or takes_version or flag in _VALUES[ecosystem]):
+            elif rest and (takes_package or takes_version or takes_value):
                 word = rest.pop(0)
             else:
                 continue
+            if flag in _LISTS and sub in known:
+                stdin = call.frame.stdin_texts if word.text in (*STANDARD_INPUT, "/dev/fd/0") else ()
+                for each in tokens(word.content or stdin):
+                    yield ecosystem, each, "", word
             if takes_version:
                 version = word.text or ""
             elif takes_package and sub in known:
@@ -175,5 +186,5 @@ def _named(call: Call) -> Iterator[tuple[str, str, str, AbstractWord]]:
         return  # the first operand is no package
     for word in words:
         # `name[extra]` without quotes is a glob, which bash leaves as it is if no file has such a name.
-        for text in word.texts or ((word.pattern,) if _EXTRAS.match(word.pattern) else ()):
+        for text in word.texts or (*word.hints, *((word.pattern,) if _EXTRAS.match(word.pattern) else ())):
             yield ecosystem, text, version, word

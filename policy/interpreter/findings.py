@@ -368,6 +368,8 @@ class Findings:
         if place.scope is Scope.WORKSPACE and everywhere and whole:
             tier, text = Tier.DANGEROUS, "changes every file in the workspace"
             consequence = Consequence.CHANGES_WORKSPACE
+        elif place.scope is Scope.WORKSPACE and self.classifier.stored_objects(place.path):
+            tier, text = Tier.DANGEROUS, f"overwrites {what}, a part of the project's history"
         elif place.scope in (Scope.WORKSPACE, Scope.SCRATCH):
             consequence = Consequence.WRITES_FILES if everywhere else consequence
         elif place.path == "/":

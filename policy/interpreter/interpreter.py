@@ -30,6 +30,7 @@ _UNKNOWN_WORD = AbstractWord()  # one word, known only at run time
 
 _PROGRAM_NAME = re.compile(r"(?=.*[A-Za-z])[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _BIN = ("/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin")
+_GIT_PROGRAMS = re.compile(r"/usr/(?:local/)?lib(?:exec|64)?/git-core")  # as printed by `git --exec-path`
 
 
 class Interpreter:
@@ -116,6 +117,12 @@ class Interpreter:
         if known is None:
             self.findings.beyond_plain_edits = True
             return CommandResult(ExitStates.same(state))
+        if known.startswith("git-") and (git := self.rules.find("git")) and git.sub(known.removeprefix("git-")):
+            # THREAT T166: in the folder of `git --exec-path`, each subcommand is also a program.
+            if "/" not in name:
+                text = f"`{known}` may be a program of that name"
+                self.findings.bounded(text, Check.UNLISTED_PROGRAM, first.span or span)
+            known, words = "git", [literal(known.removeprefix("git-"), first.span), *words]
         rule = self.rules.find(known)
         if rule is not None and rule.builtin and not command.frame.in_shell and self.facts.which(known) is None:
             rule = None  # a builtin, but no shell runs the command
@@ -209,6 +216,8 @@ class Interpreter:
             self.findings.runs(found, f"runs `{name}`, a program of the workspace", Check.WORKSPACE_PROGRAM, span)
             return None
         folder, _, base = name.rpartition("/")
+        if _GIT_PROGRAMS.fullmatch(folder):
+            return base
         if folder in _BIN or self.facts.which(base) == name:
             rule = self.rules.find(base)
             if rule is not None and not inside(name, workspace):

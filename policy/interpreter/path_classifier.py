@@ -224,6 +224,10 @@ class PathClassifier:
         below = path[len(self.facts.workspace) :].split("/") if inside(path, self.facts.workspace) else []
         return ".git" in below and not path.endswith(".lock")
 
+    def stored_objects(self, path: str) -> bool:
+        """Return True if `path` is in a folder of Git's objects, which undo does not store."""
+        return self.history(path) and "/objects/" in f"{path.partition('/.git/')[2].join('//')}"
+
     def git_secrets(self, path: str) -> tuple[str, ...] | None:
         """Return the secret files whose content Git may have in `path`, a file or folder of the workspace's `.git`.
 

@@ -57,6 +57,13 @@ REPORTED = [
     ("gem install rest-client -v 1.6.13",        "is known to be malicious in version 1.6.13", "the version of a flag"),
     ("bundle add railss",                        "differs by one repeated letter from `rails`", "bundler"),
     ("x=crossenv; npm i $x",                     "is a known malicious package",             "the value of a variable"),
+    ("echo colourama | xargs pip install",       "is a known malicious package",             "known data"),
+    ('pip install "$(printf %s colourama)"',     "is a known malicious package",             "the output of a command"),
+    ("pip install -r <(echo colourama)",         "is a known malicious package",             "a list that is known"),
+    ("pip install -r /dev/stdin <<< colourama",  "is a known malicious package",             "a list on the standard input"),
+    ("npx -w pkg crossenv",                      "is a known malicious package",             "after a flag of npm with a value"),
+    ("pnpm add -w crossenv",                     "is a known malicious package",             "after a flag of pnpm without a value"),
+    ("yarn up -C crossenv",                      "is a known malicious package",             "after a flag of Yarn without a value"),
     ("pip install --no-index reqests",           "differs by one letter",                    "without network, from a folder"),
 ]
 SILENT = [
