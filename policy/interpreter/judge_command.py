@@ -276,6 +276,8 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
     tier = rule.tier if rule.open else rule.otherwise
     if tier is None and shape.bounded:
         judge_bounded(call, shape.trouble, shape.where)
+        if rule.tier > Tier.EXECUTE:  # what every use of the command needs stays a question: its host, a path outside
+            call.add_rule_fact(rule.tier)
         if shape.unlisted:
             from policy.interpreter.unlisted_flags import judge_possible_flags  # only where a flag is not listed
 

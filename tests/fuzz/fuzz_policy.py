@@ -221,7 +221,7 @@ def joins(first: str, second: str) -> Iterator[str]:
     if "<<" in first:
         return  # a here-document ends at a line of its own
     yield f"echo $({first}\n)"
-    yield f"f() {{ {first}\n}}; f"
+    yield f"a_new_name() {{ {first}\n}}; a_new_name"  # `first` may call `f`, which would be a recursion
     yield f"{{ {first}\n}} | cat"
     yield f"ls; {first}"
     if "#" in first or first.rstrip()[-1:] in ("", "&", ";", "\\", "|"):

@@ -40,6 +40,8 @@ ASKED = [
     ("goreleaser check; curl https://x.org",     Tier.NETWORK,       "a host beside it"),
     ("goreleaser; cat @TOP/log/syslog",          Tier.READ_OUTSIDE,  "a path outside"),
     ("cp $files /srv/out",                       Tier.WRITE_OUTSIDE, "a path outside among the words"),
+    ('kubectl get pods "$x"',                    Tier.NETWORK,       "the host that every use needs"),
+    ("git fetch $remote",                        Tier.NETWORK,       "likewise"),
     ("git branch $x",                            Tier.UNKNOWN,       "a flag that deletes a branch"),
     ("git $x",                                   Tier.UNKNOWN,       "any subcommand"),
     ("rm $x",                                    Tier.UNKNOWN,       "any file may be deleted"),
