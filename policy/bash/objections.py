@@ -104,6 +104,8 @@ _SAFE_SHOPT = frozenset((
     "nullglob", "failglob", "globstar", "dotglob", "nocaseglob", "globasciiranges", "globskipdots",
     "inherit_errexit", "checkjobs", "huponexit", "nocasematch", "checkwinsize", "cmdhist", "histappend", "lithist",
 ))
+# These options are off when a script starts, and without `-s` they stay off.
+OFF_IN_SCRIPTS = frozenset(("extglob", "expand_aliases", "lastpipe", "dotglob", "nocaseglob"))
 _SAFE_SET = frozenset((
     "pipefail", "errexit", "nounset", "noglob", "noclobber", "xtrace", "verbose", "allexport", "errtrace", "functrace",
     "monitor", "notify",
@@ -144,7 +146,8 @@ def objection_to_command(words: tuple[Word, ...]) -> str | None:
         case "enable":
             return f"`{name}` may change what later words mean" if rest else None
         case "shopt":
-            plain = all(text in _SAFE_SHOPT or text in ("-s", "-u", "-q", "-p") for text in rest)
+            names = _SAFE_SHOPT if "-s" in rest else _SAFE_SHOPT | OFF_IN_SCRIPTS
+            plain = all(text in names or text in ("-s", "-u", "-q", "-p") for text in rest)
             return None if plain else "`shopt` may change how bash reads later lines"
         case "set":
             return None if _keeps_grammar(rest) else "`set` may change how bash reads later lines"

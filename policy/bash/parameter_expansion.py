@@ -42,6 +42,8 @@ _REMOVALS = frozenset(("#", "##", "%", "%%"))
 _OUTSIDE = re.compile(r"[A-Za-z0-9_.:,=@%+^\]!# -]+")
 _INSIDE = re.compile(r"""(?:[^"'\\$`{}\n~<>*?\[/]|[<>](?!\())+""")
 _ESCAPED = re.compile(r"\\([/.*?+^()|\[\] -])")
+_ESCAPED_SIGN = re.compile(r"\\([\"#$:~,=@%\\])")  # outside of a here-document
+_PLAIN_DOUBLE = re.compile(r'"([A-Za-z0-9_./:,@%+=-]*)"')  # the same text for every reading of the quotes
 _LINE = re.compile(r"\$'\\[ntr]'")  # has one meaning for every reading of the quotes
 _TILDE_BEFORE = re.compile(r"[A-Za-z0-9/._-]")
 
@@ -202,7 +204,7 @@ class _Inside:
             self._dollar(parts, pattern)
         elif char in "*?[":
             self._glob(parts, pattern)
-        elif char == "\\" and pattern and (found := _ESCAPED.match(text, at, end)):
+        elif found := self._escaped(char, pattern):
             reader.put(parts, found[1], at, found.end(), quoted=True)
         elif char == "~" and not quoted:
             self._tilde(parts, start)
@@ -219,6 +221,15 @@ class _Inside:
             self._refuse_ambiguous_quotes(at)
         else:
             raise reader.refusal("a character inside `${..}` that bash may read in more than one way", at)
+
+    def _escaped(self, char: str, pattern: bool) -> re.Match[str] | None:
+        """Return an escaped character of a pattern, or plain text in double quotes inside double quotes."""
+        reader, at, end = self.reader, self.reader.pos, self.reader.end
+        if char == "\\" and pattern:
+            found = _ESCAPED.match(reader.text, at, end)
+            return found if found or self.body else _ESCAPED_SIGN.match(reader.text, at, end)
+        inside = char == '"' and self.quoted and not pattern and not self.body
+        return _PLAIN_DOUBLE.match(reader.text, at, end) if inside else None
 
     def _refuse_ambiguous_quotes(self, start: int) -> None:
         """Refuse quoted text in which the end of the form depends on how bash reads the quotes."""

@@ -21,6 +21,7 @@ from policy.model.abstract_word import SourceSpan
 
 _ARRAY = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=(?=\()")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+_ELEMENT = re.compile(r"\$\{#?[A-Za-z_][A-Za-z0-9_]*\[(?:[@*]|-?[0-9]+)\]")
 _SUBSCRIPT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[")
 _REDIRECTION = re.compile(r"([0-9]*)(&>>|&>|<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)")
 _DUPLICATE = re.compile(r"(?:[0-9]{1,3}-?|-)(?=[ \t\n;|&)]|[<>](?!\()|(?:\\\n)+[ \t]|\Z)")
@@ -70,6 +71,14 @@ def _declares(word: Word) -> bool:
     part = word.parts[0]
     plain = len(word.parts) == 1 and isinstance(part, Text) and not part.quoted
     return plain and word.literal in ("local", "declare", "typeset")
+
+
+def _assigns_itself(item: ast.Assignment | ast.ArrayAssignment) -> bool:
+    """Return True for `x=${x:=y}`: the assignment inside the value and the one around it give `x` the same value."""
+    if not isinstance(item, ast.Assignment) or item.append or len(item.value.parts) != 1:
+        return False
+    part = item.value.parts[0]
+    return isinstance(part, ast.Expansion) and part.operator in ast.ASSIGNS and part.name == item.name
 
 
 class _Reader(Compound):
@@ -228,6 +237,8 @@ class _Reader(Compound):
             raise self.refusal("an assignment to the variable that receives a file descriptor", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)
+        if not words and not redirects:
+            self.open_assignments -= sum(map(_assigns_itself, assignments))
         if words and words[0].literal == ":" and not assignments:
             expansions = (part for word in words for part in word.parts if isinstance(part, ast.Expansion))
             self.open_assignments -= sum(part.operator in ast.ASSIGNS for part in expansions)
@@ -298,7 +309,7 @@ class _Reader(Compound):
         for part in (part for item in items for part in item.parts):
             # After a name in an array, bash continues to the `]`, across blanks and parentheses.
             live = isinstance(part, (ast.Glob, ast.Substitution)) or (isinstance(part, Text) and not part.quoted)
-            if live and "[" in self.text[part.span.start : part.span.end]:
+            if live and "[" in _ELEMENT.sub("", self.text[part.span.start : part.span.end]):
                 raise self.refusal("a `[` in an array", start, self.pos)
         if reason := objection_to_variable(found[1], None):
             raise self.refusal(reason, start, self.pos)

@@ -1,6 +1,7 @@
 """Shell builtins that change the folder or the options, test conditions, or run shell text."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from policy.bash.ast import FILE_COMPARISONS, FILE_TESTS
@@ -152,8 +153,12 @@ _SIGNALS = frozenset(["EXIT", "0", "ERR", "DEBUG", "RETURN", "HUP", "INT", "QUIT
 
 def shopt(call: Call) -> None:
     """Judge `shopt`. The accepted options change which files a pattern matches, but not the folder of these files."""
+    from policy.bash.objections import OFF_IN_SCRIPTS  # loaded with the parser
+
+    certain = all(word.text is not None for word in call.words)
+    names = _SHOPT if not certain or any(word.text == "-s" for word in call.words) else _SHOPT | OFF_IN_SCRIPTS
     for word in call.words:
-        if word.text not in _SHOPT:
+        if word.text not in names:
             call.unknown("`shopt` changes a shell option that affects later commands", word)
             return
     call.add_rule_fact(Tier.READ)
@@ -230,7 +235,10 @@ def source(call: Call) -> None:
     if call.words[0].text != "/dev/fd/0":
         call.access_path(Role.READ, call.words[0])
     call.note_download(call.frame.words_from_network)
-    call.after = _after_file(call, *paths) if len(paths) == 1 else None
+    if len(paths) == 1:
+        call.after = _with_arguments(call, lambda begin: call.shell.run_file(paths[0], begin, call.frame, call.span))
+    else:
+        call.after = None
     if call.after is not None:
         return
     call.shell.file_in_doubt = True
@@ -242,16 +250,14 @@ def source(call: Call) -> None:
     call.after = ExitStates.same(after)
 
 
-def _after_file(call: Call, path: str) -> ExitStates | None:
-    """Return the states after the commands of the file, or None if its text cannot be read."""
-    arguments, begin = tuple(call.words[1:]), call.state
-    if arguments:
-        begin = replace(begin, arguments=arguments)
-    ends = call.shell.run_file(path, begin, call.frame, call.span)
-    if ends is None or not arguments:
-        return ends
-    # Bash restores the arguments of the script, unless the file sets them.
-    return ExitStates(*(replace(each, arguments=None) for each in ends))
+def _with_arguments(call: Call, run: Callable[[State], ExitStates | None]) -> ExitStates | None:
+    """Return the states after `run`, which interprets the text of `source` from a state with the words as arguments."""
+    arguments = tuple(call.words[1:])
+    if not arguments:
+        return run(call.state)
+    ends = run(replace(call.state, arguments=None if call.frame.other_shell else arguments))
+    # Bash restores the arguments of the script, unless the text sets them.
+    return None if ends is None else ExitStates(*(replace(each, arguments=None) for each in ends))
 
 
 def _files_of_source(call: Call) -> tuple[str, ...]:
@@ -285,14 +291,12 @@ def _source_text(call: Call, script: str) -> None:
     """Judge `source` of a text that is certain: it is interpreted in the current shell."""
     call.add_rule_fact(Tier.READ)
     call.note_download(call.frame.words_from_network or call.frame.stdin_from_network)
-    arguments, begin = tuple(call.words[1:]), call.state
-    if arguments:
-        begin = replace(begin, arguments=None if call.frame.other_shell else arguments)
     frame = replace(call.frame, stdin_script=None, stdin_texts=(), returns=[])
-    success, failure = call.shell.run_text(script, begin, frame, call.span, call.rule.ref).or_early(frame.returns)
-    if arguments:  # restored afterwards, unless the text sets them
-        success, failure = replace(success, arguments=None), replace(failure, arguments=None)
-    call.after = ExitStates(success, failure)
+
+    def run(begin: State) -> ExitStates:
+        return call.shell.run_text(script, begin, frame, call.span, call.rule.ref).or_early(frame.returns)
+
+    call.after = _with_arguments(call, run)
 
 
 def _state_after_unread_text(call: Call) -> State:

@@ -277,14 +277,12 @@ class ControlFlow:
                 inside = inside.own(variable, known)
             within = replace(frame, anchor=meaning.anchor, loop_exits=[], returns=[])
             self._running.append(meaning)
-            outer, self.findings.file = (self.findings.file, self.findings.doubts), meaning.file
-            self.findings.doubts = 0
             try:
-                success, failure = self.node(meaning.body, inside, within).states.or_early(within.returns)
+                with self.findings.in_file(meaning.file):
+                    success, failure = self.node(meaning.body, inside, within).states.or_early(within.returns)
+                    doubts = self.findings.doubts
             finally:
                 self._running.pop()
-                doubts = self.findings.doubts
-                self.findings.file, self.findings.doubts = outer
             # Older versions of bash let `break` in a function leave the loop around its call.
             frame.loop_exits.extend([self._after_call(early, state) for early in within.loop_exits])
             ends = ExitStates(self._after_call(success, state), self._after_call(failure, state))

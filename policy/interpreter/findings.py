@@ -102,6 +102,18 @@ class Findings:
         finally:
             self.step = outer
 
+    @contextmanager
+    def in_file(self, file: str) -> Iterator[None]:
+        """Give the findings inside the `with` block to text of `file`, a file of `source` (empty: the script itself).
+
+        Inside the block, `doubts` counts only the doubts about that text.
+        """
+        outer, (self.file, self.doubts) = (self.file, self.doubts), (file, 0)
+        try:
+            yield
+        finally:
+            self.file, self.doubts = outer
+
     def __len__(self) -> int:
         return len(self._reasons)
 

@@ -206,13 +206,9 @@ class ShellInterpreter:
         findings.classifier.budget.allow_script(len(found.text))
         findings.classifier.budget.spend(50 + 3 * len(found.text))
         inside = replace(frame, files=frame.files + 1, loop_exits=[], returns=[])
-        outer, findings.file = (findings.file, findings.doubts), path
-        findings.doubts = 0
-        try:
+        with findings.in_file(path):
             ends = self._run_inner(tree, state, inside, span).or_early(inside.returns)
-        finally:
             doubts = findings.doubts
-            findings.file, findings.doubts = outer
         if doubts:
             self.file_in_doubt = True
             return self.flow.after_doubt(ends, state, path)

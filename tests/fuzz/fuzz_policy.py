@@ -25,7 +25,7 @@ from policy.decide import decide, deciding_cell, open_reasons
 from policy.describe.summary import summarize
 from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind, RuleRef, Scope
-from policy.model.facts import Facts, Kind, PathFact
+from policy.model.facts import Facts, Kind, PathFact, ShellText
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
 from policy.model.tier import Mode, Ruling, Tier
@@ -40,9 +40,12 @@ WORK, HOME = "/home/me/work", "/home/me"
 SLOW = 2.0  # seconds: far over the promised 50 ms, so that a busy machine breaks no law
 
 _FOLDERS = {"/", "/usr", "/usr/bin", "/etc", "/home", HOME, WORK, f"{WORK}/src", f"{WORK}/.git", f"{HOME}/.ssh"}
-_FILES = {f"{WORK}/{name}" for name in ("a.txt", "notes.txt", ".env", "run.sh", "src/main.py")}
+_FILES = {f"{WORK}/{name}" for name in ("a.txt", "notes.txt", ".env", "run.sh", "lib", "src/main.py")}
 _FILES |= {f"{HOME}/.ssh/id_rsa", f"{HOME}/letter.txt", "/etc/hostname", "/etc/fstab"}
 _LINKS = {f"{WORK}/link": f"{HOME}/.ssh/id_rsa", f"{WORK}/out": HOME}
+
+# The file of the workspace that scripts read with `. ./lib`.
+_LIBRARY = 'lib_print() { cat "$1"; }\nlib_remove() { rm -rf "$@"; }\nlib_enter() { cd "$x" || return; }\nx=src\n'
 
 
 def _look(path: str) -> PathFact:
@@ -52,6 +55,10 @@ def _look(path: str) -> PathFact:
             real = _LINKS.get(f"{real}/{part}", f"{real}/{part}")
     real = real or "/"
     return PathFact(real, Kind.FOLDER if real in _FOLDERS else Kind.FILE if real in _FILES else Kind.MISSING)
+
+
+def _shell_text(path: str) -> ShellText | None:
+    return ShellText(_LIBRARY, "0" * 64) if path == f"{WORK}/lib" else None
 
 
 @lru_cache(maxsize=1)
@@ -68,7 +75,8 @@ def profile() -> Profile:
 def facts() -> Facts:
     """A small disk that is the same everywhere, so that a seed is."""
     system = (*profile().system, "/etc/passwd")
-    return Facts(WORK, HOME, ("/usr/bin",), system, (f"{HOME}/.local/state/ringfence",), _look, lambda name: None)
+    state = (f"{HOME}/.local/state/ringfence",)
+    return Facts(WORK, HOME, ("/usr/bin",), system, state, _look, lambda name: None, shell_text=_shell_text)
 
 
 def _rule_files() -> Iterator[tuple[str, str]]:
@@ -251,6 +259,7 @@ WORDS = (
     "*", "*.py", "{a,b}", "src", "link", "out/x", "/etc/passwd", "/tmp/x", "/dev/sda", "/dev/tcp/h/1", "cd", "pushd", "popd", "-", "--", "sudo", "timeout 5",
     "npm", "test", "python3", "make", "tar", "-xf", "x.tar", "-C", "tee", "dd", "of=x", "if=.env", "/proc/self/cwd/.env", "/proc/self/environ", "eval", "source",
     "if", "then", "fi", "for", "in", "do", "done", "while", "case", "esac", "[[", "]]", "((", "))", "!", "time", "x=5", "export", "set -e", "read x", "((x++))",
+    ". ./lib", "source ./lib", "lib_print", "lib_remove", "lib_enter", "declare -A m", "m[k]=rm", "m=([k]=.env)", "\"${m[k]}\"", "${!m[@]}", "x=([0]=rm [1]=-rf)", "\"${x[@]}\"",
 )
 GLUE = (" ", " ", " ", " ", "; ", "\n", " | ", " && ", " || ", " & ", " (", ") ", "{ ", "; } ", "$(", ")", "`", '"', "'", "\\", "\t", " # ")
 NOISE = (
