@@ -1,6 +1,8 @@
 """`agent exec` evaluates an action again after an approval, so that the approval covers exactly what the user saw."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,8 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.exec.command import _judge
 from runner.frontends.exec.report import ExecCase
 from runner.gate.gate import GateArgs, open_gate
+from runner.problems import Exit
+from tests.support.places import ROOT
 
 Change = Callable[[Path], None]
 
@@ -109,3 +113,36 @@ def test_the_permit_and_the_record_are_about_the_second_look(folder: Path, monke
     assert "elsewhere/plans.txt" in repr(case.noted.parts())
     assert case.answer is not None
     assert case.answer.yes
+
+
+# Runs `agent` in this process, and changes the file `f` when the decision is recorded.
+CHANGING = """
+import pathlib, sys
+from runner.audit.log import AuditLog
+from runner.cli.main import main
+decided = AuditLog.decided
+def change_then_record(*words, **more):
+    pathlib.Path("f").write_text("touch made\\n")
+    return decided(*words, **more)
+if "--unchanged" in sys.argv:
+    sys.argv.remove("--unchanged")
+else:
+    AuditLog.decided = change_then_record
+sys.exit(main())
+"""
+
+
+@pytest.mark.threat("T169")
+@pytest.mark.parametrize(("words", "code"), [((), Exit.DENIED), (("--unchanged",), 0)])
+def test_nothing_runs_if_a_sourced_file_changes_after_the_decision(
+    folder: Path, words: tuple[str, ...], code: int
+) -> None:
+    workspace = folder / "workspace"
+    (workspace / "f").write_text("x=1\n")
+    command = [sys.executable, "-c", CHANGING, *words, "exec", "--mode", "trust-project", ". ./f; echo ran"]
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=workspace, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert ("ran" in done.stdout) is (code == 0)
+    assert (f"`{workspace}/f` has changed" in done.stderr) is (code == Exit.DENIED)
+    assert not (workspace / "made").exists()

@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from policy.grants.offers import choices
 from policy.handlers import malicious_packages
 from policy.handlers.package_spelling import difference
 from policy.handlers.package_tables import NEIGHBOURS, POPULAR
 from policy.handlers.suspicious_packages import normalized
-from policy.model.tier import Tier
+from policy.model.tier import Mode, Tier
+from policy.model.verdict import Allow
 from tests.support import make_malicious_packages
 from tests.support.classified import judge
+from tests.support.grant_questions import action, evaluation_context, question
 from tests.support.make_malicious_packages import BEGIN, END, MODULE, listed, merged, records, rows_of, table_of
 
 # fmt: off
@@ -126,6 +129,28 @@ def reported(command: str) -> list[str]:
 def test_install_is_dangerous(command: str, text: str, why: str) -> None:
     found = reported(command)
     assert any(text in each for each in found), (why, found)
+
+
+# fmt: off
+# A rule of the user, a mode, and whether a popular and a malicious package are installed without a question.
+RULED = [
+    ('run=["pip", "install", "**"] tier=["network", "execute"] host=["pypi.example.org"]', Mode.DEFAULT,       True,  "every install"),
+    ('run=["pip", "install", "**"] tier=["network", "execute"] host=["pypi.example.org"]', Mode.TRUST_PROJECT, True,  "every install, in a looser mode"),
+    ('run=["pip", "install", "colourama"] tier=["network", "execute"] host=["pypi.example.org"]', Mode.DEFAULT, False, "exactly the malicious package"),
+    ('tool=["bash"] host=["pypi.example.org"]',                                           Mode.TRUST_PROJECT, False, "the host alone"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T172")
+@pytest.mark.parametrize(("rule", "mode", "popular", "why"), RULED, ids=[row[3] for row in RULED])
+def test_a_rule_of_the_user_does_not_cover_a_malicious_package(rule: str, mode: Mode, popular: bool, why: str) -> None:
+    at = evaluation_context(mode, f"allow {rule}")
+    if popular:
+        assert isinstance(at.evaluate(action("pip install requests"))[1], Allow)
+    ask = question("pip install colourama", at)
+    assert ask.cell.tier is Tier.DANGEROUS
+    assert choices(at, ask) == (), "no answer is remembered"
 
 
 @pytest.mark.parametrize(("command", "why"), SILENT, ids=[f"{row[1]}: {row[0]}" for row in SILENT])
