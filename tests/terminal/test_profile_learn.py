@@ -1,11 +1,18 @@
 """Tests of `agent profile learn`: real runs in a sandbox, one card per round, and the smallest rule."""
 
 import json
+import os
+import re
+import subprocess
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.support.sandbox_bench import NOBODY, USERS
 from tests.support.session_harness import AGENT, SessionHarness
 from tests.support.terminal import Terminal
 
@@ -26,6 +33,18 @@ echo done
 
 @pytest.fixture
 def harness(tmp_path: Path) -> SessionHarness:
+    return project(tmp_path)
+
+
+@pytest.fixture
+def shared_base() -> Iterator[Path]:
+    """Yield a folder that may be given to another user; the folders of pytest are for one user."""
+    with tempfile.TemporaryDirectory(prefix="ringfence-learn-", dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def project(tmp_path: Path) -> SessionHarness:
+    """Return a user with scripts of several steps, data outside of the workspace, and a key."""
     harness = SessionHarness(tmp_path)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x.txt").write_text("data\n")
@@ -39,33 +58,56 @@ def harness(tmp_path: Path) -> SessionHarness:
     return harness
 
 
-def learn(harness: SessionHarness, *words: str) -> Terminal:
-    return Terminal([AGENT, "profile", "learn", *words], harness.work, harness.environ)
+def learn(harness: SessionHarness, *words: str, other: bool = False) -> Terminal:
+    return Terminal([AGENT, "profile", "learn", *words], harness.work, harness.environ, other=other)
+
+
+def own(user: str, base: Path) -> bool:
+    """Give the folder `base` to `user`, and return True if that is another user than this process has."""
+    if user != "nobody":
+        return False
+    for path in (base, *base.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    return True
+
+
+def told(harness: SessionHarness, *words: str, other: bool) -> str:
+    """Return what `agent` prints for the user that learned the rule."""
+    who: dict[str, Any] = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if other else {}
+    return subprocess.run(
+        [AGENT, *words], cwd=harness.work, env=harness.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        text=True, check=True, timeout=120, **who,
+    ).stdout  # fmt: skip
 
 
 @pytest.mark.threat("T168")
-def test_one_card_shows_what_ten_steps_need_and_the_rule_has_what_was_chosen(harness: SessionHarness) -> None:
-    window = learn(harness, "--to", "user", "--", "bash", "install.sh")
+@pytest.mark.parametrize("user", USERS)
+def test_one_card_shows_what_ten_steps_need_and_the_rule_has_what_was_chosen(shared_base: Path, user: str) -> None:
+    harness = project(shared_base)
+    other = own(user, harness.base)
+    window = learn(harness, "--to", "user", "--", "bash", "install.sh", other=other)
     try:
         window.until("n none]")
         card = window.seen.partition("the command was stopped")[2]
         for row in ("connect to one.example.org", "connect to two.example.org", "data/x.txt"):
             assert row in card, card
         assert "id_rsa" not in card
-        window.type("y 1 3\n")
+        rows = {words: number for number, words in re.findall(r"(\d+)[ .)]+(\S.*)", card)}
+        chosen = [number for words, number in rows.items() if "one.example.org" in words or "data/x.txt" in words]
+        window.type(f"y {' '.join(chosen)}\n")
         window.end()
     finally:
         window.close()
     assert window.seen.count("the command was stopped") == 1, "one card for all steps"
-    user = Path(harness.environ["HOME"]) / ".config" / "ringfence" / "config.toml"
-    (rule,) = tomllib.loads(user.read_text())["rule"]
+    settings = Path(harness.environ["HOME"]) / ".config" / "ringfence" / "config.toml"
+    (rule,) = tomllib.loads(settings.read_text())["rule"]
     assert rule["run"] == ["bash", "install.sh"]
     assert rule["rights"] == [f"--read {harness.base}/data/x.txt", "--host one.example.org"]
-    shown = harness.agent("why", "bash install.sh").stdout
+    shown = told(harness, "why", "bash install.sh", other=other)
     assert "  allowed\n" in shown
     assert "one.example.org" in shown.partition("permit")[2]
     assert "two.example.org" not in shown.partition("permit")[2]
-    first, *_ = harness.agent("audit", "--json").stdout.splitlines()
+    first, *_ = told(harness, "audit", "--json", other=other).splitlines()
     assert json.loads(first)["answer"]["by"] == "terminal, by `agent profile learn`"
 
 
