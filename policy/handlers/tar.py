@@ -1,8 +1,9 @@
 """The handler of `tar`: list, extract and create, with an allowlist of flags."""
 
 from policy.interpreter.command_call import Call
-from policy.interpreter.operand_roles import enter, judge_bounded
+from policy.interpreter.operand_roles import apply, enter, judge_bounded
 from policy.model.abstract_word import AbstractWord, literal
+from policy.model.assessment import Consequence
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -12,10 +13,18 @@ _LONG_SWITCHES = frozenset((
     "--verbose", "--gzip", "--gunzip", "--bzip2", "--xz", "--zstd", "--lzma", "--auto-compress", "--full-time", "--utc",
     "--keep-old-files", "--touch", "--no-same-owner", "--no-same-permissions", "--preserve-permissions", "--wildcards",
     "--to-stdout", "--numeric-owner", "--no-recursion", "--show-transformed-names", "--dereference",
-    "--one-file-system",
+    "--one-file-system", "--exclude-vcs", "--exclude-vcs-ignores", "--exclude-backups", "--exclude-caches", "--sparse",
+    "--xattrs", "--no-xattrs", "--acls", "--no-acls", "--selinux", "--no-selinux", "--same-owner", "--overwrite",
+    "--same-permissions", "--skip-old-files", "--keep-newer-files", "--totals", "--posix", "--anchored", "--no-anchored",
+    "--no-wildcards", "--ignore-case", "--ignore-failed-read", "--delay-directory-restore", "--compress", "--lzip",
 ))
 # fmt: on
-_LONG_DATA = frozenset(["--exclude", "--strip-components", "--mtime", "--owner", "--group", "--sort"])
+# No expression of `--transform` runs or names a file of its own: the names that it makes are below the folder.
+_LONG_DATA = frozenset((
+    "--exclude", "--strip-components", "--mtime", "--owner", "--group", "--sort", "--transform", "--xform", "--format",
+    "--mode", "--newer", "--newer-mtime", "--blocking-factor",
+))
+_PROGRAMS = frozenset(["--use-compress-program", "--use-compress"])
 _MODES = {"--list": "t", "--extract": "x", "--get": "x", "--create": "c"}
 
 
@@ -27,6 +36,7 @@ def tar(call: Call) -> None:
         return
     mode, archive, operands, state = "", None, list[AbstractWord](), call.state
     first, stdout = True, False
+    programs: list[AbstractWord] = []
     while words:
         word = words.pop(0)
         text = word.text
@@ -44,7 +54,7 @@ def tar(call: Call) -> None:
                 mode += _MODES[name]
             elif name in _LONG_SWITCHES and not equals:
                 stdout = stdout or name == "--to-stdout"
-            elif name in ("--file", "--directory") or name in _LONG_DATA:
+            elif name in ("--file", "--directory") or name in _LONG_DATA | _PROGRAMS:
                 if not equals and not words:
                     break
                 argument = AbstractWord(texts=(value,), span=word.span) if equals else words.pop(0)
@@ -52,6 +62,8 @@ def tar(call: Call) -> None:
                     archive = argument
                 elif name == "--directory":
                     call.state = enter(call, argument)
+                elif name in _PROGRAMS:
+                    programs.append(argument)
             else:
                 call.unknown(f"`{name}` is not a known flag of `tar`", word)
                 return
@@ -59,14 +71,16 @@ def tar(call: Call) -> None:
             for at, letter in enumerate(letters := text.lstrip("-"), 1):
                 if letter in "txc":
                     mode += letter
-                elif letter in ("f", "C") and (words or (text.startswith("-") and letters[at:])):
+                elif letter in ("f", "C", "I") and (words or (text.startswith("-") and letters[at:])):
                     # With a dash, the rest of the cluster is the value; without, the next words are the values.
                     attached = text.startswith("-") and letters[at:]
                     argument = literal(letters[at:], word.span) if attached else words.pop(0)
                     if letter == "f":
                         archive = argument
-                    else:
+                    elif letter == "C":
                         call.state = enter(call, argument)
+                    else:
+                        programs.append(argument)
                     if attached:
                         break
                 elif letter in _SWITCHES:
@@ -86,6 +100,9 @@ def tar(call: Call) -> None:
         call.unknown("`tar` with an archive known only at run time, or on another machine", archive)
         return
     call.add_rule_fact(Tier.READ)
+    for program in programs:
+        apply(call, Role.SCRIPT, program)  # tar adds `-d` when it extracts
+        call.runs("packs with a program", program, flag="-I", consequence=Consequence.STARTS_PROGRAMS)
     if archive is not None and archive.text != "-":
         call.access_path(Role.WRITE if mode == "c" else Role.READ, archive)
     call.state = new_state

@@ -10,6 +10,7 @@ from policy.model.tier import Tier
 from policy.rules.rule import Role
 
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+_EMPTYING = frozenset(["-i", "-", "--ignore-environment"])
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
@@ -24,6 +25,9 @@ def env(call: Call) -> None:
         if flag.role is Role.FOLDER and value is not None:
             call.state = enter(call, value)
     state, variables = call.state, call.shell.variables
+    if any(flag.name in _EMPTYING for flag, _ in shape.flags):
+        # Also the variables that keep a program from the network are gone.
+        state = replace(state, exports=(*(entry.partition("=")[0] for entry in state.exports), "an empty environment"))
     for flag, value in shape.flags:
         if flag.name not in ("-u", "--unset") or value is None:
             continue

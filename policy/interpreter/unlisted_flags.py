@@ -2,6 +2,7 @@
 
 from policy.interpreter.command_call import Call
 from policy.model.abstract_word import SourceSpan, literal
+from policy.model.assessment import Scope
 from policy.model.tier import Tier
 from policy.rules.rule import Flag, Role
 
@@ -38,7 +39,8 @@ def _judge_value(call: Call, text: str, span: SourceSpan | None, *, edits: bool)
     values = [text] if text[:1] != "-" else [text.partition("=")[2], text[len("-x") :]]
     classifier = call.findings.classifier
     for value in filter(None, values):
-        paths = (classifier.place(value, cwd).path for cwd in call.state.cwds or ())
-        locked = any(classifier.secrets.locked_in(path, call.facts.workspace) for path in paths)
+        places = [classifier.place(value, cwd) for cwd in call.state.cwds or ()]
+        started = any(place.locked and place.scope is Scope.OUTSIDE for place in places)  # `~/.bashrc`
+        locked = started or any(classifier.secrets.locked_in(place.path, call.facts.workspace) for place in places)
         if locked or (edits and text[:1] not in ("-", "/")):
             call.access_path(Role.WRITE, literal(value, span))
