@@ -131,7 +131,8 @@ def test_a_bounded_use_gets_no_rights_beyond_the_workspace(script: str, why: str
 @pytest.mark.parametrize(("script", "tier", "why"), ASKED, ids=[row[0] for row in ASKED])
 def test_what_the_sandbox_would_have_to_open_is_asked_about(script: str, tier: Tier, why: str) -> None:
     assert assess(script, "").tiers[0] is tier, why
-    assert ruling(judge(script, "", T)) is not Ruling.ALLOW, why  # a denial where no answer can open a path
+    # A denial where no answer can open the path.
+    assert ruling(judge(script, "", T)) is not Ruling.ALLOW, why
 
 
 @pytest.mark.threat("T166")
