@@ -16,15 +16,15 @@ _LONG_SWITCHES = frozenset((
     "--one-file-system", "--exclude-vcs", "--exclude-vcs-ignores", "--exclude-backups", "--exclude-caches", "--sparse",
     "--xattrs", "--no-xattrs", "--acls", "--no-acls", "--selinux", "--no-selinux", "--same-owner", "--overwrite",
     "--same-permissions", "--skip-old-files", "--keep-newer-files", "--totals", "--posix", "--anchored",
-    "--no-anchored", "--no-wildcards", "--ignore-case", "--ignore-failed-read", "--delay-directory-restore", "--compress",
-    "--lzip",
+    "--no-anchored", "--no-wildcards", "--ignore-case", "--ignore-failed-read", "--delay-directory-restore",
+    "--compress", "--lzip",
 ))
-# fmt: on
 # No expression of `--transform` runs or names a file of its own: the names that it makes are below the folder.
 _LONG_DATA = frozenset((
     "--exclude", "--strip-components", "--mtime", "--owner", "--group", "--sort", "--transform", "--xform", "--format",
     "--mode", "--newer", "--newer-mtime", "--blocking-factor",
 ))
+# fmt: on
 _PROGRAMS = frozenset(["--use-compress-program", "--use-compress"])
 _MODES = {"--list": "t", "--extract": "x", "--get": "x", "--create": "c"}
 
