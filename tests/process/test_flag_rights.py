@@ -173,7 +173,7 @@ def place(tmp_path: Path) -> Path:
     (work / "docs").mkdir(parents=True)
     (work / "a.txt").write_text("a\n")
     (work / "link").symlink_to(tmp_path / "home")
-    (work / "nowhere").symlink_to(place / "nothing-is-here")
+    (work / "nowhere").symlink_to(tmp_path / "nothing-is-here")
     (work / ".git" / "hooks").mkdir(parents=True, exist_ok=True)
     (work / "build").symlink_to(".git/hooks")
     return tmp_path

@@ -321,7 +321,7 @@ SCRIPTS = [
     ("while IFS= read -r l; do echo \"$l\"; done < a.txt", Tier.READ, "for one read only"),
     # wrappers
     ("env -C other git status",                   Tier.EXECUTE,      "env changes folder first"),
-    ("env -i git status",                         Tier.UNKNOWN,      "what protects git would be gone"),
+    ("env -i git status",                         Tier.EXECUTE,      "likewise"),
     ("unset GIT_CONFIG_COUNT; git status",        Tier.EXECUTE,      "what protects git would be gone"),
     ("nice -n 5 timeout 5 touch x",               Tier.WRITE,        "wrappers in wrappers"),
     ("command touch x",                           Tier.WRITE,        "command runs its words"),

@@ -59,7 +59,7 @@ ROWS = [
     ("json.py src/x",                "cd src && python3 -m pip freeze",   Tier.READ,    "another folder"),
     ("json.py",                      "cd src; python3 -m pip freeze",     Tier.EXECUTE, "if `cd` fails it is this one"),
     ("",                             "python3 -m pip install x",          Tier.NETWORK, "what it is"),
-    ("",                             "python3 -m pip list --log x",       Tier.UNKNOWN, "what pip says of it"),
+    ("",                             "python3 -m pip list --log x",       Tier.EXECUTE, "what pip says of it"),
     ("",                             "python3 -m pip -m pip list",        Tier.UNKNOWN, "no flag of pip"),
     ("",                             "python3 -m json.tool a.json",       Tier.READ,    "a module that only reads"),
     ("json.py",                      "python3 -m json.tool a.json",       Tier.EXECUTE, "stands in for it"),
