@@ -806,6 +806,8 @@ def harmless(text: str, tree: Script, *, foreign: bool = False) -> bool:
     """Return True if the text may be run here: no absolute path, no builtin that reaches other processes."""
     if _FORBIDDEN.search(text):
         return False
+    if "lib" in text and not plain_names(tree):
+        return False  # such a name may be `.`, which reads the file of commands
     if _ABSOLUTE.search(text.replace("./lib", "")):
         everything = list(nodes(tree))
         names = [node.words[0].literal for node in everything if isinstance(node, Command) and node.words]

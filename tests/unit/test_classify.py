@@ -321,8 +321,8 @@ SCRIPTS = [
     ("while IFS= read -r l; do echo \"$l\"; done < a.txt", Tier.READ, "for one read only"),
     # wrappers
     ("env -C other git status",                   Tier.EXECUTE,      "env changes folder first"),
-    ("env -i git status",                         Tier.EXECUTE,      "likewise"),
-    ("unset GIT_CONFIG_COUNT; git status",        Tier.EXECUTE,      "what protects git would be gone"),
+    ("env -i git status",                         Tier.EXECUTE,      "what protects git would be gone"),
+    ("unset GIT_CONFIG_COUNT; git status",        Tier.EXECUTE,      "likewise"),
     ("nice -n 5 timeout 5 touch x",               Tier.WRITE,        "wrappers in wrappers"),
     ("command touch x",                           Tier.WRITE,        "command runs its words"),
     ("command -v touch",                          Tier.READ,         "or looks for them"),
