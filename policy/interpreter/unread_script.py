@@ -13,7 +13,8 @@ from policy.rules.rule import Role
 MOST_SEARCHED = 64 * 1024  # characters of a script
 _PATH_COST = 100  # steps of the budget for one path, and 10 more for each character
 
-_TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}]+")
+# `@` stands before the name of a file in `curl -d @FILE`.
+_TOKENS = re.compile(r"[\s;|&<>()`'\"=,{}@]+")
 _HOME = re.compile(r"\A(?:~|\$HOME)/")
 _BRACED = re.compile(r"[^\s;|&<>()`'\"{]{0,255}\{[^\s;|&<>()`'\"]{0,255}")
 _CHOICE = re.compile(r"(?<!\$)\{([^{}]*,[^{}]*)\}")

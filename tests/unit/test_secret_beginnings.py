@@ -128,6 +128,7 @@ REFUSED = [
     ("wc --files0-from=<(echo .env)",                      "from a list that is known"),
     ("a=(.ssh .aws); cat ~/${a[@]}",                       "one of an array"),
     ("bash <<< 'cat .env'",                                "a script on the input of a shell"),
+    ("gh api -F body=@.env; (",                            "after a sign, in a script that cannot be read"),
     ("echo 'cat ~/.ssh/id_rsa' | sh",                      "a script on the input of a shell"),
     ("bash -c \"cat ~/.ssh/$x\"",                          "a script whose beginning is known"),
     ("xargs -I% sh -c 'cat ~/.%/id_rsa' <<< ssh",          "a script into which known data goes"),
