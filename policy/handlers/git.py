@@ -136,9 +136,7 @@ def _judge_subcommand(call: Call) -> None:
     shape = call.parse()
     if shape.bounded and (divided or call.label == "git restore"):
         # THREAT T166: the word may be a subcommand that forgets (`git stash drop`), or every file of the workspace.
-        call.unknown(shape.trouble or "a word known only at run time", shape.where)
-        for word in call.words:
-            call.suspect(word)
+        call.unknown_words(shape.trouble, shape.where)
         return
     if call.label == "git remote show" and not shape.operands and not shape.trouble:
         call.rule = replace(call.rule, tier=Tier.READ, why="lists remotes")

@@ -55,7 +55,7 @@ def tar(call: Call) -> None:
                 mode += _MODES[name]
             elif name in _LONG_SWITCHES and not equals:
                 stdout = stdout or name == "--to-stdout"
-            elif name in ("--file", "--directory") or name in _LONG_DATA | _PROGRAMS:
+            elif name in ("--file", "--directory") or name in _LONG_DATA or name in _PROGRAMS:
                 if not equals and not words:
                     break
                 argument = AbstractWord(texts=(value,), span=word.span) if equals else words.pop(0)

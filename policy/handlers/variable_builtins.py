@@ -26,7 +26,8 @@ def assign(call: Call) -> None:
     exports, readonly, names = call.label == "export", call.label == "readonly", set()
     is_local = state.locals is not None and call.label in ("local", "declare", "typeset")
     integers = False
-    flags = list(takewhile(lambda text: text is not None and text[:1] == "-" and text != "--", texts))
+    flags = takewhile(lambda text: text is not None and text[:1] == "-" and text != "--", texts)
+    array, keyed = "-a" in texts, not KEYED_FLAGS.isdisjoint(flags)
     for word in call.words:
         text = word.text
         head = text if text is not None else word.head
@@ -37,7 +38,7 @@ def assign(call: Call) -> None:
             readonly = readonly or "r" in text
             is_local = is_local and "g" not in text
             if text not in _ASSIGN_FLAGS.get(call.label, _DECLARE_FLAGS) or (text == "-p" and len(call.words) > 1):
-                # -A, -n, -c .. evaluate the assigned value, or make the name an alias of another. With an unknown flag
+                # -n, -c .. evaluate the assigned value, or make the name an alias of another. With an unknown flag
                 # (`export -x`), or with -p and names, bash assigns nothing.
                 call.unknown(f"`{call.label} {text}` changes the meaning of assigned values", word)
             exports = exports or "x" in text
@@ -48,7 +49,6 @@ def assign(call: Call) -> None:
             call.unknown(f"`{call.label}` with an uncertain variable name", word)
             continue
         name, span = match[1] if match else head, word.span or call.span
-        array, keyed = "-a" in texts, not KEYED_FLAGS.isdisjoint(flags)
         names.add(name)
         if integers:
             variables.integers.add(name)
@@ -89,7 +89,7 @@ def assign(call: Call) -> None:
             value = join(state.variables.get(name, ANYTHING), value)  # outside of a function, `local` fails
         elif state.locals is not None and call.label in ("declare", "typeset"):
             value = variables.join_outer_value(state, name, value)
-        if name in variables.arrays | variables.associative and not _surely_no_array(value):
+        if (name in variables.arrays or name in variables.associative) and not _surely_no_array(value):
             call.unknown(f"`{call.label}` may read the value as an array, and evaluate its subscripts", word)
         state = (variables.export if exports else variables.assign)(state, name, value, span)
     call.add_rule_fact(Tier.READ)

@@ -177,6 +177,12 @@ class Call:
         if word is not None:
             self.suspect(word)
 
+    def unknown_words(self, text: str, word: AbstractWord | None) -> None:
+        """Report words whose roles are unknown because of `word`, and the secrets that any of them may name."""
+        self.unknown(text, word)
+        for each in self.words:
+            self.suspect(each)
+
     def bounded(self, text: str, word: AbstractWord | None = None) -> None:
         """Report a use that cannot be judged, but does no more than code that is not read: the sandbox bounds both."""
         self.doubted = True

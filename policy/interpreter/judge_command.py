@@ -284,9 +284,7 @@ def _not_described(call: Call, shape: ParsedOptions) -> None:
             judge_possible_flags(call)
         return
     if tier is None:
-        call.unknown(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)
-        for word in call.words:
-            call.suspect(word)
+        call.unknown_words(shape.trouble or f"`{call.label}` is used in a way that is not known", shape.where)
         return
     if rule.open:
         if rule.loopback is not None and rule.tier is Tier.NETWORK:

@@ -226,7 +226,7 @@ class PathClassifier:
 
     def stored_objects(self, path: str) -> bool:
         """Return True if `path` is in a folder of Git's objects, which undo does not store."""
-        return self.history(path) and "/objects/" in f"{path.partition('/.git/')[2].join('//')}"
+        return self.history(path) and "/objects/" in f"/{path.partition('/.git/')[2]}/"
 
     def git_secrets(self, path: str) -> tuple[str, ...] | None:
         """Return the secret files whose content Git may have in `path`, a file or folder of the workspace's `.git`.

@@ -64,7 +64,7 @@ def service_variables(home: str, environ: Mapping[str, str], workspace: str) -> 
         address = _address(client, home, environ, workspace)
         if address and "@" not in urlsplit(address).netloc:
             found.append((endpoint(address) or "", name, address))
-    region = _region(home, environ, workspace)
+    region = _region(environ, _aws_settings(home, environ, workspace))
     hosts = dict.fromkeys(_regional(prefix, region) for prefix in _PREFIXES.values()) if region else ()
     return (*found, *((host, "AWS_DEFAULT_REGION", region) for host in hosts))
 
@@ -130,9 +130,10 @@ def _daemon(home: str, environ: Mapping[str, str], workspace: str) -> str:
 
 def _aws_host(words: list[str], home: str, environ: Mapping[str, str], workspace: str) -> str:
     service, *regions = words or [""]
-    region = regions[0] if regions else _region(home, environ, workspace)
-    if any(map(_ELSEWHERE.fullmatch, environ)) or _aws_settings(home, environ, workspace) is None:
+    settings = _aws_settings(home, environ, workspace)
+    if settings is None or any(map(_ELSEWHERE.fullmatch, environ)):
         return ""
+    region = regions[0] if regions else _region(environ, settings)
     if not _REGION.fullmatch(region):
         return ""
     if service in _GLOBAL:
@@ -145,9 +146,9 @@ def _regional(prefix: str, region: str) -> str:
     return f"{prefix}.{region}.amazonaws.com"
 
 
-def _region(home: str, environ: Mapping[str, str], workspace: str) -> str:
+def _region(environ: Mapping[str, str], settings: Mapping[str, str] | None) -> str:
     named = next((environ[name] for name in _REGION_VARIABLES if environ.get(name)), "")
-    region = named or (_aws_settings(home, environ, workspace) or {}).get("region", "")
+    region = named or (settings or {}).get("region", "")
     return region if _REGION.fullmatch(region) else ""
 
 
