@@ -45,7 +45,7 @@ cargo append_only_vec 0.1.9 2026-08-20 RUSTSEC-2026-0262
 cargo arone * 2026-08-20 RUSTSEC-2026-0259
 cargo aronenao * 2026-08-20 RUSTSEC-2026-0261
 cargo arrayref 0.3.10 2026-08-20 RUSTSEC-2026-0260
-cargo async_println * 2025-09-24 crates.io 2025
+cargo async_println * 2025-09-24 Rust-blog 2025
 cargo bit_flags * 2023-12-22 RUSTSEC-2023-0124
 cargo chrono_anchor * 2026-03-10 RUSTSEC-2026-0039
 cargo clob_sdk * 2026-02-20 RUSTSEC-2026-0017
@@ -54,7 +54,7 @@ cargo dnp3times * 2026-03-04 RUSTSEC-2026-0032
 cargo envlogger * 2023-08-16 RUSTSEC-2023-0099
 cargo evm_units * 2025-12-03 RUSTSEC-2025-0147
 cargo exploration * 2026-06-02 RUSTSEC-2026-0155
-cargo faster_log * 2025-09-24 crates.io 2025
+cargo faster_log * 2025-09-24 Rust-blog 2025
 cargo finch_cli_rust * 2025-12-09 RUSTSEC-2025-0152
 cargo finch_rst * 2025-12-09 RUSTSEC-2025-0150
 cargo finch_rust * 2025-12-05 RUSTSEC-2025-0148
