@@ -72,30 +72,22 @@ def test_the_screen_asks_once_and_runs_it_again(harness: ScreenHarness, asked: l
 
 @pytest.mark.thorough
 @pytest.mark.threat("T165")
-def test_plain_lines_ask_once_and_run_it_again(harness: ScreenHarness, asked: list[str]) -> None:
+@pytest.mark.parametrize(("answer", "expected"), [("y", TWICE), ("n", REFUSED)])
+def test_plain_lines_ask_once_and_run_it_again_only_after_a_yes(
+    harness: ScreenHarness, asked: list[str], answer: str, expected: list[tuple[str, list[str]]]
+) -> None:
     with plain(harness) as terminal:
         terminal.until("say what to do instead:")
         assert HOST in terminal.seen
         assert asked == []
-        terminal.type("y\r")
+        terminal.type(f"{answer}\r")
         terminal.until("It is over.")
-        assert "fetched and run" in terminal.seen
+        assert ("fetched and run" in terminal.seen) is (answer == "y")
         terminal.type("/quit\r")
         assert terminal.end() == 0
     assert terminal.seen.count("the action ran and was stopped") == 1
-    assert runs(harness) == TWICE
-
-
-@pytest.mark.thorough
-@pytest.mark.threat("T165")
-def test_plain_lines_end_it_with_a_refusal(harness: ScreenHarness, asked: list[str]) -> None:
-    with plain(harness) as terminal:
-        terminal.until("say what to do instead:")
-        terminal.type("n\r")
-        terminal.until("It is over.")
-        terminal.type("/quit\r")
-        assert terminal.end() == 0
-    assert (runs(harness), asked) == (REFUSED, [])
+    assert bool(asked) is (answer == "y")
+    assert runs(harness) == expected
 
 
 @pytest.mark.threat("T165")

@@ -41,11 +41,11 @@ def bare(part: Part) -> tuple[object, ...]:
         case Parameter():
             return ("length" if part.length else "parameter", part.name, part.quoted)
         case Expansion():
-            words = [[bare(inner) for inner in word.parts] for word in part.words]
+            words: list[object] = [[bare(inner) for inner in word.parts] for word in part.words]
             if part.index is not None:
                 key, number = part.index.key, part.index.number
                 parts = None if key is None else [bare(inner) for inner in key.parts]
-                words.insert(0, [None if number is None else _expression(number), parts])  # type: ignore[list-item]
+                words.insert(0, [None if number is None else _expression(number), parts])
             return (part.name, part.operator, part.quoted, *words)
         case Arithmetic():
             return ("arithmetic", _expression(part.expression))
