@@ -665,7 +665,6 @@ def test_a_question_at_the_terminal(
     terminal = start("exec", "touch asked.txt")
     terminal.until("[y/N")
     assert not target.exists()
-    time.sleep(0.3)  # what stands in the line before the question was read is thrown away
     terminal.type(typed)
     assert terminal.end() == code, terminal.seen
     assert target.exists() is made, why
@@ -685,15 +684,16 @@ def test_the_letters_of_exec_are_those_of_a_conversation(harness: CliHarness, st
                  "d  no, and never in this project"):  # fmt: skip
         assert part in terminal.seen
     assert "say what to do instead" not in terminal.seen
-    for typed in ("use another name", "1", "2", "e", "a", "A", "f", "s"):
-        time.sleep(0.3)
+    wrong = ("use another name", "1", "2", "e", "a", "A", "f", "s")
+    for questions, typed in enumerate(wrong, 1):
+        terminal.until("[y/N/p/d/x]:", questions)  # text typed before a question is shown is discarded
         terminal.type(f"{typed}\n")
         terminal.until(f"`{typed}` is not an answer")
-    time.sleep(0.3)
+    terminal.until("[y/N/p/d/x]:", len(wrong) + 1)
     terminal.type("x\n")
     terminal.until("writes asked.txt  (built in)")
     assert not (harness.work / "asked.txt").exists()
-    time.sleep(0.3)
+    terminal.until("[y/N/p/d/x]:", len(wrong) + 2)
     terminal.type("n\n")
     assert terminal.end() == 3, terminal.seen
 

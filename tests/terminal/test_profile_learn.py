@@ -117,6 +117,7 @@ def test_the_rule_of_the_project_needs_trust(harness: SessionHarness) -> None:
         window.until("n none]")
         window.type("1\n")  # a number alone is no answer
         window.until("answer y, y with numbers, or n")
+        window.until("n none]", 2)  # text typed before the question is shown again is discarded
         window.type("y\n")
         window.end()
     finally:
