@@ -3,12 +3,11 @@
 Permits are created only here and in `grants`.
 """
 
-from dataclasses import replace
-
 from policy.describe.phrases import named, near, plain
 from policy.model.action import RunArgv, RunScript, StartProcess
 from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Facts
+from policy.model.frozen import replace
 from policy.model.profile import Profile
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling, Tier
 from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict

@@ -1,7 +1,6 @@
 """The exact rights that an assessed action needs: turns effects into Terms, or into the floor that forbids them."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
@@ -9,7 +8,7 @@ from policy.describe.phrases import near, plain
 from policy.model.action import RunArgv, RunScript, SignGit, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.glob import glob
 from policy.model.profile import Profile
 from policy.model.secret_paths import Secrets, inside

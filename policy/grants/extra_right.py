@@ -1,14 +1,13 @@
 """One additional right for an action that the sandbox stopped: the question about exactly that right."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from policy.describe.phrases import named, near, plain
 from policy.evaluation import EvaluationContext
 from policy.model.action import Action
 from policy.model.assessment import Check, EffectKind, Reason, Scope
 from policy.model.facts import Facts, Kind
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.host_rule import host_rule
 from policy.model.host_words import names_private_network
 from policy.model.secret_paths import inside

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from policy.describe.phrases import near, plain, quoted
@@ -11,6 +10,7 @@ from policy.grants.grant import Grant, GrantSubject
 from policy.model import action as actions
 from policy.model.action import Action, GlobFiles, GrepFiles, RunArgv, RunScript
 from policy.model.command_pattern import HOLE
+from policy.model.frozen import replace
 from policy.model.tier import Mode
 from policy.model.verdict import Allow
 from policy.permission.paths import absolute

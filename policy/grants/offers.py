@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 from policy.decide import open_reasons
@@ -17,7 +16,7 @@ from policy.model.action import Action, ProcessAction, RunArgv, RunScript, Spawn
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, belongs, is_flag, program_of
 from policy.model.facts import Facts, Kind
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.profile import Tool
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Deny, Problem

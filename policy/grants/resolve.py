@@ -4,14 +4,13 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from policy.decide import open_reasons, starts_without_network
 from policy.describe.phrases import named, plain
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
 from policy.model.assessment import Assessment
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Deny, Permit, Problem, Terms, Verdict
 

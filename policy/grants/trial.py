@@ -1,13 +1,13 @@
 """A run that shows which rights a command needs: a permit with no right outside of the workspace but chosen ones."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, typed_right
 from policy.grants.resolve import approve_part
 from policy.model.action import Action
 from policy.model.assessment import Assessment, EffectKind, Scope
+from policy.model.frozen import replace
 from policy.model.tier import MATRIX, Ruling, Tier
 from policy.model.verdict import UNNAMED, Allow, Ask, Deny, Verdict
 from policy.permission.allow import NEVER

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 from policy.bash.ast import FILE_COMPARISONS, FILE_TESTS
 from policy.interpreter.command_call import STANDARD_INPUT, Call
@@ -13,6 +12,7 @@ from policy.interpreter.traps import Trap
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal
 from policy.model.assessment import EffectKind, Scope
 from policy.model.facts import Kind
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

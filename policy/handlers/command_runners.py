@@ -1,7 +1,6 @@
 """Programs that compose a command before they run it: `watch`, `parallel`, `busybox`, `script`, `fd -x`."""
 
 import re
-from dataclasses import replace
 
 from policy.handlers.wrappers import with_data
 from policy.interpreter.command_call import Call, ParsedOptions
@@ -9,6 +8,7 @@ from policy.interpreter.judge_command import judge
 from policy.interpreter.name_filters import paths_from_fd
 from policy.interpreter.operand_roles import apply
 from policy.model.abstract_word import ANYTHING, LIMIT, AbstractWord, literal, tokens
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

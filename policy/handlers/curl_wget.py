@@ -1,12 +1,12 @@
 """Handlers of `curl` and `wget`: the files they send or write, also those named by a part of an argument."""
 
 import re
-from dataclasses import replace
 
 from policy.interpreter.command_call import Call
 from policy.interpreter.judge_command import judge
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence
+from policy.model.frozen import replace
 from policy.model.host_words import ADDRESS
 from policy.rules.rule import Role
 

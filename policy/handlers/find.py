@@ -1,13 +1,13 @@
 """The handler of `find`: its tests and actions are an allowlist, and every action is judged."""
 
 import re
-from dataclasses import replace
 
 from policy.handlers.wrappers import with_data
 from policy.interpreter.command_call import Call
 from policy.interpreter.name_filters import name_of_regex, names_for_patterns
 from policy.interpreter.operand_roles import judge_bounded
 from policy.model.abstract_word import AbstractWord, below, literal
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 

@@ -4,7 +4,6 @@ The subcommands are in the rule file.
 """
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 
 from policy.handlers.git_checkout import judge_restored_files
@@ -16,6 +15,7 @@ from policy.languages.git_config import starts_nothing
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
 from policy.model.facts import GitSource, GitSourceKind, Kind
+from policy.model.frozen import replace
 from policy.model.host_words import endpoint
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role

@@ -1,13 +1,13 @@
 """Handlers of programs that connect to other machines: `ssh`, `scp`, `rsync`, `socat`, and code forges."""
 
 import re
-from dataclasses import replace
 
 from policy.interpreter.command_call import Call, ParsedOptions, parse_options
 from policy.interpreter.judge_command import judge, looks_only, port_of
 from policy.interpreter.operand_roles import apply, connect
 from policy.model.abstract_word import below, literal
 from policy.model.assessment import Consequence
+from policy.model.frozen import replace
 from policy.model.host_words import endpoint, is_remote_path, listens_on_loopback
 from policy.model.tier import Tier
 from policy.rules.rule import Operands, Role

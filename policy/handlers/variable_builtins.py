@@ -1,13 +1,13 @@
 """Shell builtins that assign to variables: `export`, `let`, `read`, `mapfile` and others."""
 
 import re
-from dataclasses import replace
 from itertools import takewhile
 
 from policy.interpreter.assignments import KEYED_FLAGS
 from policy.interpreter.command_call import Call, ParsedOptions
 from policy.interpreter.shell_state import UNDEFINED, ExitStates
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, join, literal, tokens
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

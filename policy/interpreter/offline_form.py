@@ -3,10 +3,10 @@ network because they fetch only what is missing.
 """
 
 import re
-from dataclasses import replace
 
 from policy.interpreter.command_call import Call
 from policy.model.abstract_word import AbstractWord
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule
 

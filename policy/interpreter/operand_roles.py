@@ -1,7 +1,6 @@
 """Operand roles: the effects that a program has through one of its words."""
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -11,6 +10,7 @@ from policy.interpreter.shell_state import State
 from policy.model.abstract_word import AbstractWord, literal
 from policy.model.assessment import Consequence, EffectKind, Scope
 from policy.model.facts import GitSource, GitSourceKind
+from policy.model.frozen import replace
 from policy.model.host_words import ADDRESS, LOGIN, SENT_FILE, WHOLE_HOST, endpoint, is_remote_path, mounted
 from policy.model.secret_names import sometimes
 from policy.model.tier import Tier

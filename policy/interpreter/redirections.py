@@ -1,7 +1,6 @@
 """Redirections: the files that they open, and the texts that are known to come from descriptors."""
 
 import re
-from dataclasses import replace
 
 from policy.bash.ast import Parameter, Redirect, RedirectOp
 from policy.interpreter.expansion import Expander
@@ -10,6 +9,7 @@ from policy.interpreter.shell_state import MOST_OUTPUT, ExecutionFrame, State
 from policy.model import abstract_word
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
 from policy.model.assessment import Check
+from policy.model.frozen import replace
 from policy.rules.rule import Role
 
 _DIGITS = re.compile(r"[0-9]+-?|-")

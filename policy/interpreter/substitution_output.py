@@ -1,13 +1,13 @@
 """The output of a command substitution, as far as it is known before the command runs."""
 
 import re
-from dataclasses import replace
 
 from policy.bash.ast import Command, Pipeline, Redirect, RedirectOp, Script
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import COUNT, MAYBE_NUMBER, AbstractWord, literal, unquoted
 from policy.model.facts import Kind
+from policy.model.frozen import replace
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 

@@ -1,13 +1,12 @@
 """Traps: shell text that runs later, when the shell ends or a signal arrives, in any state that is possible then."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from policy.interpreter.findings import Findings
 from policy.interpreter.shell_state import UNDEFINED, Definition, ExecutionFrame, ExitStates, State, join_exports
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, join
 from policy.model.assessment import RuleRef
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 
 MOST_TRAPS = 12
 

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import reduce
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 
 MOST_MAYBE = 41  # texts of one word; one more than any caller tries, so that a caller notices a cut list
 MOST_TEXT = 16 * 1024  # characters; the rest of a longer text is unknown

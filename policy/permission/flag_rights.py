@@ -1,13 +1,12 @@
 """The rights that the user adds to one action by flags: paths, hosts and variables beyond the needs of the action."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from policy.describe.phrases import secret_kind
 from policy.interpreter.path_classifier import PathClassifier
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts, Kind
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.host_rule import HostRule, host_rule
 from policy.model.profile import Layer, PermissionRule, Profile, Source, Tool
 from policy.model.tier import Ruling, Tier

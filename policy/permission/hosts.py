@@ -1,9 +1,9 @@
 """Host patterns of the users' rules: the hosts that a pattern opens, and those that it forbids."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import lru_cache
 
+from policy.model.frozen import replace
 from policy.model.glob import glob
 from policy.model.host_rule import HostRule, host_rule
 

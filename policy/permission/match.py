@@ -1,7 +1,6 @@
 """Applies the users' rules to one assessed action: denials, questions and permissions."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import IntEnum
 
 from policy.describe.phrases import plain
@@ -10,7 +9,7 @@ from policy.model.action import RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.profile import PermissionRule, Source
 from policy.model.tier import Ruling, Tier
 from policy.model.tool_arguments import argument_texts

@@ -7,12 +7,11 @@ start-up and decisions do not pay for tables that are not used.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from typing import Any
 
 from policy.model.assessment import RULE_CONSEQUENCES, Consequence, RuleRef
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.tier import Tier
 from policy.rules.rule import GRAMMARS, CommandRule, Flag, Operands, Role
 from policy.rules.rule_file import Chunk, chunks

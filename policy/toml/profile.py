@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
+from policy.model.frozen import replace
 from policy.model.profile import Profile
 from policy.model.verdict import Limits, ProblemError
 from policy.toml.schema import KeyPath, TomlDocument, TomlError, Value, ValueType, read

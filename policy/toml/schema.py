@@ -5,12 +5,12 @@ nearest key.
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import date, datetime
 from enum import Enum
 from itertools import chain
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Problem, ProblemError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

@@ -66,6 +66,8 @@ ALIKE: tuple[tuple[Callable[[Any], object], str], ...] = (
     (lambda made: made(1).seen is made(1).seen, "a list of its own"),
     (lambda made: shown(replace(made(1), x=5)), "replace"),
     (lambda made: replace(made(1), x=5).told, "replace, and after the fields"),
+    (lambda made: shown(frozen.replace(made(1), x=5, seen=[2])), "own replace"),
+    (lambda made: frozen.replace(made(1), x=5).told, "own replace, and after the fields"),
     (lambda made: asdict(made(1)), "asdict"),
     (lambda made: [each.name for each in fields(made)], "fields"),
     (lambda made: made.__match_args__, "match"),
@@ -105,10 +107,44 @@ def test_nothing_changes_a_value() -> None:
 def test_a_class_above_and_one_without_fields() -> None:
     assert Point3.__slots__ == ("z",)  # type: ignore[attr-defined]  # type checkers do not know the slots
     assert Point3(1) != Point(1)
-    assert Point3(1, z=4) == replace(Point3(1), z=4)
+    assert Point3(1, z=4) == replace(Point3(1), z=4) == frozen.replace(Point3(1), z=4)
     assert Alone() == Alone()
     assert len({Alone(), Alone()}) == 1
     assert repr(Alone()) == "Alone()"
+
+
+@frozen.dataclass(frozen=True, slots=True)
+class Many(Point):
+    """A class with more fields than `_FEW`, whose instances are created in another way."""
+
+    open: str = ""
+    a: int = 1
+    b: tuple[int, ...] = ()
+    c: list[int] = field(default_factory=list)
+
+
+class Below(Many):
+    """A subclass without fields of its own."""
+
+
+def test_a_class_with_many_fields() -> None:
+    for cls in (Many, Below):
+        value = cls(1, c=[3], open="o")
+        assert type(value) is cls
+        assert (value.x, value.y, value.told, value.open, value.a, value.b, value.c) == (1, 2, "1:2", "o", 1, (), [3])
+        changed = frozen.replace(value, b=(4,), open="p")
+        assert type(changed) is cls
+        assert changed == replace(value, b=(4,), open="p") != value
+        assert (value.b, value.open) == ((), "o")
+        with pytest.raises(FrozenInstanceError):
+            value.a = 2  # type: ignore[misc]  # what is tried
+        assert not hasattr(Many(1), "__dict__")
+
+
+@pytest.mark.parametrize("value", [Point(1), Usual(1), Limits(), SourceSpan(0, 1), Alone()])
+def test_replace_refuses_an_unknown_name(value: Any) -> None:
+    with pytest.raises((TypeError, KeyError)):
+        frozen.replace(value, unknown=1)
 
 
 def test_it_keeps_apart_what_looks_alike() -> None:
