@@ -134,17 +134,17 @@ class PathClassifier:
         real, device = fact.real, _device(path)
         if device is Device.NONE and real != path:
             device = _device(real)
-        secret = self.secret(path) or (real != path and self.secret(real)) or self._login(path) or self._login(real)
-        if secret:
+        spelled = (path,) if real == path else (path, real)
+        if any(map(self.secret, spelled)) or any(map(self._login, spelled)):
             scope = Scope.SECRET
         elif device is not Device.NONE:
             scope = Scope.NONE if device is Device.HARMLESS else Scope.OUTSIDE
         else:
             scope = self.scope(real)
         if scope is Scope.OUTSIDE:
-            locked = self.secrets.runs_from_home(path) or (real != path and self.secrets.runs_from_home(real))
+            locked = any(map(self.secrets.runs_from_home, spelled))
         else:
-            locked = scope is Scope.WORKSPACE and (self.locked(path) or self.locked(real))
+            locked = scope is Scope.WORKSPACE and any(map(self.locked, spelled))
         above = real in self._roots.above or real == "/" or self.facts.workspace.startswith(f"{real}/")
         return ResolvedPath(real, scope, fact.kind, self.shown(real), bound, device, above, locked)
 
@@ -186,15 +186,13 @@ class PathClassifier:
         if self.secrets.holds_folder(path):
             return True
         workspace = self.facts.workspace
-        if not inside(path, workspace) and self._roots.hold(path):
-            return False  # certificates and templates of the system are not secret
-        below = path[len(workspace) :] if inside(path, workspace) else path
-        return self.secret_parts(below)
+        if inside(path, workspace):
+            return self.secret_parts(path[len(workspace) :])
+        return not self._roots.hold(path) and self.secret_parts(path)  # no certificate of the system is secret
 
     def secret_parts(self, path: str) -> bool:
         """Return True if a name on `path`, alone or with the name of its folder, is that of a key or password file."""
-        parts = [part for part in path.split("/") if part]
-        return any(self.secrets.named(f"{above}/{part}") for above, part in zip(("", *parts), parts, strict=False))
+        return self.secrets.names_secret(path)
 
     def named_secret(self, path: str) -> bool:
         """Return True if `path` in the workspace is secret only by its name: the name may be shown, the content may
@@ -207,10 +205,7 @@ class PathClassifier:
         if it is a folder that contains a locked path.
         """
         workspace = self.facts.workspace
-        if self.secrets.locked_in(path, workspace):
-            return True
-        below = path[len(workspace) :] if path.startswith(f"{workspace}/") else ""
-        return _above_locked(self.profile.locked).search(below) is not None
+        return self.secrets.locked_in(path, workspace) or self.secrets.above_locked_in(path, workspace)
 
     def locked_names(self, start: str, end: str) -> list[str]:
         """Return the locked entries of a folder whose names have this beginning and end. A pattern without a dot finds
@@ -336,22 +331,3 @@ _SAFE_PROC = re.compile(
     r"|modules|devices|interrupts|net(/.*)?|sys(/.*)?|self/(status|stat|limits|cgroup|mounts|mountinfo|comm)))?\Z"
     r"|/sys(/.*)?\Z|/dev(/disk(/.*)?)?\Z"
 )
-
-
-# Folders that mostly contain other files: creating or removing them is ordinary work, and the sandbox protects the
-# locked files in them.
-_MIXED = (".config", ".github")
-
-
-@lru_cache(maxsize=8)
-def _above_locked(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Return a pattern for paths (from the workspace, with a leading slash) that contain a locked path: removing them
-    removes it.
-    """
-    tops = []
-    for locked in patterns:
-        parts = locked.strip("/").split("/")
-        if parts[0] in _MIXED:
-            continue
-        tops += ["/".join(re.escape(part) for part in parts[:count]) for count in range(1, len(parts))]
-    return re.compile(f"/(?:{'|'.join(tops) or '(?!)'})\\Z", re.DOTALL)

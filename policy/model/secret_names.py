@@ -121,7 +121,10 @@ _LOGINS = {
 
 def sometimes(name: str) -> bool:
     """Return True if a file called `name` is secret if it contains a login: `.npmrc`, or a copy such as `.npmrc~`."""
-    return any(each.lower() in _LOGINS for each in (name, *originals(name)))
+    if name.lower() in _LOGINS:
+        return True
+    copied = originals(name)
+    return bool(copied) and any(each.lower() in _LOGINS for each in copied)
 
 
 def holds_login(name: str, content: bytes) -> bool:

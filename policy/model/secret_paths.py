@@ -5,14 +5,21 @@ path.
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import field, replace
+from dataclasses import field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.glob import glob
 from policy.model.profile import Profile
 from policy.model.secret_names import originals
+
+# Folders that mostly contain other files: creating or removing them is ordinary work, and the sandbox protects the
+# locked files in them.
+_MIXED = (".config", ".github")
+
+_MOST_KEPT = 1 << 11  # paths for each question, each path of at most PATH_MAX bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,7 @@ class Secrets:
         """Return True if `path` is one of the listed secret paths, or is inside one. The patterns of file names
         (`secret_names`) are not examined.
         """
-        words, index = _words(path), self._index
-        if words and words[0] in index.tops:
-            folders = accumulate(words, lambda folder, name: f"{folder}/{name}")
-            if any(folder in index.places for folder in folders):
-                return True
-        return any(_match(part[: len(place)], place) for part, place in self._patterns(path, words))
+        return _in_listed_path(self._index, path)
 
     def named(self, path: str) -> bool:
         """Return True if the last name of `path`, alone or with the name of its folder, makes the path secret anywhere.
@@ -60,11 +62,11 @@ class Secrets:
         The copy that an editor makes of such a file (`.env~`, `.server.key.swp`) is secret too, and the copy of a file
         that is not secret (`.env.example.bak`) is not.
         """
-        folder, _, name = folded(path.rstrip("/")).rpartition("/")
-        names, below = self._index.secret, self._index.pairs.get(folder.rpartition("/")[2])
-        every = (name, *originals(name))
-        held = any(names.hold(each) or (below is not None and below.hold(each)) for each in every)
-        return held and not any(map(self._index.public.hold, every))
+        return _named(self._index, path)
+
+    def names_secret(self, path: str) -> bool:
+        """Return True if `named` is true of `path` or of a folder on it. The path may be relative."""
+        return _names_secret(self._index, path)
 
     def exposed_by(self, path: str) -> bool:
         """Return True if access to all of `path` would show a secret path: `path` is `/`, the home folder or a folder
@@ -73,7 +75,7 @@ class Secrets:
         words, index = _words(path), self._index
         if not words or inside(folded(self.home), folded(path)) or "/".join(words) in index.above:
             return True
-        return any(_match(part, place[: len(part)]) for part, place in self._patterns(path, words))
+        return any(_match(part, place[: len(part)]) for part, place in _patterns(index, words))
 
     def locked_in(self, path: str, workspace: str) -> bool:
         """Return True if `path` is or is inside a locked path of `workspace` or of any folder in it, which may be a
@@ -81,13 +83,13 @@ class Secrets:
         """
         if not inside(path, workspace):
             return False
-        words, locked = _words(path)[len(_words(workspace)) :], self._index.locked
-        wild = locked.get("", ())
-        return any(
-            _match(words[start : start + len(pattern)], pattern)
-            for start, word in enumerate(words)
-            for pattern in (*locked.get(word, ()), *wild)
-        )
+        return _in_locked_path(self._index, path[len(workspace.rstrip("/")) :])
+
+    def above_locked_in(self, path: str, workspace: str) -> bool:
+        """Return True if `path` may be a folder that contains a locked path of `workspace`, so that removing the folder
+        removes the locked path.
+        """
+        return path.startswith(f"{workspace}/") and _above_locked_path(self._index, path[len(workspace) + 1 :])
 
     def runs_from_home(self, path: str) -> bool:
         """Return True if `path` is at a place of the home folder where a locked path would be in a workspace: programs
@@ -99,19 +101,6 @@ class Secrets:
         words, locked = _words(path)[self._index.depth :], self._index.locked
         patterns = (*locked.get(words[0], ()), *locked.get("", ())) if words else ()
         return any(_match(words[: len(pattern)], pattern) for pattern in patterns)
-
-    def _patterns(self, path: str, words: list[str]) -> list[tuple[list[str], list[str]]]:
-        """Return every pattern with a wildcard that may match, with the part of the path that the pattern is compared
-        with.
-        """
-        found, index = [], self._index
-        if words:
-            found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
-        if inside(folded(path), folded(self.home)):
-            below = words[index.depth :]
-            places = index.home_patterns
-            found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))] if below else ()
-        return found
 
 
 def paired(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -151,18 +140,29 @@ def folded(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Patterns of file names, indexed so that nearly every name costs three look-ups."""
+    """Patterns of file names, indexed so that nearly every name costs four look-ups.
+
+    Attributes:
+        exact: the names without a wildcard.
+        ends: the ends of the patterns like `*.pem`.
+        starts: the beginnings of the patterns like `id_rsa*`.
+        others: the other patterns.
+        pieces: finds the longest literal piece of one of `others`, without which none of them matches; None if there
+            is a pattern without a literal piece, or no pattern.
+    """
 
     exact: frozenset[str]
-    ends: tuple[str, ...]  # of `*.pem`
-    starts: tuple[str, ...]  # of `id_rsa*`
+    ends: tuple[str, ...]
+    starts: tuple[str, ...]
     others: tuple[str, ...]
-    heads: tuple[str, ...]  # the literal beginnings of `others`
+    pieces: re.Pattern[str] | None
 
     def hold(self, name: str) -> bool:
         if name in self.exact or name.endswith(self.ends) or name.startswith(self.starts):
             return True
-        return name.startswith(self.heads) and any(_fits(name, pattern) for pattern in self.others)
+        if not self.others or (self.pieces is not None and not self.pieces.search(name)):
+            return False
+        return any(glob(name, pattern) for pattern in self.others)
 
 
 def _names(patterns: tuple[str, ...]) -> _Names:
@@ -170,26 +170,31 @@ def _names(patterns: tuple[str, ...]) -> _Names:
     ends = [pattern for pattern in wild if pattern[0] == "*" and not _wild(pattern[1:])]
     starts = [pattern for pattern in wild if pattern[-1] == "*" and not _wild(pattern[:-1])]
     others = tuple(pattern for pattern in wild if pattern not in ends and pattern not in starts)
+    pieces = dict.fromkeys(max(re.split(r"[*?]", pattern), key=len) for pattern in others)
     return _Names(
         exact=frozenset(pattern for pattern in patterns if not _wild(pattern)),
         ends=tuple(pattern[1:] for pattern in ends),
         starts=tuple(pattern[:-1] for pattern in starts),
         others=others,
-        heads=tuple(re.split(r"[*?]", pattern)[0] for pattern in others),
+        pieces=re.compile("|".join(map(re.escape, pieces))) if all(pieces) and pieces else None,
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Index:
-    """The path lists, indexed for look-up: most entries are literal and cost one look-up in a set.
+    """The path lists, indexed for look-up: most entries are literal and cost one look-up in a set. Two indexes are
+    equal only if they are one object, so that answers can be kept by index and path.
 
     Attributes:
         places: literal secret paths without the leading `/`.
         above: the folders above `places`, and `places` themselves.
         tops: the first names of `places`.
         patterns: secret paths with `*` or `?`, as names, by first name; "" for those that start with a pattern.
-        home_patterns: the same below the home folder, which is `depth` names deep.
+        home: the names on the path of the home folder, folded.
+        home_patterns: the same as `patterns` below the home folder, which is `depth` names deep.
         locked: the locked paths, by first name in the same way.
+        above_locked: the folders above the locked paths, but not those of `_MIXED`, spelled as in the profile.
+        locked_wild: the first names of those that start with a pattern.
     """
 
     of: tuple[Profile, str, tuple[str, ...]]
@@ -197,9 +202,12 @@ class _Index:
     tops: frozenset[str]
     above: frozenset[str]
     patterns: dict[str, list[list[str]]]
+    home: list[str]
     home_patterns: dict[str, list[list[str]]]
     depth: int
     locked: dict[str, list[list[str]]]
+    locked_wild: _Names
+    above_locked: frozenset[str]
     secret: _Names
     pairs: dict[str, _Names]  # by the name of their folder
     public: _Names
@@ -216,19 +224,88 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         "places": frozenset("/".join(words) for words in places),
         "tops": frozenset(words[0] for words in places if words),
         "above": frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
+        "home": _words(home),
         "depth": len(_words(home)),
     }
     if _latest and _latest[0].of[0] is profile:  # the other lists depend on the profile alone
         return replace(_latest[0], **where)
+    locked = _by_first((*profile.locked, *profile.personal))
     return _Index(
         **where,
         patterns=_by_first(path for path in profile.secret_paths if _wild(path)),
         home_patterns=_by_first(entry for entry in profile.secret_home if _wild(entry)),
-        locked=_by_first((*profile.locked, *profile.personal)),
+        locked=locked,
+        locked_wild=_names(tuple(words[0] for words in locked.get("", ()))),
+        above_locked=frozenset(
+            "/".join(parts[:count])
+            for parts in (entry.strip("/").split("/") for entry in profile.locked)
+            for count in range(1, len(parts))
+            if parts[0] not in _MIXED
+        ),
         secret=_names(tuple(folded(name) for name in profile.secret_names if "/" not in name)),
         pairs={folder: _names(names) for folder, names in paired(tuple(map(folded, profile.secret_names))).items()},
         public=_names(tuple(map(folded, profile.public_names))),
     )
+
+
+# A session names the same paths again and again, so the answers of the next five functions are kept.
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _in_listed_path(index: _Index, path: str) -> bool:
+    words = _words(path)
+    if words and words[0] in index.tops:
+        folders = accumulate(words, lambda folder, name: f"{folder}/{name}")
+        if any(folder in index.places for folder in folders):
+            return True
+    return any(_match(part[: len(place)], place) for part, place in _patterns(index, words))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _named(index: _Index, path: str) -> bool:
+    folder, _, name = folded(path.rstrip("/")).rpartition("/")
+    names, below = index.secret, index.pairs.get(folder.rpartition("/")[2])
+    every = (name, *originals(name))
+    held = any(names.hold(each) or (below is not None and below.hold(each)) for each in every)
+    return held and not any(map(index.public.hold, every))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _names_secret(index: _Index, path: str) -> bool:
+    parts = [part for part in path.split("/") if part]
+    return any(_named(index, f"{above}/{part}") for above, part in zip(("", *parts), parts, strict=False))
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _in_locked_path(index: _Index, below: str) -> bool:
+    """Return True if the path `below` a workspace is or is inside a locked path of any folder on it."""
+    words = _words(below)
+    for start, word in enumerate(words):
+        patterns = index.locked.get(word, [])
+        if index.locked_wild.hold(word):
+            patterns = [*patterns, *index.locked.get("", ())]
+        if any(_match(words[start : start + len(pattern)], pattern) for pattern in patterns):
+            return True
+    return False
+
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _above_locked_path(index: _Index, below: str) -> bool:
+    names = below.split("/")
+    return any("/".join(names[start:]) in index.above_locked for start in range(len(names)))
+
+
+def _patterns(index: _Index, words: list[str]) -> list[tuple[list[str], list[str]]]:
+    """Return every pattern with a wildcard that may match, with the part of the path `words` that the pattern is
+    compared with.
+    """
+    found = []
+    if words:
+        found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
+    if len(words) > index.depth and words[: index.depth] == index.home:
+        below, places = words[index.depth :], index.home_patterns
+        found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))]
+    return found
 
 
 def _by_first(paths: Iterable[str]) -> dict[str, list[list[str]]]:
