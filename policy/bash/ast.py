@@ -1,8 +1,12 @@
 """The syntax tree of a script. Text that the parser does not fully understand is Opaque."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from functools import cache
 from itertools import takewhile
+from operator import attrgetter
+from typing import Any
 from typing import Literal as Of
 
 from policy.model.abstract_word import SourceSpan
@@ -169,8 +173,11 @@ class Word:
     @property
     def literal(self) -> str | None:
         """Return the exact text that the command receives, or None if any part is known only at run time."""
-        texts = [part.text for part in self.parts if isinstance(part, Text)]
-        return "".join(texts) if len(texts) == len(self.parts) else None
+        parts = self.parts
+        if len(parts) == 1:
+            return parts[0].text if isinstance(parts[0], Text) else None
+        texts = [part.text for part in parts if isinstance(part, Text)]
+        return "".join(texts) if len(texts) == len(parts) else None
 
     @property
     def prefix(self) -> str:
@@ -220,6 +227,8 @@ class ArrayAssignment:
 
 
 class RedirectOp(StrEnum):
+    __hash__ = str.__hash__  # that of Enum is a Python function
+
     IN = "<"
     OUT = ">"
     APPEND = ">>"
@@ -425,16 +434,30 @@ class Opaque:
 
 
 def nodes(tree: object, without: tuple[type, ...] = ()) -> Iterator[object]:
-    """Yield every node of `tree` and every value in it, but no span. Nodes of the types `without` are left out with
-    everything that they contain.
-    """
-    pending = [tree]
+    """Yield every node of `tree`. Nodes of the types `without` are left out with everything that they contain."""
+    pending: list[Any] = [tree]
     while pending:
         node = pending.pop()
-        if type(node) is tuple:
+        kind: Any = type(node)
+        if kind is tuple:
             pending += node
-        elif not isinstance(node, without):
+            continue
+        is_node, below = _below(kind)
+        if is_node and kind not in without:
             yield node
-            for name in getattr(node, "__slots__", ()):  # a text, a number or None has none
-                if name != "span":
-                    pending.append(getattr(node, name))
+            if below is not None:
+                pending += below(node)
+
+
+@cache
+def _below(kind: Any) -> tuple[bool, Callable[[object], tuple[object, ...]] | None]:
+    """Return True if `kind` is the class of a node, and the function that gives the values below such a node, or None
+    if there are none.
+    """
+    if not is_dataclass(kind) or kind is SourceSpan:
+        return False, None
+    names = [each.name for each in fields(kind) if each.type not in (SourceSpan, str, bool, int)]
+    if len(names) == 1:
+        only = attrgetter(*names)
+        return True, lambda node: (only(node),)
+    return True, attrgetter(*names) if names else None

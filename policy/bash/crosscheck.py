@@ -80,8 +80,11 @@ def _missing_for_bashlex(package: Any, asked: str, text: str, index: "_TreeIndex
 def _first_missing(found: list[Found], text: str, index: "_TreeIndex") -> Opaque | None:
     """Return Opaque for the first finding that the tree lacks, or None."""
     bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in index.bodies]
+    known = index.words
     for kind, start, end in found:
-        if index.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
+        if (kind == "word" and (start, end) in known) or index.has(kind, start, end):
+            continue
+        if any(first <= start <= last for first, last in bodies):
             continue
         if any(place.start <= start and end <= place.end for place in index.arithmetic):
             continue
@@ -125,27 +128,28 @@ class _TreeIndex:
         self.bodies: list[tuple[int, int]] = []
         self.texts: list[SourceSpan] = []
         self.variables: list[SourceSpan] = []
+        node: Any
         for node in nodes(tree):
-            self._note(node)
+            kind = _KINDS.get(type(node))
+            if kind == "word":
+                self.words.add((node.span.start, node.span.end))
+            elif kind == "text":
+                self.texts.append(node.span)
+            elif kind is not None:
+                self._note(kind, node)
 
-    def _note(self, node: Any) -> None:
-        kind = _KINDS.get(type(node))
-        if kind == "word":
-            self.words.add((node.span.start, node.span.end))
-        elif kind == "text":
-            self.texts.append(node.span)
-        elif kind is not None:
-            self.starts.add((kind, node.span.start))
-            if kind == "redirect" and node.variable:
-                start, end = node.span.start, node.span.start + len(node.variable) + 2
-                self.variables.append(SourceSpan(start, end))
-                self.starts.add((kind, end))
-            if kind == "command" and node.redirects and node.redirects[0].variable:
-                self.starts.add((kind, node.redirects[0].span.start + len(node.redirects[0].variable) + 2))
-            if kind == "redirect" and node.op is ast.RedirectOp.HERE_DOC:
-                self.bodies.append((node.target.span.start, node.target.span.end))
-            elif isinstance(node, ast.Compute):
-                self.arithmetic.append(node.place)  # bashlex takes it for two subshells
+    def _note(self, kind: str, node: Any) -> None:
+        self.starts.add((kind, node.span.start))
+        if kind == "redirect" and node.variable:
+            start, end = node.span.start, node.span.start + len(node.variable) + 2
+            self.variables.append(SourceSpan(start, end))
+            self.starts.add((kind, end))
+        if kind == "command" and node.redirects and node.redirects[0].variable:
+            self.starts.add((kind, node.redirects[0].span.start + len(node.redirects[0].variable) + 2))
+        if kind == "redirect" and node.op is ast.RedirectOp.HERE_DOC:
+            self.bodies.append((node.target.span.start, node.target.span.end))
+        elif isinstance(node, ast.Compute):
+            self.arithmetic.append(node.place)  # bashlex takes it for two subshells
 
     def has(self, kind: str, start: int, end: int) -> bool:
         if kind in ("word", "assignment"):

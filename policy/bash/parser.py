@@ -138,6 +138,8 @@ class _Reader(Compound):
         if char == "\n":
             self.linebreak()
             return ";", True
+        if char not in ("&", "|", ";"):
+            return ";", False
         if char == ";":
             if close == "esac" and self.ahead(";;") and not self.ahead(";;&"):
                 return ";", True
@@ -155,7 +157,7 @@ class _Reader(Compound):
     def _pipeline(self) -> Node:
         start = self.pos
         timed = self._time()
-        negated = self.ahead("! ") or self.ahead("!\t")
+        negated = self.char() == "!" and (self.ahead("! ") or self.ahead("!\t"))
         if negated:
             self.pos += 1
             self.blanks()
@@ -175,7 +177,7 @@ class _Reader(Compound):
 
     def _time(self) -> bool:
         """Step over `time` and its `-p`."""
-        if self.keyword_here() != "time":
+        if not self.ahead("time") or self.keyword_here() != "time":
             return False
         start = self.pos
         self.pos += 4
@@ -233,7 +235,7 @@ class _Reader(Compound):
             raise self.refusal(f"a command is missing before `{char}`" if char.strip() else "a command is missing")
         if words and any(isinstance(item, ast.ArrayAssignment) for item in assignments):
             raise self.refusal("an array or an array element before a command", start, last)
-        if {each.variable for each in redirects} & {item.name for item in assignments}:
+        if assignments and {each.variable for each in redirects} & {item.name for item in assignments}:
             raise self.refusal("an assignment to the variable that receives a file descriptor", start, last)
         if words and (reason := objection_to_command(tuple(words))):
             raise self.refusal(reason, start, last)

@@ -3,7 +3,7 @@ anywhere.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import assert_never
 
 from policy.bash import ast
@@ -17,84 +17,89 @@ _OPENING = {"command": "$(", "process-in": "<(", "process-out": ">("}
 
 def show(tree: Script) -> str:
     """Return the tree as text, one line for each node, without a final newline; control characters are escaped."""
-    return "\n".join(_script(tree, ""))
+    lines: list[str] = []
+    _script(tree, "", lines)
+    return "\n".join(lines)
 
 
-def _script(script: Script, indent: str) -> Iterator[str]:
+def _script(script: Script, indent: str, lines: list[str]) -> None:
     if not script.items:
-        yield f"{indent}nothing"
+        lines.append(f"{indent}nothing")
     joint = ""
     for item in script.items:
-        lines = _node(item.node, indent)
-        first = next(lines)
-        yield f"{indent}{joint}{first[len(indent) :]}{' &' if item.then == '&' else ''}"
-        yield from lines
+        first = len(lines)
+        _node(item.node, indent, lines)
+        lines[first] = f"{indent}{joint}{lines[first][len(indent) :]}{' &' if item.then == '&' else ''}"
         joint = f"{item.then} " if item.then in ("&&", "||") else ""
 
 
-def _node(node: ast.Node, indent: str) -> Iterator[str]:
+def _node(node: ast.Node, indent: str, lines: list[str]) -> None:
     deeper = indent + _INDENT
     match node:
         case ast.Command():
-            yield f"{indent}command {' '.join((*map(_assignment, node.assignments), *map(_word, node.words)))}".rstrip()
+            lines.append(
+                f"{indent}command {' '.join((*map(_assignment, node.assignments), *map(_word, node.words)))}".rstrip()
+            )
             for item in node.assignments:
-                yield from _inside(item.items if isinstance(item, ast.ArrayAssignment) else (item.value,), deeper)
-            yield from _inside(node.words, deeper)
+                _inside(item.items if isinstance(item, ast.ArrayAssignment) else (item.value,), deeper, lines)
+            _inside(node.words, deeper, lines)
         case ast.Function():
-            yield f"{indent}function {node.name}"
-            yield from _node(node.body, deeper)
+            lines.append(f"{indent}function {node.name}")
+            _node(node.body, deeper, lines)
             return
         case ast.Pipeline():
             marks = (("time", node.timed), ("not", node.negated), ("pipeline", len(node.commands) > 1))
-            yield f"{indent}{' '.join(word for word, holds in marks if holds)}"
+            lines.append(f"{indent}{' '.join(word for word, holds in marks if holds)}")
             for command in node.commands:
-                yield from _node(command, deeper)
+                _node(command, deeper, lines)
             return
         case ast.Group() | ast.Subshell():
-            yield f"{indent}{'group' if isinstance(node, ast.Group) else 'subshell'}"
-            yield from _script(node.body, deeper)
+            lines.append(f"{indent}{'group' if isinstance(node, ast.Group) else 'subshell'}")
+            _script(node.body, deeper, lines)
         case ast.For():
             words = None if node.words is None else " ".join(("", *map(_word, node.words)))
-            yield f"{indent}for {node.name}{' in' + words if words is not None else ''}"
-            yield from _inside(node.words or (), deeper)
+            lines.append(f"{indent}for {node.name}{' in' + words if words is not None else ''}")
+            _inside(node.words or (), deeper, lines)
         case ast.Case():
-            yield f"{indent}case {_word(node.word)}"
-            yield from _inside((node.word,), deeper)
+            lines.append(f"{indent}case {_word(node.word)}")
+            _inside((node.word,), deeper, lines)
             for branch in node.branches:
-                yield f"{indent}when {' or '.join(map(_word, branch.patterns))}"
-                yield from _inside(branch.patterns, deeper)
-                yield from _script(branch.body, deeper)
+                lines.append(f"{indent}when {' or '.join(map(_word, branch.patterns))}")
+                _inside(branch.patterns, deeper, lines)
+                _script(branch.body, deeper, lines)
         case ast.Loop():
             heads = (node.first, node.condition, node.step)
-            yield f"{indent}for (({'; '.join('' if each is None else _expression(each) for each in heads)}))"
+            lines.append(f"{indent}for (({'; '.join('' if each is None else _expression(each) for each in heads)}))")
             for each in heads:
-                yield from () if each is None else _outputs(each, deeper)
+                if each is not None:
+                    _outputs(each, deeper, lines)
         case ast.Test():
-            yield f"{indent}test {' '.join(map(_condition, node.pieces))}"
+            lines.append(f"{indent}test {' '.join(map(_condition, node.pieces))}")
             for piece in node.pieces:
-                yield from _inside(piece.words, deeper) if isinstance(piece, ast.Condition) else ()
+                if isinstance(piece, ast.Condition):
+                    _inside(piece.words, deeper, lines)
         case ast.Compute():
-            yield f"{indent}compute {_expression(node.expression)}"
-            yield from _outputs(node.expression, deeper)
+            lines.append(f"{indent}compute {_expression(node.expression)}")
+            _outputs(node.expression, deeper, lines)
         case ast.While():
-            yield f"{indent}{'until' if node.until else 'while'}"
-            yield from _script(node.condition, deeper)
+            lines.append(f"{indent}{'until' if node.until else 'while'}")
+            _script(node.condition, deeper, lines)
         case ast.If():
             for number, (condition, body) in enumerate(node.branches):
-                yield f"{indent}{'elif' if number else 'if'}"
-                yield from _script(condition, deeper)
-                yield f"{indent}then"
-                yield from _script(body, deeper)
+                lines.append(f"{indent}{'elif' if number else 'if'}")
+                _script(condition, deeper, lines)
+                lines.append(f"{indent}then")
+                _script(body, deeper, lines)
             if node.otherwise is not None:
-                yield f"{indent}else"
-                yield from _script(node.otherwise, deeper)
+                lines.append(f"{indent}else")
+                _script(node.otherwise, deeper, lines)
         case never:
             assert_never(never)
     if isinstance(node, (ast.For, ast.Loop, ast.While)):
-        yield f"{indent}do"
-        yield from _script(node.body, deeper)
+        lines.append(f"{indent}do")
+        _script(node.body, deeper, lines)
     for redirect in node.redirects:
-        yield from _redirect(redirect, deeper)
+        _redirect(redirect, deeper, lines)
 
 
 def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
@@ -112,42 +117,46 @@ def _assignment(item: ast.Assignment | ast.ArrayAssignment) -> str:
     return f"{item.name}{'+' if item.append else ''}={value}"
 
 
-def _redirect(redirect: ast.Redirect, indent: str) -> Iterator[str]:
+def _redirect(redirect: ast.Redirect, indent: str, lines: list[str]) -> None:
     fd = "" if redirect.fd is None else str(redirect.fd)
     if redirect.variable:
         fd = f"{{{redirect.variable}}}"
     if redirect.op is ast.RedirectOp.HERE_DOC:
         text = redirect.target.literal
-        lines = 0 if text is None else text.count("\n")
-        body = "text that depends on the moment" if text is None else f"{lines} line{'' if lines == 1 else 's'}"
-        yield f"{indent}{fd}<< {body}"
+        count = 0 if text is None else text.count("\n")
+        body = "text that depends on the moment" if text is None else f"{count} line{'' if count == 1 else 's'}"
+        lines.append(f"{indent}{fd}<< {body}")
     else:
         glue = "" if redirect.op in (ast.RedirectOp.DUP_IN, ast.RedirectOp.DUP_OUT) else " "
-        yield f"{indent}{fd}{redirect.op}{glue}{_word(redirect.target)}"
-    yield from _inside((redirect.target,), indent + _INDENT)
+        lines.append(f"{indent}{fd}{redirect.op}{glue}{_word(redirect.target)}")
+    _inside((redirect.target,), indent + _INDENT, lines)
 
 
-def _inside(words: Iterable[Word], indent: str) -> Iterator[str]:
-    for part in (part for word in words for part in word.parts):
-        if isinstance(part, ast.Substitution):
-            yield from _substitution(part, indent)
-        elif isinstance(part, ast.Arithmetic):
-            yield from _outputs(part.expression, indent)
-        elif isinstance(part, ast.Expansion):
-            yield from _inside(part.words, indent)
+def _inside(words: Iterable[Word], indent: str, lines: list[str]) -> None:
+    for word in words:
+        for part in word.parts:
+            if isinstance(part, ast.Substitution):
+                _substitution(part, indent, lines)
+            elif isinstance(part, ast.Arithmetic):
+                _outputs(part.expression, indent, lines)
+            elif isinstance(part, ast.Expansion):
+                _inside(part.words, indent, lines)
 
 
-def _outputs(expression: ast.Expression, indent: str) -> Iterator[str]:
+def _outputs(expression: ast.Expression, indent: str, lines: list[str]) -> None:
     for part in find_outputs(expression):
-        yield from _substitution(part, indent)
+        _substitution(part, indent, lines)
 
 
-def _substitution(part: ast.Substitution, indent: str) -> Iterator[str]:
-    yield f"{indent}inside {_OPENING[part.kind]}..)"
-    yield from _script(part.body, indent + _INDENT)
+def _substitution(part: ast.Substitution, indent: str, lines: list[str]) -> None:
+    lines.append(f"{indent}inside {_OPENING[part.kind]}..)")
+    _script(part.body, indent + _INDENT, lines)
 
 
 def _word(word: Word) -> str:
+    first, *others = word.parts or (None,)
+    if isinstance(first, ast.Text) and not others:
+        return _text(first)  # nearly every word
     return "".join(map(_part, word.parts))
 
 

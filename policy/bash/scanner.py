@@ -87,20 +87,20 @@ class Cursor:
 
     def blanks(self) -> None:
         """Step over blanks, line continuations that follow a blank, and a comment. Only at the start of a token."""
-        text = self.text
-        if self.pos < self.end and text[self.pos] not in _BLANK_STARTS:
+        text, end = self.text, self.end
+        if self.pos < end and text[self.pos] not in _BLANK_STARTS:
             return
         while True:
-            while self.char() in (" ", "\t"):
+            while self.pos < end and text[self.pos] in " \t":
                 self.pos += 1
-            if not self.ahead("\\\n"):
+            if not text.startswith("\\\n", self.pos, end):
                 break
             # Right after an operator or a word bash joins the next line to it (`|\` + newline + `|` is `||`).
             if self.pos and text[self.pos - 1] not in " \t\n" and not self._ends_before_continuation():
                 raise self.refusal("a line continuation inside a word or an operator", self.pos, self.pos + 2)
             self.pos += 2
             self.unescaped += 1
-        if self.char() == "#":
+        if text.startswith("#", self.pos, end):
             newline = text.find("\n", self.pos, self.end)
             self.pos = newline if newline >= 0 else self.end
 

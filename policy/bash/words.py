@@ -2,7 +2,6 @@
 
 import re
 from abc import ABC, abstractmethod
-from dataclasses import replace
 from enum import Enum, auto
 
 from policy.bash.ast import Arithmetic, Expression, Glob, Parameter, Part, Script, Substitution, Text, Tilde, Word
@@ -10,6 +9,7 @@ from policy.bash.braces import BRACED, LIKE_ASSIGNMENT, LITERAL_BRACES, expand, 
 from policy.bash.objections import splits_somewhere
 from policy.bash.scanner import Cursor, ansi_c_quoted
 from policy.model.abstract_word import SourceSpan
+from policy.model.frozen import replace
 
 
 class Position(Enum):
@@ -78,8 +78,9 @@ class Words(Cursor, ABC):
 
         `name`: the word is the first of a command.
         """
-        if _PLAIN.match(self.text, self.pos, self.end):
-            return (self.word(Position.ARGUMENT),)
+        if found := _PLAIN.match(self.text, self.pos, self.end):
+            self.count_words()
+            return (self.literal_word(found, quoted=False),)
         found = BRACED.match(self.text, self.pos, self.end)
         if found and (expanded := expand(found[0])):
             self.count_words(len(expanded))
@@ -115,7 +116,8 @@ class Words(Cursor, ABC):
 
     def literal_word(self, found: re.Match[str], *, quoted: bool) -> Word:
         """Step over a match at the cursor, and return the word that is exactly its text."""
-        span = self.step_over(found)
+        start, self.pos = found.span()
+        span = SourceSpan(start, self.pos)
         return Word((Text(found[0], span, quoted),), span)
 
     # -- unquoted ------------------------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 """Programs whose arguments are another command: `env`, `xargs`, `command`, `exec`, `bash -c`."""
 
 import re
-from dataclasses import replace
 
 from policy.interpreter.command_call import STANDARD_INPUT, Call
 from policy.interpreter.operand_roles import apply, enter
 from policy.model.abstract_word import ANYTHING, AbstractWord, literal, tokens
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -165,7 +165,7 @@ def shell(call: Call) -> None:
         if flag in ("--norc", "--noprofile", "--posix", "--"):
             del words[0]
             if flag == "--posix":
-                call.frame = replace(call.frame, program="sh")  # in this mode bash expands aliases, as `sh` does
+                call.reader = "sh"  # in this mode bash expands aliases, as `sh` does
             if flag == "--":
                 break
             continue

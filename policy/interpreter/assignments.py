@@ -1,7 +1,6 @@
 """Assignments: the values that a script gives to variables, and the variables that the shell or programs obey."""
 
 import re
-from dataclasses import replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import partial
@@ -26,6 +25,7 @@ from policy.interpreter.traps import TrapTable
 from policy.model import abstract_word
 from policy.model.abstract_word import ANYTHING, NUMBER, AbstractWord, SourceSpan, concatenate, join, literal
 from policy.model.assessment import Check
+from policy.model.frozen import replace
 
 _DECLARATION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 _SELF_CHANGING = frozenset(["SECONDS", "OPTIND"])  # bash changes them by itself
@@ -179,10 +179,11 @@ class Variables:
 
     def assign_defaults(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> State:
         """Return the state after the assignments inside `words` (`: "${x:=..}"`)."""
-        for part in (part for word in words for part in word.parts):
-            if isinstance(part, Expansion) and part.operator in ASSIGNS:
-                value = self._expander.expand_single(Word((replace(part, quoted=True),), part.span), state, frame)
-                state = self.assign(state, part.name, replace(value, may_split=False), frame.place(part.span))
+        for word in words:
+            for part in word.parts:
+                if isinstance(part, Expansion) and part.operator in ASSIGNS:
+                    value = self._expander.expand_single(Word((replace(part, quoted=True),), part.span), state, frame)
+                    state = self.assign(state, part.name, replace(value, may_split=False), frame.place(part.span))
         return state
 
     def expand_command(self, words: tuple[Word, ...], state: State, frame: ExecutionFrame) -> list[AbstractWord]:

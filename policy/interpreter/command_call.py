@@ -1,6 +1,6 @@
 """One command that is being judged: its rule, its words, and the findings about it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from policy.interpreter.findings import Findings
@@ -8,6 +8,7 @@ from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitSt
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal, tokens
 from policy.model.assessment import Consequence, EffectKind, Reason, Scope
 from policy.model.facts import Facts
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Flag, Role
 
@@ -73,6 +74,7 @@ class Call:
         says: texts that the command is known to print.
         output: the exact text that the command prints, if it is certain.
         flags: the values of the flags that were given.
+        reader: the program that reads the text which the command runs (`sh`); empty if that is the command itself.
         doubted: True if it is not certain what the command does, so nothing is known about what it prints.
     """
 
@@ -95,6 +97,7 @@ class Call:
     says: tuple[str, ...] = ()
     output: str | None = None
     flags: dict[str, AbstractWord | None] = field(default_factory=dict)
+    reader: str = ""
     doubted: bool = False
 
     @property
@@ -226,7 +229,8 @@ class Call:
     def record_name(self) -> None:
         """Record which words are the program and its subcommands, for the rules of users."""
         name, also = self.label.split(), tuple(self.rule.name.split())
-        self.findings.step.set_name((*map(literal, name), *self.words), len(name), also)
+        step = self.findings.step
+        step.named, step.name, step.also = (*map(literal, name), *self.words), len(name), also
 
     def add_writes(self, tier: Tier) -> None:
         """Add the writes of `tier` that no operand names, because the sandbox grants exactly the effects."""
@@ -251,7 +255,8 @@ class Call:
 
     def run_script(self, script: str, state: State, span: SourceSpan | None) -> None:
         """Judge bash text that this command runs in a shell of its own."""
-        self.shell.run_script_text(script, state, self.frame, span or self.span, self.rule.ref)
+        reader = self.reader or self.label
+        self.shell.run_script_text(script, state, self.frame, span or self.span, self.rule.ref, reader)
 
     def find_secrets(self, text: str) -> None:
         """Report the secrets that a text of an unknown language names literally."""

@@ -1,7 +1,7 @@
 """Control flow: lists, pipelines, loops, branches, conditions and function calls, and the states after each of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import field, replace
+from dataclasses import field
 from functools import reduce
 from itertools import count
 from typing import assert_never
@@ -17,7 +17,7 @@ from policy.interpreter.shell_state import CommandResult, ExecutionFrame, ExitSt
 from policy.interpreter.traps import TrapTable
 from policy.model.abstract_word import ANYTHING, AbstractWord, SourceSpan, is_number, joined, literal
 from policy.model.assessment import Check
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -72,16 +72,15 @@ class ControlFlow:
         self.findings.classifier.budget.spend(10 + 2 * len(state.variables))  # the states are compared
         result = self._node(node, state, frame)
         redirects = () if isinstance(node, (ast.Pipeline, ast.Function)) else node.redirects
-        if all(each.op in _FILES and each.target.literal == "/dev/null" for each in redirects):
+        if not redirects or all(each.op in _FILES and each.target.literal == "/dev/null" for each in redirects):
             return result
         # If a file cannot be opened, bash does not start the command.
         success, failure = result.states
-        return result._replace(states=ExitStates(success, join_states(failure, state)))
+        closed = join_states(failure, state)
+        return result if closed is failure else result._replace(states=ExitStates(success, closed))
 
     def _node(self, node: Node, state: State, frame: ExecutionFrame) -> CommandResult:
-        if not isinstance(
-            node, Command | ast.Pipeline | ast.Function | ast.For | ast.Loop
-        ):  # these apply their redirections later, or have none
+        if not isinstance(node, _REDIRECTED_LATER):
             frame = self.redirections.apply(node.redirects, state, frame)
         match node:
             case Command():
@@ -332,4 +331,6 @@ def _is_plain_stage(node: Node, state: State) -> bool:
 
 
 _CONTINUES = frozenset([";", "&&"])
+# These apply their redirections later, or have none.
+_REDIRECTED_LATER = (Command, ast.Pipeline, ast.Function, ast.For, ast.Loop)
 _FILES = frozenset([RedirectOp.IN, RedirectOp.OUT, RedirectOp.APPEND, RedirectOp.CLOBBER, RedirectOp.OUT_ERR])

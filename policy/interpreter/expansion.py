@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from functools import reduce
 from typing import assert_never
 
@@ -16,7 +15,7 @@ from policy.model import abstract_word
 from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, concatenate, join, literal
 from policy.model.assessment import Check
 from policy.model.facts import Facts
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -78,6 +77,8 @@ class Expander:
     def expand(self, word: Word, state: State, frame: ExecutionFrame) -> list[AbstractWord]:
         """Return the words that `word` becomes: several if an unquoted known value is certainly split."""
         whole = self.expand_single(word, state, frame)
+        if whole.texts and word.literal is not None:
+            return [whole]
         if whole.pattern:  # bash itself lists the folder for every command
             self.findings.suspect(Role.NAMES, whole, state.cwds, Check.PATTERN_LISTING, whole.span)
         if isinstance(word.parts[0], ast.Glob) and not whole.never_an_option:

@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import field
+from itertools import islice
 
 from policy.describe.phrases import plain, secret_kind
 from policy.interpreter.path_classifier import Device, PathClassifier, ResolvedPath, socket_host
 from policy.model.abstract_word import AbstractWord, SourceSpan
 from policy.model.assessment import Consequence, Effect, EffectKind, Reason, RuleRef, Scope, Step
 from policy.model.facts import Kind
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.host_words import names_loopback
 from policy.model.tier import Tier
 from policy.rules.rule import Role
@@ -21,31 +22,52 @@ _TO_PATHS = {EffectKind.WRITES: Consequence.WRITES_PATH, EffectKind.DELETES: Con
 
 @dataclass(slots=True)
 class StepBuilder:
-    """A step that is being judged. `head` is the step without the reasons and effects that were found for it."""
+    """A step that is being judged. The attributes are those of Step."""
 
-    head: Step = Step()
-    reasons: dict[Reason, None] = field(default_factory=dict)
+    words: tuple[AbstractWord, ...] = ()
+    text: str = ""
+    cwds: tuple[str, ...] | None = None
+    set_up: bool = False
+    named: tuple[AbstractWord, ...] = ()
+    name: int = 1
+    also: tuple[str, ...] = ()
+    stranger: bool = False
+    interprets: bool = False
+    family: str = ""
+    reasons: dict[int, Reason] = field(default_factory=dict)  # by the identity of the reason
     effects: dict[Effect, None] = field(default_factory=dict)
-
-    def set_name(self, named: tuple[AbstractWord, ...], name: int, also: tuple[str, ...]) -> None:
-        """Set the words that rules of users see, and which of them are the name (see Step)."""
-        self.head = replace(self.head, named=named, name=name, also=also)
-
-    def set_stranger(self) -> None:
-        """Mark the program as one that no rule file describes."""
-        self.head = replace(self.head, stranger=True)
-
-    def set_interprets(self) -> None:
-        """Mark the program as one that may run its standard input."""
-        self.head = replace(self.head, interprets=True)
-
-    def set_family(self, family: str) -> None:
-        """Note that the command belongs to this family of reading commands."""
-        self.head = replace(self.head, family=family)
 
     def step(self) -> Step:
         """Return the step with the reasons and effects found so far."""
-        return replace(self.head, reasons=tuple(self.reasons), effects=tuple(self.effects))
+        return Step(
+            words=self.words,
+            named=self.named,
+            name=self.name,
+            also=self.also,
+            text=self.text,
+            cwds=self.cwds,
+            set_up=self.set_up,
+            stranger=self.stranger,
+            interprets=self.interprets,
+            family=self.family,
+            reasons=tuple(self.reasons.values()),
+            effects=tuple(self.effects),
+        )
+
+
+class _InStep:
+    """The context manager that gives findings to one step. It is a class because that is quicker than a generator."""
+
+    __slots__ = ("_findings", "_outer", "_step")
+
+    def __init__(self, findings: "Findings", step: StepBuilder) -> None:
+        self._findings, self._step, self._outer = findings, step, findings.step
+
+    def __enter__(self) -> None:
+        self._outer, self._findings.step = self._findings.step, self._step
+
+    def __exit__(self, *_error: object) -> None:
+        self._findings.step = self._outer
 
 
 class Findings:
@@ -54,7 +76,7 @@ class Findings:
     def __init__(self, classifier: PathClassifier) -> None:
         self.classifier = classifier
         self._effects: dict[Effect, None] = {}
-        self._reasons: dict[Reason, None] = {}
+        self._reasons: dict[Reason, Reason] = {}  # the first of each group of equal reasons
         self.worst = Tier.READ
         # The step of findings that belong to no command: redirections, assignments, the shell's own words.
         self.shell_step = StepBuilder()
@@ -88,19 +110,14 @@ class Findings:
         """
         return tuple(step.step() for step in self._steps)
 
-    def add_step(self, head: Step) -> StepBuilder:
-        """Add a step to the action, and return its builder for `in_step`."""
-        self._steps.append(StepBuilder(head))
-        return self._steps[-1]
+    def add_step(self, step: StepBuilder) -> "_InStep":
+        """Add a step to the action, and return the context manager in which it gets the findings."""
+        self._steps.append(step)
+        return _InStep(self, step)
 
-    @contextmanager
-    def in_step(self, step: StepBuilder) -> Iterator[None]:
+    def in_step(self, step: StepBuilder) -> "_InStep":
         """Give the findings inside the `with` block to `step`, and later ones to the previous step again."""
-        outer, self.step = self.step, step
-        try:
-            yield
-        finally:
-            self.step = outer
+        return _InStep(self, step)
 
     @contextmanager
     def in_file(self, file: str) -> Iterator[None]:
@@ -119,7 +136,8 @@ class Findings:
 
     def changed_since(self, count: int, rules: tuple[RuleRef, ...]) -> bool:
         """Return True if one of `rules` gave a reason worse than reading after the first `count` reasons."""
-        return any(reason.tier > Tier.READ and reason.rule in rules for reason in list(self._reasons)[count:])
+        added = islice(self._reasons, count, None)
+        return any(reason.tier > Tier.READ and reason.rule in rules for reason in added)
 
     def add_reason(
         self,
@@ -152,8 +170,10 @@ class Findings:
         """Add `reason` to the findings and to the command that is being judged."""
         if self.file:
             reason = self._in_file(reason)
-        self._reasons[reason] = self.step.reasons[reason] = None
-        self.worst = max(self.worst, reason.tier)
+        reason = self._reasons.setdefault(reason, reason)
+        self.step.reasons[id(reason)] = reason
+        if reason.tier > self.worst:
+            self.worst = reason.tier
         if reason.tier is Tier.NETWORK:
             self.connected += 1
 

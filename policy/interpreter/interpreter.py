@@ -2,19 +2,19 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cached_property, reduce
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from policy.interpreter.command_call import Call
-from policy.interpreter.findings import Findings
+from policy.interpreter.findings import Findings, StepBuilder
 from policy.interpreter.judge_command import descend, in_family, judge, note_output, service_client
 from policy.interpreter.path_classifier import PathClassifier
-from policy.interpreter.shell_state import UNDEFINED, CommandResult, ExitStates, ExpandedCommand, State, join_states
+from policy.interpreter.shell_state import CommandResult, ExitStates, ExpandedCommand, State, join_states
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Scope, Step
+from policy.model.assessment import Check, EffectKind, Reason, RuleKind, RuleRef, Scope
 from policy.model.facts import Facts
+from policy.model.frozen import replace
 from policy.model.profile import Profile
 from policy.model.secret_paths import inside
 from policy.model.tier import Ruling, Tier
@@ -71,12 +71,12 @@ class Interpreter:
     def simple(self, command: ExpandedCommand) -> CommandResult:
         """Judge one command by its expanded words, in a step of its own."""
         self.classifier.budget.spend(50 + 6 * len(command.words))
-        with self.findings.in_step(self.findings.add_step(_step(command.words, command.state))):
+        with self.findings.add_step(_step(command.words, command.state)):
             return self._simple(command)
 
     def _simple(self, command: ExpandedCommand) -> CommandResult:
         words, span, first = command.words, command.span, command.words[0]
-        for text in first.texts or (None,):
+        for text in (first.texts or (None,)) if self.profile.denied else ():
             denied = denied_reason([text, *(word.text for word in words[1:])], self.profile, span)
             if denied is not None:
                 self.findings.add(denied)
@@ -90,14 +90,16 @@ class Interpreter:
             for variant in likely:
                 self.simple(variant)
             return CommandResult(ExitStates.same(command.state))
+        if len(first.texts) == 1 and not likely:
+            return self._by_name(first.texts[0], command)
         return _joined([*(self._by_name(text, command) for text in first.texts), *map(self.simple, likely)])
 
     def _by_name(self, name: str, command: ExpandedCommand) -> CommandResult:
         """Interpret a command by its name. In a shell, functions have precedence over programs."""
-        if command.assignments is None:
+        if command.assignments is None or name not in command.state.functions:
             return self.program(name, command)
         results = []
-        for meaning in command.state.functions.get(name, UNDEFINED):
+        for meaning in command.state.functions[name]:
             called = None if meaning is None else CommandResult(self.shell.flow.call(name, meaning, command))
             results.append(called or self.program(name, command))
         return _joined(results)
@@ -108,7 +110,7 @@ class Interpreter:
         if first.text is not None:
             return self._judge_program(name, command)
         step = _step([literal(name, first.span), *words], command.state)
-        with self.findings.in_step(self.findings.add_step(step)):
+        with self.findings.add_step(step):
             return self._judge_program(name, command)
 
     def _judge_program(self, name: str, command: ExpandedCommand) -> CommandResult:
@@ -128,7 +130,7 @@ class Interpreter:
             rule = None  # a builtin, but no shell runs the command
         if rule is None:
             self.findings.beyond_plain_edits = True
-            self.findings.step.set_stranger()
+            self.findings.step.stranger = True
             text = f"`{known}` is not a known command" if known else "an empty command name"
             usual = _PROGRAM_NAME.fullmatch(known)  # `-c` is an option that the program before it was not known to have
             report = self.findings.bounded if usual else self.findings.unknown
@@ -153,33 +155,31 @@ class Interpreter:
             from policy.interpreter.offline_form import fetches_only_missing  # only for programs that may fetch
 
             call.deferrable = fetches_only_missing(call)
-        call.frame = frame = replace(call.frame, program=call.label)
         if rule.grammar:
             self._handler(rule.grammar)(call)
             rule = call.rule
         else:
             judge(call)
+        frame = call.frame
         if call.label in _LOOP_EXITS:
             frame.loop_exits.append(begin)
         if call.label == "return":
             frame.returns.append(begin)
-        ran = any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons)
-        opaque = (rule.tier is Tier.EXECUTE or call.local) and not call.quiet and ran
         exports = [each for each in begin.exports if "=" not in each]  # the others only keep a program offline
-        if exports and not rule.builtin and not opaque:
+        if exports and not rule.builtin and not self._runs_unread_code(call, rule):
             # Code that is not read is judged and confined as if it did anything, so a variable cannot add effects. The
             # tier of this call decides, because a program may do less with these arguments.
             text = f"sets {', '.join(exports)}, which `{call.label}` may use"
             self.findings.bounded(text, rule.ref, call.span)
         if (rule.interpreter or rule.grammar in ("sh", "source")) and not call.quiet:
-            self.findings.step.set_interprets()
+            self.findings.step.interprets = True
         from_network = frame.words_from_network or (frame.stdin_from_network and _runs_input(call.words))
         call.note_download(rule.interpreter and not call.quiet and from_network)
         if rule.tier is Tier.NETWORK and call.rule.tier is not Tier.READ and not call.quiet and not call.local:
             client = service_client(call) if rule.family and not call.hosts else ""
             self._add_default_hosts(call, call.rule.registry or registry or client, rule)
         if rule.family and in_family(call):
-            self.findings.step.set_family(rule.family)
+            self.findings.step.family = rule.family
         if not rule.plain and self.findings.changed_since(before, (rule.ref, call.rule.ref)):
             self.findings.beyond_plain_edits = True
         note_output(call, rule, begin)
@@ -188,6 +188,12 @@ class Interpreter:
         printed = call.prints or (AbstractWord(never_an_option=True, unsplittable=True) if call.rule.tame else None)
         words = () if call.lists and self.shell.traps.pending else call.lists  # a trap may print between the words
         return CommandResult(call.after or ExitStates.same(begin), printed, words, call.output)
+
+    def _runs_unread_code(self, call: Call, rule: CommandRule) -> bool:
+        """Return True if the command runs code that is not read."""
+        if call.quiet or not (rule.tier is Tier.EXECUTE or call.local):
+            return False
+        return any(reason.tier >= Tier.EXECUTE for reason in self.findings.step.reasons.values())
 
     def _add_default_hosts(self, call: Call, registry: str, rule: CommandRule) -> None:
         """Report the registries that the settings name. For a command that names no host, report the usual registry of
@@ -254,18 +260,22 @@ def denied_reason(words: Sequence[str | None], profile: Profile, span: SourceSpa
 
 def _joined(results: list[CommandResult]) -> CommandResult:
     """Return the result of a command that has one of `results`, which is not empty."""
+    if len(results) == 1:
+        return results[0]
     successes, failures = zip(*(result.states for result in results), strict=True)
-    joined = CommandResult(ExitStates(reduce(join_states, successes), reduce(join_states, failures)))
-    return results[0] if len(results) == 1 else joined
+    return CommandResult(ExitStates(reduce(join_states, successes), reduce(join_states, failures)))
 
 
-def _step(words: list[AbstractWord], state: State) -> Step:
-    return Step(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
+def _step(words: list[AbstractWord], state: State) -> StepBuilder:
+    return StepBuilder(tuple(words), cwds=state.cwds, set_up=bool(state.exports))
 
 
 def _likely(words: list[AbstractWord]) -> list[list[AbstractWord]]:
     """Return one variant of the command for each text that an unknown word of it is likely to be."""
-    if not any(word.likely_texts for word in words):
+    for word in words:
+        if word.likely_texts:
+            break
+    else:
         return []
     alone = [replace(word, likely_texts=()) for word in words]
     every = ((index, literal(text, word.span)) for index, word in enumerate(words) for text in word.likely_texts)

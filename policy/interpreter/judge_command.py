@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from policy.interpreter.command_call import Call, ParsedOptions, parse_options
@@ -12,6 +11,7 @@ from policy.interpreter.shell_state import MOST_OUTPUT, State
 from policy.model.abstract_word import AbstractWord, literal, tokens
 from policy.model.assessment import CONSEQUENCE_TEXTS, FLAG_CONSEQUENCES, Consequence, EffectKind, Scope
 from policy.model.facts import SERVICE_CLIENTS, Kind
+from policy.model.frozen import replace
 from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import CommandRule, Flag, Operands, Role
@@ -159,7 +159,7 @@ def _roles(rule: CommandRule, given: AbstractSet[str], count: int) -> tuple[Role
 
 def looks_only(rule: CommandRule, given: AbstractSet[str]) -> bool:
     """Return True if the flags `given` make a command read what it would otherwise change."""
-    return any(given >= {*flags.split("+")} for flags in rule.looks)
+    return bool(given) and any(given >= {*flags.split("+")} for flags in rule.looks)
 
 
 def _read_only_operands(operands: Operands) -> Operands:
@@ -312,8 +312,12 @@ def in_family(call: Call) -> bool:
     short flag may be in a cluster, and a long flag abbreviated. Case counts for flags only.
     """
     step = call.findings.step
-    words = [word.text for word in step.head.words[1:]]
-    if call.quiet or not step.reasons or any(each.tier not in (Tier.READ, Tier.NETWORK) for each in step.reasons):
+    words = [word.text for word in step.words[1:]]
+    if (
+        call.quiet
+        or not step.reasons
+        or any(each.tier not in (Tier.READ, Tier.NETWORK) for each in step.reasons.values())
+    ):
         return False
     excepted = call.rule.family_except
     return not any(word is None or _leads_beyond(word, excepted) for word in (*words, *call.flags))
@@ -328,7 +332,7 @@ def service_client(call: Call) -> str:
         return ""
     if name != "aws":
         return name
-    words = [word.text or "" for word in call.findings.step.head.words[1:]]
+    words = [word.text or "" for word in call.findings.step.words[1:]]
     regions = []
     for word, after in zip(words, (*words[1:], ""), strict=True):
         flag, given, value = word.partition("=")
@@ -360,6 +364,7 @@ _CUTTING = frozenset(["cut", "tr", "awk"])
 _NAMING = frozenset(
     ["ls", "stat", "du", "realpath", "readlink", "basename", "dirname", "git ls-files", "git check-ignore"]
 )
+_FINDING = frozenset(["grep", "egrep", "fgrep"])
 _PRINTING = frozenset(["echo", "printf"])
 _PACKING = frozenset(["tar", "zip", "cpio", "pax"])
 
@@ -374,7 +379,7 @@ def note_output(call: Call, rule: CommandRule, begin: State) -> None:
         texts += tuple(text for word in call.words for text in word.content)
     if rule.name in _PRINTING:
         texts += _likely_texts([word for word in call.words if word.pattern], call, begin)
-    if call.label in ("grep", "egrep", "fgrep"):
+    if call.label in _FINDING:
         from policy.interpreter.name_filters import names_from_grep  # only where there is a search
 
         texts += names_from_grep(parse_options(rule, call.label, call.words))
@@ -387,8 +392,9 @@ def note_output(call: Call, rule: CommandRule, begin: State) -> None:
     if rule.name in _PACKING:  # the names of files may be in their input
         names = tokens([*frame.stdin_texts, *(text for word in call.words for text in word.content)])
         call.findings.suspect(Role.READ, AbstractWord(hints=names), begin.cwds, rule.ref, call.span)
-    known = frame.output
-    known += [text for text in texts if text not in known][: MOST_OUTPUT - len(known)]
+    if texts:
+        known = frame.output
+        known += [text for text in texts if text not in known][: MOST_OUTPUT - len(known)]
 
 
 def _likely_texts(words: list[AbstractWord], call: Call, begin: State) -> tuple[str, ...]:

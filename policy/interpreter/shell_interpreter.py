@@ -1,7 +1,6 @@
 """The interpreter of shell text: scripts, simple commands with their assignments and redirections, and functions."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from policy.bash.ast import ArrayAssignment, Assignment, Command, Opaque, RedirectOp, Script
 from policy.interpreter.assignments import (
@@ -26,6 +25,7 @@ from policy.interpreter.shell_state import (
 from policy.interpreter.traps import TrapTable
 from policy.model.abstract_word import ANYTHING, COUNT, SourceSpan, join
 from policy.model.assessment import Check, RuleRef
+from policy.model.frozen import replace
 from policy.model.tier import Tier
 from policy.rules.rulebook import RuleBook
 
@@ -79,7 +79,9 @@ class ShellInterpreter:
             frame = replace(frame, stdin_shared=True)  # a substitution in the words may read from it
         span = frame.place(command.span)
         words = self.variables.expand_command(command.words, state, frame)
-        keyed = bool(words) and any(isinstance(item, ArrayAssignment) for item in command.assignments)
+        keyed = bool(words and command.assignments) and any(
+            isinstance(item, ArrayAssignment) for item in command.assignments
+        )
         if keyed:
             self.variables.note_declared(command, words)
             keyed = declares_keyed(command)
@@ -100,7 +102,7 @@ class ShellInterpreter:
         if words:
             result = self._run_expanded(ExpandedCommand(words, state, span, frame), values, span)
             certain = result.output is not None and _keeps_output(command) and not (state.exports or self.traps.pending)
-            return result if certain else result._replace(output=None)
+            return result if certain or result.output is None else result._replace(output=None)
         for item, value in values:
             state = self.variables.assign(state, item.name, value, span)
         text, rule = ("sets variables", Check.ASSIGNMENT) if values else ("only redirects", Check.REDIRECTION)
@@ -111,7 +113,7 @@ class ShellInterpreter:
         """Interpret a simple command whose words are expanded and whose redirections are judged."""
         variables, words, state = self.variables, command.words, command.state
         exports = list(state.exports)
-        function = any(text in state.functions for text in words[0].texts)
+        function = bool(state.functions) and any(text in state.functions for text in words[0].texts)
         arrays = [(item, value) for item, value in values if isinstance(item, ArrayAssignment)]
         values = [(item, value) for item, value in values if isinstance(item, Assignment)]
         for item, value in values:
@@ -130,7 +132,7 @@ class ShellInterpreter:
         for name, value in temporary:
             self.traps.note_value(name, value)
             during = during.assign(name, value)
-        result = self._run_command(replace(command, state=during, assignments=assignments))
+        result = self._run_command(ExpandedCommand(words, during, command.span, command.frame, assignments))
         success, failure = result.states
         for name, _ in temporary:  # removed afterwards, unless it was exported meanwhile
             before = state.variables.get(name, ANYTHING)
@@ -145,19 +147,24 @@ class ShellInterpreter:
             own = not any((word.text or "")[:1] == "-" and "g" in (word.text or "") for word in words)
             success = variables.declare(success, item.name, known, span, own=own)
             failure = variables.declare(failure, item.name, known, span, own=own)
+        if success is result.states.on_success and failure is result.states.on_failure:
+            return result
         return result._replace(states=ExitStates(success, failure))
 
     def run_script_text(
-        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef
+        self, script: str, state: State, frame: ExecutionFrame, span: SourceSpan | None, rule: RuleRef, reader: str
     ) -> None:
-        """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`."""
+        """Interpret bash text that a command runs (`bash -c`) in a shell of its own, with the arguments of `state`.
+
+        `reader`: the program that reads the text, as a user names it (`bash`).
+        """
         from policy.bash.objections import objection_in_other_shells
 
         self._findings.classifier.budget.spend(len(script) // 4)
-        frame = replace(frame, other_shell=frame.program not in _BASH)
+        frame = replace(frame, other_shell=reader not in _BASH)
         objection = objection_in_other_shells(script) if frame.other_shell else None
         if objection is not None:
-            why = f"{objection} is not the same in `{frame.program}` as in bash"
+            why = f"{objection} is not the same in `{reader}` as in bash"
             self._refuse(script, why, state, rule, span)
 
         def run() -> None:

@@ -1,12 +1,12 @@
 """The abstract state of a shell at one point of a script, and the frame in which a command runs."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING, NamedTuple
 
 from policy.model import abstract_word
 from policy.model.abstract_word import ANYTHING, NOTHING, AbstractWord, SourceSpan, join
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 
 if TYPE_CHECKING:
     from policy.bash.ast import Group, Subshell
@@ -133,7 +133,6 @@ class ExecutionFrame:
         in_shell: a shell runs the command, so the builtins of the shell are commands.
         depth: number of scripts around the command that were given as text.
         files: number of those scripts that are files read with `source`.
-        program: the command that runs the interpreted text, as a user names it (`bash`).
         other_shell: another shell than bash runs the interpreted text.
         stdin_from_network: the standard input comes from a network.
         words_from_network: words or input of the command that is being judged come from a network.
@@ -150,7 +149,6 @@ class ExecutionFrame:
     in_shell: bool = True
     depth: int = 0
     files: int = 0
-    program: str = ""
     other_shell: bool = False
     stdin_from_network: bool = False
     words_from_network: bool = False

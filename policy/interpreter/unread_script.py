@@ -3,10 +3,10 @@
 import re
 
 from policy.describe.phrases import secret_kind
-from policy.interpreter.findings import Findings
+from policy.interpreter.findings import Findings, StepBuilder
 from policy.interpreter.shell_state import State
 from policy.model.abstract_word import SourceSpan, literal
-from policy.model.assessment import RuleRef, Scope, Step
+from policy.model.assessment import RuleRef, Scope
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 
@@ -23,7 +23,7 @@ MOST_BRACED = 200  # texts returned for one script
 
 def refuse(findings: Findings, script: str, why: str, state: State, rule: RuleRef, span: SourceSpan | None) -> None:
     """Report a script that was not understood, for the reason `why`, and the secrets that it names literally."""
-    with findings.in_step(findings.add_step(Step(text=script[:MOST_SEARCHED], cwds=state.cwds))):
+    with findings.add_step(StepBuilder(text=script[:MOST_SEARCHED], cwds=state.cwds)):
         findings.unknown(why, rule, span)
         find_secrets(findings, script, state, rule, span)
 

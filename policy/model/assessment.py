@@ -19,6 +19,8 @@ class Consequence(StrEnum):
     text of a reason without a consequence.
     """
 
+    __hash__ = str.__hash__  # that of Enum is a Python function
+
     # fmt: off
     MOVES                 = "moves"                   # renames files: deleted paths exist under new names
     CHANGES_FILES         = "changes-files"           # changes files without naming them
@@ -89,6 +91,8 @@ FLAG_CONSEQUENCES = {
 
 
 class EffectKind(StrEnum):
+    __hash__ = str.__hash__  # that of Enum is a Python function
+
     READS = "reads"
     WRITES = "writes"
     DELETES = "deletes"
@@ -101,6 +105,8 @@ class EffectKind(StrEnum):
 
 
 class Scope(StrEnum):
+    __hash__ = str.__hash__  # that of Enum is a Python function
+
     WORKSPACE = "workspace"
     SYSTEM = "system"
     OUTSIDE = "outside"
@@ -131,6 +137,8 @@ class Effect:
 
 class RuleKind(StrEnum):
     """The origin of a rule. The values of BUILTIN, COMMAND and GRANT begin the text of a reference."""
+
+    __hash__ = str.__hash__  # that of Enum is a Python function
 
     BUILTIN = "builtin"  # a check that is written in code; `Check` lists all of them
     COMMAND = "command"  # a table of a rule file that comes with the program

@@ -66,6 +66,8 @@ class Remotes:
 
 
 class Kind(StrEnum):
+    __hash__ = str.__hash__  # that of Enum is a Python function
+
     FILE = "file"
     FOLDER = "folder"
     MISSING = "missing"

@@ -9,6 +9,8 @@ class Tier(IntEnum):
     are always denied: no mode and no grant overrides them.
     """
 
+    __hash__ = int.__hash__  # that of Enum is a Python function
+
     READ = 0
     WRITE = 1
     EXECUTE = 2
@@ -42,6 +44,8 @@ class Tier(IntEnum):
 class Mode(StrEnum):
     """The amount of autonomy of a session; the modes are the columns of the matrix."""
 
+    __hash__ = str.__hash__  # that of Enum is a Python function
+
     PLAN = "plan"
     DEFAULT = "default"
     ACCEPT_EDITS = "accept-edits"
@@ -54,6 +58,8 @@ class Ruling(IntEnum):
     """The content of one cell of the matrix. Larger is stricter; the strictest ruling over all tiers of an action is
     the verdict before the users' rules apply.
     """
+
+    __hash__ = int.__hash__  # that of Enum is a Python function
 
     ALLOW = 0
     ASK = 1

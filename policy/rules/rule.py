@@ -1,12 +1,12 @@
 """The facts about one command: the roles of its words, its flags and its operands."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from policy.model.assessment import Consequence, RuleRef
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.tier import Tier
 
 # Names of the handlers that `grammar` in a rule file may have: `policy.handlers` maps each to a function.
@@ -20,6 +20,8 @@ GRAMMARS = frozenset((
 
 class Role(StrEnum):
     """The use that a program makes of one of its words."""
+
+    __hash__ = str.__hash__  # that of Enum is a Python function
 
     DATA = "data"  # plain data: without an effect
     READ = "read"  # a path whose content it reads
@@ -81,6 +83,7 @@ _BEGINS = frozenset([Role.RUN, Role.ARGS, Role.AWAY])
 
 _UNBOUNDED = _BEGINS | {Role.SCRIPT, Role.DELETE, Role.MOVE}
 
+_CHANGES = frozenset([Role.WRITE, Role.OUT, Role.DELETE, Role.MOVE])
 # The roles of words that name another machine, or what is sent there.
 _REMOTE = frozenset([Role.HOST, Role.REMOTE, Role.UPLOAD, Role.FROM, Role.TO, Role.MOUNT])
 
@@ -111,12 +114,12 @@ class Operands:
     @property
     def writes(self) -> bool:
         """Return True if an operand may be written, deleted or moved."""
-        return bool({Role.WRITE, Role.OUT, Role.DELETE, Role.MOVE} & {*self.head, self.rest, *self.tail})
+        return self.rest in _CHANGES or not (_CHANGES.isdisjoint(self.head) and _CHANGES.isdisjoint(self.tail))
 
     @property
     def runs(self) -> bool:
         """Return True if an operand may start another command."""
-        return bool(_BEGINS & {*self.head, self.rest})
+        return self.rest in _BEGINS or not _BEGINS.isdisjoint(self.head)
 
 
 @dataclass(frozen=True, slots=True)
