@@ -24,7 +24,7 @@ before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 started = time.perf_counter()
 from runner.sessions.open import SessionTarget
 from runner.sessions.store import SessionStore
-begin = SessionTarget.resumed(SessionStore.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model="scripted:s")
+begin = SessionTarget.resumed(SessionStore.of(Path(sys.argv[1]), "/w"), "0123456789abcdef", model=lambda own: "scripted:s")
 seconds = time.perf_counter() - started
 print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(begin.past.history), len(begin._tree))
 """
