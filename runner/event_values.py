@@ -26,8 +26,9 @@ class PastRow:
     """One row of the earlier part of a session that is continued.
 
     Attributes:
-        kind: `prompt`, `answer` (Markdown), `call`, `left out` (`text` is the number of earlier prompts) or
-            `more calls` (`text` is the number of calls that are left out).
+        kind: `prompt`, `answer` (Markdown), `call`, `left out` (`text` is the number of earlier prompts),
+            `more calls` (`text` is the number of calls that are left out) or `earlier steps` (`text` is empty: steps
+            after the prompt are left out).
         text: The text, shortened.
         outcome: For a call: `done`, `failed`, `stopped` or `denied`.
     """

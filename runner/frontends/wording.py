@@ -88,6 +88,8 @@ def past_words(row: PastRow, session: str) -> str:
             return f"… {row.text} earlier prompts: agent sessions show {session[:8]}"
         case "more calls":
             return f"… {row.text} more calls"
+        case "earlier steps":
+            return f"… earlier steps: agent sessions show {session[:8]}"
         case _:
             return f"{row.text}  {row.outcome}"
 

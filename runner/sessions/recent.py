@@ -13,6 +13,7 @@ from runner.sessions.tree import Tree
 from runner.text.sanitize import one_line
 
 _PROMPTS = 3  # prompts at most, with everything that followed each
+_ENTRIES = 600  # entries at most that are read
 _CALLS = 8  # calls at most that followed one prompt
 _LINES, _LAST_LINES = 12, 60  # lines at most of an answer, and of the last answer
 _CHARACTERS = 200  # of a line about a call
@@ -23,14 +24,22 @@ _STOPPED = frozenset(notice.value for notice in StopNotice)
 def recent_rows(tree: Tree, past: SessionHistory) -> tuple[PastRow, ...]:
     """Return the last prompts of the branch, each with its calls and answers, in order.
 
-    Long answers are cut, and of many calls only the last ones are returned. Lines that cannot be read are left out.
+    Long answers are cut, and of many calls only the last ones are returned, as of many steps after one prompt. Lines
+    that cannot be read are left out.
     """
     marks = past.marks[-_PROMPTS:]
     if not marks:
         return ()
-    path = list(past.path)
-    start = next((at for at in range(len(path) - 1, -1, -1) if tree.id(path[at]) == marks[0].leaf), -1) + 1
-    rows = list(_bounded(list(_rows(tree, path[start:]))))
+    path, leaves = past.path, {mark.leaf for mark in marks}
+    start, found = len(path), 0
+    while start > max(0, len(path) - _ENTRIES) and found < len(marks):
+        start -= 1
+        found += tree.id(path[start]) in leaves
+    cut = start > 0 and found < len(marks)
+    rows = list(_bounded(list(_rows(tree, path[start if cut else start + 1 :]))))
+    if cut:
+        marks = marks[len(marks) - found - 1 :]
+        rows[:0] = [PastRow("prompt", marks[0].text), PastRow("earlier steps", "")]
     if rows and rows[0].kind == "prompt" and (before := len(past.marks) - len(marks)):
         rows.insert(0, PastRow("left out", str(before)))
     return tuple(rows)

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from runner.events import RunEnded
 from runner.messages import AssistantMessage, TextBlock, ToolCall, ToolResult, Usage, UserMessage
 from runner.secrets.redactor import Redactor
 from runner.sessions.journal import Journal
@@ -31,7 +32,7 @@ print(seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, len(be
 
 
 def _turn(journal: Journal, number: int) -> int:
-    """Nine entries, as a prompt with two calls makes them."""
+    """Ten entries, as a prompt with two calls makes them."""
     journal.message(UserMessage((TextBlock(f"prompt {number}: look into it, please"),)))
     journal.usage(Usage(1000, 20, 600, 0))
     calls = tuple(ToolCall(f"toolu_{number}_{each}", "bash", {"command": f"pytest -q tests/{each}"}) for each in "ab")
@@ -41,7 +42,8 @@ def _turn(journal: Journal, number: int) -> int:
         journal.result(place, ToolResult(call.id, (TextBlock(OUTPUT),)))
     journal.message(AssistantMessage((TextBlock("It is fine now. " * 10),)))
     journal.usage(Usage(2000, 50, 1600, 0))
-    return 9
+    journal.watch(lambda event: None)(RunEnded(0, "done", 2, Usage(), ()))
+    return 10
 
 
 def _large(folder: str, entries: int) -> Path:

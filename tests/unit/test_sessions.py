@@ -452,3 +452,28 @@ def test_the_last_exchanges_are_few_and_short(tmp_path: Path) -> None:
     assert [text.endswith("\n…") for text in answers] == [True] * 3
     assert max(map(len, answers)) < 20_000
     assert answers[-1].count("\n") == 60, "more of the last one"
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_of_a_long_exchange_the_last_steps_are_read(tmp_path: Path, later: int) -> None:
+    store = new_store(tmp_path)
+    journal = new_journal(store)
+    for number in range(2):
+        journal.message(user(f"prompt {number}"))
+        journal.message(says("fine"))
+        journal.watch(lambda event: None)(RunEnded(0, "done", 2, Usage(), ()))
+    journal.message(user("a long task"))
+    for step in range(400):
+        journal.message(calls(f"c{step}", text=f"step {step}"))
+        journal.result(0, result(f"c{step}"))
+    for number in range(later):
+        journal.watch(lambda event: None)(RunEnded(0, "done", 2, Usage(), ()))
+        journal.message(user(f"a later prompt {number}"))
+    assert journal.close() is None
+    rows = recent(store)
+    assert rows[0] == ("left out", "2", "")
+    assert rows[1:3] == [("prompt", "a long task", ""), ("earlier steps", "", "")]
+    assert len(rows) < 620
+    assert ("answer", "step 399", "") in rows
+    assert ("answer", "step 50", "") not in rows
+    assert [row[1] for row in rows if row[0] == "prompt"][1:] == ["a later prompt 0"] * later
