@@ -150,8 +150,10 @@ def _reason_text(reason: Reason) -> str:
 
 
 def _reason(assessment: Assessment, tier: Tier) -> Reason:
-    nothing = Reason(tier, "nothing is known about this action", Check.NO_REASON)
-    return next((reason for reason in assessment.reasons if reason.tier is tier), nothing)
+    for reason in assessment.reasons:
+        if reason.tier is tier:
+            return reason
+    return Reason(tier, "nothing is known about this action", Check.NO_REASON)
 
 
 def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Reason, profile: Profile) -> Problem:

@@ -154,6 +154,8 @@ def _roles(rule: CommandRule, given: AbstractSet[str], count: int) -> tuple[Role
         tail = tail[:-1]
     if operands.runs:
         return operands.inner(count)
+    if head is operands.head and tail is operands.tail:
+        return operands.roles(count)
     return Operands(head, operands.rest, tail).roles(count)
 
 

@@ -229,6 +229,8 @@ class PathClassifier:
         None if that is unknown. Git packs content, but any program can unpack it.
         """
         git = f"{self.facts.workspace}/.git"
+        if not inside(path, git):
+            return ()
         if path != git and not any(inside(path, f"{git}/{name}") for name in _CONTENT):
             return ()
         self.budget.spend(LOOK)

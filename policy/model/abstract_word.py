@@ -82,6 +82,8 @@ class AbstractWord:
     @property
     def plain(self) -> bool:
         """Return True if no word that this word becomes is a flag, so that each can only be an operand."""
+        if len(self.texts) == 1:
+            return self.texts[0][:1] != "-" or self.texts[0] == "-"
         if self.texts:
             return all(text[:1] != "-" or text == "-" for text in self.texts)
         return self.never_an_option or (self.head[:1] not in ("", "-") and not self.may_split)
