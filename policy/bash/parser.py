@@ -210,6 +210,8 @@ class _Reader(Compound):
             redirect = self.redirection() if char in MAY_REDIRECT else None
             if char == "{" and (found := _DESCRIPTOR_VARIABLE.match(self.text, self.pos, self.end)):
                 redirect = self._named_redirection(found)
+            if char in ("<", ">") or redirect is not None:
+                declares = False  # after such an operator, bash no longer takes `name=(` for an array
             if redirect is not None:
                 redirects.append(redirect)
             elif char == "(":

@@ -262,7 +262,8 @@ def broken(tree: Script, seen: Seen) -> list[str]:
             faults.append(f"bash ran {argv!r}")
     targets = [re.compile(pattern(node.target), re.S) for node in redirects if node.op in WRITES]
     for name in seen.created:
-        if not evaluates and not any(target.fullmatch(name) or target.fullmatch(Path(name).name) for target in targets):
+        spelled = (name, f"./{name}", Path(name).name)
+        if not evaluates and not any(target.fullmatch(each) for target in targets for each in spelled):
             faults.append(f"bash created {name!r}")
     bodies = [
         re.compile(pattern(node.target) + ("\n" if node.op is RedirectOp.HERE_STRING else ""), re.S)
