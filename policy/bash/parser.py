@@ -349,6 +349,7 @@ class _Reader(Compound):
         found = _REDIRECTION.match(self.text, self.pos, self.end)
         if not found:
             return None
+        self.count_words(2)  # with its target, a redirection takes as long as three words
         start = self.pos
         digits, spelled = found[1], found[2]
         if self.text.startswith("(", found.end(), self.end):

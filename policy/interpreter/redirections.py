@@ -41,8 +41,10 @@ class Redirections:
         if not redirects:
             return frame
         before = self._findings.connected
-        if frame.stdin_script is not None and any(map(_replaces_input, redirects)):
+        inputs = sum(map(_replaces_input, redirects))
+        if frame.stdin_script is not None and inputs:
             frame = replace(frame, stdin_script=None)
+        uncertain = sum(each.target.literal is None for each in redirects)
         for redirect in redirects:
             word = self._expander.expand_single(redirect.target, state, frame)
             span = frame.place(redirect.span)
@@ -50,7 +52,8 @@ class Redirections:
                 case RedirectOp.HERE_DOC | RedirectOp.HERE_STRING:
                     frame = self._input(redirect, word.texts or word.likely_texts or word.hints, frame)
                     end = "\n" if redirect.op is RedirectOp.HERE_STRING else ""
-                    frame = _with_script(redirect, redirects, word.text, end, frame)
+                    if inputs == 1:
+                        frame = _with_script(redirect, uncertain, word.text, end, frame)
                 case RedirectOp.DUP_IN | RedirectOp.DUP_OUT:
                     number = self._copied(redirect, word, span)
                     # The files of other descriptors were judged where the script opened them.
@@ -61,7 +64,8 @@ class Redirections:
                 case RedirectOp.IN:
                     self._open(Role.READ, word, state, span)
                     frame = self._input(redirect, word.content, frame)
-                    frame = _with_script(redirect, redirects, word.output, "", frame)
+                    if inputs == 1:
+                        frame = _with_script(redirect, uncertain, word.output, "", frame)
                 case RedirectOp.READ_WRITE:
                     self._open(Role.READ, word, state, span)
                     self._open(Role.WRITE, word, state, span)
@@ -113,14 +117,15 @@ def _replaces_input(redirect: Redirect) -> bool:
 
 
 def _with_script(
-    redirect: Redirect, redirects: tuple[Redirect, ...], text: str | None, end: str, frame: ExecutionFrame
+    redirect: Redirect, uncertain: int, text: str | None, end: str, frame: ExecutionFrame
 ) -> ExecutionFrame:
-    """Return the frame with `text` and `end` as the exact standard input, if `redirect` is the only one that can
-    determine it: bash expands the targets of the others while the input is open already.
+    """Return the frame with `text` and `end` as the exact standard input, if `redirect` determines it. No other
+    redirection of the command does.
+
+    `uncertain`: the number of the redirections whose targets are known only at run time. Bash expands the targets of
+    the others while the input is open already.
     """
-    others = [each for each in redirects if each is not redirect]
-    certain = text is not None and _replaces_input(redirect) and not any(map(_replaces_input, others))
-    if text is None or not certain:
+    if text is None or not _replaces_input(redirect):
         return frame
-    shared = any(each.target.literal is None for each in others)
-    return replace(frame, stdin_script=text + end, stdin_shared=shared)
+    others = uncertain - (redirect.target.literal is None)
+    return replace(frame, stdin_script=text + end, stdin_shared=others > 0)

@@ -92,6 +92,7 @@ WORST = {
     "450 folders in each other": "git " + "-C a " * 450 + "log",
     "an array doubled 20 times": "a=(b c); " + 'a=("${a[@]}" "${a[@]}"); ' * 20 + 'ls "${a[@]}"',
     "a here-document of 7,000 lines": "cat <<E\n" + "x\n" * 7000 + "E",
+    "3,000 redirections": "cat " + "<f " * 3000,
     "7,000 variables in a word": "ls " + "$x" * 7000,
     "a script of 4 KB, 200 times": "x='" + "ls; " * 900 + "'; " + 'bash -c "$x"; ' * 200,
 }

@@ -296,6 +296,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("ls " + "$(ls " * 9 + ")" * 9,        "nested more than 8 deep",  "nesting of substitutions"),
     ("if ls; then " * 9 + "ls" + "; fi" * 9, "nested more than 8 deep", "nesting of branches"),
     ("ls " + "a " * 10_000,                "more than 10000 words",    "a decision is bounded"),
+    ("cat " + "<f " * 4_000,               "more than 10000 words",    "a redirection takes as long as three words"),
     ("ls\0",                               "U+0000",                   "NUL"),
     ("ls\r\ntouch x",                      "U+000D",                   "a carriage return"),
     ("ls \x1b[2J",                         "U+001B",                   "an escape sequence"),
