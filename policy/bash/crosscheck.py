@@ -82,9 +82,9 @@ def _first_missing(found: list[Found], text: str, index: "_TreeIndex") -> Opaque
     bodies = [(start, text.find("\n", end) % (len(text) + 1)) for start, end in index.bodies]
     known = index.words
     for kind, start, end in found:
-        if (kind == "word" and (start, end) in known) or index.has(kind, start, end):
+        if kind == "word" and (start, end) in known:  # nearly every finding
             continue
-        if any(first <= start <= last for first, last in bodies):
+        if index.has(kind, start, end) or any(first <= start <= last for first, last in bodies):
             continue
         if any(place.start <= start and end <= place.end for place in index.arithmetic):
             continue

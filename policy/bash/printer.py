@@ -154,10 +154,10 @@ def _substitution(part: ast.Substitution, indent: str, lines: list[str]) -> None
 
 
 def _word(word: Word) -> str:
-    first, *others = word.parts or (None,)
-    if isinstance(first, ast.Text) and not others:
-        return _text(first)  # nearly every word
-    return "".join(map(_part, word.parts))
+    parts = word.parts
+    if len(parts) == 1 and isinstance(parts[0], ast.Text):
+        return _text(parts[0])  # nearly every word
+    return "".join(map(_part, parts))
 
 
 def _part(part: ast.Part) -> str:

@@ -116,8 +116,7 @@ class Words(Cursor, ABC):
 
     def literal_word(self, found: re.Match[str], *, quoted: bool) -> Word:
         """Step over a match at the cursor, and return the word that is exactly its text."""
-        start, self.pos = found.span()
-        span = SourceSpan(start, self.pos)
+        span = self.step_over(found)
         return Word((Text(found[0], span, quoted),), span)
 
     # -- unquoted ------------------------------------------------------------------------------------------------

@@ -59,9 +59,10 @@ class _InStep:
     """The context manager that gives findings to one step. It is a class because that is quicker than a generator."""
 
     __slots__ = ("_findings", "_outer", "_step")
+    _outer: StepBuilder
 
     def __init__(self, findings: "Findings", step: StepBuilder) -> None:
-        self._findings, self._step, self._outer = findings, step, findings.step
+        self._findings, self._step = findings, step
 
     def __enter__(self) -> None:
         self._outer, self._findings.step = self._findings.step, self._step
@@ -113,7 +114,7 @@ class Findings:
     def add_step(self, step: StepBuilder) -> "_InStep":
         """Add a step to the action, and return the context manager in which it gets the findings."""
         self._steps.append(step)
-        return _InStep(self, step)
+        return self.in_step(step)
 
     def in_step(self, step: StepBuilder) -> "_InStep":
         """Give the findings inside the `with` block to `step`, and later ones to the previous step again."""

@@ -82,7 +82,7 @@ class AbstractWord:
     @property
     def plain(self) -> bool:
         """Return True if no word that this word becomes is a flag, so that each can only be an operand."""
-        if len(self.texts) == 1:
+        if len(self.texts) == 1:  # nearly every word
             return self.texts[0][:1] != "-" or self.texts[0] == "-"
         if self.texts:
             return all(text[:1] != "-" or text == "-" for text in self.texts)

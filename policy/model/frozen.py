@@ -111,7 +111,8 @@ def _init(cls: type) -> Callable[..., None]:
     many = len(fields(cls)) > _FEW
     for each in fields(cls):
         name = each.name
-        known[f"set_{name}"] = getattr(cls, name).__set__
+        if not many:
+            known[f"set_{name}"] = getattr(cls, name).__set__
         if each.default_factory is not MISSING:
             known[f"make_{name}"] = each.default_factory
             (keywords if each.kw_only else given).extend([f"{name}=missing"] if each.init else [])

@@ -121,10 +121,7 @@ _LOGINS = {
 
 def sometimes(name: str) -> bool:
     """Return True if a file called `name` is secret if it contains a login: `.npmrc`, or a copy such as `.npmrc~`."""
-    if name.lower() in _LOGINS:
-        return True
-    copied = originals(name)
-    return bool(copied) and any(each.lower() in _LOGINS for each in copied)
+    return name.lower() in _LOGINS or any(each.lower() in _LOGINS for each in originals(name))
 
 
 def holds_login(name: str, content: bytes) -> bool:

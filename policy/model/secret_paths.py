@@ -95,12 +95,9 @@ class Secrets:
         """Return True if `path` is at a place of the home folder where a locked path would be in a workspace: programs
         of the user run such files, among them the settings, hooks and skills of other agents.
         """
-        home = folded(self.home)
-        if home == "/" or not inside(folded(path), home):
-            return False
-        words, locked = _words(path)[self._index.depth :], self._index.locked
-        patterns = (*locked.get(words[0], ()), *locked.get("", ())) if words else ()
-        return any(_match(words[: len(pattern)], pattern) for pattern in patterns)
+        index = self._index
+        below = _below_home(index, _words(path)) if index.home else []
+        return bool(below) and _locked_at(index, below, 0)
 
 
 def paired(patterns: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -191,7 +188,7 @@ class _Index:
         tops: the first names of `places`.
         patterns: secret paths with `*` or `?`, as names, by first name; "" for those that start with a pattern.
         home: the names on the path of the home folder, folded.
-        home_patterns: the same as `patterns` below the home folder, which is `depth` names deep.
+        home_patterns: the same as `patterns` below the home folder.
         locked: the locked paths, by first name in the same way.
         above_locked: the folders above the locked paths, but not those of `_MIXED`, spelled as in the profile.
         locked_wild: the first names of those that start with a pattern.
@@ -204,7 +201,6 @@ class _Index:
     patterns: dict[str, list[list[str]]]
     home: list[str]
     home_patterns: dict[str, list[list[str]]]
-    depth: int
     locked: dict[str, list[list[str]]]
     locked_wild: _Names
     above_locked: frozenset[str]
@@ -225,7 +221,6 @@ def _sort(profile: Profile, home: str, private: tuple[str, ...]) -> _Index:
         "tops": frozenset(words[0] for words in places if words),
         "above": frozenset("/".join(words[:count]) for words in places for count in range(1, len(words) + 1)),
         "home": _words(home),
-        "depth": len(_words(home)),
     }
     if _latest and _latest[0].of[0] is profile:  # the other lists depend on the profile alone
         return replace(_latest[0], **where)
@@ -280,19 +275,27 @@ def _names_secret(index: _Index, path: str) -> bool:
 def _in_locked_path(index: _Index, below: str) -> bool:
     """Return True if the path `below` a workspace is or is inside a locked path of any folder on it."""
     words = _words(below)
-    for start, word in enumerate(words):
-        patterns = index.locked.get(word, [])
-        if index.locked_wild.hold(word):
-            patterns = [*patterns, *index.locked.get("", ())]
-        if any(_match(words[start : start + len(pattern)], pattern) for pattern in patterns):
-            return True
-    return False
+    return any(_locked_at(index, words, start) for start in range(len(words)))
 
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _above_locked_path(index: _Index, below: str) -> bool:
     names = below.split("/")
     return any("/".join(names[start:]) in index.above_locked for start in range(len(names)))
+
+
+def _locked_at(index: _Index, words: list[str], start: int) -> bool:
+    """Return True if a locked path begins at `words[start]`."""
+    patterns = index.locked.get(words[start], [])
+    if index.locked_wild.hold(words[start]):
+        patterns = [*patterns, *index.locked.get("", ())]
+    return any(_match(words[start : start + len(pattern)], pattern) for pattern in patterns)
+
+
+def _below_home(index: _Index, words: list[str]) -> list[str]:
+    """Return the names of the path `words` below the home folder; empty for a path elsewhere."""
+    depth = len(index.home)
+    return words[depth:] if words[:depth] == index.home else []
 
 
 def _patterns(index: _Index, words: list[str]) -> list[tuple[list[str], list[str]]]:
@@ -302,8 +305,8 @@ def _patterns(index: _Index, words: list[str]) -> list[tuple[list[str], list[str
     found = []
     if words:
         found = [(words, place) for place in (*index.patterns.get(words[0], ()), *index.patterns.get("", ()))]
-    if len(words) > index.depth and words[: index.depth] == index.home:
-        below, places = words[index.depth :], index.home_patterns
+    if below := _below_home(index, words):
+        places = index.home_patterns
         found += [(below, place) for place in (*places.get(below[0], ()), *places.get("", ()))]
     return found
 
