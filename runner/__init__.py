@@ -1,9 +1,9 @@
 """The program around the policy engine and the sandbox: command line, agent, sessions, audit log.
 
-The packages in import order, highest first: `cli`, `api`, `frontends`, `agent`, `loop`, `engine`, `sessions`,
-`approval`, `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `config`, `stderr`, `secrets`, `state`, `text`,
-`events`, `event_values`, `messages`, `problems`. A package may import only those to the right of it. Start reading at
-`loop.py`.
+The packages in import order, highest first: `cli`, `api`, `frontends`, `agent`, `loop`, `mcp`, `engine`,
+`sessions`, `approval`, `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `config`, `stderr`, `secrets`,
+`state`, `text`, `events`, `event_values`, `messages`, `problems`. A package may import only those to the right of it.
+Start reading at `loop.py`.
 """
 
 VERSION = "0.1.0"  # a constant: `agent --version` must not read package metadata to print one line

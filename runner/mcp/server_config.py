@@ -1,0 +1,56 @@
+"""The settings of one tool server: the table `[mcp.NAME]`, or an entry of another client's file."""
+
+from dataclasses import field
+
+from policy.model.frozen import dataclass
+from policy.model.profile import Layer
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """The settings of one tool server.
+
+    Attributes:
+        name: The name that the user chose; `certain_server(name)` holds. The model calls `mcp__NAME__TOOL`.
+        layer: The layer of the configuration that contains the table.
+        place: The file and the line of the table for messages, such as `~/.config/ringfence/config.toml:12`.
+        command: The program of a server on this machine; empty for a remote server.
+        args: The words after `command`.
+        env: Pairs of the name and the value of a variable of the server. Variables of the user are inserted already.
+        cwd: The absolute folder in which the server starts; empty for its own folder.
+        url: The address of a remote server; empty for a server on this machine.
+        transport: `stdio`, `http` (streamable HTTP) or `sse` (HTTP+SSE, for servers of before 2025-03).
+        headers: Pairs of the name and the value of a header of each request to a remote server.
+        tools: Patterns of the tools that the model may call; empty for all tools.
+        exclude_tools: Patterns of tools that the model may not call.
+        tiers: Pairs of a pattern of names of tools and the label of a tier (`read`, `write`, `network`, `dangerous`).
+        timeout: The longest time of one call in seconds.
+        enabled: False if no session starts the server.
+        hosts: Host rules that the sandbox of the server opens.
+        read: Absolute paths that the server may read.
+        write: Absolute paths that the server may change.
+    """
+
+    name: str
+    layer: Layer
+    place: str = ""
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+    url: str = ""
+    transport: str = "stdio"
+    headers: tuple[tuple[str, str], ...] = ()
+    tools: tuple[str, ...] = ()
+    exclude_tools: tuple[str, ...] = ()
+    tiers: tuple[tuple[str, str], ...] = field(default=())
+    timeout: float = 60.0
+    enabled: bool = True
+    hosts: tuple[str, ...] = ()
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """Return the words of the command; empty for a remote server."""
+        return (self.command, *self.args) if self.command else ()
