@@ -15,6 +15,7 @@ from policy.model.action import (
     ReadServerResource,
     RunArgv,
     RunScript,
+    SearchTools,
     SearchWeb,
     SignGit,
     SpawnAgent,
@@ -132,7 +133,7 @@ __all__ = [  # noqa: RUF022  # by subject
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
     "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "ReadFile",
-    "ReadServerResource", "RunArgv", "RunScript", "SearchWeb", "SignGit", "SpawnAgent", "WriteFile",
+    "ReadServerResource", "RunArgv", "RunScript", "SearchTools", "SearchWeb", "SignGit", "SpawnAgent", "WriteFile",
     # the sandbox alone
     "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",
     "Rights", "Terms", "Violation", "open_backend", "open_gate",

@@ -3,6 +3,7 @@
 import difflib
 import json
 import math
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -39,7 +40,9 @@ _JSON_TYPES: dict[type, str] = {
 }
 
 
-def parse(tool: ModelTool, arguments: dict[str, object] | None, raw: str = "") -> Arguments | Problem:
+def parse(
+    tool: ModelTool, arguments: dict[str, object] | None, raw: str = ""
+) -> Arguments | Mapping[str, object] | Problem:
     """Return the arguments of one call, or a short Problem that tells the model exactly what to change.
 
     `arguments` is the JSON object, or None if the model's JSON did not parse; `raw` is then the model's text. Never
@@ -47,7 +50,11 @@ def parse(tool: ModelTool, arguments: dict[str, object] | None, raw: str = "") -
     """
     if arguments is None:
         return _problem(tool, [_unparsed(raw)])
-    fields = tool.Args.model_fields
+    kind = tool.Args
+    if not isinstance(kind, type):
+        found = kind.checked(arguments)
+        return _problem(tool, found) if isinstance(found, list) else found
+    fields = kind.model_fields
     faults: dict[str, str] = {}
     clean: dict[str, object] = {}
     for name, value in arguments.items():
@@ -58,7 +65,7 @@ def parse(tool: ModelTool, arguments: dict[str, object] | None, raw: str = "") -
         elif value is not None or fields[name].is_required():
             clean[name] = value
     try:
-        parsed = tool.Args.model_validate(clean)
+        parsed = kind.model_validate(clean)
     except ValidationError as error:
         for detail in error.errors(include_url=False, include_input=True):
             name = str(detail["loc"][0]) if detail["loc"] else ""

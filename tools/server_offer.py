@@ -1,4 +1,4 @@
-"""What a tool server offers: tools, resources and prompts, as plain data without the protocol library.
+"""The offer of a tool server: tools, resources and prompts, as plain data without the protocol library.
 
 All texts are untrusted: they are the words of the server.
 """

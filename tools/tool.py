@@ -96,6 +96,18 @@ class Arguments(BaseModel):
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
+class ForeignArguments(Protocol):
+    """Arguments that a JSON Schema of another program describes. Such a tool plans from a mapping."""
+
+    def schema_for_model(self) -> dict[str, object]:
+        """Return the JSON Schema that the model is sent."""
+        ...
+
+    def checked(self, arguments: Mapping[str, object]) -> Mapping[str, object] | list[str]:
+        """Return the arguments of a call for the tool, or the faults as text."""
+        ...
+
+
 class ModelTool(Protocol):
     """One tool. `Any` replaces the two types of each tool: its arguments, and the action that it plans. `example` is a
     valid call as JSON text; a Problem about wrong arguments shows it.
@@ -108,7 +120,7 @@ class ModelTool(Protocol):
     @property
     def example(self) -> str: ...
     @property
-    def Args(self) -> type[Arguments]: ...
+    def Args(self) -> type[Arguments] | ForeignArguments: ...
 
     def plan(self, args: Any, cwd: str, seen: SeenFiles) -> Action | Problem:
         """Return the action that these arguments request. Pure: no disk, no clock. `cwd` is absolute."""

@@ -16,6 +16,7 @@ from policy.model.action import (
     ReadServerResource,
     RunArgv,
     RunScript,
+    SearchTools,
     SearchWeb,
     SignalProcess,
     SignGit,
@@ -96,7 +97,7 @@ def _text(action: Action, around: Around) -> str:
             return process_words(action)
         case GlobFiles() | GrepFiles():
             return f"{action.tool} {quoted(action.pattern)} in {near(action.root, around)}"
-        case CallServerTool() | ReadServerResource() | SpawnAgent() | FetchAddress() | SearchWeb():
+        case CallServerTool() | ReadServerResource() | SpawnAgent() | FetchAddress() | SearchWeb() | SearchTools():
             return tool_call_text(action)
         case _:
             return f"{action.tool} {near(action.path, around)}"
@@ -117,6 +118,8 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {action.url}"
         case SearchWeb():
             return f"{action.tool} {quoted(action.query)} with {action.provider}"
+        case SearchTools():
+            return f"{action.tool} {quoted(action.query)}"
 
 
 def process_words(action: ReadProcess | WriteProcess | SignalProcess) -> str:

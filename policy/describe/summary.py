@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from policy.describe.phrases import MOST_NAMED, Around, joined, named, near, plain, powers, secret_kind, short_list
 from policy.model.abstract_word import SourceSpan
-from policy.model.action import RunScript, SignalProcess, SignGit, WriteProcess
+from policy.model.action import CallServerTool, RunScript, SignalProcess, SignGit, WriteProcess
 from policy.model.assessment import PATH_CONSEQUENCES, Assessment, Consequence, Effect, EffectKind, Reason, Scope
 from policy.model.facts import Kind, PathFact
 from policy.model.host_words import names_private_network
@@ -126,6 +126,8 @@ class _Summary:
         yield from self._hosts()
         yield from self._code()
         yield from self._reads()
+        if isinstance(self.action, CallServerTool):
+            yield from (reason.text for reason in self.reasons if reason.tier in (Tier.WRITE, Tier.NETWORK))
         for tier in (Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN):
             yield from (reason.text for reason in self.reasons if reason.tier is tier)
 

@@ -51,8 +51,8 @@ def _candidates(
                     yield replace(action, script=line), f"`{plain(line, _LONGEST)}`"
                 elif not script:
                     yield replace(action, argv=argv), f"`{plain(line, _LONGEST)}`"
-        case actions.SignGit():
-            return  # a signature is never remembered
+        case actions.SignGit() | actions.SearchTools():
+            return  # no approval of these can be remembered
         case actions.CallServerTool() | actions.ReadServerResource():
             other = actions.CallServerTool(action.server, f"{action.tool.rpartition('__')[2].strip('@')}_other")
             yield other, f"another tool of the server `{plain(action.server)}`"

@@ -12,7 +12,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
-from policy.model.action import Action, ProcessAction, RunArgv, RunScript, SpawnAgent, ToolAction
+from policy.model.action import Action, CallServerTool, ProcessAction, RunArgv, RunScript, SpawnAgent, ToolAction
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, belongs, is_flag, program_of
 from policy.model.facts import Facts, Kind
@@ -20,7 +20,7 @@ from policy.model.frozen import dataclass, replace
 from policy.model.profile import Tool
 from policy.model.tier import Mode, Ruling, Tier
 from policy.model.verdict import Ask, Deny, Problem
-from policy.permission.allow import NEVER
+from policy.permission.allow import NEVER, OF_SERVER
 from policy.permission.paths import absolute
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
@@ -204,6 +204,8 @@ def _exact(step: Step, assessment: Assessment, facts: Facts) -> GrantSubject | N
     """
     reasons = [reason for reason in step.reasons if reason.tier is not Tier.READ]
     tiers = {reason.tier for reason in reasons}
+    if isinstance(assessment.action, CallServerTool):
+        return _call(assessment.action, (), tuple(tiers)) if len(tiers) == 1 and tiers <= OF_SERVER else None
     shape = CommandPattern()
     if step.words:
         words, folder = step.literal, _folder(step, facts)

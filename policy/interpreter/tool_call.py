@@ -2,7 +2,15 @@
 
 from policy.describe.phrases import plain
 from policy.interpreter.findings import Findings
-from policy.model.action import CallServerTool, FetchAddress, ReadServerResource, SearchWeb, SpawnAgent, ToolAction
+from policy.model.action import (
+    CallServerTool,
+    FetchAddress,
+    ReadServerResource,
+    SearchTools,
+    SearchWeb,
+    SpawnAgent,
+    ToolAction,
+)
 from policy.model.assessment import Check, Consequence, EffectKind
 from policy.model.host_words import endpoint
 from policy.model.tier import Mode, Tier
@@ -35,12 +43,29 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
         case SearchWeb():
             host = endpoint(action.host) if action.host else ""
             findings.connects(host or "", Check.WEB_TOOL, None)
+        case SearchTools():
+            text = "searches the descriptions of the tools of this session's servers"
+            findings.add_reason(Tier.READ, text, Check.TOOL_SEARCH, None)
+
+
+# The tiers that a user can choose for a tool of a server, by their labels. Without a choice, it is `mcp-external`.
+_CHOSEN = {
+    "": Tier.MCP_EXTERNAL,
+    **{tier.label: tier for tier in (Tier.READ, Tier.WRITE, Tier.NETWORK, Tier.MCP_EXTERNAL, Tier.DANGEROUS)},
+}
 
 
 def _server_tool(action: CallServerTool, findings: Findings) -> None:
     effect = findings.add_effect(EffectKind.CALLS, action.tool)
     text = f"calls the tool `{plain(action.name)}` of the server `{plain(action.server)}`"
-    findings.add_reason(Tier.MCP_EXTERNAL, text, Check.SERVER_TOOL, None, effect)
+    tier = _CHOSEN.get(action.tier, Tier.UNKNOWN)
+    if tier is Tier.UNKNOWN:
+        findings.unknown(f"`{plain(action.tier)}` is not a tier that a tool can have", Check.SERVER_TOOL, None)
+    elif action.tier:
+        text += f", which your configuration gives the tier {tier.label}"
+    what = Consequence.IRREVERSIBLE if tier is Tier.DANGEROUS else None
+    tier = Tier.MCP_EXTERNAL if tier is Tier.UNKNOWN else tier
+    findings.add_reason(tier, text, Check.SERVER_TOOL, None, effect, what)
     _certain(certain_server(action.server), "server", action.server, findings)
     _certain(certain_tool(action.name), "tool", action.name, findings)
     if parsed(action.arguments) is None:

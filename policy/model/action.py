@@ -199,6 +199,8 @@ class CallServerTool:
     Attributes:
         arguments: a JSON object in the form of `policy.model.tool_arguments.canonical`.
         hints: what the server states about its tool, such as `destructive`. A hint can only make the verdict stricter.
+        tier: the label of the tier that the user's own configuration names for this tool: `read`, `write`, `network` or
+            `dangerous`; empty for a tool without one, which has the tier `mcp-external`.
     """
 
     kind: ClassVar[str] = "CallServerTool"
@@ -206,6 +208,7 @@ class CallServerTool:
     name: str
     arguments: str = "{}"
     hints: tuple[str, ...] = ()
+    tier: str = ""
 
     @property
     def tool(self) -> str:
@@ -266,10 +269,22 @@ class SearchWeb:
     host: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SearchTools:
+    """Search the descriptions of the tools of this session's servers for `query`, and describe at most `limit` of them
+    to the model. No server is called.
+    """
+
+    kind: ClassVar[str] = "SearchTools"
+    tool: ClassVar[str] = "tool_search"
+    query: str
+    limit: int = 5
+
+
 CommandAction = RunScript | RunArgv
 FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
-ToolAction = CallServerTool | ReadServerResource | SpawnAgent | FetchAddress | SearchWeb
+ToolAction = CallServerTool | ReadServerResource | SpawnAgent | FetchAddress | SearchWeb | SearchTools
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
 Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit
 
@@ -292,6 +307,6 @@ ACTIONS: dict[str, type[Action]] = {
     for each in (
         RunScript, StartProcess, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles, ReadProcess,
         WriteProcess, SignalProcess,
-        CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb, SignGit,
+        CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
     )
 }  # fmt: skip

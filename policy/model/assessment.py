@@ -321,6 +321,7 @@ class Check:
     SERVER_HINT             = RuleRef(RuleKind.BUILTIN, "tools/server-hint")
     SERVER_RESOURCE         = RuleRef(RuleKind.BUILTIN, "tools/server-resource")
     SERVER_TOOL             = RuleRef(RuleKind.BUILTIN, "tools/server-tool")
+    TOOL_SEARCH             = RuleRef(RuleKind.BUILTIN, "tools/tool-search")
     UNCLEAR_NAME            = RuleRef(RuleKind.BUILTIN, "tools/unclear-name")
     WEB_TOOL                = RuleRef(RuleKind.BUILTIN, "tools/web-tool")
 

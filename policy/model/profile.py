@@ -64,6 +64,7 @@ class Tool(StrEnum):
     AGENT = "agent"
     WEB_FETCH = "web_fetch"
     WEB_SEARCH = "web_search"
+    TOOL_SEARCH = "tool_search"
     BASH_OUTPUT = "bash_output"
     BASH_INPUT = "bash_input"
     BASH_KILL = "bash_kill"

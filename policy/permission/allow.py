@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from policy.describe.phrases import near
-from policy.model.action import ToolAction
+from policy.model.action import Action, CallServerTool, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, Scope, Step
 from policy.model.command_pattern import belongs, exact
 from policy.model.facts import Facts
@@ -51,6 +51,8 @@ NEVER = frozenset([Tier.DANGEROUS, Tier.SECRET, Tier.DENIED])
 _OF_FAMILY = frozenset([Tier.NETWORK])  # the tier that a rule about a family allows
 # The tiers that a rule which only names tools allows, for calls of these tools.
 BY_TOOL = frozenset([Tier.MCP_EXTERNAL, Tier.AGENT_SPAWN])
+# The tiers of calls of servers' tools, beside `read`: without a choice of the user, and those that the user can choose.
+OF_SERVER = frozenset([Tier.MCP_EXTERNAL, Tier.WRITE, Tier.NETWORK])
 # Programs that create no links. Any other program that changes a folder may create a link there.
 _NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "truncate", "sed", "sort"])
 
@@ -85,8 +87,10 @@ def covered(
                 continue
             # The command may be another one than the rule is about, so it gets nothing beyond the sandbox.
             beyond = doubted and reason.tier > Tier.EXECUTE
-            found = None if beyond else _allowing(reason, step, running, alone, facts, linked)
-            if found is None and reason.tier in BY_TOOL and isinstance(assessment.action, ToolAction):
+            # The name of a server's tool may look like a host, so a rule about hosts does not apply to its calls.
+            usable = () if isinstance(assessment.action, CallServerTool) else alone
+            found = None if beyond else _allowing(reason, step, running, usable, facts, linked)
+            if found is None and _by_tool(reason.tier, assessment.action):
                 found = next((rule for rule in alone if names_only_tools(rule, reason.tier)), None)
             if found is None:
                 refused.add(reason)
@@ -105,6 +109,13 @@ def covered(
         {reason: by for reason, by in found_by.items() if reason not in refused},
         {effect: hosts for effect, hosts in opened.items() if effect not in closed},
     )
+
+
+def _by_tool(tier: Tier, action: Action) -> bool:
+    """Return True if a rule that only names tools can allow `tier` for `action`."""
+    if isinstance(action, CallServerTool):
+        return tier in OF_SERVER
+    return tier in BY_TOOL and isinstance(action, ToolAction)
 
 
 def names_only_tools(rule: PermissionRule, tier: Tier) -> bool:

@@ -18,7 +18,7 @@ from policy.model.secret_paths import Secrets
 from policy.model.tier import Ruling, Tier
 from policy.model.tool_names import meets_name, names_server_tools
 from policy.model.verdict import Problem
-from policy.permission.allow import BY_TOOL, NEVER
+from policy.permission.allow import BY_TOOL, NEVER, OF_SERVER
 from policy.rules.rule import CommandRule
 from policy.rules.rulebook import RuleBook
 
@@ -172,8 +172,9 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
             fix = "name a command, a path, a host or the tool of a server, or choose another --mode"
             yield fault("allow-what", "a tool or a tier alone limits the rule to no command, path or host", fix)
             return
-        if rule.tier and not set(rule.tier) & BY_TOOL:
-            labels = " and ".join(f"`{tier.label}`" for tier in sorted(BY_TOOL))
+        usable = BY_TOOL | OF_SERVER if any(map(names_server_tools, called)) else BY_TOOL
+        if rule.tier and not set(rule.tier) & usable:
+            labels = ", ".join(f"`{tier.label}`" for tier in sorted(usable))
             yield fault("tier", f"calls of these tools have the tiers {labels}", "remove `tier`, or name one of them")
         return
     for tier in rule.tier:

@@ -5,7 +5,7 @@ from enum import IntEnum
 
 from policy.describe.phrases import plain
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.action import RunScript
+from policy.model.action import CallServerTool, RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
@@ -143,7 +143,10 @@ def _meeting(rule: PermissionRule, assessment: Assessment, facts: Facts, opened:
     """Return the match of all keys of the rule; any command of the action may match a key."""
     parts, steps = [], assessment.steps
     if rule.tier:
-        parts.append(_strongest(_tier_met(rule, step) for step in steps))
+        met = _strongest(_tier_met(rule, step) for step in steps)
+        # A call of a server remains one, whatever tier the user's configuration gives the tool.
+        called = Tier.MCP_EXTERNAL in rule.tier and isinstance(assessment.action, CallServerTool)
+        parts.append(_Meeting(_Met.YES) if called else met)
     if rule.run:
         met = _strongest(_run_met(rule, step) for step in steps)
         parts.append(_Meeting(_Met.YES) if _handed(rule, assessment) else met)

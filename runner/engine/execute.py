@@ -17,7 +17,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.grant import GrantScope
 from policy.grants.resolve import answerer
-from policy.model.action import Action, ProcessAction, ReadProcess, RunArgv, RunScript, StartProcess
+from policy.model.action import Action, ProcessAction, ReadProcess, RunArgv, RunScript, SearchTools, StartProcess
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.tier import Ruling
@@ -225,6 +225,8 @@ async def _run(
             from runner.engine.process_actions import perform  # few sessions have processes that stay
 
             outcome = await perform(permit, number, planned.tiers, ctx, listen, by_user=planned.call.own)
+        elif isinstance(action, SearchTools):
+            outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
         else:
             async with signing(permit, planned, ctx) as unsigned:
                 outcome = await ctx.sandbox.run(permit, listen=listen)

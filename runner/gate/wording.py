@@ -12,6 +12,7 @@ from policy.model.action import (
     ReadServerResource,
     RunArgv,
     RunScript,
+    SearchTools,
     SignalProcess,
     SignGit,
     SpawnAgent,
@@ -130,6 +131,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
                 f"; it states: {', '.join(action.hints)}" if isinstance(action, CallServerTool) and action.hints else ""
             )
             return (("calls", f"the server {action.server} once, which acts with its own rights{stated}"),)
+        case SearchTools():
+            return (("reads", "the descriptions of the tools of this session's servers"),)
         case SpawnAgent():
             return (("starts", f"the agent {action.agent}, whose actions are judged like those of this one"),)
         case _:

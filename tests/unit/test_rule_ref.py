@@ -97,7 +97,7 @@ def test_an_action_s_kind_is_the_name_that_records_have_whatever_its_class_is_ca
     assert list(ACTIONS) == [
         "RunScript", "StartProcess", "RunArgv", "ReadFile", "WriteFile", "EditFile", "ListFolder", "GlobFiles",
         "GrepFiles", "ReadProcess", "WriteProcess", "SignalProcess",
-        "CallServerTool", "ReadServerResource", "SpawnAgent", "FetchAddress", "SearchWeb", "SignGit",
+        "CallServerTool", "ReadServerResource", "SpawnAgent", "FetchAddress", "SearchWeb", "SearchTools", "SignGit",
     ]  # fmt: skip
     renamed = type("Renamed", (ReadFile,), {})("/w/a")
     assert action_body(renamed)["type"] == file_request(renamed)["op"] == "ReadFile"

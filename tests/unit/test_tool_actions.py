@@ -14,6 +14,7 @@ from policy.model.action import (
     FetchAddress,
     ReadServerResource,
     RunScript,
+    SearchTools,
     SearchWeb,
     SpawnAgent,
     ToolAction,
@@ -56,6 +57,14 @@ TIERS: list[tuple[Action, Tier, str]] = [
     (replace(ISSUE, arguments='{"a": 1}'),                      Tier.UNKNOWN,      "not the canonical form"),
     (replace(ISSUE, arguments='[1]'),                           Tier.UNKNOWN,      "not an object"),
     (replace(ISSUE, arguments='{"a":' + "[" * 9000 + "}"),      Tier.UNKNOWN,      "nested without end"),
+    (replace(ISSUE, tier="read"),                               Tier.READ,         "a tier that the user chose"),
+    (replace(ISSUE, tier="write"),                              Tier.WRITE,        "another one"),
+    (replace(ISSUE, tier="network"),                            Tier.NETWORK,      "one that connects"),
+    (replace(ISSUE, tier="dangerous"),                          Tier.DANGEROUS,    "the strictest choice"),
+    (replace(ISSUE, tier="read", hints=("destructive",)),       Tier.DANGEROUS,    "a hint is stronger than the choice"),
+    (replace(ISSUE, tier="read", name="x*"),                    Tier.UNKNOWN,      "so is a name that is not certain"),
+    (replace(ISSUE, tier="READ"),                               Tier.UNKNOWN,      "no tier has that label"),
+    (replace(ISSUE, tier="execute"),                            Tier.UNKNOWN,      "a tier that no tool can have"),
     (ReadServerResource("github", "repo://acme/web"),           Tier.MCP_EXTERNAL, "a resource of a server"),
     (ReadServerResource("a__b", "repo://acme/web"),             Tier.UNKNOWN,      "of a server whose name may be two"),
     (EXPLORE,                                                   Tier.AGENT_SPAWN,  "another agent"),
@@ -68,6 +77,7 @@ TIERS: list[tuple[Action, Tier, str]] = [
     (FetchAddress("https://\u0430.example/"),                   Tier.UNKNOWN,      "letters that look like others"),
     (SearchWeb("bash arrays", "brave", "api.search.brave.com"), Tier.NETWORK,      "a search"),
     (SearchWeb("bash arrays", "brave"),                         Tier.NETWORK,      "at a host that is not known"),
+    (SearchTools("issues"),                                     Tier.READ,         "a search in descriptions"),
 ]
 # fmt: on
 
@@ -101,6 +111,13 @@ RULES: list[tuple[str, Action, Ruling, str]] = [
     (f"allow {GITHUB}", replace(ISSUE, name="x*"),                    Q, "never a name that is not certain"),
     (f"allow {GITHUB}", replace(ISSUE, arguments='{"a":1,"a":2}'),    Q, "never arguments that cannot be read"),
     (f"allow {GITHUB}", ReadServerResource("github", "a://b"),        A, "resources, too"),
+    (f"allow {GITHUB}", replace(ISSUE, tier="network"),               A, "with a chosen tier"),
+    ('allow tool=["mcp__*"] tier=["mcp-external"]', replace(ISSUE, tier="network"), Q, "with another tier"),
+    ('allow tool=["mcp__*"] tier=["network"]', replace(ISSUE, tier="network"),      A, "with the chosen tier by name"),
+    ('allow host=["*.example.org"]', replace(ISSUE, name="x.example.org", tier="network"), Q, "a tool named as a host"),
+    ('deny tier=["mcp-external"]', replace(ISSUE, tier="read"),       D, "a call of a server remains one"),
+    ('deny tier=["network"]', replace(ISSUE, tier="network"),         D, "a denial of the chosen tier"),
+    (f"deny {GITHUB}", replace(ISSUE, tier="read"),                   D, "a denial of a tool with a chosen tier"),
     (f"deny {GITHUB}",  ReadServerResource("github", "a://b"),        D, "and their denial"),
     ('allow tool=["agent"]',                                 EXPLORE, A, "agents"),
     ('allow tool=["agent"] arguments={agent="explore"}',     EXPLORE, A, "one agent"),
@@ -251,6 +268,9 @@ OFFERS: list[tuple[ToolAction, str, tuple[ToolAction, ...], tuple[ToolAction, ..
     (ISSUE, "`mcp__github__create_issue` with any arguments",
      (replace(ISSUE, arguments='{"a":2}'),),
      (replace(ISSUE, name="create_issues"), replace(ISSUE, server="gitlab"), replace(ISSUE, hints=("destructive",)))),
+    (replace(ISSUE, tier="write"), "`mcp__github__create_issue` with any arguments",
+     (replace(ISSUE, arguments='{"a":2}', tier="write"),),
+     (replace(ISSUE, name="create_issues", tier="write"), ISSUE, replace(ISSUE, tier="network"))),
     (ReadServerResource("github", "a://b"), "`mcp__github__@resource` with any arguments",
      (ReadServerResource("github", "c://d"),),
      (ISSUE, ReadServerResource("gitlab", "a://b"))),
@@ -264,7 +284,11 @@ OFFERS: list[tuple[ToolAction, str, tuple[ToolAction, ...], tuple[ToolAction, ..
 # fmt: on
 
 
-@pytest.mark.parametrize(("action", "words", "covered", "others"), OFFERS, ids=[row[0].kind for row in OFFERS])
+@pytest.mark.parametrize(
+    ("action", "words", "covered", "others"),
+    OFFERS,
+    ids=[f"{row[0].kind}{getattr(row[0], 'tier', '')}" for row in OFFERS],
+)
 def test_a_grant_covers_the_exact_tool(
     action: ToolAction, words: str, covered: tuple[ToolAction, ...], others: tuple[ToolAction, ...]
 ) -> None:
@@ -279,7 +303,11 @@ def test_a_grant_covers_the_exact_tool(
         assert not isinstance(resolution(each, grants).verdict, Allow), each
 
 
-@pytest.mark.parametrize(("action", "words", "covered", "others"), OFFERS, ids=[row[0].kind for row in OFFERS])
+@pytest.mark.parametrize(
+    ("action", "words", "covered", "others"),
+    OFFERS,
+    ids=[f"{row[0].kind}{getattr(row[0], 'tier', '')}" for row in OFFERS],
+)
 def test_a_remembered_refusal_holds_in_every_mode(
     action: ToolAction, words: str, covered: tuple[ToolAction, ...], others: tuple[ToolAction, ...]
 ) -> None:
@@ -325,12 +353,16 @@ def test_an_action_that_is_not_certain_is_never_remembered() -> None:
 # Forms: cards, records, JSON
 
 EVERY: tuple[ToolAction, ...] = (
-    replace(ISSUE, hints=("destructive", "open-world")),
+    replace(ISSUE, hints=("destructive", "open-world"), tier="network"),
     ReadServerResource("github", "repo://acme/web"),
     replace(EXPLORE, mode="plan", tools=("read", "grep")),
     PAGE,
     SearchWeb("bash arrays", "brave", "api.search.brave.com"),
+    SearchTools("create an issue"),
 )
+
+
+_NOT_SHOWN = ("type", "hints", "host", "server", "name", "tier", "limit")  # fields that are no text of the action
 
 
 @pytest.mark.parametrize("action", EVERY, ids=[each.kind for each in EVERY])
@@ -341,7 +373,7 @@ def test_every_form_has_the_whole_action(action: ToolAction) -> None:
     assert _action({"action": body}) == (replace(action, prompt="") if isinstance(action, SpawnAgent) else action)
     assert json.loads(json.dumps(json_value(action))) == body
     words = action_words(action, "/w")
-    for value in (item for key, item in body.items() if key not in ("type", "hints", "host", "server", "name")):
+    for value in (item for key, item in body.items() if key not in _NOT_SHOWN):
         for text in value if isinstance(value, list) else [value]:
             assert text in words
 
@@ -357,12 +389,20 @@ def test_no_sandbox_gets_rights_for_a_call(action: ToolAction) -> None:
 
 CARDS: list[tuple[ToolAction, str, str, str]] = [
     (ISSUE, "Calls the tool `create_issue` of the server `github`", "calls", "acts with its own rights"),
+    (
+        replace(ISSUE, tier="write"),
+        "Calls the tool `create_issue` of the server `github`, which your configuration gives the tier write",
+        "calls",
+        "acts with its own rights",
+    ),
     (EXPLORE, "Starts the agent `explore`, whose actions are judged one by one", "starts", "the agent explore"),
     (PAGE, "Connects to docs.example.org", "network", "docs.example.org"),
 ]
 
 
-@pytest.mark.parametrize(("action", "line", "label", "text"), CARDS, ids=[row[0].kind for row in CARDS])
+@pytest.mark.parametrize(
+    ("action", "line", "label", "text"), CARDS, ids=[f"{row[0].kind}{getattr(row[0], 'tier', '')}" for row in CARDS]
+)
 def test_a_card_says_what_an_approval_allows(action: ToolAction, line: str, label: str, text: str) -> None:
     asked = question(action)
     shown = card(asked, around=machine())

@@ -10,7 +10,7 @@ from policy.model.command_pattern import HOLE, CommandPattern
 from policy.model.profile import Tool
 from policy.model.tier import Ruling, Tier
 from policy.model.tool_names import is_pattern, names_tool
-from policy.permission.allow import NEVER
+from policy.permission.allow import NEVER, OF_SERVER
 
 _ID = re.compile(r"g[0-9a-f]{8}")
 _RULINGS = {"allow": Ruling.ALLOW, "deny": Ruling.DENY}
@@ -126,7 +126,8 @@ def _consistent(what: GrantSubject) -> bool:
         case Tool.WEB_FETCH.value | Tool.WEB_SEARCH.value:
             return what.tiers == (Tier.NETWORK,) and bool(what.host) and not what.arguments
         case _:
-            return what.tiers == (Tier.MCP_EXTERNAL,) and not what.host and not what.arguments
+            known = len(what.tiers) == 1 and set(what.tiers) <= OF_SERVER
+            return known and not what.host and not what.arguments
 
 
 class _Fields:
