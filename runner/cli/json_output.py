@@ -269,6 +269,16 @@ OUTPUTS: tuple[JsonOutput, ...] = (
     ),
     JsonOutput("config get", Form.OBJECT, "One setting and the layers that set it.", _fields(f"key text, {_VALUE}")),
     JsonOutput(
+        "mcp list",
+        Form.LINES,
+        "Each tool server. `state` is `on`, `off` or `fault`; with `fault`, the field `fault` has the reason.",
+        _fields(
+            """name text, state text, layer text or null, place text, transport text or null, command texts,
+            url text or null, fault text or null"""
+        ),
+        also=("mcp",),
+    ),
+    JsonOutput(
         "config check",
         Form.OBJECT,
         "The faults of the configuration.",

@@ -1,6 +1,6 @@
 """The merge of one layer into the settings. A layer of the repository may only tighten until its content is trusted."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import date
 
@@ -20,9 +20,16 @@ from sandbox.backend import Level, NetworkOptions
 def add_layer(settings: Settings, given: LayerValues) -> Settings:
     """Return `settings` with one more layer. Raise TomlError, or ConfigError for a rule that can never take effect."""
     document = given.document
+    if not given.layer.came_along:
+        settings = _without_servers_of_repository(settings, servers_in(document.values))
+    owned = _own_servers(settings) if given.layer.came_along else frozenset()
     values, notices, left_out = dict(settings.values), [], []
     for path, value in document.values.items():
         key = key_of(path)
+        if path[0] == "mcp" and path[1] in owned and not key.tightens(value, current_value(settings, path, key)):
+            notices.append(_ignored(given, path, never=True, owned=True))
+            left_out.append(path)
+            continue
         yours = key.widens is Widens.YOURS and given.layer.came_along
         if yours or (given.bound and not key.tightens(value, current_value(settings, path, key))):
             notices.append(_ignored(given, path, never=key.widens is Widens.YOURS))
@@ -65,13 +72,53 @@ def current_value(settings: Settings, path: KeyPath, key: Key) -> Value | None:
     return key.default
 
 
+def servers_in(paths: Iterable[KeyPath]) -> frozenset[str]:
+    """Return the names of the tool servers that these keys are about."""
+    return frozenset(path[1] for path in paths if path[0] == "mcp")
+
+
+def _own_servers(settings: Settings) -> frozenset[str]:
+    """Return the names of the tool servers that files of the user or the system configure.
+
+    THREAT T180: a repository cannot combine its command with the variables and rights of the user's server, even if it
+    is trusted. It can only switch such a server off, or leave out tools.
+    """
+    own = (given.document.values for given in settings.layers if not given.layer.came_along)
+    return frozenset(name for values in own for name in servers_in(values))
+
+
+def _without_servers_of_repository(settings: Settings, names: frozenset[str]) -> Settings:
+    """Return `settings` without what the repository sets for the servers `names`, which a later file configures."""
+    values, notices, layers = dict(settings.values), [], []
+    for given in settings.layers if names else ():
+        lost = [
+            path
+            for path in given.document.values
+            if given.layer.came_along and path[0] == "mcp" and path[1] in names and path not in given.left_out
+            if key_of(path).widens is not Widens.TIGHTEN
+        ]
+        for path in lost:
+            values.pop(path, None)
+            notices.append(_ignored(given, path, never=True, owned=True))
+        layers.append(replace(given, left_out=given.left_out | frozenset(lost)) if lost else given)
+    if not notices:
+        return settings
+    return replace(settings, values=values, notices=(*settings.notices, *notices), layers=tuple(layers))
+
+
 def _ignored(
-    given: LayerValues, path: KeyPath = (), *, entry: TomlEntry | None = None, never: bool = False
+    given: LayerValues,
+    path: KeyPath = (),
+    *,
+    entry: TomlEntry | None = None,
+    never: bool = False,
+    owned: bool = False,
 ) -> SettingNotice:
     """Return the notice about a key or an entry of a repository that has no effect."""
     if entry is None:
         why = "settings of the repository may only tighten yours"
         why = "no repository may set it, even if it is trusted" if never else why
+        why = f"a file of yours configures the server `{path[1]}`" if owned else why
     elif entry.name == "rule":
         why = "a rule of the repository may ask and deny, but not allow"
     else:

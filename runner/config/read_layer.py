@@ -13,6 +13,7 @@ from runner.config.settings import ConfigError, ConfigLayer, LayerValues
 from runner.config.validators import Fault
 
 _PREFIX = "RINGFENCE_"
+MOST_SERVERS = 64  # tables `[mcp.NAME]` of one file
 
 
 def read_layer(data: bytes, path: Path, layer: ConfigLayer, trusted: Mapping[str, str]) -> LayerValues:
@@ -37,21 +38,33 @@ def layer_values(
 def read_all(text: str, source: str, *, most: int) -> tuple[TomlDocument, list[TomlError]]:
     """Return the usable part of a text, and up to `most` faults."""
     newer: Fault | None = None
+    crowded = False
 
     def look(document: dict[str, object]) -> Mapping[KeyPath, KeyPath]:
-        nonlocal newer
+        nonlocal newer, crowded
         version = document.get("version")
         newer = key_of(("version",)).fault(version) if isinstance(version, int) else None
         if newer:
             document.clear()  # other faults may be valid in the newer format
+        if isinstance(servers := document.get("mcp"), dict) and len(servers) > MOST_SERVERS:
+            crowded = True
+            del document["mcp"]  # reading each would take seconds
         return renew(document)
 
     document, faults = validate(text, source, SHAPES, ENTRIES, most=most, renew=look)
     if newer:
         return document, [document.error_at(("version",), *newer)]
-    values, entries = {}, []
+    if crowded:
+        why = f"a file contains at most {MOST_SERVERS} tool servers"
+        faults.append(document.error_at(("mcp",), why, "use fewer"))
+    values, entries, misnamed = {}, [], set[str]()
     for path, value in document.values.items():
-        if fault := key_of(path).fault(value):
+        key = key_of(path)
+        if key.named and (wrong := key.named(path[1])):
+            if path[1] not in misnamed:
+                faults.append(document.error_at(path[:2], *wrong))
+            misnamed.add(path[1])
+        elif fault := key.fault(value):
             faults.append(document.error_at(path, *fault))
         else:
             values[path] = value

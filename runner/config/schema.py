@@ -65,6 +65,7 @@ class Key:
         stricter: `stricter(new, old)` returns True if `new` is not looser, for TIGHTEN. Without it, a lower number or
             false is stricter.
         example: an example as TOML.
+        named: returns the fault of a name that stands for `*`.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Key:
     adds: bool = False
     stricter: Callable[[Value, Value], bool] | None = None
     example: str = ""
+    named: Callable[[str], Fault | None] | None = None
 
     @property
     def path(self) -> KeyPath:
@@ -149,6 +151,32 @@ class TableList:
         if self.widens is Widens.TIGHTEN:
             return self.tightens is not None and self.tightens(entry)
         return self.widens is Widens.ANYTHING
+
+
+def _server_key(
+    name: str,
+    shape: ValueType,
+    help: str,
+    example: str,
+    *,
+    widens: Widens = Widens.NEVER,
+    default: Value | None = None,
+    choices: tuple[str, ...] = (),
+    adds: bool = False,
+) -> Key:
+    """Return one key of `[mcp.NAME]`. The module of its checks is only loaded for a file with such a table."""
+
+    def check(value: Value) -> Fault | None:
+        from runner.config.server_values import CHECKS
+
+        return CHECKS[name](value) if name in CHECKS else None
+
+    def named(server: str) -> Fault | None:
+        from runner.config.server_values import name_fault
+
+        return name_fault(server)
+
+    return Key(f"mcp.*.{name}", shape, widens, help, default, "", choices, check, adds, example=example, named=named)
 
 
 YOURS, NEVER, TIGHTEN, ANYTHING = Widens.YOURS, Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
@@ -263,6 +291,29 @@ KEYS: tuple[Key, ...] = (
     Key("tools.except", ValueType.TEXTS, TIGHTEN, "tools that the model may not call, as patterns of names", adds=True,
         example='["bash"]'),
 
+    _server_key("command", ValueType.TEXT, "the program of a tool server (MCP) that runs on this machine", '"npx"'),
+    _server_key("args", ValueType.TEXTS, "the arguments of that program", '["-y", "@example/server"]'),
+    _server_key("env", ValueType.TABLE, "variables of that program; `$NAME` inserts a variable of yours",
+        '{ API_TOKEN = "$EXAMPLE_TOKEN" }'),
+    _server_key("cwd", ValueType.TEXT, "the folder in which the program starts; by default a folder of its own", '"."'),
+    _server_key("hosts", ValueType.TEXTS, "hosts that the program may connect to", '["api.example.com"]'),
+    _server_key("read", ValueType.TEXTS, "files and folders that the program may read; `.` is the workspace", '["."]'),
+    _server_key("write", ValueType.TEXTS, "files and folders that the program may change", '["~/notes"]'),
+    _server_key("url", ValueType.TEXT, "the address of a tool server on another machine",
+        '"https://mcp.example.com/mcp"'),
+    _server_key("headers", ValueType.TABLE, "headers of requests to that address; `$NAME` inserts a variable of yours",
+        '{ Authorization = "Bearer $EXAMPLE_TOKEN" }'),
+    _server_key("transport", ValueType.TEXT, "the protocol below MCP; by default `stdio` or `http`", '"http"',
+        choices=("stdio", "http", "sse")),
+    _server_key("tools", ValueType.TEXTS, "tools of the server that the model may call, as patterns; by default all",
+        '["search_*"]', widens=TIGHTEN),
+    _server_key("exclude_tools", ValueType.TEXTS, "tools of the server that the model may not call, as patterns",
+        '["delete_*"]', widens=TIGHTEN, adds=True),
+    _server_key("tiers", ValueType.TABLE, "the tier of tools: a pattern and `read`, `write`, `network` or `dangerous`",
+        '{ "search_*" = "read" }'),
+    _server_key("timeout", ValueType.SECONDS, "the maximum wall time of one call", "", default=60),
+    _server_key("enabled", ValueType.SWITCH, "start the server with a session", "", widens=TIGHTEN, default=True),
+
     Key("secret.names", ValueType.TEXTS, TIGHTEN, "additional file names that are secret in every folder", adds=True,
         check=lambda value: list_fault(value, ("secret", "names")), example='["*.vault"]'),
     Key("deny.commands", ValueType.PATTERNS, TIGHTEN,
@@ -322,6 +373,7 @@ SECTIONS: Mapping[str, str] = {
     "sandbox": "The sandbox in which commands run.",
     "sandbox.network": "The way from the sandbox's proxy to the network. No file of a repository can set it.",
     "sandbox.container": "The sandbox of `--backend container`.",
+    "mcp": "Tool servers (MCP). Each runs in a sandbox of its own; `agent mcp add` writes such a table.",
     "secret": "Files that no action may read, in any mode.",
     "deny": "Commands that no action may run, in any mode.",
     "audit": "The log of all decisions. Credentials of a collector belong into OTEL_EXPORTER_OTLP_HEADERS.",

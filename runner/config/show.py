@@ -8,7 +8,7 @@ from policy.toml.schema import KeyPath, TomlDocument, TomlEntry, Value, ValueTyp
 from runner.config.load import PACKAGED, packaged_text
 from runner.config.schema import KEYS, LISTS, SHAPES, key_of
 from runner.config.settings import ConfigLayer, SettingOrigin, SettingOrigins, Settings
-from runner.config.toml_value import amount, entry_toml, toml
+from runner.config.toml_value import entry_toml, value_toml
 from runner.problems import usage
 from runner.text.phrases import similar
 from runner.text.sanitize import visible
@@ -27,7 +27,7 @@ def origins(settings: Settings) -> SettingOrigins:
         if key.path in shipped.values:
             place = SettingOrigin(ConfigLayer.PACKAGED, PACKAGED, shipped.line(key.path), shipped.values[key.path])
             by_path[key.path] = [place]
-        elif key.default is not None:
+        elif key.default is not None and "*" not in key.path:
             by_path[key.path] = [SettingOrigin(ConfigLayer.PACKAGED, BUILT_IN, 0, key.default)]
     for given in settings.layers:
         for path, value in given.document.values.items():
@@ -187,10 +187,8 @@ def listing(
 
 
 def _said(path: KeyPath, value: object) -> str:
-    """Return a value as a user would write it: sizes in the largest fitting unit."""
-    if key_of(path).shape is ValueType.SIZE and isinstance(value, int):
-        return toml(amount(value))
-    return toml(value)  # type: ignore[arg-type]  # as TOML reads it
+    """Return a value as a user would write it."""
+    return value_toml(value, key_of(path).shape)  # type: ignore[arg-type]  # as TOML reads it
 
 
 def _short(text: str, cut: bool) -> str:
@@ -212,11 +210,12 @@ def near(path: str, written: Mapping[str, str]) -> str:
 
 def value_json(key: ShownKey) -> dict[str, object]:
     """Return the value of one key with its places, as JSON."""
+    shape = key_of(key.path).shape
     return {
-        "value": _plain(key.value),
-        "from": [_origin(place) for place in key.by],
-        "overridden": [_origin(place) for place in key.not_by if not place.ignored],
-        "ignored": [_origin(place) for place in key.not_by if place.ignored],
+        "value": _plain(key.value, shape),
+        "from": [_origin(place, shape) for place in key.by],
+        "overridden": [_origin(place, shape) for place in key.not_by if not place.ignored],
+        "ignored": [_origin(place, shape) for place in key.not_by if place.ignored],
     }
 
 
@@ -240,11 +239,14 @@ def as_json(
     }
 
 
-def _origin(place: SettingOrigin) -> dict[str, object]:
-    return {"layer": str(place.layer), "source": place.source, "line": place.line or None, "value": _plain(place.value)}
+def _origin(place: SettingOrigin, shape: ValueType) -> dict[str, object]:
+    value = _plain(place.value, shape)
+    return {"layer": str(place.layer), "source": place.source, "line": place.line or None, "value": value}
 
 
-def _plain(value: object) -> object:
+def _plain(value: object, shape: ValueType | None = None) -> object:
+    if shape is ValueType.TABLE and isinstance(value, tuple):
+        return dict(value)
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

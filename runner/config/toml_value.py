@@ -22,6 +22,22 @@ def toml(value: Value) -> str:
     return str(value)
 
 
+def value_toml(value: Value, shape: ValueType) -> str:
+    """Return a value of the type `shape` as a user would write it: a table in braces, a size in the largest unit."""
+    if shape is ValueType.TABLE and isinstance(value, tuple):
+        pairs = (each for each in value if isinstance(each, tuple))
+        return "{ " + ", ".join(f"{_key(name)} = {quoted(text)}" for name, text in pairs) + " }"
+    if shape is ValueType.SIZE and isinstance(value, int):
+        return toml(amount(value))
+    return toml(value)
+
+
+def _key(name: str) -> str:
+    """Return a key as TOML: bare if possible."""
+    bare = name.isascii() and name.replace("-", "").replace("_", "").isalnum()
+    return name if bare else quoted(name)
+
+
 def entry_toml(entry: TomlEntry) -> list[str]:
     """Return a line `key = value` for each key of a `[[list]]` entry. A word without alternatives is not put in a
     list.
@@ -31,7 +47,7 @@ def entry_toml(entry: TomlEntry) -> list[str]:
         if shapes[key] is ValueType.WORDS and isinstance(value, tuple):
             alone = (word[0] if isinstance(word, tuple) and len(word) == 1 else word for word in value)
             value = tuple(alone)  # type: ignore[assignment]  # words, and lists of them
-        rows.append(f"{key} = {toml(value)}")
+        rows.append(f"{key} = {value_toml(value, shapes[key])}")
     return rows
 
 

@@ -36,6 +36,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("init",),                                               "",                    0),
     (("trust", "show"),                                       "",                    0),
     (("grants", "list"),                                      "",                    0),
+    (("mcp", "list"),                                         "",                    0),
     (("processes", "list"),                                   "",                    0),
     (("ports", "close", "8080"),                              "",                    1),
     (("undo",),                                               "",                    1),

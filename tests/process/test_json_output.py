@@ -31,6 +31,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
     (made.work / "a.txt").write_text("one\n")
     subprocess.run(["git", "init", "-q"], **git)  # type: ignore[call-overload]  # the same for both
     write = {"calls": [{"name": "write", "arguments": {"path": "b.txt", "content": "two\n"}}]}
+    (base / "config" / "ringfence").mkdir(parents=True)
+    (base / "config" / "ringfence" / "config.toml").write_text('[mcp.docs]\nurl = "https://mcp.example.com/mcp"\n')
     (base / "script.json").write_text(json.dumps({"turn": [write, {"text": "Written."}]}))
     model = f"--model=scripted:{base}/script.json"
     (base / "tasks.jsonl").write_text(json.dumps({"id": "a", "prompt": "go", "model": model.partition("=")[2]}))
@@ -208,6 +210,7 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
         ("batch",),
         ("processes",),
         ("ports",),
+        ("mcp",),
     ],
 )
 def test_an_empty_list_is_no_line(tmp_path: Path, words: tuple[str, ...]) -> None:

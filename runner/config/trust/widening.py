@@ -36,15 +36,17 @@ def widenings(settings: Settings, workspace: str, *, never: bool = False) -> tup
             continue
         from runner.config.merge import current_value  # most repositories widen nothing
         from runner.config.schema import key_of
-        from runner.config.toml_value import entry_toml, toml
+        from runner.config.toml_value import entry_toml, value_toml
 
         document = ignored.values.document
         path, key = document.source.removeprefix(f"{workspace.rstrip('/')}/"), ignored.name
         if ignored.entry is not None:
             rows.append(Widening(path, ignored.entry.line, key, "", ", ".join(entry_toml(ignored.entry))))
         else:
-            now = current_value(settings, ignored.path, key_of(ignored.path))
-            old, new = "not set" if now is None else toml(now), toml(document.values[ignored.path])
+            known = key_of(ignored.path)
+            now = current_value(settings, ignored.path, known)
+            old = "not set" if now is None else value_toml(now, known.shape)
+            new = value_toml(document.values[ignored.path], known.shape)
             rows.append(Widening(path, document.line(ignored.path), key, old, new))
     return tuple(rows)
 

@@ -1,0 +1,176 @@
+"""Checks of the values of `[mcp.NAME]`, the settings of a tool server."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import urlsplit
+
+from policy.model.host_rule import host_rule
+from policy.model.tool_names import certain_server
+from policy.model.verdict import Problem
+from policy.toml.schema import Value
+from runner.config.validators import Fault
+from runner.text.http_address import is_loopback
+
+_LONGEST = 4096  # characters of one text: more than a user would read before an approval
+_MOST_WORDS = 128  # arguments, variables or headers of one server
+TIERS = ("read", "write", "network", "dangerous")  # of a tool in `tiers`
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # RFC 9110, 5.6.2
+_REFERENCE = re.compile(r"\$(?:\{[^}]*\}|[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
+_LOCAL = ("args", "env", "cwd", "hosts", "read", "write")  # keys of a server on this machine
+
+
+def name_fault(name: str) -> Fault | None:
+    """Return why `name` cannot be the name of a server, and another name; None if it can be."""
+    if certain_server(name):
+        return None
+    why = "a name has at most 64 letters, digits and `.-_` of ASCII, begins with a letter or a digit, and has no `__`"
+    return why, f"call the server `{fitting_name(name)}`"
+
+
+def fitting_name(name: str) -> str:
+    """Return a name that a server can have and that resembles `name`."""
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "_", name, flags=re.ASCII)
+    plain = re.sub(r"_+", "_", plain).strip("_").lstrip(".-")[:64].rstrip("_")
+    return plain if certain_server(plain) else "server"
+
+
+def texts_in(value: Value | None) -> tuple[str, ...]:
+    """Return the texts of a list or of a table; the text itself, in a tuple, of a text."""
+    if isinstance(value, str):
+        return (value,)
+    if not isinstance(value, tuple):
+        return ()
+    return tuple(each if isinstance(each, str) else each[-1] for each in value)
+
+
+def pairs_in(value: Value | None) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of a table."""
+    entries = value if isinstance(value, tuple) else ()
+    return tuple((each[0], each[1]) for each in entries if isinstance(each, tuple) and len(each) == 2)
+
+
+def _bounded(value: Value) -> Fault | None:
+    texts = texts_in(value)
+    if len(texts) > _MOST_WORDS:
+        return f"it has more than {_MOST_WORDS} entries", "use fewer"
+    if any(len(each) > _LONGEST for each in texts):
+        return f"it has a text of more than {_LONGEST:,} characters", "shorten the text"
+    if any("\0" in each for each in texts):
+        return "it contains the character NUL", "remove the character"
+    return None
+
+
+def _tools(value: Value) -> Fault | None:
+    if not texts_in(value):
+        return "an empty list leaves open whether all tools are meant or none", "remove the key, or write tools"
+    return _bounded(value)
+
+
+def _tiers(value: Value) -> Fault | None:
+    wrong = next((tier for _, tier in pairs_in(value) if tier not in TIERS), None)
+    if wrong is None:
+        return _bounded(value)
+    from runner.config.validators import choice
+
+    return choice("tier", wrong, TIERS)
+
+
+def _variables(value: Value) -> Fault | None:
+    wrong = next((name for name, _ in pairs_in(value) if not _VARIABLE.fullmatch(name)), None)
+    if wrong is not None:
+        return f"`{wrong}` cannot be the name of a variable", "use letters, digits and `_`"
+    return _bounded(value)
+
+
+def _headers(value: Value) -> Fault | None:
+    for name, text in pairs_in(value):
+        if not _HEADER.fullmatch(name):
+            return f"`{name}` cannot be the name of a header", "use letters, digits and `-`"
+        if any(not char.isprintable() for char in text):
+            return f"the header `{name}` contains an unprintable character", "remove the character"
+    return _bounded(value)
+
+
+def _hosts(value: Value) -> Fault | None:
+    for text in texts_in(value):
+        if isinstance(found := host_rule(text), Problem):
+            return f"`{text}`: {found.why}", found.fix
+    return _bounded(value)
+
+
+def url_fault(value: Value) -> Fault | None:
+    """Return why a text cannot be the address of a server. An address with a variable is checked with its value."""
+    text = str(value)
+    if _REFERENCE.search(text):
+        return _bounded(value)
+    try:
+        parts = urlsplit(text)
+        login, host, _ = parts.username is not None or parts.password is not None, parts.hostname, parts.port
+    except ValueError:
+        return "it is not a URL", 'write it like "https://mcp.example.com/mcp"'
+    if login:
+        return "it contains a user name or a password", "write the credential as a header with `$VARIABLE`"
+    if parts.scheme not in ("https", "http") or not host:
+        return "it does not start with `https://` and a host", 'write it like "https://mcp.example.com/mcp"'
+    if any(char.isspace() or not char.isprintable() or char == "\\" for char in text):
+        return "it contains a blank, a backslash or an unprintable character", "remove the character"
+    if parts.scheme == "http" and not is_loopback(host):
+        return f"`http://{host}` would carry every call unencrypted", "use `https://`"
+    return _bounded(value)
+
+
+CHECKS: Mapping[str, Callable[[Value], Fault | None]] = {
+    "args": _bounded,
+    "command": _bounded,
+    "cwd": _bounded,
+    "env": _variables,
+    "exclude_tools": _bounded,
+    "headers": _headers,
+    "hosts": _hosts,
+    "read": _bounded,
+    "tiers": _tiers,
+    "tools": _tools,
+    "url": url_fault,
+    "write": _bounded,
+}
+
+
+def server_fault(values: Mapping[str, Value]) -> tuple[str, Fault] | None:
+    """Return the key and the fault of keys that contradict each other; None if they fit together.
+
+    `values` are the values of one `[mcp.NAME]` from all layers.
+    """
+    local, remote = "command" in values, "url" in values
+    transport = values.get("transport", "http" if remote else "stdio")
+    if local and remote:
+        return "url", ("the server has a `command` too", "keep `command` for a server on this machine, or `url`")
+    if not local and not remote:
+        fix = "write `command`, or `url` for a remote server"
+        return "", ("there is neither a `command` nor a `url`", fix)
+    if (transport == "stdio") is not local:
+        fix = "remove the key: `command` means stdio" if local else 'write "http", or "sse" for an old server'
+        return "transport", (f"a server with `{'command' if local else 'url'}` has another transport", fix)
+    wrong = next((key for key in (("headers",) if local else _LOCAL) if key in values), None)
+    if wrong:
+        what = "a server with `command` sends no headers" if local else "a remote server runs on another machine"
+        return wrong, (what, "remove the key")
+    return None
+
+
+def literal_keys(values: Mapping[str, Value]) -> Iterable[tuple[str, str]]:
+    """Yield the key and the name of each value that looks like a credential in plain text."""
+    from runner.secrets.redactor import key_spans
+    from runner.secrets.secret import SHORTEST, names_secret
+
+    for key in ("env", "headers"):
+        for name, text in pairs_in(values.get(key)):
+            plain = _REFERENCE.sub("", text).strip()
+            bare = plain.removeprefix("Bearer").removeprefix("Basic").strip()
+            named = names_secret(name.replace("-", "_")) or name.lower() == "authorization"
+            if next(key_spans(plain), None) or (named and len(bare) >= SHORTEST and not bare.startswith(("/", "~"))):
+                yield key, name
+    for key in ("command", "args", "url"):
+        for text in texts_in(values.get(key)):
+            if next(key_spans(text), None):
+                yield key, ""
