@@ -104,6 +104,8 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
     match action:
         case RunScript():
             return _script(action, interpreter)
+        case actions.StartServer():
+            _server(action, interpreter)
         case actions.RunArgv(argv=()):
             interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
         case actions.RunArgv(argv=argv):
@@ -137,6 +139,20 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
 
             judge_tool_call(action, interpreter.findings)
     return ""
+
+
+def _server(action: actions.StartServer, interpreter: Interpreter) -> None:
+    """Judge the start of a tool server: what makes its command dangerous or secret stays, and the rest is bounded by
+    the rights that the configuration names.
+    """
+    from policy.interpreter.tool_call import judge_server_start  # few sessions have servers
+
+    typed = interpreter.findings.private_hosts
+    inner = Interpreter(interpreter.facts, interpreter.rules, interpreter.profile, grammar, typed)
+    if action.argv:
+        words = [literal(word) for word in action.argv]
+        inner.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
+    judge_server_start(action, interpreter.findings, inner.findings.reasons)
 
 
 def _input(action: actions.WriteProcess, interpreter: Interpreter) -> None:

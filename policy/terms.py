@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import isfinite
 
 from policy.describe.phrases import near, plain
-from policy.model.action import RunArgv, RunScript, SignGit, ToolAction
+from policy.model.action import RunArgv, RunScript, SignGit, StartServer, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
@@ -57,6 +57,8 @@ def terms_for(
         return floor
     if isinstance(assessment.action, SignGit):  # no program runs with these rights; the runner signs
         return Terms(rights=Rights.READ_ONLY, workspace=facts.workspace, home=facts.home, limits=limits)
+    if isinstance(assessment.action, StartServer):
+        return _server_terms(assessment.action, assessment, facts, profile, environment, limits)
     read: set[str] = set()
     write: set[str] = set()
     effects = assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed
@@ -97,6 +99,67 @@ def terms_for(
         cache=facts.cache if works else "",
         unix=profile.unix_sockets and works,
         limits=_limits(assessment, limits),
+        credentials=names,
+        repository=facts.repository if works else (),
+    )
+
+
+def _server_terms(
+    action: StartServer,
+    assessment: Assessment,
+    facts: Facts,
+    profile: Profile,
+    environment: Environment,
+    limits: Limits,
+) -> Terms | Floor:
+    """Return the rights of a tool server: its own folder, and what its configuration names. It sees the workspace only
+    if a right names it.
+
+    INVARIANT: only typed rights count. What the command line of the server mentions adds nothing.
+    """
+    secrets = Secrets(profile, facts.home, facts.private)
+    read, write = set[str](), set[str]()
+    works = False
+    for effect in assessment.typed:
+        if effect.kind not in (*_CHANGES, EffectKind.READS):
+            continue
+        found = _outside(effect, facts, secrets)
+        if isinstance(found, Floor):
+            return found
+        changes = effect.kind in _CHANGES
+        if effect.scope is Scope.WORKSPACE and changes and effect.target != facts.workspace:
+            why = f"a server changes the whole workspace or nothing of it, not {near(effect.target, facts)} alone"
+            fix = 'name the whole workspace (`write = ["."]`), or a folder outside of it'
+            return Floor(Tier.DENIED, why, fix)
+        works = works or (changes and effect.scope is Scope.WORKSPACE)
+        places = found if effect.scope is Scope.OUTSIDE else (effect.target,) if effect.scope is Scope.WORKSPACE else ()
+        (write if changes else read).update(places)
+    locked, hidden, shown = with_path_denials(facts, profile)
+    hosts = tuple(sorted({each.target for each in assessment.typed if each.kind is EffectKind.CONNECTS}))
+    env, names, readable = environment, tuple[str, ...](), tuple[str, ...]()
+    if profile.credentials:
+        env, names, readable = _with_credentials(environment, hosts, profile)
+    write.discard(facts.workspace)
+    read.update(readable)
+    if action.url:  # no sandbox: the runner itself connects, to these hosts alone
+        return Terms(Rights.READ_ONLY, facts.workspace, facts.home, hosts=hosts, limits=limits, credentials=names)
+    workspace = facts.workspace if works else action.folder
+    if works:
+        write.add(action.folder)
+    return Terms(
+        rights=Rights.WORKSPACE_WRITE,
+        workspace=workspace,
+        home=facts.home,
+        system=_readable(facts.system, secrets),
+        read=tuple(sorted(path for path in read if not any(inside(path, root) for root in (workspace, *write)))),
+        write=tuple(sorted(write)),
+        hidden=hidden,
+        shown=shown,
+        locked=locked,
+        hosts=hosts,
+        env=env,
+        unix=profile.unix_sockets,
+        limits=limits,
         credentials=names,
         repository=facts.repository if works else (),
     )

@@ -77,6 +77,8 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     work.messages.append(asked)
     try:
         ctx.journal.message(asked, typed=typed)
+        if ctx.servers is not None:
+            await ctx.servers.ready()  # so that the first request describes their tools
         async with asyncio.timeout(ctx.live.limits.seconds) as clock:
             reason = await work.through(clock.when())
         exit = Exit.DENIED if work.denied else Exit.DONE

@@ -21,6 +21,7 @@ from policy.model.action import (
     SignalProcess,
     SignGit,
     SpawnAgent,
+    StartServer,
     ToolAction,
     WriteFile,
     WriteProcess,
@@ -61,6 +62,8 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
     rights = []
     if terms.rights is Rights.WORKSPACE_WRITE and isinstance(action, WriteFile | EditFile):
         rights.append(f"change {near(action.path, around)} alone, in a sandbox that could change the workspace")
+    elif isinstance(action, StartServer) and terms.workspace == action.folder:
+        rights.append("run, with a folder of its own")
     elif terms.rights is Rights.WORKSPACE_WRITE:
         rights.append("run code and change files in the workspace")
     for verb, paths in (("change", terms.write), ("read", terms.read)):
@@ -88,6 +91,9 @@ def _text(action: Action, around: Around) -> str:
     match action:
         case RunScript():
             return action.script.strip()
+        case StartServer():
+            what = action.url or " ".join(map(quoted, action.argv))
+            return f"{'connect to' if action.url else 'start'} the server {action.server}: {what}"
         case RunArgv():
             return " ".join(map(quoted, action.argv))
         case SignGit():

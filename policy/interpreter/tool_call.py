@@ -9,9 +9,10 @@ from policy.model.action import (
     SearchTools,
     SearchWeb,
     SpawnAgent,
+    StartServer,
     ToolAction,
 )
-from policy.model.assessment import Check, Consequence, EffectKind
+from policy.model.assessment import Check, Consequence, EffectKind, Reason
 from policy.model.host_words import endpoint
 from policy.model.tier import Mode, Tier
 from policy.model.tool_arguments import parsed
@@ -53,6 +54,25 @@ _CHOSEN = {
     "": Tier.MCP_EXTERNAL,
     **{tier.label: tier for tier in (Tier.READ, Tier.WRITE, Tier.NETWORK, Tier.MCP_EXTERNAL, Tier.DANGEROUS)},
 }
+
+
+_STAYS = (Tier.DANGEROUS, Tier.SECRET, Tier.DENIED)  # tiers of the command of a server that no configuration lifts
+
+
+def judge_server_start(action: StartServer, findings: Findings, of_command: tuple[Reason, ...]) -> None:
+    """Add the effects and tiers of the start of a tool server. `of_command` are the reasons of its command alone."""
+    kind, verb = (EffectKind.CALLS, "connects to") if action.url else (EffectKind.RUNS, "starts")
+    effect = findings.add_effect(kind, f"the server {action.server}")
+    text = f"{verb} the tool server `{plain(action.server)}`"
+    findings.add_reason(Tier.MCP_EXTERNAL, text, Check.SERVER_START, None, effect)
+    _certain(certain_server(action.server), "server", action.server, findings)
+    if action.url:
+        _address(action.url, findings)
+    if not action.argv and not action.url:
+        findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
+    for reason in of_command:
+        if reason.tier in _STAYS:
+            findings.add_reason(reason.tier, reason.text, reason.rule, None)
 
 
 def _server_tool(action: CallServerTool, findings: Findings) -> None:

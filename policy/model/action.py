@@ -46,6 +46,29 @@ class RunArgv:
 
 
 @dataclass(frozen=True, slots=True)
+class StartServer(RunArgv):
+    """Start the tool server `server` as a confined process that stays, or connect to the one at `url`. The
+    configuration of the user names the words of its command; the rights of the server are those that the configuration
+    names, and no others.
+
+    Attributes:
+        server: the name that the user chose.
+        folder: the absolute path of the server's own folder, which it may change; empty for a remote server.
+        url: the address of a remote server, which has no words; empty for a server on this machine.
+    """
+
+    kind: ClassVar[str] = "StartServer"
+    server: str = ""
+    folder: str = ""
+    url: str = ""
+
+    @property
+    def tool(self) -> str:  # type: ignore[override]  # the name depends on the server
+        """Return the name in rules: `mcp__github__@start`. No tool of a server can have a name with `@`."""
+        return f"mcp__{self.server}__@start"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFile:
     """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines."""
 
@@ -305,8 +328,8 @@ def file_action(tool: str, path: str, *, content: str, old: str, glob: str, rege
 ACTIONS: dict[str, type[Action]] = {
     each.kind: each
     for each in (
-        RunScript, StartProcess, RunArgv, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles, ReadProcess,
-        WriteProcess, SignalProcess,
+        RunScript, StartProcess, RunArgv, StartServer, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
+        ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
     )
 }  # fmt: skip

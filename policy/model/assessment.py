@@ -320,6 +320,7 @@ class Check:
     ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")
     SERVER_HINT             = RuleRef(RuleKind.BUILTIN, "tools/server-hint")
     SERVER_RESOURCE         = RuleRef(RuleKind.BUILTIN, "tools/server-resource")
+    SERVER_START            = RuleRef(RuleKind.BUILTIN, "tools/server-start")
     SERVER_TOOL             = RuleRef(RuleKind.BUILTIN, "tools/server-tool")
     TOOL_SEARCH             = RuleRef(RuleKind.BUILTIN, "tools/tool-search")
     UNCLEAR_NAME            = RuleRef(RuleKind.BUILTIN, "tools/unclear-name")

@@ -26,6 +26,7 @@ class FlagRights:
         hosts: entries of an allowlist in canonical spelling.
         env: pairs of the name and the value of a variable.
         by: the rule of a configuration file that adds the rights; None if the user typed them.
+        server: the name of the tool server whose start a configuration file allows; empty for other actions.
     """
 
     read: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class FlagRights:
     hosts: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     by: RuleRef | None = None
+    server: str = ""
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
@@ -43,17 +45,23 @@ class FlagRights:
             PermissionRule(Ruling.ALLOW, write, Layer.TYPED, read=self.write, write=self.write),
             PermissionRule(Ruling.ALLOW, host, Layer.TYPED, host=self.hosts),
         )
-        return tuple(rule for rule in rules if rule.read or rule.write or rule.host)
+        usable = tuple(rule for rule in rules if rule.read or rule.write or rule.host)
+        if not self.server:
+            return usable
+        start = (f"mcp__{self.server}__@start",)
+        by = self.by or RuleRef(RuleKind.FLAG, "--server")
+        return (*usable, PermissionRule(Ruling.ALLOW, by, Layer.TYPED, tool=start))
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return the flags for records and for the user: variables without their values."""
-        named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts))
+        servers = (self.server,) if self.server else ()
+        named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts), ("--server", servers))
         bounds = [f"{flag} {value}" for flag, values in named for value in values]
         return (*bounds, *(f"--env {name}" for name, _ in self.env))
 
     def __bool__(self) -> bool:
-        return bool(self.read or self.write or self.hosts or self.env)
+        return bool(self.read or self.write or self.hosts or self.env or self.server)
 
 
 def with_rights_of_rules(

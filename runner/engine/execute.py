@@ -17,11 +17,21 @@ from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.grant import GrantScope
 from policy.grants.resolve import answerer
-from policy.model.action import Action, ProcessAction, ReadProcess, RunArgv, RunScript, SearchTools, StartProcess
+from policy.model.action import (
+    Action,
+    CallServerTool,
+    ProcessAction,
+    ReadProcess,
+    ReadServerResource,
+    RunArgv,
+    RunScript,
+    SearchTools,
+    StartProcess,
+)
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.tier import Ruling
-from policy.model.verdict import Allow, Ask, Deny, Permit, Terms, Verdict
+from policy.model.verdict import Allow, Ask, Deny, Permit, Problem, Terms, Verdict
 from runner.approval.approver import Question
 from runner.approval.card import card, of_agent
 from runner.approval.remembered import NOTHING, offer_of_host
@@ -227,6 +237,12 @@ async def _run(
             outcome = await perform(permit, number, planned.tiers, ctx, listen, by_user=planned.call.own)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
+        elif isinstance(action, CallServerTool | ReadServerResource):
+            if ctx.servers is None:
+                problem = Problem("nothing was called", "this session has no tool servers", "do it another way")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await ctx.servers.perform(permit, listen)
         else:
             async with signing(permit, planned, ctx) as unsigned:
                 outcome = await ctx.sandbox.run(permit, listen=listen)

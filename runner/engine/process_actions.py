@@ -33,8 +33,8 @@ def known(action: Action, ctx: "RunContext") -> Action | Problem:
     if not isinstance(action, ProcessAction):
         return action
     found = ctx.processes.get(action.process)
-    if found is None:
-        names = ", ".join(f"`{each.id}`" for each in ctx.processes.all)
+    if found is None or found.server:
+        names = ", ".join(f"`{each.id}`" for each in ctx.processes.commands)
         why = f"the processes of this session are {names}" if names else "this session has started no process"
         fix = "start one with `bash` and `background`; processes of an earlier run have ended"
         return Problem(f"there is no process `{action.process[:20]}`", why, fix)

@@ -23,7 +23,7 @@ def prompt_note(processes: "SessionProcesses", reader: str) -> str:
     with an earlier run of the session. Empty if there is nothing of these.
     """
     earlier = processes.take_earlier()
-    alive = processes.alive
+    alive = tuple(each for each in processes.commands if each.alive)
     lines = _bounded([_line(each, reader) for each in (*_newly_ended(processes, reader), *alive)])
     parts = []
     if lines:
@@ -42,7 +42,7 @@ def end_note(processes: "SessionProcesses", reader: str) -> str:
 
 def _newly_ended(processes: "SessionProcesses", reader: str) -> "list[SessionProcess]":
     """Return the processes whose end `reader` does not know, which it then knows."""
-    ended = [each for each in processes.all if not each.alive and reader not in each.end_known]
+    ended = [each for each in processes.commands if not each.alive and reader not in each.end_known]
     for each in ended:
         each.end_known.add(reader)
     return ended

@@ -50,6 +50,9 @@ class SessionProcess:
         outcome: None while the process runs, then its outcome.
         end_known: The agents that know of its end.
         settled: True if it has ended and what it changed can be undone.
+        server: The name of the tool server that the process is; empty for a command. A model neither reads it nor
+            writes to it nor ends it.
+        messages: A function that takes the standard output of a server, which is not in the log; None for a command.
     """
 
     def __init__(
@@ -77,6 +80,8 @@ class SessionProcess:
         self.given = 0  # bytes that were written to it
         self.end_known: set[str] = set()
         self.settled = False
+        self.server = ""
+        self.messages: Callable[[bytes], None] | None = None
         self.told = 0  # violations that were told to a reader
         self._plain = _plain_filter() if screen is not None else None
         self._monotonic = time.monotonic()
@@ -99,7 +104,9 @@ class SessionProcess:
 
     def take(self, stream: int, chunk: bytes) -> None:
         """Take output of the process."""
-        if self.screen is None or self._plain is None:
+        if self.messages is not None and stream == 1:
+            self.messages(chunk)
+        elif self.screen is None or self._plain is None:
             self._tell(self.log.take(stream, chunk))
         else:
             self.screen.feed(chunk)
@@ -153,9 +160,14 @@ class SessionProcesses:
         return tuple(each for each in self._all.values() if each.alive)
 
     @property
+    def commands(self) -> tuple[SessionProcess, ...]:
+        """Return the processes that are commands, and no tool servers, as `all` does."""
+        return tuple(each for each in self._all.values() if not each.server)
+
+    @property
     def known(self) -> bool:
-        """Return True if the session has started a process, or continues a session that has."""
-        return bool(self._all or self._earlier)
+        """Return True if the session has started a command that stays, or continues a session that has."""
+        return bool(self._earlier) or any(not each.server for each in self._all.values())
 
     def take_earlier(self) -> tuple[tuple[str, str], ...]:
         """Return, once, the names and commands of the processes of the runs that the session continues."""
@@ -198,12 +210,15 @@ class SessionProcesses:
         tiers: tuple[str, ...] = ("unknown",),
         by_user: bool = False,
         name: str | None = None,
+        server: str = "",
+        messages: Callable[[bytes], None] | None = None,
     ) -> SessionProcess:
         """Start the command of `permit` and record the start.
 
         `words` is the command as the user would type it, `command` its script (`words` if empty), and `tiers` are the
         labels of the tiers of the decision. `by_user` is True for a command of the user. `name` is the name of the
-        process, or None for the next number.
+        process, or None for the next number. `server` and `messages` are those of `SessionProcess`; servers do not
+        count for the limit.
 
         Raise TooManyProcesses, or SandboxUnavailable if the sandbox cannot be built; then nothing runs. If the start
         cannot be recorded, the process is ended and AuditError is raised.
@@ -211,24 +226,27 @@ class SessionProcesses:
         if self._closed:
             why, fix = "the session is being closed", "start it in the next session"
             raise TooManyProcesses(Problem("the process was not started", why, fix))
-        if len(self.alive) + self._starting >= self.most:
+        commands = sum(not each.server for each in self.alive)
+        if not server and commands + self._starting >= self.most:
             why = f"{self.most} processes run already, the most of a session"
             raise TooManyProcesses(Problem("the process was not started", why, "end one of them with `bash_kill`"))
-        self._count += 1
+        if not name:
+            self._count += 1
         id = name or f"p{self._count}"
         log = OutputLog(self._redactor, self._file(id))
         screen = _screen(terminal) if terminal is not None else None
         words = self._redactor.text(words)
         command = self._redactor.text(command) or words
         started = SessionProcess(id, words, permit, log, screen, record, agent, command, tiers, by_user=by_user)
-        self._starting += 1
+        started.server, started.messages = server, messages
+        self._starting += not server
         try:
             started.process = await self._sandbox.start(permit, listen=started.take, terminal=terminal)
         except BaseException:
             log.close()
             raise
         finally:
-            self._starting -= 1
+            self._starting -= not server
         try:
             self._audit.started(record, id, agent=agent, terminal=screen is not None)
         except BaseException:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runner.engine.context.context import RequestPart
     from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcesses
+    from runner.engine.server_access import ServerAccess
     from runner.engine.signing import SigningBroker
     from runner.events import Emit
     from runner.messages import Message, Provider, ToolSpec
@@ -128,6 +129,7 @@ class RunContext:
         refused_rights: Additional rights that the user refused. The user is not asked for them again.
         signing: The broker that signs commits and tags for commands, or None if there is no place for it.
         model_why: Why the model of the beginning is used, if the user did not name it.
+        servers: The tool servers of the session, or None if it has none.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
     """
@@ -164,6 +166,7 @@ class RunContext:
     refused_rights: set[str] = field(default_factory=set)
     signing: "SigningBroker | None" = None
     model_why: str = ""
+    servers: "ServerAccess | None" = None
     agent: str = MAIN
     parent: str | None = None
 

@@ -268,7 +268,7 @@ class TurnLoop:
 
     def _keep(self, place: int, result: ToolResult) -> None:
         """Keep a result, and write it to the journal at once so that a crash does not lose it."""
-        if self._ctx.processes.all:
+        if self._ctx.processes.commands:
             from runner.engine.process_notes import end_note  # few sessions have processes that stay
 
             if note := self._ctx.redactor.text(end_note(self._ctx.processes, self._ctx.agent)):

@@ -17,6 +17,7 @@ from policy.model.action import (
     SignGit,
     SpawnAgent,
     StartProcess,
+    StartServer,
     ToolAction,
     WriteFile,
     WriteProcess,
@@ -45,6 +46,10 @@ def action_words(action: Action, workspace: str) -> str:
         return process_words(action)
     import shlex  # most actions are scripts
 
+    if isinstance(action, StartServer):
+        if action.url:
+            return f"connect to the server {action.server}: {action.url}"
+        return f"start the server {action.server}: {shlex.join(action.argv)}"
     if isinstance(action, RunArgv):
         return f"$ {shlex.join(action.argv)}"
     more = ""
@@ -75,7 +80,7 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
         return _call_rights(action, terms)
     if isinstance(action, SignGit):
         return _signing(action)
-    writes = _writable(terms)
+    writes = _writable(terms, None)
     if isinstance(action, WriteFile | EditFile):
         writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
     opened = _opened(terms)
@@ -112,7 +117,7 @@ def card_rights(terms: Terms, action: Action) -> tuple[tuple[str, str], ...]:
         if others := [path for path in terms.write if path != action.path]:
             writes += f", in a sandbox that could also write {', '.join(others)}"
     else:
-        writes = ", ".join(_writable(terms)) or "nothing"
+        writes = ", ".join(_writable(terms, action)) or "nothing"
     network = _network(terms)
     if network == "none" and not by_file_tool:
         rows.append(("writes", f"{writes}; no network"))
@@ -143,7 +148,9 @@ def _signing(action: SignGit) -> tuple[tuple[str, str], ...]:
     return (("signs", f"this {action.what} alone, with {action.key}; the key stays outside of the sandbox"),)
 
 
-def _writable(terms: Terms) -> list[str]:
+def _writable(terms: Terms, action: Action | None) -> list[str]:
+    if isinstance(action, StartServer) and terms.workspace == action.folder:
+        return ["its own folder", *terms.write]
     workspace = _WITHOUT_LOCKED if terms.locked else _WORKSPACE
     return [*([workspace] if terms.rights is Rights.WORKSPACE_WRITE else []), *terms.write]
 

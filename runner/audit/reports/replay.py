@@ -33,7 +33,7 @@ _PARTS, _CASES = 256, 20_000  # numbers of recorded parts and of verdicts in mem
 
 RecordedParts = Callable[[str], dict[str, object] | None]  # finds a recorded part of the facts (`AuditLog.facts`)
 TodaysDisk = Callable[[str], PathFact]  # describes a path as it is today
-_FLAGS = ("--read", "--write", "--host", "--env")
+_FLAGS = ("--read", "--write", "--host", "--env", "--server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,5 +232,6 @@ def _typed(words: list[object]) -> FlagRights | None:
         if not isinstance(word, str) or flag not in _FLAGS:
             raise ValueError("it contains a flag that was cut or is unknown")
         values[flag].append(value)
-    read, write, hosts, env = map(tuple, values.values())
-    return FlagRights(read, write, hosts, tuple((name, "") for name in env))
+    read, write, hosts, env, servers = map(tuple, values.values())
+    server = servers[0] if servers else ""
+    return FlagRights(read, write, hosts, tuple((name, "") for name in env), server=server)

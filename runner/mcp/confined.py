@@ -1,0 +1,162 @@
+"""The start of a server: its rights from the configuration, the verdict of the gate, the record, and its process."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from policy.evaluation import EvaluationContext
+from policy.model.action import StartServer
+from policy.model.assessment import Assessment, RuleKind, RuleRef
+from policy.model.frozen import dataclass
+from policy.model.host_words import endpoint
+from policy.model.profile import Source
+from policy.model.verdict import Allow, Deny, Problem, ProblemError, Verdict
+from policy.permission.flag_rights import FlagRights
+from runner.audit.fact_recorder import FactRecorder
+from runner.audit.records import Decision
+from runner.engine.processes import SessionProcess
+from runner.engine.run_context import RunContext
+from runner.gate.wording import action_words
+from runner.mcp.program import find_program, installation
+from runner.mcp.server_config import ServerConfig
+from runner.state.paths import state_dir
+
+_FOLDER = "servers"
+
+
+class ServerRefused(ProblemError):
+    """The error for a server that the gate does not start. Nothing was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedStart:
+    """The verdict on the start of one server.
+
+    Attributes:
+        action: The start.
+        rights: The rights of the server, from its configuration.
+        noted: The facts that the verdict depends on.
+    """
+
+    action: StartServer
+    rights: FlagRights
+    assessment: Assessment
+    verdict: Verdict
+    noted: FactRecorder
+
+
+def judge_start(
+    config: ServerConfig, ctx: RunContext, environ: Mapping[str, str], *, least: bool = False
+) -> JudgedStart:
+    """Return the verdict on the start of `config`. With `least`, the server gets no right but to its own installation.
+
+    A question counts as a denial: the user answers it by the configuration. Raise ProgramMissing, PlaceError.
+    """
+    profile = ctx.profile
+    noted = FactRecorder(ctx.look(), profile)
+    facts = noted.facts
+    by = RuleRef(RuleKind.USER, *_place(config))
+    if config.url:
+        hosts = config.hosts or tuple(filter(None, (endpoint(config.url),)))
+        action = StartServer((), ctx.cwd, server=config.name, url=config.url)
+        rights = FlagRights(hosts=hosts, by=by, server=config.name)
+    else:
+        folder = str(own_folder(config.name, environ))
+        reads = () if least else config.read
+        seen = not least and any(facts.workspace == path for path in (*config.read, *config.write))
+        cwd = (config.cwd if not least else "") or (facts.workspace if seen else folder)
+        program = find_program(config.command, environ, facts.workspace)
+        needed = installation(program, facts.system, facts.home)
+        action = StartServer((program, *config.args), cwd, server=config.name, folder=folder)
+        rights = FlagRights(
+            read=tuple(dict.fromkeys((*reads, *needed))),
+            write=() if least else config.write,
+            hosts=() if least else config.hosts,
+            env=config.env,
+            by=by,
+            server=config.name,
+        )
+    context = EvaluationContext(
+        facts,
+        ctx.rules,
+        profile,
+        ctx.live.mode,
+        _environment(ctx.environment, config, action.folder),
+        source=Source.PERSON,
+        typed=rights,
+        unattended=True,
+        backend=ctx.sandbox.name if action.argv else None,
+    )
+    assessment, verdict = context.evaluate(action)
+    return JudgedStart(action, rights, assessment, verdict, noted)
+
+
+def own_folder(name: str, environ: Mapping[str, str]) -> Path:
+    """Return the folder that belongs to the server `name` alone, created with mode 0700. Raise PlaceError."""
+    folder = state_dir(environ) / _FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+def _place(config: ServerConfig) -> tuple[str, int]:
+    path, _, line = config.place.rpartition(":")
+    return (path, int(line)) if path and line.isdecimal() else (config.place or f"[mcp.{config.name}]", 0)
+
+
+def _environment(
+    environment: tuple[tuple[str, str], ...], config: ServerConfig, folder: str
+) -> tuple[tuple[str, str], ...]:
+    """Return the variables of the server: those of every command, its own, and caches in its own folder."""
+    caches = {"XDG_CACHE_HOME": "cache", "npm_config_cache": "cache/npm", "UV_CACHE_DIR": "cache/uv"}
+    own = {name: f"{folder}/{below}" for name, below in caches.items()} if folder else {}
+    return tuple(sorted((dict(environment) | own | dict(config.env)).items()))
+
+
+def record_start(judged: JudgedStart, ctx: RunContext) -> int:
+    """Record the verdict durably and return the number of the record. Raise ServerRefused for a denial, AuditError."""
+    verdict = judged.verdict
+    assert isinstance(verdict, Allow | Deny)  # the context is unattended
+    decision = Decision(
+        judged.action.tool,
+        judged.assessment,
+        verdict,
+        ctx.sandbox.name if judged.action.argv else "none",
+        typed=judged.rights.words,
+        source=Source.PERSON,
+        reach=ctx.sandbox.name if judged.action.argv else None,
+        noted=judged.noted,
+        policy=ctx.profiles.fingerprint(ctx.rules),
+        agent=ctx.agent,
+        parent=ctx.parent,
+    )
+    number = ctx.audit.decided(ctx.session, decision)
+    if isinstance(verdict, Deny):
+        raise ServerRefused(_explained(verdict.problem, judged))
+    return number
+
+
+def _explained(problem: Problem, judged: JudgedStart) -> Problem:
+    return Problem(f"the server `{judged.action.server}` was not started", problem.why, problem.fix)
+
+
+async def start_process(
+    judged: JudgedStart, number: int, ctx: RunContext, messages: Callable[[bytes], None]
+) -> SessionProcess:
+    """Start the process of an allowed server. `number` is the record of the verdict.
+
+    Raise SandboxUnavailable, AuditError.
+    """
+    verdict = judged.verdict
+    assert isinstance(verdict, Allow)
+    words = action_words(judged.action, os.path.dirname(judged.action.cwd)).partition(": ")[2]
+    return await ctx.processes.start(
+        verdict.permit,
+        words,
+        number,
+        agent=ctx.agent,
+        tiers=tuple(tier.label for tier in judged.assessment.tiers),
+        by_user=True,
+        name=f"mcp-{judged.action.server}",
+        server=judged.action.server,
+        messages=messages,
+    )
