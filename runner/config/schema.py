@@ -169,14 +169,26 @@ def _server_key(
     def check(value: Value) -> Fault | None:
         from runner.config.server_values import CHECKS
 
-        return CHECKS[name](value) if name in CHECKS else None
+        return CHECKS[name](value)
 
     def named(server: str) -> Fault | None:
         from runner.config.server_values import name_fault
 
         return name_fault(server)
 
-    return Key(f"mcp.*.{name}", shape, widens, help, default, "", choices, check, adds, example=example, named=named)
+    sure = bool(choices) or default is not None  # the shape says all
+    return Key(
+        f"mcp.*.{name}",
+        shape,
+        widens,
+        help,
+        default,
+        choices=choices,
+        check=None if sure else check,
+        adds=adds,
+        example=example,
+        named=named,
+    )
 
 
 YOURS, NEVER, TIGHTEN, ANYTHING = Widens.YOURS, Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING

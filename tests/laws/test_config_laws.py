@@ -115,6 +115,11 @@ def test_trusted_content_counts_as_the_users_own_and_one_byte_more_does_not(
         elsewhere.write_bytes(content)
         same = folder.load(config=elsewhere)
         for key in {*after.values, *same.values}:
+            if key[0] == "mcp" and key[:2] in {path[:2] for path in before.values}:  # T180: a server of the user
+                row, was = key_of(key), current_value(before, key, key_of(key))
+                value = after.values.get(key)
+                assert value == before.values.get(key) or (value is not None and row.tightens(value, was)), key
+                continue
             yours = key_of(key).widens is Widens.YOURS  # no content is ever trusted so far
             assert after.values.get(key) == (before if yours else same).values.get(key), key
         assert (after.profile.limits, after.mode, after.model) == (same.profile.limits, same.mode, same.model)

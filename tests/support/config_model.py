@@ -102,8 +102,29 @@ def _type(below: Any, at: KeyPath) -> Any:
         return Annotated[_TYPES[below.shape], AfterValidator(_checked(below))]
     if "*" in below:
         assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
-        return dict[str, _type(below["*"], (*at, "NAME"))]  # type: ignore[misc]  # a type made here
+        entries = dict[_name_type(below["*"]), _type(below["*"], (*at, "NAME"))]  # type: ignore[misc]  # a type made here
+        return Annotated[entries, AfterValidator(_few)] if at == ("mcp",) else entries
     return _model(below, at, {})
+
+
+def _few(entries: Any) -> Any:
+    if len(entries) > 64:
+        raise ValueError("too many")
+    return entries
+
+
+def _name_type(below: Any) -> Any:
+    """Return the type of a name of the user, which the first key below it checks."""
+    key = below if isinstance(below, Key) else next(iter(below.values()))
+    if not isinstance(key, Key) or key.named is None:
+        return str
+
+    def check(name: str, named: Callable[[str], object] = key.named) -> str:
+        if named(name):
+            raise ValueError(f"{name!r} cannot be the name of a server")
+        return name
+
+    return Annotated[str, AfterValidator(check)]
 
 
 def _checked(key: Key) -> Callable[[Any], Any]:

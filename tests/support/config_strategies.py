@@ -90,7 +90,8 @@ def documents(draw: st.DrawFn, *, wild: bool = False, bound: bool = False) -> di
     """One file as a document. `wild`: also with values of the wrong kind and keys that there are not."""
     document: dict[str, Any] = {}
     for key in draw(st.lists(st.sampled_from(KEYS), max_size=6, unique_by=lambda key: key.name)):
-        at, path = document, [draw(_TEXT) if word == "*" else word for word in key.path]
+        names = st.sampled_from(["git", "Docs-2"]) | (_TEXT if wild else st.nothing()) if key.named else _TEXT
+        at, path = document, [draw(names) if word == "*" else word for word in key.path]
         if wild and draw(st.integers(0, 9)) == 0:
             path[-1] = draw(_TEXT)
         for word in path[:-1]:
