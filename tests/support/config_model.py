@@ -102,7 +102,7 @@ def _type(below: Any, at: KeyPath) -> Any:
         return Annotated[_TYPES[below.shape], AfterValidator(_checked(below))]
     if "*" in below:
         assert len(below) == 1, f"`{'.'.join(at)}` has names of its own beside any"
-        entries = dict[_name_type(below["*"]), _type(below["*"], (*at, "NAME"))]  # type: ignore[misc]  # a type made here
+        entries = dict[_name_type(below["*"]), _type(below["*"], (*at, "NAME"))]  # type: ignore[misc, valid-type]  # a type made here
         return Annotated[entries, AfterValidator(_few)] if at == ("mcp",) else entries
     return _model(below, at, {})
 
