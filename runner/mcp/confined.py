@@ -7,7 +7,7 @@ from pathlib import Path
 from policy.evaluation import EvaluationContext
 from policy.model.action import StartServer
 from policy.model.assessment import Assessment, RuleKind, RuleRef
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from policy.model.host_words import endpoint
 from policy.model.profile import Source
 from policy.model.verdict import Allow, Deny, Problem, ProblemError, Verdict
@@ -35,30 +35,27 @@ class JudgedStart:
     Attributes:
         action: The start.
         rights: The rights of the server, from its configuration.
-        noted: The facts that the verdict depends on.
     """
 
     action: StartServer
     rights: FlagRights
     assessment: Assessment
     verdict: Verdict
-    noted: FactRecorder
 
 
 def judge_start(
-    config: ServerConfig, ctx: RunContext, environ: Mapping[str, str], *, least: bool = False
+    config: ServerConfig, context: EvaluationContext, environ: Mapping[str, str], *, least: bool = False
 ) -> JudgedStart:
-    """Return the verdict on the start of `config`. With `least`, the server gets no right but to its own installation.
+    """Return the verdict on the start of `config` in `context`, whose source and rights are replaced. With `least`, the
+    server gets no right but to its own installation.
 
     A question counts as a denial: the user answers it by the configuration. Raise ProgramMissing, PlaceError.
     """
-    profile = ctx.profile
-    noted = FactRecorder(ctx.look(), profile)
-    facts = noted.facts
+    facts = context.facts
     by = RuleRef(RuleKind.USER, *_place(config))
     if config.url:
         hosts = config.hosts or tuple(filter(None, (endpoint(config.url),)))
-        action = StartServer((), ctx.cwd, server=config.name, url=config.url)
+        action = StartServer((), facts.workspace, server=config.name, url=config.url)
         rights = FlagRights(hosts=hosts, by=by, server=config.name)
     else:
         folder = str(own_folder(config.name, environ))
@@ -76,19 +73,16 @@ def judge_start(
             by=by,
             server=config.name,
         )
-    context = EvaluationContext(
-        facts,
-        ctx.rules,
-        profile,
-        ctx.live.mode,
-        _environment(ctx.environment, config, action.folder),
+    context = replace(
+        context,
+        environment=_environment(context.environment, config, action.folder),
         source=Source.PERSON,
         typed=rights,
         unattended=True,
-        backend=ctx.sandbox.name if action.argv else None,
+        backend=context.backend if action.argv else None,
     )
     assessment, verdict = context.evaluate(action)
-    return JudgedStart(action, rights, assessment, verdict, noted)
+    return JudgedStart(action, rights, assessment, verdict)
 
 
 def own_folder(name: str, environ: Mapping[str, str]) -> Path:
@@ -112,8 +106,23 @@ def _environment(
     return tuple(sorted((dict(environment) | own | dict(config.env)).items()))
 
 
-def record_start(judged: JudgedStart, ctx: RunContext) -> int:
-    """Record the verdict durably and return the number of the record. Raise ServerRefused for a denial, AuditError."""
+def start_in(
+    config: ServerConfig, ctx: RunContext, environ: Mapping[str, str], *, least: bool = False
+) -> tuple[JudgedStart, int]:
+    """Judge the start of `config` in a session, and record the verdict durably. Return both.
+
+    The parameters are those of `judge_start`. Raise ServerRefused for a denial, AuditError, ProgramMissing, PlaceError.
+    """
+    profile = ctx.profile
+    noted = FactRecorder(ctx.look(), profile)
+    context = EvaluationContext(
+        noted.facts, ctx.rules, profile, ctx.live.mode, ctx.environment, backend=ctx.sandbox.name
+    )
+    judged = judge_start(config, context, environ, least=least)
+    return judged, _record(judged, noted, ctx)
+
+
+def _record(judged: JudgedStart, noted: FactRecorder, ctx: RunContext) -> int:
     verdict = judged.verdict
     assert isinstance(verdict, Allow | Deny)  # the context is unattended
     decision = Decision(
@@ -124,7 +133,7 @@ def record_start(judged: JudgedStart, ctx: RunContext) -> int:
         typed=judged.rights.words,
         source=Source.PERSON,
         reach=ctx.sandbox.name if judged.action.argv else None,
-        noted=judged.noted,
+        noted=noted,
         policy=ctx.profiles.fingerprint(ctx.rules),
         agent=ctx.agent,
         parent=ctx.parent,

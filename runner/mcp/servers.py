@@ -15,18 +15,19 @@ from policy.model.verdict import Permit, Problem, ProblemError
 from runner.audit.chain import AuditError
 from runner.audit.records import Ran
 from runner.events import Notice
-from runner.mcp.confined import ServerRefused, judge_start, record_start, start_process
+from runner.mcp.confined import ServerRefused, start_in, start_process
 from runner.mcp.elicitation import ElicitedAnswer, ElicitedForm, ElicitedUrl, refuse_all
 from runner.mcp.server_config import ServerConfig
 from runner.text.phrases import many
 from runner.text.sanitize import one_line
-from sandbox.backend import Listener, Outcome, SandboxUnavailable, Violation
+from sandbox.backend import DIRECT, Listener, NetworkOptions, Outcome, SandboxUnavailable, Violation
 from tools.server_offer import OfferedTool, ServerOffer, ServerReply
 
 if TYPE_CHECKING:
     from runner.engine.processes import SessionProcess
     from runner.engine.run_context import RunContext
     from runner.mcp.client import ServerClient
+    from runner.mcp.http import RemoteAuth
     from runner.mcp.stdio import PipeTransport
 
 START = 60.0  # seconds until a server has answered for the first time; the first start of a package may build it
@@ -109,14 +110,24 @@ class ServerRow:
 class SessionServers:
     """The servers of one session. All methods are called in the thread of the event loop.
 
-    `check` decides which tools may be used; `shelf` offers them to the model.
+    `check` decides which tools may be used; `shelf` offers them to the model. `network` is the way to remote servers,
+    and `sign_in` returns the source of the tokens of one. With `least`, servers on this machine get no rights.
     """
 
     def __init__(
-        self, configs: Sequence[ServerConfig], environ: Mapping[str, str], check: OfferCheck, shelf: ToolShelf
+        self,
+        configs: Sequence[ServerConfig],
+        environ: Mapping[str, str],
+        check: OfferCheck,
+        shelf: ToolShelf,
+        *,
+        network: NetworkOptions = DIRECT,
+        sign_in: "Callable[[ServerConfig], RemoteAuth] | None" = None,
+        least: bool = False,
     ) -> None:
         self._servers = {each.name: _SessionServer(each, self) for each in configs}
         self.environ, self.check, self.shelf = environ, check, shelf
+        self.network, self.sign_in, self.least = network, sign_in, least
         self.ctx: RunContext
         self.closed = False
 
@@ -250,8 +261,7 @@ class _SessionServer:
 
     async def _connect_process(self) -> None:
         ctx = self._all.ctx
-        judged = judge_start(self.config, ctx, self._all.environ)
-        record = record_start(judged, ctx)
+        judged, record = start_in(self.config, ctx, self._all.environ, least=self._all.least)
         early: list[bytes] = []
         loading = asyncio.create_task(asyncio.to_thread(_load))  # while the process starts
         try:
@@ -270,11 +280,12 @@ class _SessionServer:
 
     async def _connect_remote(self) -> None:
         ctx = self._all.ctx
-        judged = judge_start(self.config, ctx, self._all.environ)
-        self._record = record_start(judged, ctx)
-        raise ServerRefused(
-            Problem("nothing was connected", "this version reaches no remote server", "use a local one")
-        )
+        _, self._record = start_in(self.config, ctx, self._all.environ)
+        modules = await asyncio.to_thread(_load)
+        from runner.mcp.http import open_remote  # with the HTTP library
+
+        auth = self._all.sign_in(self.config) if self._all.sign_in is not None else None
+        await self._open(modules, open_remote(self.config, self._all.network, auth))
 
     async def _open(self, modules: "_Modules", transport: Any) -> None:
         client = modules.client.ServerClient(

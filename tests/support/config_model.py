@@ -74,7 +74,7 @@ def model() -> type[BaseModel]:
         for word in key.path[:-1]:
             at = at.setdefault(word, {})
         at[key.path[-1]] = key
-    lists = {each.name: (list[_entry(each)], Field(None, alias=each.name, max_length=each.most)) for each in LISTS}  # type: ignore[misc]  # a type made here
+    lists = {each.name: (list[_entry(each)], Field(None, alias=each.name, max_length=each.most)) for each in LISTS}  # type: ignore[misc, valid-type]  # a type made here
     return _model(top, (), lists)
 
 
