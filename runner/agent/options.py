@@ -113,6 +113,7 @@ OPTIONS: tuple[Option, ...] = (
            ("exec", *_SESSION)),
     Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
            "4.", ("exec", *_SESSION), complete="enforcement"),
+    Option("--guard-token", "TOKEN", "Run the command that `agent guard` rewrote. The token counts once.", ("exec",)),
     Option("--background", "", "Print a name and return while the command runs; see `agent processes`.", ("exec",)),
     Option("--unix", "", "Let the action create AF_UNIX sockets, even if `sandbox.unix_sockets = false` forbids them.",
            _GATE),

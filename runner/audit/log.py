@@ -76,11 +76,17 @@ class AuditLog:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def session(self, info: "SessionInfo") -> str:
-        """Record that a session began, and return the session's id, an argument of `decided` and `refused`."""
+    def session(self, info: "SessionInfo", name: str = "") -> str:
+        """Record that a session began, and return the session's id, an argument of `decided` and `refused`.
+
+        `name` is an id that the caller derived from the session of another agent. If it is recorded already, nothing is
+        added.
+        """
         import os
 
-        name = os.urandom(8).hex()
+        if name and self.named("session", name) is not None:
+            return name
+        name = name or os.urandom(8).hex()
         self._append(info.body(name), "the session could not be recorded, so nothing was run")
         return name
 

@@ -48,13 +48,18 @@ class SessionInfo:
     original: str = ""  # the folder that the workspace is a copy of
     apart: tuple[str, ...] = ()  # paths that were made secret for this run, in addition to those of the configuration
     hashes: tuple[tuple[str, str], ...] = ()  # of the files among `sources`: name, SHA-256 of the bytes that were read
+    guarded: str = ""  # the guarded agent, such as `claude`; empty for a session of this program
+    guarded_session: str = ""  # the id that the guarded agent gave its session
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record for the start of the session with this id."""
         system = os.uname()
+        values = _values(self)
+        if not self.guarded:
+            del values["guarded"], values["guarded_session"]
         return {
             **_head("session", session),
-            **_values(self),
+            **values,
             "program": f"ringfence {VERSION}",
             "python": sys.version.split()[0],
             "kernel": " ".join((system.sysname, system.release, system.machine)),
@@ -137,6 +142,7 @@ class Decision:
     model: str = ""  # `provider:model` that proposed the action; empty if no model did
     agent: str = MAIN  # the acting agent
     parent: str | None = None  # the agent that started it
+    call: str = ""  # the id that a guarded agent gave the call; empty for a call of this program
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -175,6 +181,7 @@ class Decision:
             **({"proposed": action_body(self.proposed)} if self.proposed is not None else {}),
             **({"model": bounded(self.model)} if self.model else {}),
             **({"policy": self.policy} if self.policy else {}),
+            **({"call": bounded(self.call)} if self.call else {}),
         }
 
 

@@ -59,7 +59,7 @@ def _version() -> int:
 
 def _dispatch(words: list[str]) -> int:
     _refuse_foreign_packages(words)
-    if words and words[0] not in ("exec", "why"):  # a short command loads few modules
+    if words and words[0] not in ("exec", "why", "guard"):  # a short command loads few modules
         from runner.cli.command_line import usual_words
 
         words = usual_words(words)
@@ -86,6 +86,11 @@ def _dispatch(words: list[str]) -> int:
             from runner.frontends.exec.why import run_why
 
             return run_why(args)
+    if words[:2] == ["guard", "hook"]:
+        gc.disable()
+        from runner.frontends.guard.hook import run_hook
+
+        return run_hook(words[2:])
     if words[:2] == ["sandbox", "show"]:
         from runner.frontends.exec.argv import parse_gate, wants_help
 

@@ -81,8 +81,9 @@ def everything(path: Path) -> None:
     made = Connection("h", 443, "tunnel", "192.0.2.1", True, "", 1, 2, 0.5, "token")
     with AuditLog.open(path, redact=Redactor((Secret("hunter2hunter2"),)).text) as log:
         info = SessionInfo(
-            "default", "/w", True, FULL, ("agent",), "m", "c0ffee", ("f",), "p", (("f", "00"),), "/o", ("/a",)
-        )
+            "default", "/w", True, FULL, ("agent",), "m", "c0ffee", ("f",), "p", (("f", "00"),), "/o", ("/a",),
+            guarded="claude", guarded_session="s1",
+        )  # fmt: skip
         session = log.session(info)
         covered = replace(seen.assessment, asked=seen.assessment.reasons)
         verdict = seen.verdict
@@ -103,6 +104,7 @@ def everything(path: Path) -> None:
                 proposed=RunScript("rm x", "/w"),
                 model="scripted:x",
                 policy="00",
+                call="c1",
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))

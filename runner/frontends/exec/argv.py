@@ -81,6 +81,7 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         least=least(given.switch("accept_partial"), given.text("require")),
         unix=given.switch("unix"),
         background=_background(given),
+        guard_token=given.text("guard_token"),
         tool=_tool(tool, argv, given.text("path")),
         path=given.text("path"),
         read=given.texts("read"),

@@ -32,6 +32,11 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
     `spare` is a helper process that was started before this module was imported. The caller ends it if nothing ran.
     It is None for a command in the background.
     """
+    token = None
+    if args.guard_token is not None:
+        from runner.frontends.guard.redemption import redeem_args  # only for a guarded agent
+
+        args, token = redeem_args(args, os.environ)
     gate, action = open_gate(args, os.environ)
     refuse_folder(gate.cwd, os.environ, gate.settings.profile)
     noted = FactRecorder(gate.facts, gate.settings.profile)
@@ -40,7 +45,12 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
         from runner.text.sanitize import visible  # most settings give no notice
 
         say_notice(visible(notice, lines=False))
-    case = _judge(gate, action, noted, attended=not is_unattended(args.unattended), waits=not args.background)
+    if token is not None:
+        from runner.frontends.exec.guarded import guarded_case
+
+        case = guarded_case(gate, action, noted, token)
+    else:
+        case = _judge(gate, action, noted, attended=not is_unattended(args.unattended), waits=not args.background)
     report: Report = EventReport() if args.json else PlainReport()
     match case.verdict:
         case Deny() as verdict:
@@ -48,7 +58,7 @@ def run_exec(args: GateArgs, spare: "SpareHelper | None") -> int:
             from runner.gate.wording import action_words
 
             with open_log(case.gate.settings, os.environ) as audit:
-                session = audit.session(case.session(None, case.policy()))
+                session = audit.session(case.session(None, case.policy()), case.session_name())
                 if case.unworkable:
                     from runner.audit.records import Refusal
 

@@ -66,7 +66,7 @@ async def confine(
             policy = case.policy()  # while the helper locks itself in
             case.noted.parts()
             backend, enforcement = await opening
-            session = session or audit.session(case.session(enforcement, policy))
+            session = session or audit.session(case.session(enforcement, policy), case.session_name())
             # INVARIANT: the decision is on the disk before anything runs. If it cannot be written, nothing runs.
             decided = audit.decided(session, case.decision(verdict, backend.name))
             ran = Ran(time.time())
@@ -74,7 +74,14 @@ async def confine(
                 if verdict.permit.sourced:
                     require_unchanged(verdict.permit)
                 report.started(case.assessment, verdict, session, enforcement)
-                outcome, ours = await _run(backend, verdict, stdin, report, interactive=interactive)
+                run = partial(_run, backend, verdict, stdin, report, interactive=interactive)
+                if case.guarded is None:
+                    outcome, ours = await run()
+                else:
+                    from runner.frontends.exec.guarded import with_undo  # commands of the user have no undo
+
+                    outcome, ours, changed = await with_undo(case, verdict, session, run)
+                    ran = replace(ran, changed=changed)
             except BaseException:
                 audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
                 raise

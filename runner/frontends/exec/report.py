@@ -27,6 +27,7 @@ from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:
     from policy.grants.grant import Grant
+    from runner.frontends.guard.tokens import GuardToken
     from runner.secrets.redactor import RedactingStream
 
 # The layer that blocked an action, for violations that are certain.
@@ -54,6 +55,7 @@ class ExecCase:
         grants: The names of the grants that answered, or that the answer created.
         granted: The grants that the verdict is based on.
         unworkable: True if the action cannot work, so that no user was asked and no decision was made.
+        guarded: The token of the guarded agent that called its shell tool, or None for a command of the user.
     """
 
     gate: Gate
@@ -65,11 +67,13 @@ class ExecCase:
     grants: tuple[str, ...] = ()
     granted: "tuple[Grant, ...]" = ()
     unworkable: bool = False
+    guarded: "GuardToken | None" = None
 
     def decision(self, verdict: Allow | Deny, backend: str) -> Decision:
         """Return the decision for the record; `backend` is `none` if the action will not run."""
+        guarded = self.guarded
         return Decision(
-            "exec",
+            guarded.tool if guarded else "exec",
             self.assessment,
             verdict,
             backend,
@@ -77,9 +81,10 @@ class ExecCase:
             self.gate.typed.words if self.gate.typed else (),
             self.grants,
             self.granted,
-            Source.PERSON,
+            Source.MODEL if guarded else Source.PERSON,
             self.gate.backend,
             self.noted,
+            call=guarded.call if guarded else "",
         )
 
     def policy(self) -> str:
@@ -100,7 +105,13 @@ class ExecCase:
             sources=self.gate.settings.sources,
             policy=policy,
             hashes=self.gate.settings.hashes,
+            guarded=self.guarded.agent if self.guarded else "",
+            guarded_session=self.guarded.session if self.guarded else "",
         )
+
+    def session_name(self) -> str:
+        """Return the id of the session in the record; empty for a new session."""
+        return self.guarded.audit_session if self.guarded else ""
 
 
 class PlainReport:

@@ -1,0 +1,41 @@
+"""The arguments of `agent exec --guard-token`: the token decides about everything but the script."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from policy.model.tier import Mode
+from policy.model.verdict import Problem
+from runner.frontends.guard.tokens import GuardToken, redeem
+from runner.gate.gate import GateArgs, folder
+from runner.problems import Exit, Stopped, usage
+
+
+def redeem_args(args: GateArgs, environ: Mapping[str, str]) -> tuple[GateArgs, GuardToken]:
+    """Use up the token of `args`, and return the arguments of the run and the token.
+
+    Raise Stopped with exit code 3 for a token that does not count for this command, and a usage error if other options
+    are given: none of them may widen what the hook allowed.
+    """
+    word, script = args.guard_token or "", args.script
+    if script is None or replace(args, guard_token=None) != GateArgs(script, None):
+        why = "the token decides about the mode and the rights"
+        raise usage("`--guard-token` takes a script and no other option", why, "leave the other options out")
+    cwd = str(folder(None))
+    found = redeem(word, script, cwd, environ)
+    if isinstance(found, Problem):
+        raise Stopped(found, Exit.DENIED)
+    config = found.config or None
+    return replace(args, guard_token=None, mode=Mode(found.mode), config=config, unattended=True, cwd=cwd), found
+
+
+def is_rewritten(command: str) -> str:
+    """Return the token in a command that `rewritten` made; empty for any other command."""
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    ours = len(words) == 5 and words[1:3] == ["exec", "--guard-token"] and os.path.isabs(words[0])
+    return words[3] if ours else ""
