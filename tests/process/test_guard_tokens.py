@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from policy.model.verdict import Problem
-from runner.frontends.guard import tokens
 from runner.frontends.guard.tokens import GuardToken, issue, redeem
 
 pytestmark = pytest.mark.threat("T192")
@@ -59,7 +58,7 @@ def test_a_word_that_no_hook_made_is_refused(word: str, tmp_path: Path) -> None:
 def test_an_old_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     word = issue(TOKEN, environ(tmp_path))
     now = time.time()
-    monkeypatch.setattr(tokens.time, "time", lambda: now + 601)
+    monkeypatch.setattr(time, "time", lambda: now + 601)
     found = redeem(word, "ls", "/w", environ(tmp_path))
     assert isinstance(found, Problem)
     assert "too old" in found.what
