@@ -34,10 +34,10 @@ def trust(context: typer.Context, json: JSON = False) -> int:
     """Show the files of this repository that are used only if you trust them, and ask whether you do.
 
     These are: its configuration where it allows more than yours, its texts for agents (AGENTS.md, CLAUDE.md,
-    GEMINI.md), its system prompt, its skills and its /commands. Hooks and MCP servers are listed too, although this
-    version does not use them. Your approval is valid only for this folder and exactly this content: after every change
-    you are asked again. `agent` and `agent run` ask automatically. Without a terminal, and with --json, this command
-    does not ask.
+    GEMINI.md), its system prompt, its skills, its /commands and its tool servers (MCP). Hooks are listed too, although
+    this version does not use them. Your approval is valid only for this folder and exactly this content: after every
+    change you are asked again. `agent` and `agent run` ask automatically. Without a terminal, and with --json, this
+    command does not ask.
 
     **Examples**
 

@@ -21,18 +21,12 @@ class EntryKind(Enum):
     COMMAND = "command"
     HOOK = "hook"
     SKILL = "skill"
-    SERVERS = "servers"
+    SERVERS = "tool-servers"  # `servers` was the kind of files that no version started
 
     @property
     def used(self) -> bool:
         """Return True if this version uses entries of this kind."""
-        return self in (
-            EntryKind.CONFIGURATION,
-            EntryKind.INSTRUCTIONS,
-            EntryKind.PROMPT,
-            EntryKind.COMMAND,
-            EntryKind.SKILL,
-        )
+        return self is not EntryKind.HOOK
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,24 @@ A server of a file of the repository is among them only if the user trusts exact
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.model.profile import Layer
 from policy.model.verdict import Problem
 from policy.toml.schema import Value
-from runner.config.inventory import Inventory
-from runner.config.server_values import pairs_in, server_fault, texts_in, url_fault
+from runner.config.inventory import EntryKind, Inventory
+from runner.config.server_values import name_fault, pairs_in, server_fault, texts_in, url_fault
 from runner.config.settings import ConfigLayer, LayerValues, Settings
 from runner.config.validators import Fault
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.variables import UserVariables, VariableError
+from runner.text.sanitize import visible
+
+if TYPE_CHECKING:
+    from runner.config.serverfiles.read_servers import ServerFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +73,15 @@ def find_servers(
     `workspace` and `home` are absolute paths. `trusted` is the inventory that the user trusts, or None. Its bytes are
     those that were trusted; no file is read again.
     """
-    del trusted  # the files of other clients follow
-    servers: list[ServerConfig] = []
-    faults: list[ServerFault] = []
+    find = _Finder(settings, workspace, environ, home)
     for name, values in settings.named("mcp").items():
-        given = _defining(settings.layers, name)
-        if given is None and not _of_user(settings.layers, name):
-            continue  # a repository switches a server off that this user does not have
-        found = _server(name, values, given, settings, workspace, environ, home)
-        if isinstance(found, ServerConfig):
-            servers.append(found)
-        elif found is not None:
-            faults.append(found)
-    return ConfiguredServers(*_distinct(servers, faults))
+        find.table(name, values)
+    if trusted is not None and trusted.hashes(EntryKind.SERVERS):
+        from runner.config.serverfiles.read_servers import server_files  # few repositories have such a file
+
+        for file in server_files(trusted):
+            find.file(file)
+    return find.result()
 
 
 def servers_here(
@@ -91,13 +93,153 @@ def servers_here(
     StateError or PlaceError.
     """
     from runner.config.load import load
-    from runner.config.trust.cached import remembered
+    from runner.config.trust.cached import remembered, trusted_inventory
     from runner.state.paths import home
     from runner.state.workspace import workspace_at
 
     trusted = {} if unattended else remembered(str(where), environ)
     settings = load(where, environ, config=config, unattended=unattended, trusted=trusted)
-    return find_servers(settings, workspace_at(str(where), environ), environ, os.path.realpath(home(environ)))
+    inventory = None if unattended else trusted_inventory(str(where), environ)
+    top = workspace_at(str(where), environ)
+    return find_servers(settings, top, environ, os.path.realpath(home(environ)), inventory)
+
+
+@dataclass(frozen=True, slots=True)
+class _Finder:
+    """The servers that were found so far, of tables first. Of two servers with one name, the first one is used."""
+
+    settings: Settings
+    workspace: str
+    environ: Mapping[str, str]
+    home: str
+    servers: list[ServerConfig] = field(default_factory=list)
+    faults: list[ServerFault] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+    def result(self) -> ConfiguredServers:
+        """Return the servers, those of the user and the system first."""
+        ordered = sorted(self.servers, key=lambda each: each.layer is Layer.TRUSTED)
+        servers, faults = _distinct(ordered, self.faults)
+        return ConfiguredServers(servers, faults, tuple(self.notices))
+
+    def table(self, name: str, values: Mapping[str, Value]) -> None:
+        """Add the server of the tables `[mcp.NAME]` of all layers."""
+        layers = self.settings.layers
+        given = _defining(layers, name)
+        if given is None and (values.keys() <= _NARROWING or not _of_user(layers, name)):
+            return  # it switches a server of another file off, or leaves out tools
+        place = _place(given or _any(layers, name), name, self.home)
+        if wrong := server_fault(values):
+            key, fault = wrong
+            self.faults.append(
+                ServerFault(name, place, _problem(place, f"mcp.{name}{f'.{key}' if key else ''}", fault))
+            )
+            return
+        assert given is not None, "a server without a command and an address has a fault"
+        self.add(name, values, place, _layer(given), f"mcp.{name}.")
+
+    def file(self, file: "ServerFile") -> None:
+        """Add the servers of a trusted file of another client."""
+        if file.fault:
+            self.notices.append(f"the tool servers of `{file.path}` are not used: {file.fault}")
+            return
+        for each in file.servers:
+            shown = visible(each.name, lines=False)
+            if earlier := self._earlier(each.name):
+                self.notices.append(f"the tool server `{shown}` of `{file.path}` is not used: {earlier} has this name")
+            elif each.fault:
+                problem = Problem(f"{file.path}: the tool server `{shown}` cannot be used", each.fault, _CORRECT)
+                self.faults.append(ServerFault(each.name, file.path, problem))
+            elif wrong := name_fault(each.name):
+                problem = Problem(f"{file.path}: the tool server `{shown}` cannot be used", *wrong)
+                self.faults.append(ServerFault(each.name, file.path, problem))
+            else:
+                narrowed = self.settings.named("mcp").get(each.name, {})
+                self.add(each.name, {**each.values, **_narrowed(each.values, narrowed)}, file.path, Layer.TRUSTED, "")
+
+    def _earlier(self, name: str) -> str:
+        """Return the place of a server with this name that was found earlier, or empty."""
+        found = [(each.name, each.place) for each in self.servers] + [(each.name, each.place) for each in self.faults]
+        return next((f"that of {place}" for known, place in found if known.casefold() == name.casefold()), "")
+
+    def add(self, name: str, values: Mapping[str, Value], place: str, layer: Layer, start: str) -> None:
+        """Add the server with these values, or the fault of a value. `start` precedes the key in messages."""
+        found = self._built(name, values, place, layer)
+        if isinstance(found, ServerConfig):
+            self.servers.append(found)
+        else:
+            key, fault = found
+            subject = f"{start}{key}" if start else f"{visible(name, lines=False)}.{key}"
+            self.faults.append(ServerFault(name, place, _problem(place, subject, fault)))
+
+    def _built(
+        self, name: str, values: Mapping[str, Value], place: str, layer: Layer
+    ) -> ServerConfig | tuple[str, Fault]:
+        """Return the server, or the key that cannot be used and its fault."""
+        enabled = values.get("enabled", True) is not False
+        paths = _Paths(self.workspace, self.home, repository=layer is Layer.TRUSTED)
+        variables = UserVariables(self.environ, self.workspace, repository=layer is Layer.TRUSTED, inserts=enabled)
+        at = "command"
+        try:
+            command = paths.program(variables.word(str(values.get("command", ""))))
+            at = "args"
+            args = tuple(map(variables.word, texts_in(values.get("args"))))
+            at = "env"
+            env = tuple((key, variables.value(text)) for key, text in pairs_in(values.get("env")))
+            at = "headers"
+            headers = tuple((key, variables.value(text)) for key, text in pairs_in(values.get("headers")))
+            at = "url"
+            url = variables.word(str(values.get("url", "")))
+            if url and (wrong_url := url_fault(url)):
+                raise VariableError("the address cannot be used", wrong_url)
+            folders = {}
+            for at in ("cwd", "read", "write"):
+                folders[at] = tuple(paths.absolute(variables.word(text)) for text in texts_in(values.get(at)))
+        except VariableError as error:
+            return at, (f"{error.problem.what}, because {error.problem.why}", error.problem.fix)
+        timeout = values.get("timeout", 60.0)
+        return ServerConfig(
+            name=name,
+            layer=layer,
+            place=place,
+            command=command,
+            args=args,
+            env=env,
+            cwd="".join(folders["cwd"]),
+            url=url,
+            transport=str(values.get("transport", "http" if url else "stdio")),
+            headers=headers,
+            tools=texts_in(values.get("tools")),
+            exclude_tools=texts_in(values.get("exclude_tools")),
+            tiers=pairs_in(values.get("tiers")),
+            timeout=float(timeout) if isinstance(timeout, int | float) else 60.0,
+            enabled=enabled,
+            hosts=texts_in(values.get("hosts")),
+            read=folders["read"],
+            write=folders["write"],
+        )
+
+
+_NARROWING = frozenset(("enabled", "tools", "exclude_tools"))  # keys that allow nothing
+_CORRECT = "correct the file, or remove the server from it"
+
+
+def _narrowed(values: Mapping[str, Value], by: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Return the keys that a table without a command changes in a server of another client's file."""
+    changed: dict[str, Value] = {}
+    if by.get("enabled") is False:
+        changed["enabled"] = False
+    if "tools" in by:
+        own = texts_in(values.get("tools"))
+        listed = texts_in(by["tools"])
+        # Patterns of both cannot be combined: those of the file that are listed, too, or none of its tools.
+        changed["tools"] = tuple(each for each in listed if each in own) if own else listed
+        if not texts_in(changed["tools"]):
+            changed["exclude_tools"] = ("*",)
+    if "exclude_tools" in by:
+        before = texts_in(changed.get("exclude_tools", values.get("exclude_tools")))
+        changed["exclude_tools"] = (*before, *texts_in(by["exclude_tools"]))
+    return changed
 
 
 def _defining(layers: Iterable[LayerValues], name: str) -> LayerValues | None:
@@ -113,67 +255,6 @@ def _sets(given: LayerValues, key: tuple[str, ...]) -> bool:
 def _of_user(layers: Iterable[LayerValues], name: str) -> bool:
     paths = (path for given in layers if not given.layer.came_along for path in given.document.values)
     return any(path[:2] == ("mcp", name) for path in paths)
-
-
-def _server(
-    name: str,
-    values: Mapping[str, Value],
-    given: LayerValues | None,
-    settings: Settings,
-    workspace: str,
-    environ: Mapping[str, str],
-    home: str,
-) -> ServerConfig | ServerFault | None:
-    """Return the server, or why it cannot be started. None for a table that only says `enabled = false`."""
-    enabled = values.get("enabled", True) is not False
-    place = _place(given or _any(settings.layers, name), name, home)
-    if wrong := server_fault(values):
-        key, fault = wrong
-        return ServerFault(name, place, _problem(name, place, key, fault)) if enabled else None
-    assert given is not None, "a server without a command and an address has a fault"
-    layer = _layer(given)
-    paths = _Paths(workspace, home, repository=layer is Layer.TRUSTED)
-    variables = UserVariables(environ, workspace, repository=layer is Layer.TRUSTED, inserts=enabled)
-    at = "command"
-    try:
-        command = paths.program(variables.word(str(values.get("command", ""))))
-        at = "args"
-        args = tuple(map(variables.word, texts_in(values.get("args"))))
-        at = "env"
-        env = tuple((key, variables.value(text)) for key, text in pairs_in(values.get("env")))
-        at = "headers"
-        headers = tuple((key, variables.value(text)) for key, text in pairs_in(values.get("headers")))
-        at = "url"
-        url = variables.word(str(values.get("url", "")))
-        if url and (wrong_url := url_fault(url)):
-            raise VariableError("the address cannot be used", wrong_url)
-        folders = {}
-        for at in ("cwd", "read", "write"):
-            folders[at] = tuple(paths.absolute(variables.word(text)) for text in texts_in(values.get(at)))
-    except VariableError as error:
-        fault = (f"{error.problem.what}, because {error.problem.why}", error.problem.fix)
-        return ServerFault(name, place, _problem(name, place, at, fault))
-    timeout = values.get("timeout", 60.0)
-    return ServerConfig(
-        name=name,
-        layer=layer,
-        place=place,
-        command=command,
-        args=args,
-        env=env,
-        cwd="".join(folders["cwd"]),
-        url=url,
-        transport=str(values.get("transport", "http" if url else "stdio")),
-        headers=headers,
-        tools=texts_in(values.get("tools")),
-        exclude_tools=texts_in(values.get("exclude_tools")),
-        tiers=pairs_in(values.get("tiers")),
-        timeout=float(timeout) if isinstance(timeout, int | float) else 60.0,
-        enabled=enabled,
-        hosts=texts_in(values.get("hosts")),
-        read=folders["read"],
-        write=folders["write"],
-    )
 
 
 def _any(layers: Iterable[LayerValues], name: str) -> LayerValues | None:
@@ -193,8 +274,8 @@ def _place(given: LayerValues | None, name: str, home: str) -> str:
     return f"{shown}:{line}" if line else shown
 
 
-def _problem(name: str, place: str, key: str, fault: Fault) -> Problem:
-    return Problem(f"{place}: `mcp.{name}{f'.{key}' if key else ''}` cannot be used", *fault)
+def _problem(place: str, subject: str, fault: Fault) -> Problem:
+    return Problem(f"{place}: `{subject}` cannot be used", *fault)
 
 
 def _layer(given: LayerValues) -> Layer:
@@ -249,7 +330,7 @@ def _distinct(
             kept.append(each)
             continue
         fault = (f"its name differs from `{first}` only in upper and lower case", "give it another name")
-        refused.append(ServerFault(each.name, each.place, _problem(each.name, each.place, "", fault)))
+        refused.append(ServerFault(each.name, each.place, _problem(each.place, each.name, fault)))
     return tuple(kept), tuple(refused)
 
 

@@ -1,7 +1,7 @@
 """Insertion of the user's environment variables into the settings of a tool server.
 
 `$NAME`, `${NAME}` and `${NAME:-default}` name a variable of the user's environment, `${workspaceFolder}` the workspace,
-and `$$` is a dollar sign. `args`, `command`, `cwd` and `url` know only the forms in braces.
+and `$$` is a dollar sign. `args`, `command`, `cwd` and `url` know only the forms in braces; `$${` is `${` there.
 """
 
 import re
@@ -15,7 +15,7 @@ from runner.secrets.secret import SHORTEST, names_secret
 
 WORKSPACE = "workspaceFolder"
 _NAMED = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))", re.ASCII)
-_BRACED = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})", re.ASCII)
+_BRACED = re.compile(r"\$(?:\$(?=\{)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})", re.ASCII)
 _OTHER = re.compile(r"\$\{[^}]*\}")  # a form of another program, such as `${input:key}`
 _MORE_SECRETS = re.compile(r"SESSION|AUTH|DSN|WEBHOOK|APIKEY|LOGIN|CERT|PRIVATE", re.IGNORECASE)
 _CODED = re.compile(r"[A-Za-z0-9_+/=.~-]{20,}", re.ASCII)  # a run of characters that may be a key
@@ -59,8 +59,8 @@ class UserVariables:
     def _inserted(self, text: str, forms: re.Pattern[str], *, secrets: bool) -> str:
         if not self.inserts:
             return text
-        left = forms.sub("", text)
-        if other := _OTHER.search(left):
+        plain = forms.sub(lambda found: "" if found[0] != "$$" else "$ ", text)
+        if other := _OTHER.search(plain):
             raise VariableError(
                 f"`{other[0]}` cannot be inserted",
                 ("only `${NAME}`, `${NAME:-default}` and `${workspaceFolder}` are known", "write one of these"),

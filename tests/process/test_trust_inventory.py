@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from runner.config.inventory import EntryKind, Inventory, InventoryEntry, differences
-from runner.config.trust.discover import look
-from runner.config.trust.text import servers
+from runner.config.serverfiles.json_servers import ServerForm
+from runner.config.serverfiles.read_servers import REPOSITORY, read_servers
+from runner.config.trust.discover import SERVER_FILES, look
+from runner.config.trust.text import server_words
 from runner.problems import Stopped
 from tests.support.places import ROOT
 
@@ -229,7 +231,9 @@ def test_hooks_that_are_deep_or_large_come_to_an_end(tmp_path: Path) -> None:
 
 _AS_NOBODY = """
 import os, sys
-from runner.config.trust.discover import look
+from runner.config.serverfiles.json_servers import ServerForm
+from runner.config.serverfiles.read_servers import REPOSITORY, read_servers
+from runner.config.trust.discover import SERVER_FILES, look
 os.setgid(65534); os.setuid(65534)
 for entry in look(sys.argv[1]).entries:
     print(entry.path, entry.refused)
@@ -288,23 +292,36 @@ def test_a_workspace_that_is_none_is_said(tmp_path: Path) -> None:
         look(str(tmp_path / "gone"))
 
 
+# fmt: off
 SERVERS = [
-    ('{"mcpServers": {"a": {"command": "npx", "args": ["-y", "x y"]}}}', [("a", "npx -y 'x y'")], "a command line"),
-    ('{"mcpServers": {"a": {"command": "x", "env": {"KEY": "v"}}}}', [("a", "x (sets KEY)")], "a name, never a value"),
-    ('{"mcpServers": {"a": {"url": "https://h/x"}}}', [("a", "connects to https://h/x")], "a remote one"),
-    ('{"mcpServers": {"a": {"command": ["x"]}, "b": 1}}', [("a", "not a server"), ("b", "not a server")], "odd ones"),
-    ('{"mcpServers": {"a": {"command": "x", "args": [1, {"b": null}]}}}', [("a", "x 1 '{\"b\": null}'")], "odd words"),
+    ('{"command": "npx", "args": ["-y", "x y"]}',                "npx -y 'x y'",                        "a command line"),
+    ('{"command": "x", "env": {"API_KEY": "v"}}',                "x (sets API_KEY)",                    "no value of a key"),
+    ('{"command": "x", "env": {"NODE_OPTIONS": "-r ./x"}}',      "x (sets NODE_OPTIONS='-r ./x')",      "another value"),
+    ('{"command": "x", "env": {"API_KEY": "${K}"}}',             "x (sets API_KEY='${K}')",             "a variable of the user"),
+    ('{"url": "https://h/x", "headers": {"A": "b"}}',            "connects to https://h/x (sends A=b)", "a remote one"),
+    ('{"command": ["x"]}',                                       "cannot be used: `command` is not a text", "an odd program"),
+    ('1',                                                        "cannot be used: it is not a server",  "an odd server"),
+    ('{"command": "x", "args": [1]}',                            "x 1",                                 "a number"),
+    ('{"command": "x", "args": [{"b": null}]}', "cannot be used: `args` contains something that is not a text", "an odd word"),
+    ('{"command": "x", "args": ["' + "y" * 5000 + '"]}',
+        "cannot be used: `args`: it has a text of more than 4,096 characters",                          "an endless word"),
 ]
+# fmt: on
 
 
 @pytest.mark.parametrize(("text", "expected", "why"), SERVERS, ids=[row[2] for row in SERVERS])
-def test_servers_are_told_as_command_lines(text: str, expected: list[tuple[str, str]], why: str) -> None:
-    assert list(servers(text.encode())) == expected, why
+def test_servers_are_told_as_command_lines(text: str, expected: str, why: str) -> None:
+    (found,) = read_servers(f'{{"mcpServers": {{"a": {text}}}}}'.encode(), ServerForm.CLAUDE)
+    assert (found.name, server_words(found)) == ("a", expected), why
+
+
+def test_the_same_files_are_found_and_read() -> None:
+    assert tuple(REPOSITORY) == SERVER_FILES
 
 
 NO_SERVERS = [
     (b"", "not valid JSON"),
-    (b"[]", "no `mcpServers`"),
+    (b"[]", "not a JSON object"),
     (b"{}", "no `mcpServers`"),
     (b'{"mcpServers": []}', "no `mcpServers`"),
     (b"\xff", "not valid JSON"),
@@ -317,4 +334,4 @@ NO_SERVERS = [
 @pytest.mark.parametrize(("text", "said"), NO_SERVERS, ids=[f"{row[0][:20]!r}" for row in NO_SERVERS])
 def test_what_is_no_list_of_servers_is_said(text: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        servers(text)
+        read_servers(text, ServerForm.CLAUDE)

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from runner.state.paths import state_dir
 from runner.state.workspace import workspace_at
+
+if TYPE_CHECKING:
+    from runner.config.inventory import Inventory
 
 
 class RememberedTrust(Mapping[str, str]):
@@ -55,3 +59,23 @@ class RememberedTrust(Mapping[str, str]):
 def remembered(cwd: str, environ: Mapping[str, str]) -> RememberedTrust:
     """Return the remembered answers for a session in `cwd`, a real path."""
     return RememberedTrust(workspace_at(cwd, environ), environ)
+
+
+def trusted_inventory(cwd: str, environ: Mapping[str, str]) -> "Inventory | None":
+    """Return the inventory of the repository of `cwd`, a real path, if the user has trusted exactly its content; None
+    otherwise. No question is asked. Raises StateError or PlaceError.
+    """
+    from runner.config.trust.store import TrustStore, has_answers
+
+    state = state_dir(environ)
+    if not has_answers(state):
+        return None
+    from runner.config.trust.session_check import look_at
+
+    workspace = workspace_at(cwd, environ)
+    answers, _ = TrustStore(state).of(workspace)
+    if not answers:
+        return None
+    inventory = look_at(workspace, cwd, environ)
+    answer = next((each for each in answers if each.sha256 == inventory.sha256), None)
+    return inventory if answer is not None and answer.yes else None

@@ -25,7 +25,8 @@ INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
 SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of two skills with one name, the first is used
 COMMANDS = f"{OURS}/commands"
-SERVERS = ".mcp.json"
+# Of two servers with one name, that of the first file is used.
+SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
 _TEXTS = (EntryKind.INSTRUCTIONS, EntryKind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
@@ -61,7 +62,7 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
     with _closing(top):
         for name in INSTRUCTIONS:
             found.file(top, name, name, EntryKind.INSTRUCTIONS)
-        found.file(top, SERVERS, SERVERS, EntryKind.SERVERS)
+        _servers(found, top)
         with _closing(found.folder(top, OURS, OURS, EntryKind.CONFIGURATION)) as ours:
             if ours is not None:
                 for path in CONFIGURATION:
@@ -141,6 +142,23 @@ def _skills(found: "_Found", top: int, path: str) -> None:
     with _closing(found.folder(top, above, above, EntryKind.SKILL)) as handle:
         if handle is not None:
             _all(found, handle, path, EntryKind.SKILL)
+
+
+def _servers(found: "_Found", top: int) -> None:
+    """Add the files that configure tool servers, without settings of other clients that configure none."""
+    for path in SERVER_FILES:
+        above, _, name = path.rpartition("/")
+        if above in found.entries:
+            continue
+        with _closing(found.folder(top, above, above, EntryKind.SERVERS) if above else os.dup(top)) as handle:
+            if handle is None:
+                continue
+            found.file(handle, name, path, EntryKind.SERVERS)
+        if above and path in found.contents:
+            from runner.config.serverfiles.read_servers import contains_servers  # few repositories have such a file
+
+            if not contains_servers(path, found.contents[path]):
+                del found.entries[path], found.contents[path]
 
 
 def _between(found: "_Found", top: int, names: list[str]) -> None:

@@ -1,5 +1,7 @@
 """Evaluation of a repository's files: their effects if trusted, earlier answers of the user, and changes since."""
 
+from typing import TYPE_CHECKING
+
 from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import CommandFiles, of_contents
 from runner.config.agentfiles.instructions import read_texts
@@ -8,6 +10,9 @@ from runner.config.inventory import EntryKind, Inventory, InventoryEntry, differ
 from runner.config.trust.discover import COMMANDS, SKILLS
 from runner.config.trust.store import TrustAnswer
 from runner.config.trust.widening import Widening
+
+if TYPE_CHECKING:
+    from runner.config.serverfiles.read_servers import ServerFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,8 @@ class TrustReview:
         skills = {each.path for each in self.skills[0]} if self.skilled else set()
         prompts = {each.path for each in self.prompts}
         commands = {each.source for each in self.commands.found}
-        counting = widening | told | skills | prompts | commands
+        started = {each.path for each in self.servers if any(not server.fault for server in each.servers)}
+        counting = widening | told | skills | prompts | commands | started
         return tuple(each.path for each in self.inventory.entries if each.path in counting)
 
     @property
@@ -60,6 +66,11 @@ class TrustReview:
     def commands(self) -> CommandFiles:
         """Return the custom commands of the repository, and files that are faulty commands."""
         return commands_of(self.inventory)
+
+    @property
+    def servers(self) -> "tuple[ServerFile, ...]":
+        """Return the files of other clients that configure tool servers."""
+        return servers_of(self.inventory)
 
     @property
     def skills(self) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
@@ -81,6 +92,15 @@ def commands_of(inventory: Inventory) -> CommandFiles:
     """Return the custom commands of a repository, and notices about files that are no commands."""
     kinds = {each.path for each in inventory.entries if each.kind is EntryKind.COMMAND}
     return of_contents({path: data for path, data in inventory.contents.items() if path in kinds}, COMMANDS)
+
+
+def servers_of(inventory: Inventory) -> "tuple[ServerFile, ...]":
+    """Return the files of other clients that configure tool servers."""
+    if not inventory.hashes(EntryKind.SERVERS):
+        return ()
+    from runner.config.serverfiles.read_servers import server_files  # few repositories have such a file
+
+    return server_files(inventory)
 
 
 def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:

@@ -117,7 +117,17 @@ def _parsed(content: dict[str, object], version: int) -> TrustAnswers:
         raise ValueError("it is not a list of workspaces")
     if not all(path.startswith("/") and "\0" not in path for path in workspaces):
         raise ValueError("a workspace in it is not an absolute path")
-    return {path: tuple(map(_answer, _list(answers))) for path, answers in workspaces.items()}
+    return {path: tuple(map(_answer, filter(_holds, _list(answers)))) for path, answers in workspaces.items()}
+
+
+def _holds(raw: object) -> bool:
+    """Return False for an answer of an earlier version about tool servers.
+
+    THREAT T180: that version started no servers, and said so when it asked.
+    """
+    entries = raw.get("entries") if isinstance(raw, dict) else None
+    rows = entries if isinstance(entries, list) else []
+    return not any(isinstance(each, dict) and each.get("kind") == "servers" for each in rows)
 
 
 def _answer(raw: object) -> TrustAnswer:

@@ -1,19 +1,25 @@
 """Text for the user about a repository's files, without control or invisible characters of the files."""
 
-import json
 import shlex
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from runner.config.agentfiles.instructions import CAP, read_texts
 from runner.config.inventory import EntryKind, InventoryEntry
+from runner.config.server_values import pairs_in, texts_in
 from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.widening import Widening
+from runner.secrets.redactor import masked
+from runner.secrets.secret import names_secret
 from runner.text.phrases import many
 from runner.text.sanitize import EMOJI_SELECTORS, one_line, visible
-from runner.text.strict_json import DuplicateNameError, parse_strictly
+
+if TYPE_CHECKING:
+    from runner.config.serverfiles.foreign_server import ForeignServer
 
 HEADING = "this repository contains files that are used only if you trust them"
 QUESTION = "trust these files exactly as they are now?"
+SERVERS = "these tool servers (MCP) would be started, each in a sandbox, and the model could call their tools"
 _FIRST = 3  # lines of a text that are shown; `show` prints the whole text
 _WIDE = 150  # characters of such a line
 _ROWS = 20  # lines of a section in a brief description
@@ -32,6 +38,8 @@ def description(review: TrustReview, *, brief: bool = False) -> list[str]:
         lines += ["", f"changed since your approval of {_day(since[0].time)}", *changed]
     if review.widenings:
         lines += ["", "these entries would change your settings", *map(_widening, review.widenings)]
+    if servers := list(_server_rows(review)):
+        lines += ["", SERVERS, *servers]
     for title, rows in _sections(review):
         if rows:
             lines += ["", title, *_shorten_rows(rows, brief)]
@@ -43,12 +51,14 @@ def summary(review: TrustReview) -> str:
     told = len([path for path in review.counts if path in [each.path for each in read_texts(review.inventory)]])
     wide, skills = len(review.widenings), len(review.skills[0]) if review.skilled else 0
     prompts, commands = len(review.prompts), len(review.commands.found)
+    servers = sum(not each.fault for file in review.servers for each in file.servers)
     effects = (
         (wide, "setting", "would change"),
         (prompts, "text", "would be part of the system prompt"),
         (told, "text", "would be given to the model"),
         (commands, "command", "could be typed"),
         (skills, "skill", "would be offered to the model"),
+        (servers, "tool server", "would be started"),
     )
     return "in short: " + ", ".join(f"{many(count, noun)} {effect}" for count, noun, effect in effects if count)
 
@@ -93,7 +103,7 @@ def _sections(review: TrustReview) -> Iterator[tuple[str, list[str]]]:
     yield "skills that cannot be used", [f"  {_line(each.path)}  {_line(each.why)}" for each in review.skills[1]]
     yield (
         "this version does not use these",
-        [line for each in entries if not each.kind.used for line in _unused_rows(review, each)],
+        [line for each in entries if not each.kind.used for line in _unused_rows(each)],
     )
     yield (
         "these are not read, and never used",
@@ -122,19 +132,20 @@ def _text_rows(review: TrustReview, entry: InventoryEntry) -> Iterator[str]:
         yield f"    | {one_line(line, _WIDE)}"
 
 
-def _unused_rows(review: TrustReview, entry: InventoryEntry) -> Iterator[str]:
+def _unused_rows(entry: InventoryEntry) -> Iterator[str]:
     what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
-    if entry.kind is not EntryKind.SERVERS:
-        yield f"  {_line(entry.path)}  {what}, {entry.size:,} bytes"
-        return
-    try:
-        found = servers(review.inventory.contents[entry.path])
-    except ValueError as error:
-        yield f"  {_line(entry.path)}  MCP servers, but {error}"
-        return
-    yield f"  {_line(entry.path)}  {many(len(found), 'MCP server')}"
-    for name, words in found:
-        yield f"    {_line(name)}: {_line(words)}"
+    yield f"  {_line(entry.path)}  {what}, {entry.size:,} bytes"
+
+
+def _server_rows(review: TrustReview) -> Iterator[str]:
+    """Yield the servers of each file. They are never shortened: the user must see the complete command line."""
+    for file in review.servers:
+        if file.fault:
+            yield f"  {_line(file.path)}  cannot be used: {file.fault}"
+            continue
+        yield f"  {_line(file.path)}  {many(len(file.servers), 'tool server')}"
+        for each in file.servers:
+            yield f"    {_line(each.name)}: {_line(server_words(each))}"
 
 
 def contents(review: TrustReview) -> list[str]:
@@ -180,35 +191,25 @@ def _day(time: str) -> str:
     return one_line(time[:10], 10) or "an unknown day"
 
 
-def servers(data: bytes) -> tuple[tuple[str, str], ...]:
-    """Return the name and the command line or address of each server in `.mcp.json`; both are untrusted.
-
-    Names of variables are included, but not their values, which may be keys. Raise ValueError, with the reason as its
-    text, if the file cannot be used.
-    """
-    try:
-        content = parse_strictly(data.decode("utf-8"))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except DuplicateNameError:
-        raise ValueError("it contains a key twice, and programs differ in which one they use") from None
-    except ValueError:
-        raise ValueError("it is not valid JSON") from None
-    named = content.get("mcpServers") if isinstance(content, dict) else None
-    if not isinstance(named, dict):
-        raise ValueError("it has no `mcpServers`")
-    return tuple((name, _server_words(server)) for name, server in named.items())
+def server_words(server: "ForeignServer") -> str:
+    """Return the complete command line or address of a server, and its variables and headers without secrets."""
+    values = server.values
+    if server.fault:
+        return f"cannot be used: {server.fault}"
+    if "url" in values:
+        line = f"connects to {values['url']}"
+    else:
+        line = " ".join(shlex.quote(word) for word in (*texts_in(values["command"]), *texts_in(values.get("args"))))
+    parts = []
+    for key, what in (("env", "sets"), ("headers", "sends")):
+        if pairs := pairs_in(values.get(key)):
+            parts.append(f"{what} {', '.join(_shown_pair(name, text) for name, text in pairs)}")
+    parts += [f"starts in {values['cwd']}"] if "cwd" in values else []
+    parts += ["switched off"] if values.get("enabled") is False else []
+    return f"{line} ({'; '.join(parts)})" if parts else line
 
 
-def _server_words(server: object) -> str:
-    if not isinstance(server, dict):
-        return "not a server"
-    if isinstance(url := server.get("url"), str):
-        return f"connects to {url}"
-    command, arguments = server.get("command"), server.get("args", [])
-    if not isinstance(command, str) or not isinstance(arguments, list):
-        return "not a server"
-    line = " ".join(shlex.quote(word if isinstance(word, str) else json.dumps(word)) for word in (command, *arguments))
-    variables = server.get("env")
-    named = f" (sets {', '.join(map(str, variables))})" if isinstance(variables, dict) and variables else ""
-    return f"{line}{named}"
+def _shown_pair(name: str, text: str) -> str:
+    """Return a variable or header with its value, which can change what a program does. A secret is not shown."""
+    hidden = names_secret(name.replace("-", "_")) and "$" not in text
+    return name if hidden else f"{name}={shlex.quote(masked(text))}"
