@@ -33,6 +33,7 @@ _LARGEST = 1 << 20  # bytes of one configuration file
 SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
+_CREDENTIALS = "RINGFENCE_MCP_"  # credentials of a machine for a tool server (runner/mcp/machine_sign_in.py)
 ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_BATCH_DIR")
 WHOSE: Mapping[ConfigLayer, Whose] = {
     ConfigLayer.SYSTEM: "system",
@@ -106,7 +107,8 @@ def files(
 
 def setting_variables(environ: Mapping[str, str]) -> list[str]:
     """Return the sorted names of the environment variables that set a key."""
-    return sorted(name for name in environ if name.startswith("RINGFENCE_") and name not in ELSEWHERE)
+    names = (name for name in environ if name.startswith("RINGFENCE_") and not name.startswith(_CREDENTIALS))
+    return sorted(name for name in names if name not in ELSEWHERE)
 
 
 def shipped(config: Path | None = None) -> Settings:

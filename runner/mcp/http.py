@@ -138,14 +138,11 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
 
     async def _answered(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request with headers and token to the origin of the server and return the answer."""
-        if origin_of(request.url) != self._origin:
-            what = f"`{shown(request.url)}` is not on the origin of the server {self._config.name}"
-            raise RemoteRefused(Problem(what, "headers and tokens are for the origin of `url` only", "correct `url`"))
         token = await self._auth.token() if self._auth and not self._own_authorization else None
         renewals = 0
         while True:
-            response = await self._sent(request, token)
-            challenge = _challenge(response)
+            response = await self.send_once(request, token)
+            challenge = challenge_of(response)
             if challenge is None:
                 return self._not_elsewhere(request, response)
             await response.aclose()
@@ -154,7 +151,11 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
             token = await self._auth.renewed(token, challenge)
             renewals += 1
 
-    async def _sent(self, request: httpx2.Request, token: Secret | None) -> httpx2.Response:
+    async def send_once(self, request: httpx2.Request, token: Secret | None) -> httpx2.Response:
+        """Send a request with the configured headers, and with `token` if it is given. Raises RemoteRefused."""
+        if origin_of(request.url) != self._origin:
+            what = f"`{shown(request.url)}` is not on the origin of the server {self._config.name}"
+            raise RemoteRefused(Problem(what, "headers and tokens are for the origin of `url` only", "correct `url`"))
         headers = httpx2.Headers(request.headers)
         for name, value in self._headers:
             headers[name] = value
@@ -275,8 +276,7 @@ class RemoteConnection:
 async def _streams(url: str, transport: RemoteTransport) -> "AsyncIterator[TransportStreams]":
     from mcp.client.streamable_http import streamable_http_client
 
-    # The library logs each refused answer with its traceback. The errors reach the caller as answers.
-    logging.getLogger("mcp.client.streamable_http").setLevel(logging.CRITICAL)
+    quiet_library()
     async with (
         httpx2.AsyncClient(
             transport=transport,
@@ -288,6 +288,11 @@ async def _streams(url: str, transport: RemoteTransport) -> "AsyncIterator[Trans
         streamable_http_client(url, http_client=client, max_sse_event_size=MESSAGE) as streams,
     ):
         yield streams
+
+
+def quiet_library() -> None:
+    """Stop the protocol library from writing errors with their tracebacks to standard error: the caller gets them."""
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
 
 
 def json_object(body: bytes) -> dict[str, object]:
@@ -303,7 +308,8 @@ def _message(request: httpx2.Request) -> dict[str, object]:
     return json_object(request.content) if request.method == "POST" else {}
 
 
-def _challenge(response: httpx2.Response) -> Challenge | None:
+def challenge_of(response: httpx2.Response) -> Challenge | None:
+    """Return the refusal that an answer states, or None."""
     header = response.headers.get("www-authenticate", "")
     from mcp.client.auth.utils import extract_field_from_www_auth
 
