@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 
 from policy.model.frozen import dataclass, replace
@@ -18,7 +19,7 @@ from policy.model.tool_arguments import canonical
 from policy.model.verdict import Problem
 from runner.mcp.package_digest import PackageDigest
 from runner.mcp.server_config import ServerConfig
-from runner.mcp.suspicions import refusal
+from runner.mcp.suspicions import definition_parts, refusal
 from runner.state.json_file import StateError, StateFile
 from tools.server_offer import OfferedTool, ServerOffer
 
@@ -163,8 +164,8 @@ def pin_of(config: ServerConfig, offer: ServerOffer, package: PackageDigest) -> 
     one are not in it.
     """
     times = Counter(tool.name for tool in offer.tools)
-    usable = [tool for tool in offer.tools if times[tool.name] == 1 and refusal(tool) is None]
-    pins = sorted(map(_tool_pin, usable[:_MOST_TOOLS]), key=lambda pin: pin.name)
+    made = (_tool_pin(tool) for tool in offer.tools if times[tool.name] == 1)
+    pins = sorted(islice((pin for pin in made if pin is not None), _MOST_TOOLS), key=lambda pin: pin.name)
     return ServerPin(tuple(pins), offer.instructions, _runs(config), package.text, package.name)
 
 
@@ -229,17 +230,15 @@ def _refused(offer: ServerOffer, pin: ServerPin) -> list[QuarantinedTool]:
     return list(found.values())
 
 
-def _tool_pin(tool: OfferedTool) -> ToolPin:
-    content: dict[str, object] = {
-        "title": tool.title,
-        "description": tool.description,
-        "inputSchema": tool.input_schema,
-        "outputSchema": tool.output_schema,
-        "annotations": tool.annotations,
-    }
-    bare = canonical(content)
-    definition = canonical({**content, "name": tool.name})
-    return ToolPin(tool.name, _hash(definition), _hash(bare), definition)
+def _tool_pin(tool: OfferedTool) -> ToolPin | None:
+    """Return the pin of a tool, or None if the tool is refused."""
+    parts = definition_parts(tool)
+    if isinstance(parts, str):
+        return None
+    rows = [f'"{name}":{parts[name]}' for name in sorted(parts)]
+    definition = f"{{{','.join(rows)}}}"
+    content = "\n".join(row for row in rows if not row.startswith('"name":'))
+    return ToolPin(tool.name, _hash(definition), _hash(content), definition)
 
 
 def _runs(config: ServerConfig) -> str:

@@ -16,7 +16,7 @@ from policy.model.profile import Tool
 from policy.model.tool_names import certain_tool
 from runner.text.phrases import similar
 from runner.text.sanitize import one_line, visible_prose
-from tools.server_offer import JsonObject, OfferedTool, ServerOffer
+from tools.server_offer import OfferedTool, ServerOffer
 
 MOST_TOOLS = 2000
 DEEPEST = 32  # levels of a schema
@@ -46,24 +46,38 @@ class Suspicion:
 
 def refusal(tool: OfferedTool) -> str | None:
     """Return why no approval makes the tool usable, or None: its name is not certain, or a limit is exceeded."""
+    found = definition_parts(tool)
+    return found if isinstance(found, str) else None
+
+
+def definition_parts(tool: OfferedTool) -> dict[str, str] | str:
+    """Return the canonical JSON of each field of a tool, or why no approval makes the tool usable."""
     if not certain_tool(tool.name):
         return "its name has characters that rules and cards could mistake, so that it can never be called"
     if len(tool.description) > LONGEST_DESCRIPTION:
         return f"its description is longer than {LONGEST_DESCRIPTION >> 10} KiB"
-    for schema in (tool.input_schema, tool.output_schema, tool.annotations):
-        if schema is not None and (why := _schema_refusal(schema)) is not None:
-            return why
-    return None
+    parts: dict[str, str] = {}
+    schemas = (
+        ("annotations", tool.annotations),
+        ("inputSchema", tool.input_schema),
+        ("outputSchema", tool.output_schema),
+    )
+    for name, schema in schemas:
+        try:
+            text = ENCODE(schema)
+        except (TypeError, ValueError, RecursionError):
+            return "its schema is nested without end, or is not valid JSON"
+        if len(text) > LARGEST_SCHEMA:
+            return f"its schema is larger than {LARGEST_SCHEMA >> 10} KiB"
+        if text.count("{") + text.count("[") > DEEPEST and _depth(schema) > DEEPEST:
+            return f"its schema is nested deeper than {DEEPEST} levels"
+        parts[name] = text
+    parts |= {"description": ENCODE(tool.description), "name": ENCODE(tool.name), "title": ENCODE(tool.title)}
+    return parts
 
 
-def _schema_refusal(schema: JsonObject) -> str | None:
-    if _depth(schema) > DEEPEST:
-        return f"its schema is nested deeper than {DEEPEST} levels"
-    try:
-        size = len(json.dumps(schema, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        return "its schema is not valid JSON"
-    return f"its schema is larger than {LARGEST_SCHEMA >> 10} KiB" if size > LARGEST_SCHEMA else None
+# Equal to `policy.model.tool_arguments.canonical`, for any value. An encoder that is made once is faster.
+ENCODE = json.JSONEncoder(ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
 
 
 def _depth(value: object) -> int:

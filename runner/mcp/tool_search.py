@@ -7,6 +7,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field
@@ -47,6 +48,7 @@ def _words(text: str) -> list[str]:
     return [_stem(word) for word in _WORD.findall(_HUMP.sub(" ", text).lower())]
 
 
+@lru_cache(maxsize=50_000)
 def _stem(word: str) -> str:
     ending = next((each for each in _ENDINGS if word.endswith(each)), "")
     return word[: -len(ending)] if ending and len(word) - len(ending) >= 3 and not word.endswith("ss") else word
@@ -97,8 +99,7 @@ def _counted(tool: ServerTool) -> Counter[str]:
     offered, words = tool.offered, Counter[str]()
     name = f"{tool.server} {offered.name}"
     for text, times in ((name, _IN_NAME), (offered.title, _IN_TITLE), (offered.description, 1)):
-        for word in _words(text):
-            words[word] += times
+        words.update(_words(text) * times)
     properties = offered.input_schema.get("properties")
     for argument, inner in properties.items() if isinstance(properties, Mapping) else ():
         described = inner.get("description") if isinstance(inner, Mapping) else None

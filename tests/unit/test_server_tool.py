@@ -14,7 +14,7 @@ from policy.model.verdict import Problem
 from runner.engine.context.context import tool_specs
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.server_tool import ReadResourceTool, ResourceArgs, ServerTool, hints_of, model_name, tier_for
-from runner.mcp.tool_search import MOST_DESCRIBED, ServerTools
+from runner.mcp.tool_search import MOST_DESCRIBED, SearchArgs, ServerTools
 from sandbox.backend import Outcome
 from tools.arguments import parse
 from tools.paths import SeenFiles
@@ -325,7 +325,7 @@ def test_few_tools_are_described_at_once_and_many_are_searched() -> None:
 def test_a_search_makes_its_tools_callable() -> None:
     _, registry = _shelf(100)
     (search,) = registry
-    action = search.plan(search.Args(query="delete a label", limit=2), "/w", SEEN)
+    action = search.plan(SearchArgs(query="delete a label", limit=2), "/w", SEEN)
     assert action == SearchTools("delete a label", 2)
     (told,) = search.render(action, Outcome(0), SEEN)
     assert isinstance(told, TextPart)
