@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, state_alone
+from runner.cli.mcp_sign_in import login, logout
 
 HELP = """Configure and try tool servers, which offer tools to the model by the Model Context Protocol (MCP).
 
@@ -49,4 +50,6 @@ def listing(json: JSON = False, config: CONFIG = None, cwd: CWD = None) -> int:
     return run_list(as_json=json, config=config, cwd=cwd)
 
 
+mcp_app.command("login")(login)
+mcp_app.command("logout")(logout)
 state_alone(mcp_app, "mcp", lambda json: listing(json=json))

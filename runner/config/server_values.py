@@ -17,7 +17,7 @@ TIERS = ("read", "write", "network", "dangerous")  # of a tool in `tiers`
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # RFC 9110, 5.6.2
 _REFERENCE = re.compile(r"\$(?:\{[^}]*\}|[A-Za-z_][A-Za-z0-9_]*)", re.ASCII)
-_LOCAL = ("args", "env", "cwd", "hosts", "read", "write")  # keys of a server on this machine
+_LOCAL = ("args", "env", "cwd", "read", "write")  # keys of a server on this machine
 
 
 def name_fault(name: str) -> Fault | None:
@@ -155,6 +155,9 @@ def server_fault(values: Mapping[str, Value]) -> tuple[str, Fault] | None:
     if wrong:
         what = "a server with `command` sends no headers" if local else "a remote server runs on another machine"
         return wrong, (what, "remove the key")
+    if remote and not all(text.split()[-1:] == ["private"] for text in texts_in(values.get("hosts"))):
+        fix = "write `HOST private` for a server in a private network or on this machine, or remove the key"
+        return "hosts", ("a remote server runs on another machine, without a sandbox that could open a host", fix)
     return None
 
 

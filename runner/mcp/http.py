@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Protocol
 import httpx2
 
 from policy.model.frozen import dataclass
+from policy.model.host_rule import HostRule
+from policy.model.profile import Layer
 from policy.model.verdict import Problem, ProblemError
 from runner.mcp.old_sse import OldServer
 from runner.mcp.pinned_http import (
@@ -222,7 +224,12 @@ def _plain_scope(scope: str) -> bool:
 
 def remote_hosts(config: ServerConfig) -> RemoteHosts:
     """Return the rules of the connections to the server: its own host and port. Raises RemoteRefused or ValueError."""
-    return RemoteHosts(authority_of(httpx2.URL(config.url)), parsed_rules(config.hosts))
+    return RemoteHosts(authority_of(httpx2.URL(config.url)), private_rules(config))
+
+
+def private_rules(config: ServerConfig) -> tuple[HostRule, ...]:
+    """Return the host rules of the server. Only the user's own files may name a host of a private network."""
+    return () if config.layer in (Layer.REPOSITORY, Layer.TRUSTED) else parsed_rules(config.hosts)
 
 
 def open_remote(
@@ -344,5 +351,6 @@ def sign_in_transport(
     resolver: Resolve = resolve,
 ) -> PinnedTransport:
     """Return the transport for the requests of a sign-in: any public host, and private ones by `hosts`."""
-    rules = parsed_rules(config.hosts)
-    return PinnedTransport(RemoteHosts(None, rules), network, bounds=SIGN_IN, context=context, resolver=resolver)
+    return PinnedTransport(
+        RemoteHosts(None, private_rules(config)), network, bounds=SIGN_IN, context=context, resolver=resolver
+    )

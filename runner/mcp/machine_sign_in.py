@@ -8,6 +8,7 @@ This module imports the protocol library, which is slow to import. Import it onl
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 
@@ -67,7 +68,7 @@ def machine_credentials(name: str, environ: Mapping[str, str]) -> MachineCredent
 
     Raises ProblemError if they are incomplete.
     """
-    start = f"{PREFIX}{name.upper().replace('-', '_')}_"
+    start = f"{PREFIX}{re.sub(r'[-.]', '_', name.upper())}_"
 
     def text(key: str) -> str:
         return environ.get(start + key, "").strip()

@@ -88,7 +88,7 @@ COMPLETIONS = [
             "mcp",
         },
     ),
-    ("agent mcp ", {"list"}),
+    ("agent mcp ", {"list", "login", "logout"}),
     ("agent batch ", {"run", "check", "show"}),
     ("agent batch show x --status ", {"done", "denied", "limit", "failed", "interrupted"}),
     ("agent trust ", {"show", "list", "yes", "no", "accept", "revoke"}),

@@ -37,6 +37,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("trust", "show"),                                       "",                    0),
     (("grants", "list"),                                      "",                    0),
     (("mcp", "list"),                                         "",                    0),
+    (("mcp", "logout", "--all"),                              "",                    0),
     (("processes", "list"),                                   "",                    0),
     (("ports", "close", "8080"),                              "",                    1),
     (("undo",),                                               "",                    1),

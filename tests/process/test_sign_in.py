@@ -1,8 +1,6 @@
 """Tests of the sign-in to remote tool servers, and of the tokens of a session, against hostile issuers on loopback."""
 
 import asyncio
-import base64
-import json
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -15,7 +13,8 @@ from runner.mcp.server_config import ServerConfig
 from runner.mcp.tokens import TokenSet, TokenStore, canonical_url
 from runner.secrets.keyring_store import KeyringFailed
 from runner.secrets.secret import Secret
-from tests.support.http_script import Asked, answer, scripted_server
+from tests.support.http_script import answer, scripted_server
+from tests.support.tool_issuer import Issuer, jwt
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
@@ -24,71 +23,6 @@ from runner.mcp.machine_sign_in import machine_credentials
 from runner.mcp.sign_in import ClientIdentity, StoredAuth, foreign_audience, sign_in
 
 PRIVATE = "https://10.0.0.1"
-
-
-def jwt(audience: object) -> str:
-    parts = ({"alg": "ES256"}, {"aud": audience})
-    return (
-        ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + ".c2ln"
-    )
-
-
-class Issuer:
-    """A tool server and its issuer at one address. `wrong` replaces parts of what they say."""
-
-    def __init__(self, **wrong) -> None:
-        self.wrong = wrong
-        self.url = ""
-        self.tokens: list[dict] = []
-
-    async def script(self, request: Asked) -> bytes:
-        said = getattr(
-            self,
-            f"_{urlsplit(request.path).path.strip('/').replace('-', '_').replace('.', '').partition('/mcp')[0].replace('/', '_')}",
-            None,
-        )
-        return said(request) if said else answer(404)
-
-    def _mcp(self, request: Asked) -> bytes:
-        if request.headers.get("authorization"):
-            return answer(200, {"jsonrpc": "2.0", "id": 1, "result": {}})
-        about = self.wrong.get("about", f"{self.url}/.well-known/oauth-protected-resource/mcp")
-        return answer(401, WWW_Authenticate=f'Bearer resource_metadata="{about}", scope="read"')
-
-    def _well_known_oauth_protected_resource(self, request: Asked) -> bytes:
-        resource = self.wrong.get("resource", f"{self.url}/mcp")
-        return answer(
-            200, {"resource": resource, "authorization_servers": [self.wrong.get("server", f"{self.url}/as")]}
-        )
-
-    def _well_known_oauth_authorization_server_as(self, request: Asked) -> bytes:
-        said = {
-            "issuer": f"{self.url}/as",
-            "authorization_endpoint": f"{self.url}/authorize",
-            "token_endpoint": f"{self.url}/token",
-            "registration_endpoint": f"{self.url}/register",
-            "code_challenge_methods_supported": ["S256"],
-            "authorization_response_iss_parameter_supported": True,
-            "response_types_supported": ["code"],
-        }
-        return answer(
-            200, {name: each for name, each in {**said, **self.wrong.get("metadata", {})}.items() if each is not None}
-        )
-
-    def _register(self, request: Asked) -> bytes:
-        return answer(201, {**request.json(), "client_id": "made-by-the-issuer", "token_endpoint_auth_method": "none"})
-
-    def _token(self, request: Asked) -> bytes:
-        self.tokens.append({name: values[0] for name, values in parse_qs(request.body.decode()).items()})
-        if "token_answer" in self.wrong:
-            return self.wrong["token_answer"](self)
-        given = {
-            "access_token": "access-canary-1",
-            "token_type": "Bearer",
-            "expires_in": 3600,
-            "refresh_token": "refresh-canary-1",
-        }
-        return answer(200, {**given, **self.wrong.get("tokens", {})})
 
 
 async def get(url: str) -> str:

@@ -133,6 +133,7 @@ FAULTS = [
     ('command = "x"\nurl = "https://a.example"',        "has a `command` too",                      "two kinds at once"),
     ('command = "x"\ntransport = "http"',               "another transport",                        "the wrong transport"),
     ('url = "https://a.example"\nhosts = ["b.example"]', "runs on another machine",                 "a sandbox without a process"),
+    ('url = "https://a.example"\nhosts = ["a.example private", "b.example"]', "runs on another machine", "a host without `private`"),
     ('command = "./x"',                                 "another program in every workspace",       "T181: a relative program"),
     ('command = "x"\nenv = { A = "$NONE" }',            "`NONE` cannot be inserted",                "a missing variable"),
     ('command = "x"\nenv = { A = "${input:k}" }',       "`${input:k}` cannot be inserted",          "a form of another client"),
