@@ -101,7 +101,7 @@ def suspicions(server: str, offer: ServerOffer, others: Mapping[str, Iterable[st
     user, by server.
     """
     about = _Surroundings(server, {name: frozenset(tools) for name, tools in (others or {}).items() if name != server})
-    found = [Suspicion("", kind, words) for kind, words in _of_text(offer.instructions, "instructions", about)]
+    found = [Suspicion("", kind, words) for kind, words in _of_text(offer.instructions, "instruction text", about)]
     found += _of_server_name(server, about.others)
     if len(offer.tools) > MOST_TOOLS:
         found.append(Suspicion("", "long", f"the server offers {len(offer.tools):,} tools"))
