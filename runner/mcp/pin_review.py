@@ -57,8 +57,9 @@ class PinReview:
         return frozenset(name for name in offered if (whole or name in named) and name not in settled)
 
     def answer(self, named: Iterable[str] = ()) -> ServerPin | Problem:
-        """Return the pin after a yes: of all tools without a warning that the user did not leave out before; or, if tools
-        are named, of these and those that were approved before.
+        """Return the pin after an approval: of all tools without a warning that the user did not leave out before.
+
+        If tools are named, the pin approves these and those that were approved before.
         """
         wanted = frozenset(named)
         offered = {tool.name for tool in self.check.pin.tools}
@@ -92,7 +93,7 @@ class PinReview:
         return found
 
     def left_out(self, pin: ServerPin) -> list[str]:
-        """Return what a yes does not approve and why, one line for each tool."""
+        """Return what an approval leaves out and why, one line for each tool."""
         texts: dict[str, list[str]] = {}
         for each in self.suspicions:
             texts.setdefault(each.tool, []).append(each.text)
