@@ -43,10 +43,11 @@ class Source(StrEnum):
     AGENT = "agent"  # the model of a sub-agent
     HOOK = "hook"  # a hook of the configuration
     JOB = "job"  # work that runs without a prompt of its own, such as a schedule
+    CLIENT = "client"  # a program that calls the tools of `agent mcp serve`
 
 
 # A rule that asks or denies about the model also applies to the models that act on its behalf.
-_ALSO = {Source.AGENT: Source.MODEL, Source.JOB: Source.MODEL}
+_ALSO = dict.fromkeys((Source.AGENT, Source.JOB, Source.CLIENT), Source.MODEL)
 
 
 class Tool(StrEnum):

@@ -57,6 +57,7 @@ from sandbox.backend import Level
 from sandbox.backends import open_backend
 
 if TYPE_CHECKING:
+    from runner.approval.open_questions import OpenQuestions
     from tools.registry import ToolSelection
 
 
@@ -115,6 +116,7 @@ async def open_session(
     approver: Approver,
     emit: Emit,
     models: OpenModels | None = None,
+    questions: "OpenQuestions | None" = None,
 ) -> AsyncIterator[RunContext]:
     """Open the sandbox and the record of a session, and yield its RunContext. Leaving the block ends every child
     process.
@@ -122,6 +124,7 @@ async def open_session(
     Events and records contain no secret that this process knows, and no text that has the shape of a key.
 
     `models` are open models that the caller closes; without them only `model` is used. `emit` receives every event.
+    `questions` are the questions that `agent approve` may answer; with them the control socket is open from the start.
 
     Raise SandboxUnavailable, AuditError, PlaceError, ConfigError, or a usage error for a limit; then nothing was run.
     """
@@ -238,17 +241,26 @@ async def open_session(
         stack.push_async_callback(processes.close)
         forwards = PortForwards(processes, audit, session, emit)
         stack.push_async_callback(forwards.close)
-        control = ControlServer(state, session, processes, forwards)
+        control = ControlServer(state, session, processes, forwards, questions)
         stack.push_async_callback(control.close)
 
         def told(event: Event) -> None:
             """Emit an event of the processes, and listen for other terminals from the first process on."""
             emit(event)
             if isinstance(event, ProcessStarted):
-                try:
-                    control.open()
-                except OSError as error:
-                    emit(Notice(f"`agent processes` cannot reach this session: {os_reason(error)}"))
+                listen("agent processes")
+
+        def listen(command: str) -> None:
+            try:
+                control.open()
+            except OSError as error:
+                emit(Notice(f"`{command}` cannot reach this session: {os_reason(error)}"))
+            else:
+                if questions is not None:
+                    questions.open_as(session)
+
+        if questions is not None:
+            listen("agent approve")
 
         profiles = LiveProfile(profile, settings, options.source, lambda text: emit(Notice(text)), limited)
         ctx = RunContext(

@@ -22,6 +22,7 @@ _SESSION = ("run", "agent", "terminal")
 _TYPED = ("run", "agent")
 _BUDGET = ("run", "ci")
 _BATCH = ("batch run",)
+_SERVE = ("mcp serve",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--jobs", "N", "Number of tasks that run at once (default: one per core).", _BATCH, least=1, short="-j"),
     Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
-           (*_GATE, *_MODEL), complete="mode"),
+           (*_GATE, *_MODEL, *_SERVE), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
            (*_MODEL, *_BATCH), complete="model"),
     Option("--provider", "NAME", "Provider alone; its default model is used.", _MODEL),
@@ -84,19 +85,22 @@ OPTIONS: tuple[Option, ...] = (
     Option("--result", "FILE", "Write the result, the last line of stdout, to a file.", ("ci",)),
     Option("--seal", "FILE", "Write the head of the log, to detect later if records were removed.", ("ci",)),
     Option("--files-in-workspace", "", "Allow these files in folders where commands of the model may write.", ("ci",)),
-    Option("--unattended", "", "Ask no question: deny every action that needs one.", (*_GATE, *_TYPED)),
+    Option("--unattended", "", "Ask no question: deny every action that needs one.", (*_GATE, *_TYPED, *_SERVE)),
     Option("--max-turns", "N", "Largest number of requests to the model; default 50.", _BUDGET, least=1),
     Option("--max-tokens", "N", "Largest number of tokens, sent and received.", _BUDGET, least=1),
     Option("--max-cost", "AMOUNT", "Largest cost, in the currency of the prices.", _BUDGET),
-    Option("--max-output", "SIZE", "Largest output of all commands together: 500K, 20M.", _BUDGET),
-    Option("--max-denials", "N", "Denials that end an unattended run; default 20, or 3 in a row.", _BUDGET, least=1),
-    Option("--cwd", "FOLDER", "Working folder (default: the current folder).", (*_GATE, *_MODEL)),
-    Option("--config", "FILE", "Additional configuration file; it may allow more.", (*_GATE, *_MODEL, *_BATCH)),
+    Option("--max-output", "SIZE", "Largest output of all commands together: 500K, 20M.",
+           (*_BUDGET, *_SERVE)),
+    Option("--max-denials", "N", "Denials that end an unattended run; default 20, or 3 in a row.",
+           (*_BUDGET, *_SERVE), least=1),
+    Option("--cwd", "FOLDER", "Working folder (default: the current folder).", (*_GATE, *_MODEL, *_SERVE)),
+    Option("--config", "FILE", "Additional configuration file; it may allow more.",
+           (*_GATE, *_MODEL, *_BATCH, *_SERVE)),
     Option("--json", "", "Print JSON.", (*_GATE, *_BATCH)),
     Option("--limit", "NAME=VALUE", f"Limit of one command: {', '.join(limit_names())}. Repeatable; memory=2G, "
-           "cpu=30s.", (*_GATE, *_MODEL), many=True, complete="limit"),
+           "cpu=30s.", (*_GATE, *_MODEL, *_SERVE), many=True, complete="limit"),
     Option("--timeout", "TIME", "Largest wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
-    Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.", _BUDGET),
+    Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.", (*_BUDGET, *_SERVE)),
     Option("--read", "PATH", "Let the action also read PATH, never a secret. Repeatable.", _GATE, many=True),
     Option("--write", "PATH", "Let the action also change PATH, which must exist. Repeatable.", _GATE, many=True),
     Option("--host", "HOST", "Let the action connect to HOST: example.org, *.example.org, example.org:8443, "
@@ -105,14 +109,16 @@ OPTIONS: tuple[Option, ...] = (
            many=True),
     Option("--tool", "NAME", f"A file tool of the model: {', '.join(FILE_TOOLS)}.", ("why",)),
     Option("--path", "PATH", "With --tool: the path that the tool works on.", ("why",)),
-    Option("--tools", "NAMES", "Tools that the model may call: read,grep,mcp__github__*. Repeatable.", _MODEL,
+    Option("--tools", "NAMES", "Tools that the model may call: read,grep,mcp__github__*. Repeatable.",
+           (*_MODEL, *_SERVE), many=True),
+    Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.", (*_MODEL, *_SERVE),
            many=True),
-    Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.", _MODEL, many=True),
-    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL), complete="backend"),
+    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL, *_SERVE),
+           complete="backend"),
     Option("--accept-partial", "", "Run even if the sandbox can enforce only some protections (`agent doctor`).",
-           ("exec", *_SESSION)),
+           ("exec", *_SESSION, *_SERVE)),
     Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
-           "4.", ("exec", *_SESSION), complete="enforcement"),
+           "4.", ("exec", *_SESSION, *_SERVE), complete="enforcement"),
     Option("--guard-token", "TOKEN", "Run the command that `agent guard` rewrote. The token counts once.", ("exec",)),
     Option("--background", "", "Print a name and return while the command runs; see `agent processes`.", ("exec",)),
     Option("--unix", "", "Let the action create AF_UNIX sockets, even if `sandbox.unix_sockets = false` forbids them.",
@@ -122,7 +128,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--fork", "ID", "Continue a copy of the session ID; the original stays unchanged.", _SESSION),
     Option("--no-session", "", "Do not store this session, except in the audit log.", _SESSION),
     Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
-           "otherwise exit 2.", _MODEL),
+           "otherwise exit 2.", (*_MODEL, *_SERVE)),
     Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _SESSION),
     Option("--account", "NAME", "Account whose key is used; see `agent auth status`.", (*_MODEL, *_BATCH)),
     Option("--api-key-stdin", "", "Read the API key from the first line of stdin.", ("run", "ci", "agent")),

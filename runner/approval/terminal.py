@@ -70,14 +70,14 @@ class Terminal:
         if len(questions) > 1:
             self._print(f"{len(questions)} questions", style="bold")
             for place, each in enumerate(questions, 1):
-                self._show(each, f"{place} of {len(questions)}: ")
+                self.show(each, f"{place} of {len(questions)}: ")
         for place, each in enumerate(questions):
             if place in answers:
                 continue
             later = [other for other in range(place + 1, len(questions)) if other not in answers]
             like = [other for other in later if alike(each.card, questions[other].card)]
             if len(questions) == 1:
-                self._show(each)
+                self.show(each)
             else:  # the card that was printed last belongs to another question
                 self._print(f"{place + 1} of {len(questions)}: {each.card.line}", badge=each.card.tier.label)
             match await self._answer(each, like=len(like), rest=len(later)):
@@ -157,7 +157,7 @@ class Terminal:
             if (answer := parse_plan_answer(text)) is not None:
                 return answer
 
-    def _show(self, question: Question, number: str = "") -> None:
+    def show(self, question: Question, number: str = "") -> None:
         """Print the question with its rights and answers. The whole command is shown, because a hidden end must not be
         approved.
         """

@@ -23,7 +23,7 @@ _BRIEF = 200  # characters of a text of `brief_rows`
 _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
-    "granted", "reach", "rules", "facts", "model", "agent", "parent",
+    "granted", "reach", "rules", "facts", "model", "agent", "parent", "client",
 ))
 _FINISHED = frozenset((
     "kind", "time", "decided", "agent", "parent", "status", "seconds", "ended_by", "bytes", "truncated", "problem",
@@ -105,6 +105,7 @@ def _head(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     tool = text(body.get("tool"))
     model = text(body.get("model")) or "the model"
     by = {"person": "typed by the user", "model": f"requested by {model}", "agent": f"requested by {model}"}
+    by["client"] = f"requested by the client {text(body.get('client'))}"
     acting = "" if deed.agent == MAIN else f" for the agent {deed.agent}, which {deed.parent or 'nobody'} started"
     who = {source: f"{words} ({tool}){acting}" for source, words in by.items()}
     wanted = who.get(text(body.get("source")), f"requested by {tool}")

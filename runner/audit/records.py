@@ -143,6 +143,7 @@ class Decision:
     agent: str = MAIN  # the acting agent
     parent: str | None = None  # the agent that started it
     call: str = ""  # the id that a guarded agent gave the call; empty for a call of this program
+    client: str = ""  # the name that the program at the other end of `agent mcp serve` states; empty without one
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -180,6 +181,7 @@ class Decision:
             "reach": self.reach,
             **({"proposed": action_body(self.proposed)} if self.proposed is not None else {}),
             **({"model": bounded(self.model)} if self.model else {}),
+            **({"client": bounded(self.client)} if self.client else {}),
             **({"policy": self.policy} if self.policy else {}),
             **({"call": bounded(self.call)} if self.call else {}),
         }
@@ -226,13 +228,14 @@ class SessionEnd:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Tool call that never became an action. `arguments` is the text that the model sent."""
+    """Tool call that never became an action. `arguments` is the text that was sent. `client` is as in Decision."""
 
     tool: str
     arguments: str
     problem: Problem
     agent: str = MAIN
     parent: str | None = None
+    client: str = ""
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this refusal."""
@@ -242,6 +245,7 @@ class Refusal:
             "arguments": bounded(self.arguments),
             "verdict": "deny",
             "problem": _problem(self.problem),
+            **({"client": bounded(self.client)} if self.client else {}),
         }
 
 

@@ -4,6 +4,7 @@ import typer
 
 from runner.agent.options import not_known
 from runner.cli.apply import apply
+from runner.cli.approve import approve
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
 from runner.cli.batch import batch_app, with_run
@@ -70,6 +71,7 @@ app.add_typer(trust_app, name="trust")
 app.add_typer(grants_app, name="grants")
 app.command("undo", epilog=CODES)(undo)
 app.command("apply", epilog=CODES)(apply)
+app.command("approve", epilog=CODES)(approve)
 app.add_typer(sessions_app, name="sessions")
 app.add_typer(processes_app, name="processes")
 app.add_typer(ports_app, name="ports")

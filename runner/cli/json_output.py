@@ -79,6 +79,12 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("processes",),
     ),
     JsonOutput(
+        "approve",
+        Form.LINES,
+        "Each open question of the user's sessions that waits for `agent approve`.",
+        _fields("session text, id text, client text, tier text, line text, seconds_left number"),
+    ),
+    JsonOutput(
         "ports list",
         Form.LINES,
         "Each port on which background processes listen. `forwarded` has the ports of 127.0.0.1 that lead to it.",

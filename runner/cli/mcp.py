@@ -7,6 +7,7 @@ import typer
 
 from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, state_alone
 from runner.cli.mcp_sign_in import login, logout
+from runner.cli.mcp_serve import serve
 
 HELP = """Configure and try tool servers, which offer tools to the model by the Model Context Protocol (MCP).
 
@@ -52,4 +53,5 @@ def listing(json: JSON = False, config: CONFIG = None, cwd: CWD = None) -> int:
 
 mcp_app.command("login")(login)
 mcp_app.command("logout")(logout)
+mcp_app.command("serve")(serve)
 state_alone(mcp_app, "mcp", lambda json: listing(json=json))

@@ -1,11 +1,12 @@
-"""The control socket of a session: another terminal of the same user lists, reads and stops its processes and forwards
-their ports.
+"""The control socket of a session: another terminal of the same user lists, reads and stops its processes, forwards
+their ports, and answers the questions that wait for `agent approve`.
 
 One connection carries one request and one answer, each a JSON object on one line.
 
-THREAT T156: an answer contains the output of processes, and a request can open a port. The socket is therefore in the
-state folder, which no sandbox can see; the folder has mode 0700 and the socket 0600; and the kernel must name a process
-of this user at the other end, in the mount namespace of this program, which no confined process shares.
+THREAT T156: an answer contains the output of processes, and a request can open a port or approve an action. The socket
+is therefore in the state folder, which no sandbox can see; the folder has mode 0700 and the socket 0600; and the kernel
+must name a process of this user at the other end, in the mount namespace of this program, which no confined process
+shares.
 """
 
 import asyncio
@@ -24,6 +25,7 @@ from runner.engine.process_view import output_lines, port_rows, process_rows
 from runner.text.json_line import json_line
 
 if TYPE_CHECKING:
+    from runner.approval.open_questions import OpenQuestions
     from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcess, SessionProcesses
 
@@ -43,11 +45,22 @@ class ControlRefused(ProblemError):
 
 
 class ControlServer:
-    """The control socket of one session. `open` is called with its first process, so that most sessions have none."""
+    """The control socket of one session. `open` is called with its first process, so that most sessions have none.
 
-    def __init__(self, state: Path, session: str, processes: "SessionProcesses", forwards: "PortForwards") -> None:
+    `questions` are the questions that another terminal may answer, or None if the session has no such questions.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        session: str,
+        processes: "SessionProcesses",
+        forwards: "PortForwards",
+        questions: "OpenQuestions | None" = None,
+    ) -> None:
         self._folder, self._session = state / FOLDER, session
         self._processes, self._forwards = processes, forwards
+        self._questions = questions
         self._path = self._folder / f"{session}{_SUFFIX}"
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
@@ -59,6 +72,9 @@ class ControlServer:
             "ports": self._ports,
             "forward": self._forward,
             "close": self._close_forward,
+            "questions": self._list_questions,
+            "question": self._show_question,
+            "answer": self._answer_question,
         }
 
     def open(self) -> None:
@@ -172,6 +188,22 @@ class ControlServer:
             why = f"no port {host_port} of this machine is forwarded by this session"
             raise ControlRefused(Problem("no forward was closed", why, "see `agent ports`"))
         return {"host_port": host_port}
+
+    async def _list_questions(self, asked: Mapping[str, object]) -> dict[str, object]:
+        return {"questions": self._questions.rows() if self._questions is not None else []}
+
+    async def _show_question(self, asked: Mapping[str, object]) -> dict[str, object]:
+        width = asked.get("width")
+        width = min(max(width, 20), 500) if isinstance(width, int) else 80
+        return self._waiting().shown(str(asked.get("id")), width)
+
+    async def _answer_question(self, asked: Mapping[str, object]) -> dict[str, object]:
+        return self._waiting().answer(str(asked.get("id")), asked.get("answer"))
+
+    def _waiting(self) -> "OpenQuestions":
+        if self._questions is None:
+            raise ControlRefused(Problem("there is no such question", "this session asks elsewhere", "list them"))
+        return self._questions
 
     def _process(self, asked: Mapping[str, object]) -> "SessionProcess":
         id = str(asked.get("process"))

@@ -104,6 +104,7 @@ def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContex
         source=ctx.source,
         agent=ctx.agent,
         parent=ctx.parent,
+        client=ctx.client,
     )
 
 

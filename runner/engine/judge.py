@@ -62,7 +62,7 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
         return evaluated
     ctx.emit(ToolProposed(call.key, call.name, None))
     raw = call.of.raw or json.dumps(call.of.arguments, default=str)  # the arguments as the model sent them
-    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw, evaluated, ctx.agent, ctx.parent))
+    ctx.audit.refused(ctx.session, records.Refusal(call.name, raw, evaluated, ctx.agent, ctx.parent, ctx.client))
     ctx.emit(MalformedCall(call.key, call.name, evaluated))
     return CallResult(refused(call, evaluated, ctx))
 

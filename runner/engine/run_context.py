@@ -132,6 +132,7 @@ class RunContext:
         servers: The tool servers of the session, or None if it has none.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
+        client: The name that the program at the other end states, if such a program calls the tools; else empty.
     """
 
     session: str
@@ -169,6 +170,7 @@ class RunContext:
     servers: "ServerAccess | None" = None
     agent: str = MAIN
     parent: str | None = None
+    client: str = ""
 
     @property
     def profile(self) -> "Profile":
@@ -178,6 +180,8 @@ class RunContext:
     @property
     def source(self) -> Source:
         """Return the author of the actions of this run for rules and records."""
+        if self.client:
+            return Source.CLIENT
         return Source.MODEL if self.agent == MAIN else Source.AGENT
 
     def model_access(self) -> ModelAccess:

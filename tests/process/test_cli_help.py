@@ -75,6 +75,7 @@ COMPLETIONS = [
             "policy",
             "profile",
             "apply",
+            "approve",
             "audit",
             "sessions",
             "auth",

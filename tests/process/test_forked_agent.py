@@ -38,6 +38,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("grants", "list"),                                      "",                    0),
     (("mcp", "list"),                                         "",                    0),
     (("mcp", "logout", "--all"),                              "",                    0),
+    (("approve",),                                            "",                    2),
     (("processes", "list"),                                   "",                    0),
     (("ports", "close", "8080"),                              "",                    1),
     (("undo",),                                               "",                    1),

@@ -99,7 +99,7 @@ WORDS: dict[str, Words] = {
 # fmt: on
 # The key of the record is in the keyring, and processes need an open session: tests/services/test_audit_sealed.py and
 # tests/process/test_control_server.py run these commands.
-UNRUN = {"audit key show", "processes list", "ports list"}
+UNRUN = {"audit key show", "processes list", "ports list", "approve"}
 LAST = ("undo --clear",)  # changes what the others print
 
 
@@ -209,6 +209,7 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
         ("sessions", "list"),
         ("batch",),
         ("processes",),
+        ("approve",),
         ("ports",),
         ("mcp",),
     ],

@@ -105,10 +105,11 @@ def everything(path: Path) -> None:
                 model="scripted:x",
                 policy="00",
                 call="c1",
+                client="probe 1.0",
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))
-        log.refused(session, Refusal("bash", "{", problem))
+        log.refused(session, Refusal("bash", "{", problem, client="probe 1.0"))
         violation = Violation("w", "p", "f", False)
         outcome = Outcome(
             1, violations=(violation,), connections=(made,), problem=problem, enforcement=FULL, used=Used(1.0, 2)
