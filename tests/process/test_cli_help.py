@@ -90,6 +90,7 @@ COMPLETIONS = [
         },
     ),
     ("agent mcp ", {"list", "login", "logout"}),
+    ("agent mcp ", {"list", "serve"}),
     ("agent batch ", {"run", "check", "show"}),
     ("agent batch show x --status ", {"done", "denied", "limit", "failed", "interrupted"}),
     ("agent trust ", {"show", "list", "yes", "no", "accept", "revoke"}),

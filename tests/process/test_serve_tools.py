@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.tool_client import LONGEST, NEW, OLD, ToolClient, outcome, workspace
 
-pytestmark = pytest.mark.threat("T197")
 pytest.importorskip("mcp")  # an extra
 BOTH = (OLD, NEW)
 
@@ -55,6 +54,7 @@ CALLS: list[tuple[str, dict[str, object], bool, str, str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T197")
 @pytest.mark.parametrize(("tool", "arguments", "error", "text", "why"), CALLS, ids=[row[-1] for row in CALLS])
 def test_a_call_has_the_outcome_of_the_gate(
     client: ToolClient, tool: str, arguments: dict[str, object], error: bool, text: str, why: str
@@ -100,6 +100,7 @@ ANSWERS: list[tuple[dict[str, object], bool, str]] = [
 # fmt: on
 
 
+@pytest.mark.threat("T197")
 @pytest.mark.parametrize(("answer", "written", "why"), ANSWERS, ids=[row[-1] for row in ANSWERS])
 def test_only_a_clear_answer_approves(client: ToolClient, answer: dict[str, object], written: bool, why: str) -> None:
     file = client.place.work / "asked.txt"
@@ -215,7 +216,7 @@ def runs(mark: str) -> bool:
 
 def running(client: ToolClient, mark: str) -> int:
     """Call a command that runs for long, and return the id of the call when the command runs."""
-    id = client.call("bash", {"command": f"echo begun; sleep {mark}"}, token=mark)
+    id = client.call("bash", {"command": f"echo begun; seq 40; sleep {mark}"}, token=mark)
     assert "begun" in client.message(method="notifications/progress")["params"]["message"]
     until(lambda: runs(f"sleep\0{mark}"))
     return id
@@ -248,6 +249,7 @@ def test_the_end_of_the_input_ends_the_command_and_the_server(tmp_path: Path) ->
     assert not runs(f"sleep\0{mark}")
 
 
+@pytest.mark.threat("T197")
 def test_without_a_user_a_question_is_a_denial_and_limits_end_the_session(tmp_path: Path) -> None:
     place = workspace(tmp_path)
     with ToolClient(place, "--unattended", "--max-output", "1K") as made:
@@ -262,6 +264,7 @@ def test_without_a_user_a_question_is_a_denial_and_limits_end_the_session(tmp_pa
     assert not (place.work / "b.txt").exists()
 
 
+@pytest.mark.threat("T197")
 def test_no_answer_in_time_is_a_denial_that_names_the_way(tmp_path: Path) -> None:
     with ToolClient(workspace(tmp_path), "--ask-timeout", "0.3", forms=False) as made:
         failed, said = made.called("write", {"path": "b.txt", "content": "x"})

@@ -34,7 +34,7 @@ _REPORTS = 0.1  # seconds between two reports about one call
 _REPORTED_LINES = 50  # lines of one report; of more lines, the last ones are reported
 _LONGEST_LINE = 500  # characters of one line of a report
 
-Report = Callable[[int, str], Awaitable[None]]  # takes the number of lines so far, and the new lines as text
+SendReport = Callable[[int, str], Awaitable[None]]  # takes the number of lines so far, and the new lines as text
 
 
 def client_name(name: str, version: str) -> str:
@@ -50,7 +50,7 @@ class ProgressReports:
     """
 
     def __init__(self) -> None:
-        self.send: Report | None = None
+        self.send: SendReport | None = None
         self._lines: deque[str] = deque(maxlen=_REPORTED_LINES)
         self._begun = ""
         self._count = 0

@@ -35,8 +35,8 @@ _UNREAD = Problem(
     "read the standard output of `agent mcp serve` all the time",
 )
 
-Received = MemoryObjectReceiveStream[SessionMessage | Exception]
-Sent = MemoryObjectSendStream[SessionMessage]
+FromClient = MemoryObjectReceiveStream[SessionMessage | Exception]
+ToClient = MemoryObjectSendStream[SessionMessage]
 
 
 class WireLines:
@@ -140,7 +140,7 @@ def moved_streams() -> Iterator[tuple[int, int]]:
 
 
 @contextlib.asynccontextmanager
-async def line_transport(wire: WireLines) -> AsyncIterator[tuple[Received, Sent]]:
+async def line_transport(wire: WireLines) -> AsyncIterator[tuple[FromClient, ToClient]]:
     """Yield the streams of messages for the protocol library. Raise what `WireLines.write` raises."""
     to_server, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sent, from_server = anyio.create_memory_object_stream[SessionMessage](0)
@@ -179,7 +179,7 @@ async def line_transport(wire: WireLines) -> AsyncIterator[tuple[Received, Sent]
         raise failures[0]
 
 
-async def _deliver(line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception], sent: Sent) -> None:
+async def _deliver(line: bytes, to_server: MemoryObjectSendStream[SessionMessage | Exception], sent: ToClient) -> None:
     """Parse a line and give the message to the server. A line that is no message is answered with an error."""
     try:
         if len(line) > LONGEST_MESSAGE:
