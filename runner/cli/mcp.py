@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from runner.cli.gate import CONFIG, CWD, JSON, argument, completing, state_alone
-from runner.cli.mcp_sign_in import login, logout
 from runner.cli.mcp_serve import serve
+from runner.cli.mcp_sign_in import login, logout
 
 HELP = """Configure and try tool servers, which offer tools to the model by the Model Context Protocol (MCP).
 
