@@ -82,9 +82,19 @@ def run_check(file: str | None, *, as_json: bool, config: str | None, cwd: str |
         found = check_here(where, os.environ, config=Path(config) if config else None, trusted=_trusted(where))
     if as_json:
         faults = [asdict(fault) for fault in found.faults]
-        _print(json_line({"sources": list(found.sources), "faults": faults, "notices": list(found.notices)}))
+        _print(
+            json_line(
+                {
+                    "sources": list(found.sources),
+                    "faults": faults,
+                    "warnings": list(found.warnings),
+                    "notices": list(found.notices),
+                }
+            )
+        )
     else:
-        for line in (*map(str, found.faults), *(f"notice: {notice}" for notice in found.notices)):
+        warned = (f"warning: {each}" for each in found.warnings)
+        for line in (*map(str, found.faults), *warned, *(f"notice: {notice}" for notice in found.notices)):
             _print(visible(line, lines=False))
         count, idle = len(found.faults), len(found.notices)
         summary = many(count, "fault") if count else "no faults"

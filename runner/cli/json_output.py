@@ -277,7 +277,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
     JsonOutput(
         "mcp list",
         Form.LINES,
-        "Each tool server. `state` is `on`, `off` or `fault`; with `fault`, the field `fault` has the reason.",
+        "Each tool server. `state` is `on`, `off`, `untrusted`, or `fault` with a reason in `fault`.",
         _fields(
             """name text, state text, layer text or null, place text, transport text or null, command texts,
             url text or null, fault text or null"""
@@ -285,10 +285,26 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("mcp",),
     ),
     JsonOutput(
+        "mcp show",
+        Form.OBJECT,
+        "The settings of one tool server, with absolute paths and without values of variables and headers.",
+        _fields(
+            """name text, state text, layer text, place text, transport text, command texts, url text or null,
+            fault null, cwd text or null, variables texts, headers texts, hosts texts, read texts, write texts,
+            tools texts, exclude_tools texts, tiers object, timeout number"""
+        ),
+    ),
+    JsonOutput(
+        "mcp import",
+        Form.LINES,
+        "Each tool server of another client. `table` has the values of `[mcp.NAME]` as TOML, if it is imported.",
+        _fields("name text, source text, imported boolean, notes texts, table object"),
+    ),
+    JsonOutput(
         "config check",
         Form.OBJECT,
         "The faults of the configuration.",
-        _fields("sources texts, faults objects, notices texts"),
+        _fields("sources texts, faults objects, warnings texts, notices texts"),
     ),
     JsonOutput(
         "config path",

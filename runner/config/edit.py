@@ -8,6 +8,7 @@ import re
 import secrets
 import stat
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,12 +19,16 @@ from runner.config.migrations import MIGRATIONS, VERSION, renew, value_at
 from runner.config.read_layer import plain
 from runner.config.schema import Key
 from runner.config.settings import ConfigError
-from runner.config.toml_value import toml
+from runner.config.toml_value import toml, value_toml
 from runner.config.validators import version_up_to
 from runner.text.phrases import os_reason
 
 # Errors of tomlkit, besides its own, for tables that it cannot change.
 _TOMLKIT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+
+
+# Shapes whose value is typed as TOML.
+_AS_TOML = (ValueType.TEXTS, ValueType.WORDS, ValueType.PATTERNS, ValueType.DATE, ValueType.TABLE)
 
 
 def value_literal(key: Key, words: list[str]) -> str:
@@ -34,7 +39,7 @@ def value_literal(key: Key, words: list[str]) -> str:
         len(words) == 1 and words[0].lstrip().startswith("[")
     ):
         raw = words
-    elif key.shape in (ValueType.TEXTS, ValueType.WORDS, ValueType.PATTERNS, ValueType.DATE) and len(words) == 1:
+    elif key.shape in _AS_TOML and len(words) == 1:
         raw = _parsed(words[0])
     else:
         raw = plain(words[0]) if len(words) == 1 else None
@@ -44,7 +49,7 @@ def value_literal(key: Key, words: list[str]) -> str:
         raise ConfigError(Problem(what, f"it must be {key.shape.value}", "correct the value"))
     if fault := key.fault(value):
         raise ConfigError(Problem(what, *fault))
-    return toml(raw) if isinstance(raw, str) else toml(value)
+    return toml(raw) if isinstance(raw, str) else value_toml(value, key.shape) if key.shape in _AS_TOML else toml(value)
 
 
 def with_value(text: str, path: KeyPath, literal: str) -> str:
@@ -70,6 +75,52 @@ def without_key(text: str, path: KeyPath) -> str | None:
     del table[path[-1]]
     new = _replaced(text, path, None)
     if new is None or not _same(new, wanted):
+        raise _by_hand(path)
+    return new
+
+
+def with_table(text: str, path: KeyPath, literals: Mapping[str, str]) -> str:
+    """Return `text` with a new table at `path` at its end. `literals` are the values as TOML, by key.
+
+    Raise ConfigError if the change could lose something.
+    """
+    wanted = _document(text)
+    for key, literal in literals.items():
+        _put(wanted, (*path, key), tomllib.loads(f"x = {literal}")["x"])
+    ready = text if not text or text.endswith("\n") else f"{text}\n"
+    blank = "\n" if ready.strip() else ""
+    rows = "".join(f"{dotted((key,))} = {literal}\n" for key, literal in literals.items())
+    new = f"{ready}{blank}[{dotted(path)}]\n{rows}"
+    if not _same(new, wanted):
+        raise _by_hand(path)
+    return new
+
+
+def without_table(text: str, path: KeyPath) -> str | None:
+    """Return `text` without a table and the tables below it; None if there is no such table. Comments directly above
+    the next table are kept. Raise ConfigError if the change could lose something.
+    """
+    wanted = _document(text)
+    above = value_at(wanted, path[:-1])
+    if not isinstance(above, dict) or path[-1] not in above:
+        return None
+    del above[path[-1]]
+    rows = text.split("\n")
+    headers = [found for found in statements(text) if found.kind is not StatementKind.KEY]
+    for number in reversed(range(len(headers))):
+        header, following = headers[number], headers[number + 1] if number + 1 < len(headers) else None
+        if header.kind is StatementKind.TABLE and header.path[: len(path)] == path:
+            end = following.line - 1 if following else len(rows)
+            while following and end > header.line and rows[end - 1].lstrip().startswith("#"):
+                end -= 1
+            del rows[header.line - 1 : end]
+    new = "\n".join(rows).rstrip("\n") + "\n" if any(map(str.strip, rows)) else ""
+    if not above:  # the last table of its kind
+        at = wanted
+        for word in path[:-2]:
+            at = cast(dict[str, Any], at[word])
+        del at[path[-2]]
+    if not _same(new, wanted):
         raise _by_hand(path)
     return new
 

@@ -1,6 +1,6 @@
 """Check of the configuration for `agent config check`: all faults of all layers at once."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -34,11 +34,14 @@ class ConfigFault:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a check: the sources that were read, the faults, and notices about entries without effect."""
+    """The result of a check: the sources that were read, the faults, notices about entries without effect, and warnings
+    about values that can be used.
+    """
 
     sources: tuple[str, ...]
     faults: tuple[ConfigFault, ...]
     notices: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def check_file(path: Path) -> Checked:
@@ -98,7 +101,41 @@ def _check_layers(
         except ConfigError as error:
             found.append(ConfigFault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
     found += _level_faults(settings)
-    return Checked(tuple(sources), tuple(found), settings.notices)
+    found += _server_faults(settings)
+    return Checked(tuple(sources), tuple(found), settings.notices, tuple(_literal_keys(settings)))
+
+
+def _server_faults(settings: Settings) -> Iterator[ConfigFault]:
+    """Yield the faults of tool servers whose keys contradict each other. The keys may be in several files."""
+    servers = settings.named("mcp")
+    if not servers:
+        return
+    from runner.config.server_values import NARROWING, server_fault
+
+    places = origins(settings)
+    for name, values in servers.items():
+        if values.keys() <= NARROWING or values.get("enabled") is False or not (wrong := server_fault(values)):
+            continue
+        key, (why, fix) = wrong
+        place = places["mcp", name, key or next(iter(values))][-1]
+        yield ConfigFault(
+            place.source, place.line, f"`mcp.{name}{f'.{key}' if key else ''}` cannot be used: {why}", fix
+        )
+
+
+def _literal_keys(settings: Settings) -> Iterator[str]:
+    """Yield a warning about each value of a tool server that looks like a key in plain text."""
+    servers = settings.named("mcp")
+    if not servers:
+        return
+    from runner.config.server_values import literal_keys
+
+    places = origins(settings)
+    for name, values in servers.items():
+        for key, entry in literal_keys(values):
+            what = f"`{entry}` of `mcp.{name}.{key}`" if entry else f"`mcp.{name}.{key}`"
+            fix = "insert a variable of yours, as in `$TOKEN`" if entry else "move the key into `env` or `headers`"
+            yield f"{places['mcp', name, key][-1]}: {what} looks like a key in plain text; {fix}"
 
 
 def _level_faults(settings: Settings) -> list[ConfigFault]:

@@ -13,6 +13,7 @@ from runner.text.http_address import is_loopback
 
 _LONGEST = 4096  # characters of one text: more than a user would read before an approval
 _MOST_WORDS = 256  # arguments, variables or headers of one server
+NARROWING = frozenset(("enabled", "tools", "exclude_tools"))  # keys that allow nothing
 TIERS = ("read", "write", "network", "dangerous")  # of a tool in `tiers`
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # RFC 9110, 5.6.2

@@ -14,7 +14,7 @@ from policy.model.profile import Layer
 from policy.model.verdict import Problem
 from policy.toml.schema import Value
 from runner.config.inventory import EntryKind, Inventory
-from runner.config.server_values import name_fault, pairs_in, server_fault, texts_in, url_fault
+from runner.config.server_values import NARROWING, name_fault, pairs_in, server_fault, texts_in, url_fault
 from runner.config.settings import ConfigLayer, LayerValues, Settings
 from runner.config.validators import Fault
 from runner.mcp.server_config import ServerConfig
@@ -126,7 +126,7 @@ class _Finder:
         """Add the server of the tables `[mcp.NAME]` of all layers."""
         layers = self.settings.layers
         given = _defining(layers, name)
-        if given is None and (values.keys() <= _NARROWING or not _of_user(layers, name)):
+        if given is None and (values.keys() <= NARROWING or not _of_user(layers, name)):
             return  # it switches a server of another file off, or leaves out tools
         place = _place(given or _any(layers, name), name, self.home)
         if wrong := server_fault(values):
@@ -220,7 +220,6 @@ class _Finder:
         )
 
 
-_NARROWING = frozenset(("enabled", "tools", "exclude_tools"))  # keys that allow nothing
 _CORRECT = "correct the file, or remove the server from it"
 
 

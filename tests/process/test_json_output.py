@@ -33,6 +33,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
     write = {"calls": [{"name": "write", "arguments": {"path": "b.txt", "content": "two\n"}}]}
     (base / "config" / "ringfence").mkdir(parents=True)
     (base / "config" / "ringfence" / "config.toml").write_text('[mcp.docs]\nurl = "https://mcp.example.com/mcp"\n')
+    (base / "servers.json").write_text('{"servers": [{"command": "uvx", "args": ["notes-server"]}]}')
     (base / "script.json").write_text(json.dumps({"turn": [write, {"text": "Written."}]}))
     model = f"--model=scripted:{base}/script.json"
     (base / "tasks.jsonl").write_text(json.dumps({"id": "a", "prompt": "go", "model": model.partition("=")[2]}))
@@ -85,6 +86,8 @@ WORDS: dict[str, Words] = {
     "exec":              ("exec", "echo a; cat /etc/hostname"),
     "grants prune":      lambda place: ("grants", *_gone(place)),
     "grants show":       lambda place: ("grants", *_grant(place)),
+    "mcp import":        ("mcp", "import", "{base}/servers.json", "--dry-run"),
+    "mcp show":          ("mcp", "show", "docs"),
     "policy import":     ("policy", "import", "{base}/rules.json"),
     "policy judge":      ("policy", "judge"),
     "profile learn":     ("profile", "learn", "true"),

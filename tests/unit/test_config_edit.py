@@ -6,17 +6,18 @@ import copy
 import tomllib
 from typing import Any
 
+import pytest
 import tomlkit
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from policy.toml.schema import value_of
-from runner.config.edit import migrate_text, with_value, without_key
+from runner.config.edit import migrate_text, with_value, without_key, without_table
 from runner.config.migrations import VERSION, renew
 from runner.config.read_layer import read_all
 from runner.config.schema import KEYS
 from runner.config.settings import ConfigError
-from runner.config.toml_value import toml
+from runner.config.toml_value import value_toml
 from tests.support.config_strategies import documents, good
 from tests.support.law import examples
 
@@ -65,9 +66,9 @@ def test_setting_changes_that_key_alone(text: str, data: st.DataObject) -> None:
     at: Any = wanted
     for word in key.path[:-1]:
         at = at.setdefault(word, {})
-    at[key.path[-1]] = tomllib.loads(f"x = {toml(value)}")["x"]
+    at[key.path[-1]] = tomllib.loads(f"x = {value_toml(value, key.shape)}")["x"]
     try:
-        new = with_value(text, key.path, toml(value))
+        new = with_value(text, key.path, value_toml(value, key.shape))
     except ConfigError as error:
         if "change it with an editor" in error.problem.fix:
             return
@@ -102,4 +103,27 @@ def test_what_is_written_is_read_again(pair: tuple[Any, Any]) -> None:
     key, raw = pair
     value = value_of(raw, key.shape)
     assert value is not None
-    assert value_of(tomllib.loads(f"x = {toml(value)}")["x"], key.shape) == value
+    assert value_of(tomllib.loads(f"x = {value_toml(value, key.shape)}")["x"], key.shape) == value
+
+
+# fmt: off
+TABLES = [
+    # file, table, the file without it (None: no such table), why
+    ('[mcp.a]\nx = 1\n',                                        'mcp.a', '',                              "the only one"),
+    ('a = 1\n\n[mcp.a]\nx = 1\n[mcp.a.b]\ny = 1\n[c]\nz = 1\n', 'mcp.a', 'a = 1\n\n[c]\nz = 1\n',         "with a table below it"),
+    ('[mcp.a]\nx = 1\n\n# of b\n[mcp.b]\nx = 1\n',              'mcp.a', '# of b\n[mcp.b]\nx = 1\n',      "the next comment stays"),
+    ('[mcp.a]\nx = 1\n[mcp.ab]\nx = 1\n',                       'mcp.a', '[mcp.ab]\nx = 1\n',             "a longer name"),
+    ('x = """\n[mcp.a]\n"""\n[mcp.a]\nx = 1\n',                 'mcp.a', 'x = """\n[mcp.a]\n"""\n',       "a header in a text"),
+    ('[mcp.b]\nx = 1\n',                                        'mcp.a', None,                            "no such table"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("text", "path", "left", "why"), TABLES, ids=[row[3] for row in TABLES])
+def test_a_table_is_removed_as_a_whole(text: str, path: str, left: str | None, why: str) -> None:
+    assert without_table(text, tuple(path.split("."))) == left
+
+
+def test_a_table_in_one_line_is_not_removed() -> None:
+    with pytest.raises(ConfigError):
+        without_table("mcp.a = { x = 1 }\n", ("mcp", "a"))
