@@ -133,7 +133,8 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
             await old.open()
             self._old = old
             return await old.exchange(request, message)
-        if response.status_code < 400 and "id" in message and content and content.get("id") != message["id"]:
+        answers = kind == "application/json" and "id" in message and 200 <= response.status_code < 300
+        if answers and content.get("id") != message["id"]:
             what = f"the server {self._config.name} answers another request than the one it was asked"
             raise RemoteRefused(Problem(what, "the number of its answer differs", "report this to its operator"))
         return response

@@ -32,6 +32,7 @@ _BURST = 64 << 20  # bytes that one answer may have at once, in addition to `_ST
 _STEADY = 1 << 20  # bytes that are added to the budget of one answer each second
 _LINE = 256  # bytes that one line of an event stream counts in addition to its length
 _CONNECT, _WRITE = 10.0, 60.0  # seconds
+_CLOSE = 5.0  # seconds for the request that ends a session at the server
 _LOOPBACK_NAMES = ("localhost", "ip6-localhost")
 EVENTS = "text/event-stream"
 
@@ -200,11 +201,12 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             content=request.stream,
             extensions={"timeout": {"connect": _CONNECT, "pool": _WRITE, "write": _WRITE, "read": None}},
         )
+        seconds = min(self.bounds.idle, _CLOSE) if request.method == "DELETE" else self.bounds.idle
         try:
-            with anyio.fail_after(self.bounds.idle):
+            with anyio.fail_after(seconds):
                 answer = await self._pool.handle_async_request(sent)
         except Exception as error:
-            raise _translated(error, request.url, self.bounds.idle) from None
+            raise _translated(error, request.url, seconds) from None
         headers = httpx2.Headers(answer.headers)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         stream = _BoundedStream(answer, self.bounds, begun, kind == EVENTS, standing and kind == EVENTS)

@@ -62,7 +62,7 @@ def test_only_addresses_of_pages_are_opened(tmp_path: Path, address: str, opened
     seen = tmp_path / "seen"
     os.mkfifo(seen)
     for name in ("xdg-open", "open"):
-        (tmp_path / name).write_text(f'#!/bin/sh\nprintf "%s" "$*" > {seen}\n')
+        (tmp_path / name).write_text(f'#!/bin/sh\nprintf "%s" "$*" > "{seen}"\n')
         (tmp_path / name).chmod(0o755)
     assert open_browser(address, {"PATH": f".:{tmp_path}"}) is opened
     if opened:

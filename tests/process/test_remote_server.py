@@ -14,15 +14,17 @@ from policy.model.profile import Layer
 from policy.model.verdict import ProblemError
 from runner.mcp.server_config import ServerConfig
 from runner.secrets.secret import Secret
+from sandbox.backend import NetworkOptions
 from tests.support.egress_network import certificate
 from tests.support.http_script import Asked, answer, scripted_server
 
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
+import httpcore2
 import httpx2
 
 from runner.mcp.http import RemoteTransport, open_remote, remote_hosts
-from runner.mcp.pinned_http import AnswerBounds, PinnedTransport
+from runner.mcp.pinned_http import AnswerBounds, PinnedTransport, _BoundedStream
 
 OTHER = "http://127.0.0.1:9/elsewhere"
 TOKEN = "token-canary-51d0c7be"
@@ -87,7 +89,7 @@ async def write(request: Asked, data: bytes) -> None:
 EVENT = b"event: message\ndata: " + json.dumps(result()).encode() + b"\n\n"
 PROGRESS = b'event: message\ndata: {"jsonrpc":"2.0","method":"notifications/progress"}\n\n'
 HEAD = b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\n\r\n"
-SHORT = AnswerBounds(message=1 << 20, burst=64 << 20, steady=1 << 20, idle=0.3, longest=0.9)
+SHORT = AnswerBounds(message=1 << 20, burst=64 << 20, steady=1 << 20, idle=1.0, longest=3.0)
 
 FLOODS = (
     # (script, bounds, expected, why)
@@ -97,8 +99,8 @@ FLOODS = (
     (lambda r: stream(r, b"data: ", b"x" * 65536), SMALL, "sends events faster", "one event without an end"),
     (lambda r: stream(r, b"x" * 65536, kind="x", end=b"\r\nX-Flood: "), SMALL, "not valid HTTP", "a header without an end"),
     (lambda r: write(r, b"HTTP/1.1 100 X\r\n\r\n"), SHORT, "does not answer", "an answer that never begins"),
-    (lambda r: write(r, HEAD + PROGRESS), SHORT, "did not complete its answer in time", "a stream that stops"),
-    (lambda r: write(r, HEAD.replace(b"event-stream", b"plain") + b"x"), SHORT, "in time", "a text that stops"),
+    (lambda r: write(r, HEAD + PROGRESS), SHORT, "in time|does not answer", "a stream that stops"),
+    (lambda r: write(r, HEAD.replace(b"event-stream", b"plain") + b"x"), SHORT, "in time|does not answer", "a text that stops"),
 )  # fmt: skip
 
 
@@ -108,13 +110,21 @@ def test_a_flood_ends_the_call(script, bounds, expected, why) -> None:
     async def run() -> None:
         async with scripted_server(script) as server:
             host = f"127.0.0.1:{server.port} private"
-            assert expected in await asked(server.url, host, bounds=bounds), why
+            said = await asked(server.url, host, bounds=bounds)
+            assert any(words in said for words in expected.split("|")), said
 
     asyncio.run(run())
 
 
 @pytest.mark.threat("T190")
-def test_progress_extends_the_time_of_a_call_up_to_the_maximum() -> None:
+def test_events_extend_the_time_of_a_call_up_to_the_maximum() -> None:
+    stream = _BoundedStream(httpcore2.Response(200), AnswerBounds(idle=60.0, longest=600.0), 1000.0, True, False)
+    first = stream._deadline
+    stream._count(b": a comment\n\n")
+    assert stream._deadline == first
+    stream._count(PROGRESS)
+    assert stream._deadline > first
+
     async def trickle(request: Asked) -> None:
         request.writer.write(HEAD)
         while True:
@@ -123,17 +133,18 @@ def test_progress_extends_the_time_of_a_call_up_to_the_maximum() -> None:
             await asyncio.sleep(0.02)
 
     async def run() -> str:
-        bounds = AnswerBounds(idle=0.5, longest=1.5)
+        bounds = AnswerBounds(idle=60.0, longest=0.5)
         async with scripted_server(trickle) as server:
             return await asked(server.url, f"127.0.0.1:{server.port} private", bounds=bounds)
 
-    assert "in time (the limit was reached after 2 seconds)" in asyncio.run(run())
+    assert "did not complete its answer in time" in asyncio.run(run())
 
 
 ANSWERS = (
     # (answer, expected, why)
     (answer(200, result(8)), "answers another request", "the number of another request"),
     (answer(200, result("7")), "answers another request", "the number as text"),
+    (answer(200, [result(7)]), "answers another request", "a list of answers"),
     (answer(200, gzip.compress(b"0" * 50_000_000), Content_Encoding="gzip"), "compressed answer", "a gzip bomb"),
     (answer(200, b"{}", Content_Encoding="br"), "compressed answer", "another compression"),
     (answer(307, Location=OTHER), f"redirects to {OTHER}", "a redirect to another port"),
@@ -309,6 +320,45 @@ def test_a_configured_header_is_refused(header: tuple[str, str], expected: str) 
     config = ServerConfig("demo", Layer.USER, url="https://mcp.example/", transport="http", headers=(header,))
     with pytest.raises(ProblemError, match=expected):
         open_remote(config)
+
+
+@pytest.mark.threat("T188")
+def test_the_upstream_proxy_of_the_user_is_used_and_tls_goes_through_it(tmp_path: Path) -> None:
+    pair = certificate(tmp_path / "remote.pem", "mcp.example")
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(pair)
+    asked_of_proxy: list[str] = []
+
+    async def script(request: Asked) -> bytes:
+        return answer(200, result())
+
+    async def run() -> str:
+        async with scripted_server(script, served) as far:
+
+            async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                while data := await reader.read(65536):
+                    writer.write(data)
+                writer.close()
+
+            async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                asked_of_proxy.append((await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")[0])
+                there, back = await asyncio.open_connection("127.0.0.1", far.port)
+                writer.write(b"HTTP/1.1 200 X\r\n\r\n")
+                await asyncio.gather(pour(reader, back), pour(there, writer), return_exceptions=True)
+
+            listening = await asyncio.start_server(proxy, "127.0.0.1", 0)
+            network = NetworkOptions(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+            config = config_of("https://mcp.example/")
+            known = ssl.create_default_context(cafile=str(pair))
+            pinned = PinnedTransport(remote_hosts(config), network, bounds=SMALL, context=known)
+            response = await pinned.handle_async_request(httpx2.Request("POST", config.url, content=call()))
+            text = (await response.aread()).decode()
+            await pinned.aclose()
+            listening.close()
+            return text
+
+    assert '"ok": true' in asyncio.run(run())
+    assert asked_of_proxy == ["CONNECT mcp.example:443 HTTP/1.1"]
 
 
 OLD = (
