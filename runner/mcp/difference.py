@@ -92,7 +92,7 @@ def _tool(now: ToolPin, before: ToolPin | None) -> Iterator[str]:
         return
     for key in dict.fromkeys((*old, *new)):
         one, other = old.get(key), new.get(key)
-        if one == other:
+        if _same(one, other):
             continue
         yield f"  {key}:"
         if isinstance(one, str) and isinstance(other, str):
@@ -121,12 +121,17 @@ def _changes(one: object, other: object, path: str) -> Iterator[str]:
                 yield f"- {inner}: {_value(one[key])}"
             elif key not in one:
                 yield f"+ {inner}: {_value(other[key])}"
-            elif one[key] != other[key] or type(one[key]) is not type(other[key]):
+            elif not _same(one[key], other[key]):
                 yield from _changes(one[key], other[key], inner)
         return
     where = f"{path}: " if path else ""
     yield f"- {where}{_value(one)}"
     yield f"+ {where}{_value(other)}"
+
+
+def _same(one: object, other: object) -> bool:
+    """Return True if two JSON values have the same canonical form: `1`, `1.0` and `true` differ."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _value(value: object, most: int = _LONGEST) -> str:

@@ -16,6 +16,7 @@ from shutil import which
 from urllib.parse import unquote, urlsplit
 
 from policy.model.frozen import dataclass
+from policy.model.secret_paths import inside
 from runner.mcp.server_config import ServerConfig
 from runner.text.sanitize import one_line
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_start
@@ -171,6 +172,8 @@ class _Digester:
         for word in preloaded:
             self.add(os.path.realpath(os.path.join(cwd or "/", word)))
         script = _script([word for word in args if word not in preloaded], cwd)
+        if script and _PYTHON.fullmatch(os.path.basename(path)):
+            self._beside(os.path.dirname(os.path.realpath(script)))
         return self._script(script) if script else self._unread(path)
 
     def _unread(self, path: str) -> str:
@@ -195,7 +198,10 @@ class _Digester:
         interpreter = _interpreter(real, self._search)
         if _PYTHON.fullmatch(os.path.basename(interpreter)):
             found = _installed(os.path.dirname(os.path.dirname(interpreter)), script=os.path.basename(path))
-            return self._distribution(*found) if found else path
+            if found:
+                return self._distribution(*found)
+            self._beside(os.path.dirname(real))
+            return path
         folder = _package_folder(real)
         if not folder or (interpreter and os.path.basename(interpreter) not in _OF_NODE):
             return path
@@ -209,12 +215,28 @@ class _Digester:
         self._extra += _lock_entry(folder, name)
         return f"{name} {version}".strip() or folder
 
+    def _beside(self, folder: str, start: str = "") -> None:
+        """Add the modules of a folder whose names begin with `start`: a script imports those beside it."""
+        for name in sorted(os.listdir(folder)):
+            if name.startswith(start) and name.endswith((".py", ".so")) and len(self._files) < MOST_FILES:
+                self.add(f"{folder}/{name}")
+
     def _distribution(self, site: str, info: str) -> str:
-        """Add the files of an installed Python package."""
+        """Add the files of an installed Python package: those of its list, and all others beside its modules.
+
+        SAFETY: an extension module that is not in the list takes precedence over a listed module of the same name.
+        """
+        tops: dict[str, None] = {}
         for line in _lines(f"{site}/{info}/RECORD"):
             file = line.rpartition(",")[0].rpartition(",")[0].strip('"')
             if file and not file.endswith((".pyc", "/RECORD", "/INSTALLER", "/REQUESTED")):
                 self.add(os.path.normpath(os.path.join(site, file)))
+                tops.setdefault(file.partition("/")[0], None)
+        for top in tops:
+            if os.path.isdir(f"{site}/{top}") and top not in (".", "..", "bin"):
+                self._folder(f"{site}/{top}")
+            elif top.endswith(".py"):
+                self._beside(site, top.removesuffix("py"))
         try:
             origin = json.loads("\n".join(_lines(f"{site}/{info}/direct_url.json")) or "{}")
             editable = origin.get("dir_info", {}).get("editable") is True
@@ -235,9 +257,19 @@ class _Digester:
                             pending.append(entry.path)
                     elif not entry.name.endswith(".pyc"):
                         self.add(entry.path)
+                        if entry.is_symlink():
+                            self._linked(entry.path, folder)
                     if len(self._files) > MOST_FILES:
                         self._large = True
                         return
+
+    def _linked(self, path: str, folder: str) -> None:
+        """Add the target of a link in a package."""
+        target = os.path.realpath(path)
+        if os.path.isfile(target):
+            self.add(target)
+        elif os.path.isdir(target) and not inside(target, os.path.realpath(folder)):
+            self._warning = f"the link `{one_line(path, 200)}` leads to a folder that is not covered"
 
     def add(self, path: str) -> None:
         """Add one file. A link is its target as text; a missing file and one that is no regular file are a fact."""

@@ -71,8 +71,8 @@ def model_name(server: str, tool: str) -> str:
     name = f"{SERVER}{server}__{tool}"
     if _CALLABLE.fullmatch(name):
         return name
-    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{re.sub('[^A-Za-z0-9_-]', '_', name)[:55]}_{digest}"
+    digest = sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return f"{re.sub('[^A-Za-z0-9_-]', '_', name)[:51]}_{digest}"
 
 
 class ServerArguments:
@@ -232,9 +232,11 @@ def rendered(server: str, what: str, finished: Finished, keep: Keep | None) -> t
             _block(block, found)
     structured = data.get("structured")
     if structured is not None and not _is_shown(structured, content):
-        found.texts.append(json.dumps(structured, ensure_ascii=False, indent=1))
-    whole = visible_prose("\n".join(text.removesuffix("\n") for text in found.texts))
-    shown, cut = _cut(whole)
+        found.texts.append(_json(structured))
+    whole = "\n".join(text.removesuffix("\n") for text in found.texts)
+    begun, cut = _cut(whole)  # before its characters are spelled out, which takes time for megabytes
+    shown, more = _cut(visible_prose(begun))
+    cut = cut or more
     notes = [cut + _kept(whole, keep)] if cut else []
     if data.get("failed") is True:
         notes.insert(0, "[the server reports that the tool failed]")
@@ -242,6 +244,13 @@ def rendered(server: str, what: str, finished: Finished, keep: Keep | None) -> t
     if found.images and not shown:
         body = f"[the result is {many(len(found.images), 'image')}]"
     return (TextPart("\n".join([*notes, body])), *found.images)
+
+
+def _json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=1)
+    except (TypeError, ValueError, RecursionError):
+        return "[the structured result is nested too deeply to be shown]"
 
 
 def _block(block: Mapping[str, object], found: _Rendering) -> None:

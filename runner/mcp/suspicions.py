@@ -102,6 +102,8 @@ def suspicions(server: str, offer: ServerOffer, others: Mapping[str, Iterable[st
     """
     about = _Surroundings(server, {name: frozenset(tools) for name, tools in (others or {}).items() if name != server})
     found = [Suspicion("", kind, words) for kind, words in _of_text(offer.instructions, "instruction text", about)]
+    if len(offer.instructions) > _LONG:
+        found.append(Suspicion("", "long", f"its instruction text has {len(offer.instructions):,} characters"))
     found += _of_server_name(server, about.others)
     if len(offer.tools) > MOST_TOOLS:
         found.append(Suspicion("", "long", f"the server offers {len(offer.tools):,} tools"))

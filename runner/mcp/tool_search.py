@@ -143,7 +143,9 @@ class ServerTools:
         """Offer exactly these tools of the server, and its resources, from the next request on."""
         self._offered = {name: tool for name, tool in self._offered.items() if tool.server != server.name}
         made = [ServerTool(server, each) for each in tools]
-        self._offered |= {tool.name: tool for tool in made}
+        for tool in made:
+            # THREAT T184: the other name of one server's tool may be the name of another's, which stays what it is.
+            self._offered.setdefault(tool.name, tool)
         self._resources.pop(server.name, None)
         if offer.resources:
             self._resources[server.name] = offer.resources

@@ -251,6 +251,10 @@ def test_the_difference_names_what_changed_in_a_schema() -> None:
     after = replace(ADD, input_schema={"properties": {"a": {"type": "number"}, "c": {}}}, description="Add.\nMore.")
     pinned = pin_of(CONFIG, ServerOffer(tools=(before,)), REMOTE)
     lines = [line.strip() for line in difference(checked(CONFIG, ServerOffer(tools=(after,)), REMOTE, pinned), pinned)]
+    numbers = replace(ADD, input_schema={"a": [1]}), replace(ADD, input_schema={"a": [True]})
+    pinned_number = pin_of(CONFIG, ServerOffer(tools=numbers[:1]), REMOTE)
+    found = difference(checked(CONFIG, ServerOffer(tools=numbers[1:]), REMOTE, pinned_number), pinned_number)
+    assert [line.strip() for line in found[2:]] == ["- a: [1]", "+ a: [true]"]
     assert lines[0] == "changed: add (its definition changed since you saw it)"
     for line in ('- properties.a.type: "string"', '+ properties.a.type: "number"', '- properties.b: {"enum": [1]}',
                  "+ properties.c: {}", "-Add a note.", "+Add.", "+More."):  # fmt: skip
@@ -286,12 +290,20 @@ def _node_script(root: Path) -> ServerConfig:
     (package / "dist/index.js").chmod(0o755)
     (package / "dist/lib.js").write_text("a\n")
     (package / "node_modules/dep/x.js").write_text("a\n")
+    (root / "shared.js").write_text("a\n")
+    (package / "shared.js").symlink_to(root / "shared.js")
     (root / "node_modules/.bin").mkdir()
     (root / "node_modules/.bin/notes").symlink_to("../@x/notes/dist/index.js")
     (root / "node_modules/.package-lock.json").write_text(
         '{"packages": {"node_modules/@x/notes": {"version": "1.0.0"}}}'
     )
     return ServerConfig("notes", Layer.USER, command=str(root / "node_modules/.bin/notes"))
+
+
+def _python_script(root: Path) -> ServerConfig:
+    (root / "server.py").write_text("import helper\n")
+    (root / "helper.py").write_text("a = 1\n")
+    return ServerConfig("notes", Layer.USER, command="python3", args=("-u", "server.py"), cwd=str(root))
 
 
 def _plain_script(root: Path) -> ServerConfig:
@@ -302,11 +314,15 @@ def _plain_script(root: Path) -> ServerConfig:
 CONTENTS: list[tuple[Callable[[Path], ServerConfig], str, bool, str]] = [
     (_console_script, "venv/lib/python3.11/site-packages/notes/__init__.py", True, "a module of a Python package"),
     (_console_script, "venv/bin/notes-server", True, "the script of a Python package"),
+    (_console_script, "venv/lib/python3.11/site-packages/notes/__init__.so", True, "an unlisted module beside them"),
     (_console_script, "venv/lib/python3.11/site-packages/other.py", False, "a module of another package"),
     (_node_script, "node_modules/@x/notes/dist/lib.js", True, "a file of a node package"),
     (_node_script, "node_modules/@x/notes/dist/new.js", True, "a new file of a node package"),
+    (_node_script, "shared.js", True, "the target of a link in a node package"),
     (_node_script, "node_modules/.package-lock.json", True, "the version in the lock file"),
     (_node_script, "node_modules/@x/notes/node_modules/dep/x.js", False, "a package below it"),
+    (_python_script, "server.py", True, "a Python script"),
+    (_python_script, "helper.py", True, "a module beside a Python script"),
     (_plain_script, "server.sh", True, "the script of an interpreter"),
 ]
 

@@ -80,7 +80,7 @@ def test_a_text_is_reported_in_every_place(text: str, kinds: set[str], why: str)
     assert _kinds(replace(ADD, output_schema={"properties": {text: {}}})) >= kinds - {"long"}
     assert _kinds(replace(ADD, title=text)) >= kinds - {"long"}
     of_server = suspicions("notes", ServerOffer(instructions=text), OTHERS)
-    assert {each.kind for each in of_server} == kinds - {"long"}
+    assert {each.kind for each in of_server} == kinds
 
 
 # fmt: off

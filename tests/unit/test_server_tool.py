@@ -271,6 +271,16 @@ def test_a_long_result_is_cut_and_kept(text: str) -> None:
     assert kept == [text.removesuffix("\n").encode()]
 
 
+def test_a_result_that_grows_when_it_is_spelled_out_is_cut_as_well() -> None:
+    before, inside = _texts(_render([{"type": "text", "text": "\u200b\n" * 8000}]))
+    assert len(inside.encode()) <= 50 * 1024
+    assert "cut from the end" in before
+    deep: list[object] = []
+    for _ in range(20_000):
+        deep = [deep]
+    assert "nested too deeply" in _texts(_render([], structured={"a": deep}))[1]
+
+
 def test_a_result_without_text_and_a_failure_are_told() -> None:
     assert _render([]) == (TextPart("[the result has no text]"),)
     problem = Problem("the call failed", "the server ended", "start it again")
@@ -369,6 +379,19 @@ def test_a_changed_offer_removes_what_was_found() -> None:
     shelf.put(CONFIG, ServerOffer(), [ADD])
     shelf.put(forge, ServerOffer(), ())
     assert registry.names == ("mcp__notes__add",)
+
+
+@pytest.mark.threat("T184")
+def test_the_name_for_the_model_never_replaces_the_tool_of_another_server() -> None:
+    shelf = ServerTools(registry := ToolRegistry())
+    shelf.put(ServerConfig("a.b", Layer.USER, command="x"), ServerOffer(), [ADD])
+    (name,) = registry.names
+    twin = replace(ADD, name=name.removeprefix("mcp__a_b__"))
+    shelf.put(ServerConfig("a_b", Layer.USER, command="x"), ServerOffer(), [twin, replace(ADD, name="other")])
+    assert registry.names == (name, "mcp__a_b__other")
+    (tool, _) = registry
+    assert isinstance(tool, ServerTool)
+    assert tool.server == "a.b"
 
 
 def test_a_selection_bounds_what_a_search_finds() -> None:
