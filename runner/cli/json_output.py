@@ -285,6 +285,24 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("mcp",),
     ),
     JsonOutput(
+        "mcp test",
+        Form.OBJECT,
+        "A trial of one tool server: its state, its offer, what its sandbox stopped, and the rights it seems to need.",
+        _fields(
+            """name text, state text, kind text, command text, tools texts, held objects, error text, seconds number,
+            protocol text, title text, denials texts, wants texts, offered objects"""
+        ),
+    ),
+    JsonOutput(
+        "mcp why",
+        Form.OBJECT,
+        "The verdict on the start of a tool server, and the rights that it would have.",
+        _fields(
+            """server text, command texts, url text or null, verdict text, because text, tiers texts, rights object,
+            hosts texts, read texts, write texts"""
+        ),
+    ),
+    JsonOutput(
         "mcp show",
         Form.OBJECT,
         "The settings of one tool server, with absolute paths and without values of variables and headers.",

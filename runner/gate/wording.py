@@ -80,14 +80,15 @@ def terms_words(terms: Terms, action: Action | None = None) -> tuple[tuple[str, 
         return _call_rights(action, terms)
     if isinstance(action, SignGit):
         return _signing(action)
-    writes = _writable(terms, None)
+    apart = isinstance(action, StartServer) and terms.workspace == action.folder
+    writes = _writable(terms, action)
     if isinstance(action, WriteFile | EditFile):
         writes = [f"{_near(action.path, terms.workspace)} alone, in a sandbox that could write {', '.join(writes)}"]
     opened = _opened(terms)
     shown = f"; secret files opened: {', '.join(opened)}" if opened else ""
     limits = terms.limits
     return (
-        ("reads", ", ".join([_WORKSPACE, "system files", *terms.read]) + shown),
+        ("reads", ", ".join([*([] if apart else [_WORKSPACE]), "system files", *terms.read]) + shown),
         ("writes", ", ".join(writes) or "nothing"),
         ("network", _network(terms)),
         *_credentials(terms),

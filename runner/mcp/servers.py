@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runner.mcp.client import ServerClient
     from runner.mcp.http import RemoteAuth
     from runner.mcp.stdio import PipeTransport
+    from runner.mcp.wants import WantedRight
 
 START = 60.0  # seconds until a server has answered for the first time; the first start of a package may build it
 _PAUSES = (1.0, 4.0, 15.0)  # seconds before each restart of a server that ended by itself
@@ -84,27 +85,31 @@ class ServerRow:
     """One server as the user sees it.
 
     Attributes:
+        tools: The names of the tools that the model may call.
         seconds: How long its last start took; 0 before it.
-        denials: What its sandbox stopped, in words, with the right that would have allowed it.
+        denials: What its sandbox stopped, in words.
+        wants: The rights that it seems to need, as flags of `agent mcp add`.
     """
 
     name: str
     state: ServerState
     kind: str
     command: str
-    tools: int
+    tools: tuple[str, ...]
     held: tuple[tuple[str, str], ...]
     error: str
     seconds: float
     protocol: str
     title: str
     denials: tuple[str, ...]
+    wants: tuple[str, ...]
 
     def as_json(self) -> dict[str, object]:
         """Return the row as an object for JSON."""
         held = [{"tool": name, "why": why} for name, why in self.held]
         values = {name: getattr(self, name) for name in self.__slots__}
-        return {**values, "state": self.state.value, "held": held, "denials": list(self.denials)}
+        lists = {name: list(values[name]) for name in ("tools", "denials", "wants")}
+        return {**values, "state": self.state.value, "held": held, **lists}
 
 
 class SessionServers:
@@ -423,9 +428,9 @@ class _SessionServer:
                 why = f"{why}; it wrote: {said}"
             if denials := self._denials():
                 why = f"{why}; its sandbox stopped: {'; '.join(denials[:3])}"
-                rights = [each.right for each in self._violations() if each.right]
-                if rights:
-                    fix = f"give it what it needs: `agent mcp add {self.config.name} {' '.join(rights[:3])} ...`"
+            if wants := self.wants():
+                rights = ", ".join(each.words for each in wants[:3])
+                fix = f"it seems to need rights: {rights}; add them to its table if you trust it with them"
         return Problem(problem.what, why, fix)
 
     def last_words(self) -> str:
@@ -444,6 +449,13 @@ class _SessionServer:
 
     def _denials(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(one_line(each.what, 300) for each in self._violations()))
+
+    def wants(self) -> "tuple[WantedRight, ...]":
+        """Return the rights that the server seems to need, as far as its sandbox stopped something."""
+        from runner.mcp.wants import wanted_rights  # most servers have all that they need
+
+        terms = self._process.permit.terms if self._process is not None else None
+        return wanted_rights(self.config, terms, self._violations())
 
     def _watch(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -484,13 +496,16 @@ class _SessionServer:
             self.state,
             config.transport if config.url else "stdio",
             config.url or " ".join(config.argv),
-            sum(self._selected(each.name) for each in self._approved.tools) if self.state is ServerState.READY else 0,
+            tuple(each.name for each in self._approved.tools if self._selected(each.name))
+            if self.state is ServerState.READY
+            else (),
             self._approved.held,
             f"{self.problem.what}: {self.problem.why}" if self.problem is not None else "",
             round(self._seconds, 3),
             offer.protocol,
             offer.title,
             self._denials(),
+            tuple(each.flag for each in self.wants()),
         )
 
 

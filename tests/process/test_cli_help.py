@@ -89,7 +89,7 @@ COMPLETIONS = [
             "mcp",
         },
     ),
-    ("agent mcp ", {"add", "import", "list", "login", "logout", "remove", "serve", "show"}),
+    ("agent mcp ", {"add", "import", "list", "login", "logout", "remove", "serve", "show", "test", "why"}),
     ("agent batch ", {"run", "check", "show"}),
     ("agent batch show x --status ", {"done", "denied", "limit", "failed", "interrupted"}),
     ("agent trust ", {"show", "list", "yes", "no", "accept", "revoke"}),

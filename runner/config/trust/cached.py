@@ -1,10 +1,11 @@
 """Remembered trust, for commands that never ask. The answers are read only if a repository has a configuration."""
 
+import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from runner.state.paths import state_dir
+from runner.state.paths import home, state_dir
 from runner.state.workspace import workspace_at
 
 if TYPE_CHECKING:
@@ -70,12 +71,12 @@ def trusted_inventory(cwd: str, environ: Mapping[str, str]) -> "Inventory | None
     state = state_dir(environ)
     if not has_answers(state):
         return None
-    from runner.config.trust.session_check import look_at
+    from runner.config.trust.discover import look
 
     workspace = workspace_at(cwd, environ)
     answers, _ = TrustStore(state).of(workspace)
     if not answers:
         return None
-    inventory = look_at(workspace, cwd, environ)
+    inventory = look(workspace, cwd=cwd, home=os.path.realpath(home(environ)))
     answer = next((each for each in answers if each.sha256 == inventory.sha256), None)
     return inventory if answer is not None and answer.yes else None

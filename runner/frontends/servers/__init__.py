@@ -1,0 +1,4 @@
+"""Trials of tool servers from the command line: `agent mcp test`, `agent mcp why`.
+
+Start reading at `trial.py`. May import everything below `frontends`.
+"""
