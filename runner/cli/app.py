@@ -13,6 +13,7 @@ from runner.cli.config import config_app, init
 from runner.cli.doctor import demo, doctor
 from runner.cli.gate import exec_help, why_help
 from runner.cli.grants import grants_app
+from runner.cli.guard import guard_app
 from runner.cli.mcp import mcp_app
 from runner.cli.mcp_try import mcp_test, mcp_why
 from runner.cli.policy import policy_app
@@ -72,6 +73,7 @@ app.add_typer(audit_app, name="audit")
 app.add_typer(auth_app, name="auth")
 app.add_typer(trust_app, name="trust")
 app.add_typer(grants_app, name="grants")
+app.add_typer(guard_app, name="guard")
 app.command("undo", epilog=CODES)(undo)
 app.command("apply", epilog=CODES)(apply)
 app.command("approve", epilog=CODES)(approve)

@@ -65,6 +65,8 @@ _RESULT = """type text, exit number, reason text, limit text or null, turns numb
     seconds number, denied objects, changed objects, session text or null, log object, patch text or null, text text"""
 _TASK = f"""{_RESULT.replace(", text text", ", text? text")}, id text, status text, attempt number, started time,
     ended time, metadata object, task text, events text or null, error? text or null, node? text"""
+_GUARD = """agent text, scope text, path text, installed boolean, changed boolean, obstacles texts,
+    canary object or null, unrun texts, unconfined objects, in_force boolean"""
 _COUNTS = "out text, done number, denied number, limit number, failed number, unfinished number, cost number or null"
 
 OUTPUTS: tuple[JsonOutput, ...] = (
@@ -90,6 +92,20 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         "Each port on which background processes listen. `forwarded` has the ports of 127.0.0.1 that lead to it.",
         _fields("session text, port number, processes texts, forwarded numbers"),
         also=("ports",),
+    ),
+    JsonOutput(
+        "guard",
+        Form.LINES,
+        "The state of the guard of each agent for all projects and for this folder. No agent is run.",
+        _fields(_GUARD),
+    ),
+    JsonOutput(
+        "guard claude",
+        Form.OBJECT,
+        "The state of the guard of one agent. `canary` has `result` (`inside`, `outside`, `stopped` or `absent`), "
+        "`why` and `program`; it is null if the agent was not run.",
+        _fields(_GUARD),
+        also=("guard codex", "guard gemini", "guard cursor", "guard opencode"),
     ),
     JsonOutput("run", Form.EVENTS, "The events of the session; `run_ended` contains the answer as `text`."),
     JsonOutput(

@@ -26,6 +26,7 @@ GROUPS: list[tuple[str, str, int, str]] = [
     ("batch",    "",                0, "there is no batch in this folder; to run a list of tasks: agent batch TASKS"),
     ("audit key", "audit key show", 1, ""),
     ("grants",   "grants list",     0, "there are no grants for this folder"),
+    ("guard",    "",                0, "not installed"),
     ("mcp",      "mcp list",        0, "there are no tool servers; `agent mcp add` configures one"),
     ("sessions", "sessions list",   0, "there are no sessions of this workspace"),
 ]

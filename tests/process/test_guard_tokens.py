@@ -13,7 +13,6 @@ import pytest
 from policy.model.verdict import Problem
 from runner.frontends.guard.tokens import GuardToken, issue, redeem
 
-pytestmark = pytest.mark.threat("T192")
 TOKEN = GuardToken("ls", "/w", "default", "claude", "s1", "c1", "Bash")
 
 
@@ -25,6 +24,7 @@ def stored(tmp_path: Path, state: str) -> list[Path]:
     return sorted((tmp_path / "state" / "guard" / state).iterdir())
 
 
+@pytest.mark.threat("T192")
 def test_it_counts_once(tmp_path: Path) -> None:
     word = issue(TOKEN, environ(tmp_path))
     found = redeem(word, "ls", "/w", environ(tmp_path))
@@ -35,6 +35,7 @@ def test_it_counts_once(tmp_path: Path) -> None:
     assert "used before" in again.what
 
 
+@pytest.mark.threat("T192")
 @pytest.mark.parametrize(
     ("script", "cwd", "says"),
     [("ls ", "/w", "another command"), ("ls", "/w/sub", "another folder"), ("", "/w", "another command")],
@@ -48,6 +49,7 @@ def test_it_counts_for_exactly_its_command(script: str, cwd: str, says: str, tmp
     assert isinstance(redeem(word, "ls", "/w", environ(tmp_path)), Problem), "the wrong try used it up"
 
 
+@pytest.mark.threat("T192")
 @pytest.mark.parametrize("word", ["", "x", "0" * 32, "../../../etc/passwd", "A" * 32, "0" * 31 + "\n"])
 def test_a_word_that_no_hook_made_is_refused(word: str, tmp_path: Path) -> None:
     issue(TOKEN, environ(tmp_path))
@@ -64,6 +66,7 @@ def test_an_old_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "too old" in found.what
 
 
+@pytest.mark.threat("T192")
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"script": "ls"}', b"\xff"])
 def test_a_damaged_record_is_refused(content: bytes, tmp_path: Path) -> None:
     word = issue(TOKEN, environ(tmp_path))
@@ -87,6 +90,7 @@ def _try(number: int, word: str, place: str, gate: "multiprocessing.synchronize.
     os._exit(0 if isinstance(found, GuardToken) else 1)
 
 
+@pytest.mark.threat("T192")
 def test_of_processes_that_take_it_at_once_one_gets_it(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     for _ in range(5):
@@ -101,6 +105,7 @@ def test_of_processes_that_take_it_at_once_one_gets_it(tmp_path: Path) -> None:
         assert sorted(process.exitcode or 0 for process in tried) == [0, 1, 1, 1]
 
 
+@pytest.mark.threat("T192")
 def test_records_older_than_a_week_are_deleted(tmp_path: Path) -> None:
     issue(TOKEN, environ(tmp_path))
     (old,) = stored(tmp_path, "open")

@@ -68,7 +68,7 @@ def test_an_allowed_command_runs_in_the_sandbox_with_the_ids_of_the_agent(place:
     assert answered(told)["updatedInput"] == {"command": command_of(told), "timeout": 9}
     ran = shell(place, command_of(told))
     assert (ran.returncode, ran.stdout) == (0, "done\n"), ran.stderr
-    assert hook(place, "Bash", {"command": script}, "--mode", "trust-project").returncode == 2
+    assert answered(hook(place, "Bash", {"command": script}, "--mode", "trust-project"))["permissionDecision"] == "deny"
     allowed, denied = sorted(place.audit(), key=lambda row: str(row["verdict"]))
     assert (allowed["verdict"], denied["verdict"]) == ("allow", "deny")
     assert allowed["session"] == denied["session"], "one session of the agent is one here"
@@ -111,8 +111,8 @@ def test_a_question_that_the_user_of_the_agent_answered_counts(place: CliHarness
     assert ran.returncode == 0, ran.stderr
     assert (place.work / "made.txt").exists()
     told = hook(place, "Bash", {"command": "echo b > made.txt"}, "--mode", "default", permission_mode="dontAsk")
-    assert told.returncode == 2
-    assert "agent exec 'echo b > made.txt'" in told.stderr
+    assert answered(told)["permissionDecision"] == "deny"
+    assert "agent exec 'echo b > made.txt'" in str(answered(told)["permissionDecisionReason"])
 
 
 def test_an_answer_counts_only_for_the_question_that_was_asked(place: CliHarness) -> None:
@@ -125,23 +125,24 @@ def test_an_answer_counts_only_for_the_question_that_was_asked(place: CliHarness
 
 # fmt: off
 FILES = [
-    ("Read", {"file_path": "~/.ssh/id_rsa"}, 2, "a-key"),
-    ("Read", {"file_path": "link"}, 2, "a-link-to-a-key"),
-    ("Read", {"file_path": "plain.txt"}, 0, "a-plain-file"),
-    ("Write", {"file_path": "plain.txt", "content": "x"}, 0, "a-write"),
-    ("Grep", {"pattern": "x"}, 2, "a-search-of-a-folder"),
-    ("TodoWrite", {"todos": []}, 0, "inert"),
+    ("Read", {"file_path": "~/.ssh/id_rsa"}, "deny", "a-key"),
+    ("Read", {"file_path": "link"}, "deny", "a-link-to-a-key"),
+    ("Read", {"file_path": "plain.txt"}, "allow", "a-plain-file"),
+    ("Write", {"file_path": "plain.txt", "content": "x"}, "allow", "a-write"),
+    ("Grep", {"pattern": "x"}, "deny", "a-search-of-a-folder"),
+    ("TodoWrite", {"todos": []}, "", "inert"),
 ]
 # fmt: on
 
 
-@pytest.mark.parametrize(("tool", "given", "code", "why"), FILES, ids=[row[-1] for row in FILES])
+@pytest.mark.parametrize(("tool", "given", "said", "why"), FILES, ids=[row[-1] for row in FILES])
 def test_tools_that_the_agent_runs_itself_are_judged(
-    tool: str, given: dict[str, object], code: int, why: str, place: CliHarness
+    tool: str, given: dict[str, object], said: str, why: str, place: CliHarness
 ) -> None:
     (place.work / "plain.txt").write_text("x")
     os.symlink("../home/.ssh/id_rsa", place.work / "link")
-    assert hook(place, tool, given, "--mode", "trust-project").returncode == code
+    done = hook(place, tool, given, "--mode", "trust-project")
+    assert (answered(done)["permissionDecision"] if done.stdout else "") == said
 
 
 # fmt: off

@@ -166,7 +166,7 @@ ANSWERS: list[tuple[ModuleType, GuardAnswer, Rendered, str]] = [
      '{"command": "new", "timeout": 5}}}', "", 0), "claude-rewritten"),
     (claude, GuardAnswer(HookAnswer.ASK, "r", "new"), (INNER + '"ask", "permissionDecisionReason": "r", "updatedInput": '
      '{"command": "new", "timeout": 5}}}', "", 0), "claude-asks"),
-    (claude, GuardAnswer(HookAnswer.DENY, "r"), ("", "r", 2), "claude-denied"),
+    (claude, GuardAnswer(HookAnswer.DENY, "r"), (INNER + '"deny", "permissionDecisionReason": "r"}}', "", 0), "claude-denied"),
     (claude, GuardAnswer(HookAnswer.NONE), ("", "", 0), "claude-no-opinion"),
     (codex, GuardAnswer(HookAnswer.ALLOW, "r", "new"), (INNER + '"allow", "updatedInput": {"command": "new", "timeout": 5}}}',
      "", 0), "codex-rewritten"),

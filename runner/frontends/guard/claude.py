@@ -83,8 +83,8 @@ def render(call: GuardedCall | None, given: GuardAnswer) -> tuple[str, str, int]
         return dumps(found), "", 0
     if given.answer is HookAnswer.NONE:
         return "", "", 0
-    if given.answer is HookAnswer.DENY:
-        return "", given.reason, 2  # an exit code of 2 blocks whatever the output is, and whatever another hook says
+    if call is None:
+        return "", given.reason, 2  # an exit code of 2 denies whatever the output is
     specific: dict[str, object] = {
         "hookEventName": "PreToolUse",
         "permissionDecision": given.answer.value,

@@ -43,19 +43,20 @@ def run_hook(words: list[str]) -> int:
 def answer_bytes(agent: str, options: dict[str, str], data: bytes) -> Rendered:
     """Return the rendered answer to the call in `data`. Any failure is a denial."""
     module = agent_module(agent)
-    call: GuardedCall | None = None
     try:
+        from policy.model.frozen import replace
         from runner.frontends.guard.hook_input import parse_input
 
         call = module.read_call(parse_input(data))
+        if "--redirect" in options:
+            call = replace(call, rewrites=False)
         if call.kind is CallKind.INERT:
             return module.render(call, GuardAnswer(HookAnswer.NONE))
         from runner.frontends.guard.verdicts import judge
 
         return module.render(call, judge(call, _mode(options.get("--mode")), options.get("--config")))
     except Exception as failure:  # Seam of the hook: see `run_hook`
-        denied = GuardAnswer(HookAnswer.DENY, f"{_UNREADABLE}: {_words_of(failure)}")
-        return module.render(call, denied)
+        return module.render(None, GuardAnswer(HookAnswer.DENY, f"{_UNREADABLE}: {_words_of(failure)}"))
 
 
 class AgentModule:
@@ -77,10 +78,11 @@ def agent_module(agent: str) -> AgentModule:
 
 
 def _options(words: list[str]) -> tuple[str, dict[str, str]]:
-    """Return the name of the agent and the options `--mode` and `--config`. Raise ValueError for other words."""
+    """Return the name of the agent and its options. Raise ValueError for other words."""
     agent, *rest = words or [""]
-    if len(rest) % 2 or any(name not in ("--mode", "--config") for name in rest[::2]):
-        raise ValueError("the hook takes an agent, and `--mode MODE` or `--config FILE`")
+    rest = [word for name in rest for word in ((name, "yes") if name == "--redirect" else (name,))]
+    if len(rest) % 2 or any(name not in ("--mode", "--config", "--redirect") for name in rest[::2]):
+        raise ValueError("the hook takes an agent, and `--mode MODE`, `--config FILE` or `--redirect`")
     return agent, dict(zip(rest[::2], rest[1::2], strict=True))
 
 

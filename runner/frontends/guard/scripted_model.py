@@ -6,7 +6,7 @@ CLI can run without a real model. The number of tool results in a request select
 
 import json
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 
@@ -24,10 +24,13 @@ class ScriptedCall:
     arguments: Mapping[str, object]
 
 
+NextCall = Callable[[Sequence[str]], ScriptedCall | None]  # returns the call after these tool results
+
+
 class ScriptedModel:
     """A running server. `address` is its URL without a path; `results` are the tool results that agents sent back."""
 
-    def __init__(self, calls: Sequence[ScriptedCall]) -> None:
+    def __init__(self, calls: "Sequence[ScriptedCall | NextCall]") -> None:
         self.results: list[str] = []
         self.requests = 0
         self._calls = tuple(calls)
@@ -57,8 +60,9 @@ class ScriptedModel:
             self.results = list(results)
         if len(results) >= len(self._calls):
             return None
-        call = self._calls[len(results)]
-        return call if call.tool in tools else None
+        step = self._calls[len(results)]
+        call = step if isinstance(step, ScriptedCall) else step(results)
+        return call if call is not None and call.tool in tools else None
 
 
 def _handler(model: ScriptedModel) -> type[BaseHTTPRequestHandler]:

@@ -1,0 +1,121 @@
+"""The canary: a command that an installed agent really calls, to see whether its hook and the sandbox are in force.
+
+The agent runs headless with the user's own settings, and a scripted model on loopback in place of its model.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from enum import StrEnum
+
+from policy.model.frozen import dataclass
+from runner.frontends.guard.scripted_model import ScriptedCall, ScriptedModel
+from runner.frontends.guard.tokens import tokens
+
+_REDIRECTION = re.compile(r"run exactly this instead: (\S+ exec --guard-token [0-9a-f]{32} '[^']*')")
+_SECONDS = 120.0  # until the agent must have ended
+_TOOLS = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd"), "gemini": ("run_shell_command", "command")}
+
+
+class CanaryResult(StrEnum):
+    """The outcome of the canary.
+
+    `INSIDE`: it ran in the sandbox. `OUTSIDE`: it ran without the sandbox. `STOPPED`: it did not run. `ABSENT`: the
+    agent is not installed, or cannot be run without a person.
+    """
+
+    INSIDE = "inside"
+    OUTSIDE = "outside"
+    STOPPED = "stopped"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """The result of one try, with the reason in words, and the program that was run."""
+
+    result: CanaryResult
+    why: str
+    program: str = ""
+
+
+def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str]) -> Canary:
+    """Let the installed agent call its shell tool once. `cwd` is its folder; None for a temporary one."""
+    if agent not in _TOOLS:
+        return Canary(CanaryResult.ABSENT, "this agent cannot be run without a person, so its hooks were not tried")
+    program = shutil.which(agent, path=environ.get("PATH", os.defpath))
+    if program is None:
+        return Canary(CanaryResult.ABSENT, f"there is no program `{agent}` on PATH")
+    word = f"ringfence-canary-{os.urandom(8).hex()}"
+    tool, argument = _TOOLS[agent]
+    script = f"echo {word} | tr a-z A-Z"
+    calls = (
+        lambda results: ScriptedCall(tool, {argument: script, "description": "canary"}),
+        lambda results: _redirected(results[-1], tool, argument),
+    )
+    with tempfile.TemporaryDirectory(prefix="ringfence-canary-") as folder, ScriptedModel(calls) as model:
+        words, more = agent_command(agent, program, model.address, folder)
+        try:
+            done = subprocess.run(
+                    words, cwd=cwd or folder, env={**environ, **more}, stdin=subprocess.DEVNULL, capture_output=True,
+                    timeout=_SECONDS, check=False,
+                )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Canary(CanaryResult.STOPPED, f"the agent did not end within {_SECONDS:g} s", program)
+        except OSError as error:
+            return Canary(CanaryResult.STOPPED, f"the agent could not be started: {error.strerror}", program)
+        printed = any(word.upper() in result for result in model.results)
+    if any(token.script == script for _, token in tokens("used", environ)):
+        return Canary(CanaryResult.INSIDE, "its shell command ran in the sandbox of ringfence", program)
+    if printed:
+        return Canary(CanaryResult.OUTSIDE, "its shell command ran WITHOUT the sandbox of ringfence", program)
+    if not model.results:
+        code = done.returncode
+        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
+        return Canary(CanaryResult.STOPPED, f"it called no tool (exit code {code}); it says: {said[0]}", program)
+    return Canary(CanaryResult.STOPPED, f"its shell command did not run: {model.results[-1][:300]}", program)
+
+
+def _redirected(result: str, tool: str, argument: str) -> ScriptedCall | None:
+    """Return the call of the command that a denial with `--redirect` names; None for another result."""
+    found = _REDIRECTION.search(result)
+    return ScriptedCall(tool, {argument: found[1], "description": "canary"}) if found else None
+
+
+def agent_command(agent: str, program: str, address: str, folder: str) -> tuple[list[str], dict[str, str]]:
+    """Return the words and the variables that run an agent headless with the model at `address`.
+
+    `folder` is a temporary folder for what the agent must read.
+    """
+    if agent == "claude":
+        quiet = ("DISABLE_TELEMETRY", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER")
+        variables = {"ANTHROPIC_BASE_URL": address, "ANTHROPIC_API_KEY": "canary", **dict.fromkeys(quiet, "1")}
+        return [program, "-p", "go", "--output-format", "json"], variables
+    if agent == "codex":
+        provider = f'{{name="canary",base_url="{address}/v1",wire_api="responses",env_key="GUARD_CANARY_KEY"}}'
+        words = [program, "exec", "--json", "--ephemeral", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
+        words += [
+            "-c",
+            'model_provider="canary"',
+            "-c",
+            'model="canary"',
+            "-c",
+            f"model_providers.canary={provider}",
+            "go",
+        ]
+        return words, {"GUARD_CANARY_KEY": "canary"}
+    # The settings of the temporary project select the key as the way to sign in, whatever the user has set.
+    os.makedirs(f"{folder}/.gemini", exist_ok=True)
+    settings = f"{folder}/.gemini/settings.json"
+    with open(settings, "w", encoding="utf-8") as file:
+        file.write('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+    variables = {
+        "GOOGLE_GEMINI_BASE_URL": address,
+        "GEMINI_API_KEY": "canary",
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_CLI_SYSTEM_DEFAULTS_PATH": settings,
+    }
+    return [program, "-m", "gemini-2.5-flash", "--approval-mode", "yolo", "-p", "go"], variables

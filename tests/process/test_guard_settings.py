@@ -1,0 +1,48 @@
+"""A guarded agent cannot change the settings with its own hooks without a question."""
+
+from pathlib import Path
+
+import pytest
+
+from policy.model.action import EditFile, RunScript, WriteFile
+from policy.model.tier import Mode, Ruling
+from runner.frontends.guard.hook import AGENTS
+from runner.frontends.guard.settings_change import hook_file
+from runner.gate.gate import GateArgs, open_gate, ruling
+
+
+def files(base: Path) -> list[str]:
+    environ = {"HOME": str(base / "home")}
+    found = [hook_file(agent, scope, str(base / "work"), environ) for agent in AGENTS for scope in ("user", "project")]
+    found += [
+        f"{base}/home/.codex/config.toml",
+        f"{base}/work/.codex/config.toml",
+        f"{base}/work/.claude/settings.json",
+    ]
+    return [*found, f"{base}/home/.claude.json", f"{base}/state/guard/installed.json", f"{base}/state/guard/open/x"]
+
+
+@pytest.mark.threat("T195")
+def test_no_file_with_hooks_is_written_without_a_question(tmp_path: Path) -> None:
+    for name in ("home", "work", "state"):
+        (tmp_path / name).mkdir()
+    environ = {
+        "HOME": str(tmp_path / "home"),
+        "PATH": "/usr/bin:/bin",
+        "RINGFENCE_STATE_DIR": str(tmp_path / "state"),
+    }
+    args = GateArgs(script="true", argv=None, mode=Mode.TRUST_PROJECT, unattended=True, cwd=str(tmp_path / "work"))
+    gate, _ = open_gate(args, environ)
+    allowed = []
+    for path in files(tmp_path):
+        for action in (
+            WriteFile(path, "{}"),
+            EditFile(path, "", "x"),
+            RunScript(f"echo '{{}}' > {path}", gate.cwd),
+            RunScript(f"rm -f {path}", gate.cwd),
+            RunScript(f"sed -i s/hook/x/ {path}", gate.cwd),
+        ):
+            _, verdict = gate.evaluate(action, unattended=False)
+            if ruling(verdict) is Ruling.ALLOW:
+                allowed.append(str(action))
+    assert allowed == []
