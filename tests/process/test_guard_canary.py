@@ -10,7 +10,6 @@ from runner.frontends.guard.canary import CanaryResult, try_canary
 from runner.frontends.guard.guard_status import guard_status
 from runner.frontends.guard.tokens import GuardToken, issue
 
-
 # An agent that calls its model, asks its hook, and then does what HEEDS says: `all`, `nothing` or `crash`.
 AGENT = """#!{python}
 import json, os, subprocess, sys, urllib.request
