@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Protocol
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 3
 _MOST_RENEWALS = 2  # one for a refused token, and one for missing scopes
+_STREAMS = 20  # streams of events that the client opens at once by GET, after which one more each second is allowed
 _OLD = (400, 404, 405)  # answers of an old server to a POST (specification 2025-11-25, "Backwards Compatibility")
 # Headers that the connection or the protocol sets. A configuration that replaces one changes what is sent to whom.
 _OWN_HEADERS = frozenset(
@@ -96,6 +98,7 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
         self._headers = _checked_headers(config)
         self._own_authorization = any(name.lower() == "authorization" for name, _ in self._headers)
         self._old: OldServer | None = None
+        self._streams, self._streamed = float(_STREAMS), time.monotonic()
         self.problem: Problem | None = None
         if config.transport == "sse":
             self._old = OldServer(self._url, self._answered, self._pinned.bounds)
@@ -114,6 +117,8 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
             return error_answer(request, str(error))
 
     async def _exchange(self, request: httpx2.Request, message: dict[str, object]) -> httpx2.Response:
+        if request.method == "GET":
+            self._count_stream()
         if self._old is not None:
             return await self._old.exchange(request, message)
         if message.get("method") == "subscriptions/listen":
@@ -138,6 +143,17 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
             what = f"the server {self._config.name} answers another request than the one it was asked"
             raise RemoteRefused(Problem(what, "the number of its answer differs", "report this to its operator"))
         return response
+
+    def _count_stream(self) -> None:
+        """Raise RemoteRefused if too many streams are opened: the library opens a stream again when it ends."""
+        now = time.monotonic()
+        self._streams = min(float(_STREAMS), self._streams + now - self._streamed)
+        self._streamed = now
+        if self._streams < 1:
+            what = f"the server {self._config.name} ends its streams as fast as they are opened"
+            why = f"more than {_STREAMS} were opened at once"
+            raise RemoteRefused(Problem(what, why, "report this to the operator of the server"))
+        self._streams -= 1
 
     async def _answered(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request with headers and token to the origin of the server and return the answer."""

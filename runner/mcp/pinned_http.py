@@ -30,7 +30,7 @@ MESSAGE = 32 << 20  # bytes of one message of a server
 SMALL = 1 << 20  # bytes of one answer of a sign-in server, and of the text of an error
 _BURST = 64 << 20  # bytes that one answer may have at once, in addition to `_STEADY`
 _STEADY = 1 << 20  # bytes that are added to the budget of one answer each second
-_LINE = 256  # bytes that one line of an event stream counts in addition to its length
+_LINE = 1024  # bytes that one line of an event stream counts in addition to its length
 _CONNECT, _WRITE = 10.0, 60.0  # seconds
 _CLOSE = 5.0  # seconds for the request that ends a session at the server
 _LOOPBACK_NAMES = ("localhost", "ip6-localhost")
@@ -59,7 +59,7 @@ class AnswerBounds:
 
     Attributes:
         message: The most bytes of one message.
-        burst: The most bytes of one answer at once. One line of an event stream counts as 256 more bytes.
+        burst: The most bytes of one answer at once. One line of an event stream counts as 1,024 more bytes.
         steady: The bytes that one answer may have each second in addition to `burst`.
         idle: The longest time in seconds until an answer is complete. Each event of a stream starts the time anew.
         longest: The longest time in seconds of one answer in total.

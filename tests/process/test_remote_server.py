@@ -140,6 +140,38 @@ def test_events_extend_the_time_of_a_call_up_to_the_maximum() -> None:
     assert "did not complete its answer in time" in asyncio.run(run())
 
 
+@pytest.mark.threat("T190")
+def test_a_stream_that_always_ends_is_not_opened_for_ever() -> None:
+    from mcp.client import Client
+
+    async def script(request: Asked) -> bytes | None:
+        said = request.json() if request.method == "POST" else {}
+        if said.get("method") == "initialize":
+            about = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "x", "version": "1"},
+            }
+            return answer(200, {"jsonrpc": "2.0", "id": said["id"], "result": about}, Mcp_Session_Id="s")
+        if request.method != "GET" and "id" not in said:
+            return answer(202)
+        request.writer.write(
+            HEAD.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + b"id: 1\nretry: 0\ndata:\n\n"
+        )
+        return None
+
+    async def run() -> None:
+        async with scripted_server(script) as server:
+            config = config_of(f"{server.url}/mcp", f"127.0.0.1:{server.port} private")
+            async with Client(open_remote(config), mode="legacy") as client:
+                with pytest.raises(Exception, match="reconnection attempts were exhausted"):
+                    await client.list_tools()
+            streams = sum(each.method == "GET" for each in server.seen)
+            assert 2 <= streams < 100, "the burst, and one more each second of this test"
+
+    asyncio.run(run())
+
+
 ANSWERS = (
     # (answer, expected, why)
     (answer(200, result(8)), "answers another request", "the number of another request"),

@@ -19,8 +19,8 @@ from tests.support.tool_issuer import Issuer, jwt
 pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from runner.mcp.http import Challenge
-from runner.mcp.machine_sign_in import machine_credentials
-from runner.mcp.sign_in import ClientIdentity, StoredAuth, foreign_audience, sign_in
+from runner.mcp.machine_sign_in import MachineAuth, MachineCredentials, machine_credentials
+from runner.mcp.sign_in import ClientIdentity, Connecting, StoredAuth, foreign_audience, sign_in
 
 PRIVATE = "https://10.0.0.1"
 
@@ -251,6 +251,48 @@ def test_a_session_renews_its_token_and_says_how_to_sign_in(tmp_path: Path) -> N
             assert await locked.token() is None
             with pytest.raises(ProblemError, match="the keyring: it is locked"):
                 await locked.renewed(None, Challenge(401))
+
+    asyncio.run(run())
+
+
+@pytest.mark.threat("T191")
+def test_credentials_of_a_machine_go_to_their_issuer_only() -> None:
+    async def run() -> None:
+        issuer = Issuer()
+        async with scripted_server(issuer.script) as server:
+            issuer.url = server.url
+            rule = (f"127.0.0.1:{server.port} private",)
+            config = ServerConfig("demo", Layer.USER, url=f"{server.url}/mcp", transport="http", hosts=rule)
+
+            def auth(issued_by: str) -> MachineAuth:
+                known = MachineCredentials(issued_by, "id", Secret("machine-canary"))
+                return MachineAuth(config, known, Connecting())
+
+            mine = auth(f"{server.url}/as")
+            assert await mine.token() is None
+            assert await mine.renewed(None, Challenge(401)) == await mine.token() == Secret("access-canary-1")
+            assert [each["grant_type"] for each in issuer.tokens] == ["client_credentials"]
+            issuer.tokens.clear()
+            with pytest.raises(ProblemError, match="issuer mismatch"):
+                await auth("https://company.example").renewed(None, Challenge(401))
+            issuer.wrong = {"tokens": {"access_token": jwt("https://bank.example")}}
+            with pytest.raises(ProblemError, match="a token for"):
+                await auth(f"{server.url}/as").renewed(None, Challenge(401))
+            assert len(issuer.tokens) == 1
+            assert not any(b"machine-canary" in each.body for each in server.seen)
+
+    asyncio.run(run())
+
+
+def test_a_token_that_another_session_renewed_is_used(tmp_path: Path) -> None:
+    async def run() -> None:
+        config = ServerConfig("demo", Layer.USER, url="https://mcp.example/", transport="http")
+        store = TokenStore({"RINGFENCE_STATE_DIR": str(tmp_path / "state")}, Keyring())
+        store.write(tokens_for(config.url, "https://issuer.example", refresh=Secret("refresh-canary-old")))
+        auth = StoredAuth(config, store)
+        old = await auth.token()
+        store.write(tokens_for(config.url, "https://issuer.example", access=Secret("access-canary-other")))
+        assert await auth.renewed(old, Challenge(401)) == Secret("access-canary-other")
 
     asyncio.run(run())
 
