@@ -138,5 +138,5 @@ def question_text(question: Question, width: int) -> str:
     sink = StringIO()
     console = Console(file=sink, width=width, force_terminal=False, color_system=None, legacy_windows=False)
     plain = replace(question, offer=NOTHING, card=replace(question.card, choices=(), edits=False))
-    Terminal(console, no_input, model=False).show(plain)
+    Terminal(console, no_input, model=False).show(plain, whole=True)
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())

@@ -157,9 +157,9 @@ class Terminal:
             if (answer := parse_plan_answer(text)) is not None:
                 return answer
 
-    def show(self, question: Question, number: str = "") -> None:
+    def show(self, question: Question, number: str = "", *, whole: bool = False) -> None:
         """Print the question with its rights and answers. The whole command is shown, because a hidden end must not be
-        approved.
+        approved. With `whole`, a long change is shown as the answer `x` shows it.
         """
         card, offer = question.card, question.offer
         if question.again:
@@ -171,7 +171,7 @@ class Terminal:
             marks=tuple((mark.start, mark.end) for mark in card.marks),
             lead="$ " if isinstance(question.ask.assessment.action, RunScript) else "",
         )
-        for line in self._changes(card, _MANY):
+        for line in self._changes(card, len(card.change.diff) if whole and card.change is not None else _MANY):
             self._print(line, indent=2)
         self._print(f"why      {card.why if card.special else card.asks}", indent=2)
         for label, words in (*card.rights, *(("but", caveat) for caveat in card.caveats)):

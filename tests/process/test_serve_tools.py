@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from runner.frontends.serve.calls import client_name
 from tests.support.tool_client import LONGEST, NEW, OLD, ToolClient, outcome, workspace
 
 pytest.importorskip("mcp")  # an extra
@@ -239,6 +240,34 @@ def test_the_record_names_the_client_as_the_source(client: ToolClient) -> None:
     rows = [row for row in client.place.audit() if row["tool"] == "read"]
     shown = json.loads(client.place.agent("audit", "show", str(rows[-1]["id"])).stdout)
     assert (shown["source"], shown["client"], shown["model"]) == ("client", "probe 1.0", "mcp:client")
+
+
+# fmt: off
+NAMES = [
+    (("probe", "1.0"),                  "probe 1.0",                  "a name and a version"),
+    (("", ""),                          "a client without a name",    "no name"),
+    (("a\x1b[2J\nb", "\u202e1"),        "a␛[2J␊b <U+202E>1",          "control and direction characters"),
+    (("x" * 5_000, "y" * 5_000),        None,                         "a long name"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("given", "shown", "why"), NAMES, ids=[row[-1] for row in NAMES])
+def test_the_name_of_a_client_is_shown_in_one_short_line(given: tuple[str, str], shown: str | None, why: str) -> None:
+    found = client_name(*given)
+    assert len(found) <= 130
+    assert found.isprintable()
+    assert shown is None or found == shown
+
+
+@pytest.mark.threat("T197")
+@pytest.mark.parametrize("content", ["x" * 20_000, "x\n" * 2_000], ids=["a long line", "many lines"])
+def test_an_action_that_is_too_long_for_a_form_is_asked_about_in_a_terminal(client: ToolClient, content: str) -> None:
+    id = client.call("write", {"path": "long.txt", "content": content}, token="long")
+    assert "`agent approve " in client.message(method="notifications/progress")["params"]["message"]
+    client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+    assert client.called("read", {"path": "a.txt"})[0] is False
+    assert not (client.place.work / "long.txt").exists()
 
 
 def test_the_end_of_the_input_ends_the_command_and_the_server(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from runner.approval.approver import Question
-from runner.approval.open_questions import NotOpen, OpenQuestions
+from runner.approval.open_questions import NotOpen, OpenQuestions, question_text
 from runner.approval.remembered import NOTHING
+from runner.event_values import FileChange
 from tests.support.cards import card_of
 from tests.support.cli_harness import AGENT
 from tests.support.grant_questions import question
@@ -126,6 +128,13 @@ def test_at_a_terminal_the_whole_question_is_shown(client: ToolClient, typed: st
         assert text in screen.seen
     assert outcome(client.message(id=id))[0] is not yes
     assert (client.place.work / "shown.txt").exists() == yes
+
+
+def test_a_long_change_is_shown_whole() -> None:
+    change = FileChange("a.txt", True, 300, 0, tuple(f"+line {number}" for number in range(300)))
+    card = replace(card_of("npm test"), change=change)
+    text = question_text(Question("c1", question("npm test"), NOTHING, card, id="q1"), 80)
+    assert [f"  +line {number}" in text.split("\n") for number in range(300)] == [True] * 300
 
 
 @pytest.mark.threat("T197")

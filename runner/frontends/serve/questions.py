@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from policy.model.action import EditFile, WriteFile
 from policy.model.frozen import dataclass
 from policy.model.verdict import Ask
 from runner.approval.approver import Answer, No, PlanAnswer, Question, Stay, Yes
@@ -93,7 +94,7 @@ class ClientApprover:
     async def _answer(self, question: Question) -> Answer:
         if self._settings.way is AskWay.CLIENT and self._forms.supported:
             text = self._elsewhere.mask(question_text(question, _WIDE))
-            if len(text) <= _LONGEST_FORM:
+            if max(len(text), _written(question)) <= _LONGEST_FORM:
                 return await self._in_form(question, f"{_HEAD}\n\n{text}")
         return await self._at_terminal(question)
 
@@ -105,7 +106,7 @@ class ClientApprover:
         except TimeoutError:
             return self._late()
         except FormFailed as error:
-            return No(f"the client did not show the question ({error}); `--ask terminal` asks in another terminal")
+            return No(f"the question in the client failed: {error}; `--ask terminal` asks in another terminal")
         if submitted is not None and dict(submitted) == {CHOICE: "yes"}:
             return Yes()
         return No()
@@ -125,3 +126,11 @@ class ClientApprover:
             f"no answer came within {self._settings.seconds:g} s. While a call waits, the user can answer with "
             "`agent approve` in another terminal; tell the user about it before you repeat the call"
         )
+
+
+def _written(question: Question) -> int:
+    """Return the number of characters that a file tool would write, because a card shortens very long lines."""
+    match question.ask.assessment.action:
+        case WriteFile(content=text) | EditFile(new=text):
+            return len(text)
+    return 0

@@ -69,7 +69,7 @@ class _OpenCall:
         self.context: CallContext | None = None  # of the request that waits for this call now
         self.wanted: tuple[str, str] | None = None
         self.changed = asyncio.Event()
-        self._submitted: asyncio.Future[Mapping[str, object] | None] | None = None
+        self._answered: asyncio.Future[object] | None = None  # the answer of the client as it is
 
     @property
     def supported(self) -> bool:
@@ -89,12 +89,12 @@ class _OpenCall:
             raise FormFailed("no request of the client is open")
         if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
             self.wanted = (name, text)
-            self._submitted = asyncio.get_running_loop().create_future()
+            self._answered = asyncio.get_running_loop().create_future()
             self.changed.set()
             try:
-                return await self._submitted
+                return _submitted(await self._answered)
             finally:
-                self.wanted = self._submitted = None
+                self.wanted = self._answered = None
         try:
             answer = await context.session.elicit_form(text, _FORM, related_request_id=context.request_id)
         except Exception as error:  # the client refuses, its answer is not valid, or the connection is closed
@@ -103,16 +103,19 @@ class _OpenCall:
 
     def submit(self, responses: Mapping[str, object] | None) -> None:
         """Take the answers of a repeated request. An answer to anything but the open form is a refusal."""
-        future, wanted = self._submitted, self.wanted
+        future, wanted = self._answered, self.wanted
         if future is None or wanted is None or future.done():
             return
         self.wanted = None
-        answer = responses.get(wanted[0]) if responses is not None and set(responses) == {wanted[0]} else None
-        future.set_result(_submitted(answer))
+        future.set_result(responses[wanted[0]] if responses is not None and set(responses) == {wanted[0]} else None)
 
 
 def _submitted(answer: object) -> Mapping[str, object] | None:
-    """Return the fields of an accepted form; None for every other answer."""
+    """Return the fields of an accepted form; None for every other answer. Raise FormFailed for a form that was closed
+    without an answer, as clients without a user do.
+    """
+    if isinstance(answer, types.ElicitResult) and answer.action == "cancel":
+        raise FormFailed("it was closed without an answer")
     if isinstance(answer, types.ElicitResult) and answer.action == "accept":
         return dict(answer.content or {})
     return None
