@@ -53,8 +53,9 @@ _STRUCTURED = (
     "~/.config/opencode/opencode.json", "~/.config/crush/crush.json", "~/.config/Code/User/settings.json",
     "~/.config/Code/User/mcp.json", "~/.config/zed/settings.json", "~/.config/helix/languages.toml",
     "~/.config/starship.toml", "~/.config/mise/config.toml", "~/.cargo/config.toml", "~/.config/jj/config.toml",
-    "~/.jjconfig.toml",
+    "~/.jjconfig.toml", "~/.config/ringfence/config.toml",
 )  # fmt: skip
+_OURS = "/ringfence/config.toml"
 _RUN_KEYS = frozenset((
     "command", "cmd", "program", "executable", "editor", "pager", "notify", "script", "run", "shell", "when", "source",
     "enter", "leave", "cd", "preinstall", "postinstall", "rustc", "rustdoc", "rustc-wrapper", "rustc-workspace-wrapper",
@@ -232,7 +233,9 @@ def _structured(path: str, content: bytes) -> Iterator[tuple[SettingKind, str]]:
         if path.endswith(".toml"):
             import tomllib  # most users have no such file
 
-            left: list[object] = [tomllib.loads(content.decode())]
+            document = tomllib.loads(content.decode())
+            # Of our own file, tool servers are started; the commands in rules are not.
+            left: list[object] = [document.get("mcp") if path.endswith(_OURS) else document]
         else:
             import json
 

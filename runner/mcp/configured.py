@@ -14,7 +14,7 @@ from policy.model.profile import Layer
 from policy.model.verdict import Problem
 from policy.toml.schema import Value
 from runner.config.inventory import EntryKind, Inventory
-from runner.config.server_values import NARROWING, name_fault, pairs_in, server_fault, texts_in, url_fault
+from runner.config.server_values import NARROWING, pairs_in, server_fault, texts_in, url_fault
 from runner.config.settings import ConfigLayer, LayerValues, Settings
 from runner.config.validators import Fault
 from runner.mcp.server_config import ServerConfig
@@ -149,9 +149,6 @@ class _Finder:
                 self.notices.append(f"the tool server `{shown}` of `{file.path}` is not used: {earlier} has this name")
             elif each.fault:
                 problem = Problem(f"{file.path}: the tool server `{shown}` cannot be used", each.fault, _CORRECT)
-                self.faults.append(ServerFault(each.name, file.path, problem))
-            elif wrong := name_fault(each.name):
-                problem = Problem(f"{file.path}: the tool server `{shown}` cannot be used", *wrong)
                 self.faults.append(ServerFault(each.name, file.path, problem))
             else:
                 narrowed = self.settings.named("mcp").get(each.name, {})

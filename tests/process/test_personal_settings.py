@@ -144,6 +144,7 @@ PLACES = [
     ({"~/.pythonrc": "exec(open('./p.py').read())\n"},                   {}, "p.py",        "Python"),
     ({"~/.claude/settings.json": '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "$CLAUDE_PROJECT_DIR/scripts/h.sh"}]}]}}'}, {}, "scripts/h.sh", "a hook of another agent"),
     ({"~/.cursor/mcp.json": '{"mcpServers": {"x": {"command": "node", "args": ["./mcp/s.js", "./src"]}}}'}, {}, "mcp/s.js", "a server of another agent"),
+    ({"~/.config/ringfence/config.toml": '[mcp.x]\ncommand = "node"\nargs = ["${workspaceFolder}/mcp/s.js"]\n'}, {}, "mcp/s.js", "a tool server"),
     ({"~/.codex/config.toml": 'notify = ["python3", "tools/n.py"]\n'},   {}, "tools/n.py",  "a program that is told"),
     ({"~/.config/starship.toml": '[custom.x]\ncommand = "./sx"\n'},      {}, "sx",          "a part of a prompt"),
     ({"~/.config/mise/config.toml": '[hooks]\nenter = "./me"\n'},        {}, "me",          "a hook for a change of the folder"),
@@ -164,6 +165,7 @@ NONE = [
     ({"~/.cursor/mcp.json": '{"mcpServers": {"x": {"command": "npx", "args": ["-y", "server-filesystem", "./src"]}}}'}, {}, "folders for a server"),
     ({"~/.claude/settings.json": '{"permissions": {"allow": ["Bash(./gradlew test:*)", "Edit(./docs/**)"], "additionalDirectories": ["../x"]}}'}, {}, "rules of another agent"),
     ({"~/.config/Code/User/settings.json": '{"eslint.nodePath": "./node_modules", "python.defaultInterpreterPath": "${workspaceFolder}/.venv/bin/python"}'}, {}, "tools that the user installs there"),
+    ({"~/.config/ringfence/config.toml": '[[rule]]\nverdict = "allow"\nrun = ["./gradlew", "test"]\n'}, {}, "commands in rules"),
     ({"~/.codex/config.toml": "broken [", "~/.claude.json": "[" * 100_000},  {}, "what nobody can read"),
     ({}, {"PATH": ".:node_modules/.bin", "EDITOR": "vim", "PAGER": "less", "SHELL": "/bin/bash"}, "PATH is another matter"),
 ]

@@ -13,7 +13,9 @@ from runner.config.serverfiles.json_servers import ServerForm
 from runner.config.serverfiles.read_servers import form_of, read_servers
 from runner.config.trust.cached import trusted_inventory
 from runner.config.trust.discover import look
+from runner.config.trust.session_check import evaluate_files
 from runner.config.trust.store import TrustStore
+from runner.config.trust.text import description
 from runner.mcp.configured import ConfiguredServers, find_servers, servers_here
 
 CLAUDE, CURSOR, GEMINI, VSCODE = ServerForm.CLAUDE, ServerForm.CURSOR, ServerForm.GEMINI, ServerForm.VSCODE
@@ -289,6 +291,56 @@ def test_a_file_of_a_repository_inserts_no_secret(repository: Repository, text: 
     assert (found.servers, len(found.faults)) == ((), 1)
     assert "agent mcp import" in str(found.faults[0])
     assert repository.environ["TOKEN"] not in str(found.faults[0])
+
+
+# fmt: off
+HOSTILE = [
+    # file, content, part of what `agent trust` shows, why
+    (".mcp.json", '{"mcpServers": {"g\u0456thub": {"command": "x"}}}',   "cannot be used: a name has", "a Cyrillic letter"),
+    (".mcp.json", '{"mcpServers": {"a": {"command": "x", "args": ["\\u202eok"]}}}', "<U+202E>",       "a reversed text"),
+    (".mcp.json", '{"mcpServers": {"a": {"command": "x", "args": ["' + '", "'.join(["y" * 200] * 30) + '"]}}}',
+        "longer than 4,096 characters",                                                                 "more than anyone reads"),
+    (".mcp.json", '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "contains a key twice", "a name twice"),
+    (".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x", "url": "https://a.example"}}}', "has a `command` too", "two kinds"),
+    (".codex/config.toml", '[mcp_servers.a]\ncommand = "x"\n[mcp_servers.a]\n', "it is not valid TOML",  "a table twice"),
+    (".vscode/mcp.json", '{"servers": ' + "[" * 50_000,                    "nested too deeply",          "a deep file"),
+    (".gemini/settings.json", '{"mcpServers": {' + ", ".join(f'"a{n}": {{"command": "x"}}' for n in range(9000)) + "}}",
+        "more than 64 servers",                                                                         "a crowd"),
+]
+# fmt: on
+
+
+@pytest.mark.threat("T180")
+@pytest.mark.parametrize(("path", "content", "shown", "why"), HOSTILE, ids=[row[3] for row in HOSTILE])
+def test_a_hostile_file_starts_nothing_that_is_not_shown(
+    repository: Repository, path: str, content: str, shown: str, why: str
+) -> None:
+    repository.put(path, content)
+    review, _ = evaluate_files(
+        look(str(repository.work)), load(repository.work, repository.environ), repository.environ
+    )
+    text = "\n".join(description(review, brief=True))
+    assert shown in text
+    assert sum(len(line) // 80 + 1 for line in text.splitlines()) < 40, "it pushes nothing off the screen"
+    started = [each.name for each in repository.servers().servers]
+    assert bool(started) == bool(review.counts)
+    for name in started:
+        assert f"{name}: " in text
+
+
+@pytest.mark.threat("T180")
+def test_a_folder_of_links_and_a_long_file_start_nothing(repository: Repository) -> None:
+    elsewhere = repository.home / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mcp.json").write_text(json.dumps(server("x")))
+    (repository.work / ".cursor").symlink_to(elsewhere)
+    os.link(elsewhere / "mcp.json", repository.work / ".mcp.json")
+    repository.put(".vscode/mcp.json", '{"servers": {"a": {"command": "x"}}}' + " " * (1 << 20))
+    os.mkfifo(repository.put(".gemini/x", "x").with_name("settings.json"))
+    assert repository.servers() == ConfiguredServers()
+    refused = {each.path: each.refused for each in look(str(repository.work)).entries}
+    assert sorted(refused) == [".cursor", ".gemini/settings.json", ".mcp.json", ".vscode/mcp.json"]
+    assert all(refused.values())
 
 
 @pytest.mark.threat("T180")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from policy.model.frozen import dataclass
 from runner.config.inventory import EntryKind, Inventory
 from runner.config.read_layer import MOST_SERVERS
+from runner.config.server_values import name_fault, texts_in
 from runner.config.serverfiles.codex_servers import codex_content, codex_servers
 from runner.config.serverfiles.foreign_server import ForeignServer, NoServersError
 from runner.config.serverfiles.json_servers import ServerForm, json_content, json_servers
@@ -18,6 +19,9 @@ REPOSITORY: Mapping[str, ServerForm] = {
     ".gemini/settings.json": ServerForm.GEMINI,
     ".codex/config.toml": ServerForm.CODEX,
 }
+
+
+_LONGEST = 4096  # characters of all values of one server
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,18 @@ def server_files(inventory: Inventory) -> tuple[ServerFile, ...]:
         if path not in kinds:
             continue
         try:
-            found.append(ServerFile(path, read_servers(inventory.contents[path], form)))
+            servers = read_servers(inventory.contents[path], form)
+            found.append(ServerFile(path, tuple(map(_of_repository, servers))))
         except ValueError as error:
             found.append(ServerFile(path, fault=str(error)))
     return tuple(found)
+
+
+def _of_repository(server: ForeignServer) -> ForeignServer:
+    """Return the server, or a fault if its name is unfit or if its command line is longer than a user would read."""
+    if wrong := name_fault(server.name):
+        return ForeignServer(server.name, fault=f"{wrong[0]}; {wrong[1]}")
+    texts = [text for value in server.values.values() for text in texts_in(value)]
+    if sum(map(len, texts)) > _LONGEST:
+        return ForeignServer(server.name, fault=f"its texts are longer than {_LONGEST:,} characters together")
+    return server
