@@ -84,16 +84,19 @@ def logout(
         agent mcp logout github
         agent mcp logout --all
     """
-    from runner.mcp.tokens import TokenStore
+    from runner.mcp.tokens import TokenStore, server_key
     from runner.secrets.keyring_store import KeyringFailed
 
     if (name is None) != everything:
         why = "one server or all of them can be meant"
         raise usage("name one server, or add --all", why, "write `agent mcp logout NAME` or `agent mcp logout --all`")
     store = TokenStore(os.environ)
-    addresses = [each.server for each in store.servers()] if name is None else [_server(name, config, cwd).url]
     try:
-        removed = [address for address in addresses if store.remove(address)]
+        if name is None:
+            removed = store.remove_all()
+        else:
+            server = _server(name, config, cwd)
+            removed = (server_key(server.url),) if store.remove(server.url) else ()
     except KeyringFailed as error:
         raise _keyring_failed("the tokens were not removed", error) from None
     for address in removed:
@@ -176,17 +179,22 @@ def _sign_in(
 
 def _show(server: "ServerConfig", address: str, browser: bool, workspace: str) -> None:
     """Show the whole address of a sign-in, and open it if `browser` is True."""
-    from urllib.parse import urlsplit
+    from urllib.parse import parse_qs, urlsplit
 
     from runner.mcp.browser import open_browser
 
-    host = urlsplit(address).hostname or ""
+    host, own = urlsplit(address).hostname or "", urlsplit(server.url).hostname or ""
     opened = browser and open_browser(address, os.environ, workspace)
     action = "the browser opens this address" if opened else "open this address in your browser"
     print(visible(f"{server.name} asks you to sign in at {host}; {action}:", lines=False))
     if any(label.startswith("xn--") for label in host.split(".")):
         print("note: the name of this host contains letters of other alphabets, which can look like another name")
     print(visible(address, lines=False), flush=True)
+    if scopes := parse_qs(urlsplit(address).query).get("scope"):
+        print(visible(f"it asks for these rights: {scopes[0]}", lines=False), flush=True)
+    if host.split(".")[-2:] != own.split(".")[-2:]:
+        # THREAT T191: an issuer that ignores `resource` gives a token for all of its services.
+        print(visible(f"note: {own} gets a token of {host}; go on only if the two belong together", lines=False))
 
 
 def _without_library(error: ImportError) -> Stopped:

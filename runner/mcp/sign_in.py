@@ -37,7 +37,7 @@ from runner.mcp.http import (
 )
 from runner.mcp.pinned_http import BrokenAnswer, PinnedTransport, RemoteRefused, origin_of
 from runner.mcp.server_config import ServerConfig
-from runner.mcp.tokens import TokenSet, TokenStore, canonical_url
+from runner.mcp.tokens import TokenSet, TokenStore, canonical_url, server_key
 from runner.secrets.keyring_store import KeyringFailed
 from runner.secrets.secret import Secret, usable
 from sandbox.backend import DIRECT, NetworkOptions
@@ -217,7 +217,7 @@ def tokens_of(provider: OAuthClientProvider, storage: MemoryStorage, config: Ser
     origin = "{0.scheme}://{0.netloc}".format(urlsplit(server))
     access, refresh = checked_tokens(tokens, config)
     return TokenSet(
-        server=server,
+        server=server_key(server),
         issuer=str(metadata.issuer) if metadata else origin,
         token_endpoint=str(metadata.token_endpoint) if metadata else f"{origin}/token",
         resource=context.get_resource_url(),

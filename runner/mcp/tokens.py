@@ -32,7 +32,7 @@ class TokenSet:
     """The tokens of one server, and what is necessary to renew them.
 
     Attributes:
-        server: The address of the server, as `canonical_url` returns it.
+        server: The name of the server in the list of sign-ins, as `server_key` returns it.
         issuer: The issuer of the tokens, exactly as its metadata states it.
         token_endpoint: The address at which the tokens are renewed.
         resource: The resource for which the tokens are (RFC 8707).
@@ -86,7 +86,7 @@ class TokenStore:
 
     def read(self, url: str) -> TokenSet | None:
         """Return the tokens of the server with this address, or None. Without a sign-in the keyring is not asked."""
-        server = canonical_url(url)
+        server = server_key(url)
         issuer = self._list().issuers.get(server)
         if issuer is None:
             return None
@@ -131,7 +131,13 @@ class TokenStore:
 
     def remove(self, url: str) -> bool:
         """Remove the tokens of the server with this address, and return True if there were some."""
-        server = canonical_url(url)
+        return self._remove(server_key(url))
+
+    def remove_all(self) -> tuple[str, ...]:
+        """Remove the tokens of all servers, and return their addresses."""
+        return tuple(each.server for each in self.servers() if self._remove(each.server))
+
+    def _remove(self, server: str) -> bool:
         issuer = self._list().issuers.get(server)
         if issuer is None:
             return False
@@ -170,6 +176,12 @@ def canonical_url(url: str) -> str:
         if parts.scheme.lower() == scheme:
             host = host.removesuffix(port)
     return urlunsplit((parts.scheme.lower(), host, parts.path or "/", parts.query, ""))
+
+
+def server_key(url: str) -> str:
+    """Return the address of a server without its query, which may contain a secret, but with a hash of the query."""
+    address, mark, query = canonical_url(url).partition("?")
+    return f"{address}#{hashlib.sha256(query.encode()).hexdigest()[:16]}" if mark else address
 
 
 def _account(server: str, issuer: str) -> str:

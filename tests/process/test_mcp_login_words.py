@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from policy.model.profile import Layer
+from runner.cli.mcp_sign_in import _show
 from runner.mcp.browser import open_browser
+from runner.mcp.server_config import ServerConfig
 from tests.support import forked_agent
 from tests.support.forked_agent import AGENT
 
@@ -69,3 +72,21 @@ def test_only_addresses_of_pages_are_opened(tmp_path: Path, address: str, opened
         assert seen.read_text() == address, "the whole address is one word, without a shell"
     assert not open_browser(address, {"PATH": str(tmp_path)}, workspace=str(tmp_path))
     assert not open_browser(address, {"PATH": "."})
+
+
+SHOWN = [
+    ("https://login.mcp.example/a?scope=read+write", "it asks for these rights: read write", "note:", "the same site"),
+    ("https://code.example.org/a", "note: mcp.example gets a token of code.example.org", "rights", "another site"),
+    ("https://xn--mp-2tc.example/a", "letters of other alphabets", "rights", "letters of other alphabets"),
+]
+
+
+@pytest.mark.threat("T191")
+@pytest.mark.parametrize(("address", "expected", "absent", "why"), SHOWN, ids=[row[-1] for row in SHOWN])
+def test_what_a_login_shows(capsys, address: str, expected: str, absent: str, why: str) -> None:
+    server = ServerConfig("there", Layer.USER, url="https://mcp.example/", transport="http")
+    _show(server, address, False, "/")
+    shown = capsys.readouterr().out
+    assert address in shown.splitlines()
+    assert expected in shown
+    assert absent not in shown

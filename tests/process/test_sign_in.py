@@ -10,7 +10,7 @@ from policy.model.profile import Layer
 from policy.model.verdict import ProblemError
 from runner.mcp.callback_server import CallbackServer, callback_server
 from runner.mcp.server_config import ServerConfig
-from runner.mcp.tokens import TokenSet, TokenStore, canonical_url
+from runner.mcp.tokens import TokenSet, TokenStore, server_key
 from runner.secrets.keyring_store import KeyringFailed
 from runner.secrets.secret import Secret
 from tests.support.http_script import answer, scripted_server
@@ -176,7 +176,7 @@ def tokens_for(server: str, issuer: str, **more) -> TokenSet:
         "client_id": "id",
         "access": Secret("access-canary-old"),
     }
-    return TokenSet(server=canonical_url(server), issuer=issuer, **{**made, **more})
+    return TokenSet(server=server_key(server), issuer=issuer, **{**made, **more})
 
 
 @pytest.mark.threat("T191")
@@ -191,6 +191,12 @@ def test_tokens_are_for_one_server_and_one_issuer(tmp_path: Path) -> None:
     text = "".join(path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file())
     assert "https://one.example" in text
     assert "canary" not in text
+    keyed = tokens_for("https://mcp.example/a?key=query-canary", "https://one.example")
+    store.write(keyed)
+    assert store.read("https://mcp.example/a?key=query-canary") == keyed
+    assert store.read("https://mcp.example/a?key=other") is None
+    assert "canary" not in (tmp_path / "state" / "sign_ins.json").read_text()
+    assert store.remove("https://mcp.example/a?key=query-canary")
     second = tokens_for("https://mcp.example/a", "https://two.example")
     store.write(second)
     assert store.read("https://mcp.example/a") == second
@@ -203,7 +209,8 @@ def test_tokens_are_for_one_server_and_one_issuer(tmp_path: Path) -> None:
     assert store.read("https://evil.example/") is None
     assert store.remove("https://evil.example/")
     assert not store.remove("https://evil.example/")
-    assert [each.server for each in store.servers()] == ["https://mcp.example/a"]
+    assert store.remove_all() == ("https://mcp.example/a",)
+    assert [kind for kind, account in keyring.items if account != other] == []
 
 
 def test_a_session_renews_its_token_and_says_how_to_sign_in(tmp_path: Path) -> None:
