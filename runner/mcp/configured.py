@@ -18,7 +18,7 @@ from runner.config.server_values import NARROWING, pairs_in, server_fault, texts
 from runner.config.settings import ConfigLayer, LayerValues, Settings
 from runner.config.validators import Fault
 from runner.mcp.server_config import ServerConfig
-from runner.mcp.variables import UserVariables, VariableError
+from runner.mcp.variables import UserVariables, VariableError, register_values
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
@@ -185,6 +185,7 @@ class _Finder:
             env = tuple((key, variables.value(text)) for key, text in pairs_in(values.get("env")))
             at = "headers"
             headers = tuple((key, variables.value(text)) for key, text in pairs_in(values.get("headers")))
+            register_values((*env, *headers))
             at = "url"
             url = variables.word(str(values.get("url", "")))
             if url and (wrong_url := url_fault(url)):

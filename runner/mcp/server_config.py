@@ -36,11 +36,11 @@ class ServerConfig:
     place: str = ""
     command: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     cwd: str = ""
     url: str = ""
     transport: str = "stdio"
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     tools: tuple[str, ...] = ()
     exclude_tools: tuple[str, ...] = ()
     tiers: tuple[tuple[str, str], ...] = field(default=())

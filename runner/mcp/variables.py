@@ -5,19 +5,20 @@ and `$$` is a dollar sign. `args`, `command`, `cwd` and `url` know only the form
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.config.validators import Fault
 from runner.secrets.redactor import key_spans
-from runner.secrets.secret import SHORTEST, names_secret
+from runner.secrets.secret import SHORTEST, Secret, names_secret
 
 WORKSPACE = "workspaceFolder"
 _NAMED = re.compile(r"\$(?:\$|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}|([A-Za-z_][A-Za-z0-9_]*))", re.ASCII)
 _BRACED = re.compile(r"\$(?:\$(?=\{)|\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})", re.ASCII)
 _OTHER = re.compile(r"\$\{[^}]*\}")  # a form of another program, such as `${input:key}`
 _MORE_SECRETS = re.compile(r"SESSION|AUTH|DSN|WEBHOOK|APIKEY|LOGIN|CERT|PRIVATE", re.IGNORECASE)
+_SCHEMES = ("bearer", "basic", "token")  # of the header `Authorization`
 _CODED = re.compile(r"[A-Za-z0-9_+/=.~-]{20,}", re.ASCII)  # a run of characters that may be a key
 
 
@@ -112,3 +113,16 @@ def may_be_secret(name: str, value: str) -> bool:
 def _mixed(text: str) -> bool:
     """Return True if a text of letters and digits looks random: names of places rarely contain several digits."""
     return sum(char.isdigit() for char in text) >= 3 and any(char.isalpha() for char in text)
+
+
+def register_values(pairs: Iterable[tuple[str, str]]) -> None:
+    """Register the values of variables and headers that are named like secrets, so that they are masked in every text,
+    wherever they come from.
+    """
+    for name, value in pairs:
+        if not names_secret(name.replace("-", "_")) and name.lower() not in ("authorization", "cookie"):
+            continue
+        kind, blank, rest = value.partition(" ")
+        plain = (rest if blank and kind.lower() in _SCHEMES else value).strip()
+        if len(plain) >= SHORTEST and not plain.startswith(("/", "~")):
+            Secret(plain)

@@ -141,3 +141,11 @@ def test_a_check_warns_of_keys_in_plain_text_and_finds_contradictions(place: Cli
     ]
     assert [each.partition(":")[2].partition(":")[0] for each in found["warnings"]] == ["4", "3"]
     assert KEY not in done.stdout
+
+
+def test_names_of_servers_are_completed_and_a_broken_file_completes_nothing(place: CliHarness) -> None:
+    asked = {"COMP_WORDS": "agent\nmcp\nshow\ng", "COMP_CWORD": "3", "_AGENT_COMPLETE": "complete_bash"}
+    for text, offered in (('[mcp.git]\ncommand = "x"\n[mcp.notes]\ncommand = "y"\n', "git"), ("[mcp", "")):
+        own(place).write_text(text)
+        done = place.agent(env=asked)
+        assert (done.stdout.strip(), done.stderr) == (offered, "")

@@ -12,6 +12,7 @@ from runner.config import ConfigError, load
 from runner.mcp.configured import ConfiguredServers, find_servers
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.variables import UserVariables, VariableError
+from runner.secrets.redactor import masked
 
 SHARED = ".ringfence/config.toml"
 
@@ -245,3 +246,16 @@ def test_a_server_of_a_repository_gets_no_secret(name: str, value: str, inserted
             theirs.value(form)
         assert "agent mcp import" in caught.value.problem.fix
         assert value not in str(caught.value.problem)
+
+
+def test_credentials_of_a_server_are_masked_in_every_text(place: Place) -> None:
+    place.environ |= {"PLAIN": "entirely-ordinary-words", "LONG": "another-ordinary-text"}
+    place.write(
+        '[mcp.a]\ncommand = "x"\nenv = { A_TOKEN = "${PLAIN}", LEVEL = "ordinary-level-1" }\n'
+        '[mcp.b]\nurl = "https://b.example/m"\nheaders = { Authorization = "Bearer $LONG", X-Api-Key = "literal-ordinary" }\n'
+    )
+    shown = repr(place.servers())
+    for text in ("entirely-ordinary-words", "another-ordinary-text", "literal-ordinary"):
+        assert text not in shown
+        assert masked(f"a {text} b") == "a [secret] b"
+    assert masked("ordinary-level-1") == "ordinary-level-1"
