@@ -37,6 +37,7 @@ from runner.mcp.pinned_http import (
     origin_of,
     parsed_rules,
     shown,
+    whole,
 )
 from runner.mcp.server_config import ServerConfig
 from runner.secrets.secret import Secret
@@ -130,12 +131,16 @@ class RemoteTransport(httpx2.AsyncBaseTransport):
         if kind == EVENTS and response.status_code < 400:
             return response
         # All other answers are complete texts, and are read here, so that an error of reading is an error of the call.
-        body = await response.aread()
+        body = await whole(response)
         content = json_object(body) if kind == "application/json" else {}
         refused = "error" in content and "jsonrpc" in content
         if message.get("method") == "initialize" and response.status_code in _OLD and not refused:
             old = OldServer(self._url, self._answered, self._pinned.bounds)
-            await old.open()
+            try:
+                await old.open()
+            except BaseException:
+                await old.aclose()
+                raise
             self._old = old
             return await old.exchange(request, message)
         answers = kind == "application/json" and "id" in message and 200 <= response.status_code < 300

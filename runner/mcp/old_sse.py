@@ -24,6 +24,7 @@ from runner.mcp.pinned_http import (
     error_answer,
     origin_of,
     shown,
+    whole,
 )
 
 _ENDPOINT = 30.0  # seconds until the server names the address for requests
@@ -39,6 +40,7 @@ class OldServer:
     def __init__(self, url: httpx2.URL, answered: Exchange, bounds: AnswerBounds) -> None:
         self._url, self._answered, self._bounds = url, answered, bounds
         self._endpoint: asyncio.Future[httpx2.URL] | None = None
+        self._opening = asyncio.Lock()
         self._reader: asyncio.Task[None] | None = None
         self._stream: httpx2.Response | None = None
         self._waiting: dict[str | int, asyncio.Queue[str | None]] = {}
@@ -47,8 +49,11 @@ class OldServer:
 
     async def open(self) -> None:
         """Open the stream of the server and wait for its address for requests. Raises RemoteRefused."""
-        if self._endpoint is not None:
-            return
+        async with self._opening:
+            if self._endpoint is None:
+                await self._open()
+
+    async def _open(self) -> None:
         request = httpx2.Request("GET", self._url, headers={"Accept": EVENTS, "Cache-Control": "no-store"})
         response = await self._answered(request)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -65,9 +70,9 @@ class OldServer:
                 await asyncio.shield(self._endpoint)
         except TimeoutError:
             what = f"{shown(self._url)} does not name the address for requests"
-            raise RemoteRefused(
-                Problem(what, f"no event `endpoint` came within {_ENDPOINT:g} seconds", _SERVER)
-            ) from None
+            problem = Problem(what, f"no event `endpoint` came within {_ENDPOINT:g} seconds", _SERVER)
+            self._fail(problem)
+            raise RemoteRefused(problem) from None
 
     async def exchange(self, request: httpx2.Request, message: dict[str, object]) -> httpx2.Response:
         """Return the answer to one request of the client. Raises RemoteRefused."""
@@ -90,7 +95,7 @@ class OldServer:
             if self._broken is not None:
                 raise RemoteRefused(self._broken)
             response = await self._answered(sent)
-            await response.aread()
+            await whole(response)
         except BaseException:
             self._forget(number)
             raise
@@ -122,8 +127,8 @@ class OldServer:
             raise RemoteRefused(Problem("the server closed its stream", "it sends no more answers", "connect again"))
         except (RemoteRefused, BrokenAnswer) as error:
             self._fail(error.problem)
-        except httpx2.SSEError as error:
-            self._fail(Problem("the server sends too much", str(error), _SERVER))
+        except httpx2.HTTPError as error:
+            self._fail(Problem("the stream of the server broke", str(error), _SERVER))
 
     def _fail(self, problem: Problem) -> None:
         self._broken = problem

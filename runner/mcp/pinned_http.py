@@ -428,6 +428,15 @@ def _size(size: int) -> str:
     return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size >> 10} KiB"
 
 
+async def whole(response: httpx2.Response) -> bytes:
+    """Return the complete text of an answer. If it exceeds a bound, close its connection and raise BrokenAnswer."""
+    try:
+        return await response.aread()
+    except BaseException:
+        await response.aclose()
+        raise
+
+
 def error_answer(request: httpx2.Request, text: str) -> httpx2.Response:
     """Return an answer that reports `text` as the error of one request of the protocol (JSON-RPC)."""
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": text}}

@@ -141,6 +141,26 @@ def test_events_extend_the_time_of_a_call_up_to_the_maximum() -> None:
 
 
 @pytest.mark.threat("T190")
+def test_broken_answers_use_up_no_connections() -> None:
+    async def script(request: Asked) -> bytes:
+        return answer(200, b"[" * 100_000 if request.headers.get("x-flood") else result())
+
+    async def run() -> list[int]:
+        async with scripted_server(script) as server:
+            config = config_of(server.url, f"127.0.0.1:{server.port} private")
+            bounds = AnswerBounds(message=50_000, idle=20.0)
+            transport = RemoteTransport(config, PinnedTransport(remote_hosts(config), bounds=bounds), None)
+            codes = []
+            for headers in (*[{"X-Flood": "1"}] * 40, {}):
+                request = httpx2.Request("POST", server.url, content=call(), headers=headers)
+                codes.append((await transport.handle_async_request(request)).status_code)
+            await transport.aclose()
+            return codes
+
+    assert asyncio.run(run()) == [502] * 40 + [200], "more than the connections of the pool"
+
+
+@pytest.mark.threat("T190")
 def test_a_stream_that_always_ends_is_not_opened_for_ever() -> None:
     from mcp.client import Client
 
@@ -429,6 +449,32 @@ def test_an_old_server(first: str, later: str, expected: str, why: str) -> None:
     said = asyncio.run(run())
     assert expected in said, said
     assert '"id":8' not in said
+
+
+@pytest.mark.threat("T190")
+def test_an_old_server_that_names_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.mcp.old_sse._ENDPOINT", 0.5)
+
+    async def script(request: Asked) -> bytes | None:
+        if request.method == "POST":
+            return answer(405)
+        await write(request, HEAD)
+        return None
+
+    async def run() -> list[str]:
+        said = []
+        async with scripted_server(script) as server:
+            for transport in ("sse", "http"):
+                config = config_of(f"{server.url}/", f"127.0.0.1:{server.port} private", transport=transport)
+                remote = RemoteTransport(config, PinnedTransport(remote_hosts(config), bounds=SMALL), None)
+                for _ in range(2):
+                    request = httpx2.Request("POST", config.url, content=call(7, "initialize"))
+                    said.append((await (await remote.handle_async_request(request)).aread()).decode())
+                await remote.aclose()
+        return said
+
+    for text in asyncio.run(run()):
+        assert "does not name the address for requests" in text
 
 
 def test_both_generations_and_both_transports_work() -> None:
