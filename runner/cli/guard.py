@@ -16,6 +16,7 @@ from runner.text.sanitize import visible
 if TYPE_CHECKING:
     from runner.frontends.guard.guard_status import GuardStatus
     from runner.frontends.guard.installation import SettingsChange
+    from runner.frontends.guard.settings_change import HookOptions
 
 guard_app = typer.Typer(no_args_is_help=False, invoke_without_command=True, rich_markup_mode="markdown")
 _AGENTS = {
@@ -64,6 +65,9 @@ def _command(agent: str, title: str) -> None:
         redirect: Annotated[
             bool, switch("--redirect", help="Never rewrite a command: deny it and name the one to run instead.")
         ] = False,
+        cold: Annotated[
+            bool, switch("--cold", help="With --install: keep no process between calls. Answers take longer.")
+        ] = False,
         yes: Annotated[bool, switch("--yes", help="Write without a question.")] = False,
         no_canary: Annotated[bool, switch("--no-canary", help="With --status: do not run the agent.")] = False,
         json: JSON = False,
@@ -71,15 +75,22 @@ def _command(agent: str, title: str) -> None:
     ) -> int:
         if install + remove + status > 1:
             raise usage("--install, --remove and --status exclude each other", "each is one step", "give one of them")
-        if (mode is not None or redirect) and not install:
-            raise usage("--mode and --redirect are written into the hook", "nothing is installed", "add --install")
+        if (mode is not None or redirect or cold) and not install:
+            what = "--mode, --redirect and --cold are written into the hook"
+            raise usage(what, "nothing is installed", "add --install")
         if scope not in _SCOPES:
             raise usage(f"there is no scope `{scope}`", "the scopes are user and project", "write --scope user")
         from runner.gate.gate import folder
 
         here = str(folder(cwd))
         if install or remove:
-            return _change(agent, scope, mode, here, install=install, redirect=redirect, yes=yes)
+            from runner.frontends.guard.settings_change import HookOptions
+
+            if mode is Mode.DANGEROUSLY:
+                why = "a guarded agent would be allowed everything"
+                raise usage("`--mode dangerously` cannot be installed", why, "use `--mode trust-project`")
+            options = HookOptions(mode.value if mode is not None else "", redirect, warm=not cold)
+            return _change(agent, scope, options, here, install=install, yes=yes)
         from runner.frontends.guard.guard_status import guard_status
 
         found = guard_status(agent, scope, here, os.environ, canary=not no_canary)
@@ -113,6 +124,7 @@ def hook(
     agent: Annotated[str, argument("AGENT", f"The agent: {', '.join(_AGENTS)}.", complete=completing(lambda: _AGENTS))],
     mode: MODE = None,
     redirect: Annotated[bool, switch("--redirect", help="Deny each command and name the one to run instead.")] = False,
+    warm: Annotated[bool, switch("--warm", help="Keep a process for the next calls.")] = False,
 ) -> int:
     """Answer one call of a guarded agent. The installed hook runs this command.
 
@@ -125,17 +137,13 @@ def hook(
     from runner.frontends.guard.hook import run_hook
 
     words = ["--mode", mode.value] if mode is not None else []
-    return run_hook([agent, *words, *(["--redirect"] if redirect else [])])
+    words += ["--redirect"] if redirect else []
+    return run_hook([agent, *words, *(["--warm"] if warm else [])])
 
 
-def _change(agent: str, scope: str, mode: Mode | None, here: str, *, install: bool, redirect: bool, yes: bool) -> int:
+def _change(agent: str, scope: str, options: "HookOptions", here: str, *, install: bool, yes: bool) -> int:
     from runner.frontends.guard.installation import apply_changes, planned_installation, planned_removal
-    from runner.frontends.guard.settings_change import HookOptions
 
-    if mode is Mode.DANGEROUSLY:
-        why = "a guarded agent would be allowed everything"
-        raise usage("`--mode dangerously` cannot be installed", why, "use `--mode trust-project`")
-    options = HookOptions(mode.value if mode is not None else "", redirect)
     if install:
         changes = planned_installation(agent, scope, options, here, os.environ)
     else:

@@ -86,6 +86,10 @@ def _dispatch(words: list[str]) -> int:
             from runner.frontends.exec.why import run_why
 
             return run_why(args)
+    if words == ["guard", "judge"]:
+        from runner.frontends.guard.resident import run_resident
+
+        return run_resident()
     if words[:2] == ["guard", "hook"] and not {"-h", "--help"} & set(words):
         gc.disable()
         from runner.frontends.guard.hook import run_hook

@@ -215,8 +215,18 @@ def _require_owner(path: Path, found: os.stat_result, whose: Whose) -> None:
 PACKAGED = "profiles/default.toml"
 
 
+_kept: list[Settings] = []
+
+
+def keep_packaged() -> None:
+    """Let `packaged` return the same object from now on, for a process that stays and watches the files itself."""
+    _kept[:] = [packaged()]
+
+
 def packaged() -> Settings:
     """Return the packaged settings. Raise ConfigError if a file of the installation is missing or invalid."""
+    if _kept:
+        return _kept[0]
     try:
         profile = parse_profile(packaged_text(), PACKAGED)
         folder = os.path.join(os.path.dirname(str(policy.__file__)), "commands")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.frontends.guard.hook import AGENTS
+from runner.frontends.guard.answering import AGENTS
 from runner.frontends.guard.installation import SettingsChange, apply_changes, planned_installation, planned_removal
 from runner.frontends.guard.settings_change import HookOptions, hook_file, hook_line
 from runner.problems import Stopped

@@ -6,7 +6,7 @@ import pytest
 
 from policy.model.action import EditFile, RunScript, WriteFile
 from policy.model.tier import Mode, Ruling
-from runner.frontends.guard.hook import AGENTS
+from runner.frontends.guard.answering import AGENTS
 from runner.frontends.guard.settings_change import hook_file
 from runner.gate.gate import GateArgs, open_gate, ruling
 

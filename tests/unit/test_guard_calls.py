@@ -19,8 +19,8 @@ from policy.model.action import (
     WriteFile,
 )
 from runner.frontends.guard import claude, codex, cursor, gemini, opencode
+from runner.frontends.guard.answering import AGENTS, Rendered, agent_module
 from runner.frontends.guard.call import CallKind, GuardAnswer, HookAnswer, UnreadableCallError
-from runner.frontends.guard.hook import AGENTS, Rendered, agent_module
 from runner.frontends.guard.hook_input import parse_input
 
 CWD = "/nonexistent/w"

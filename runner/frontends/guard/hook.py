@@ -8,21 +8,17 @@ runs in a process of its own, so that nothing that it waits for can delay the an
 import os
 import sys
 
-from runner.frontends.guard.call import CallKind, GuardAnswer, GuardedCall, HookAnswer
+from runner.frontends.guard.answering import LONGEST_INPUT, UNREADABLE, Rendered, answer_bytes, words_of
+from runner.frontends.guard.resident import ask_resident, start_resident
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from policy.model.tier import Mode
 
-AGENTS = ("claude", "codex", "gemini", "cursor", "opencode")
 DEADLINE = 20.0  # seconds until the answer; `--install` sets the time limit of the agent to `TIME_LIMIT`
 TIME_LIMIT = 60  # seconds
 _INPUT_TIME = 5.0  # seconds until the input must be complete
-_UNREADABLE = "ringfence could not judge this call, so it was denied"
-
-Rendered = tuple[str, str, int]  # standard output, standard error and exit code
 
 
 def run_hook(words: list[str]) -> int:
@@ -31,75 +27,32 @@ def run_hook(words: list[str]) -> int:
     try:
         agent, options = _options(words)
         data = _standard_input()
-        out, error, code = _within_deadline(lambda: answer_bytes(agent, options, data))
+        warm = ask_resident(agent, options, data) if "--warm" in options else None
+        out, error, code = warm or _within_deadline(lambda: answer_bytes(agent, options, data))
+        if "--warm" in options and warm is None:
+            start_resident()
     except Exception as failure:
-        out, error, code = "", f"{_UNREADABLE}: {_words_of(failure)}", 2
+        out, error, code = "", f"{UNREADABLE}: {words_of(failure)}", 2
     sys.stdout.write(out)
     sys.stderr.write(f"{error}\n" if error else "")
     sys.stdout.flush()
     return code
 
 
-def answer_bytes(agent: str, options: dict[str, str], data: bytes) -> Rendered:
-    """Return the rendered answer to the call in `data`. Any failure is a denial."""
-    module = agent_module(agent)
-    try:
-        from policy.model.frozen import replace
-        from runner.frontends.guard.hook_input import parse_input
-
-        call = module.read_call(parse_input(data))
-        if "--redirect" in options:
-            call = replace(call, rewrites=False)
-        if call.kind is CallKind.INERT:
-            return module.render(call, GuardAnswer(HookAnswer.NONE))
-        from runner.frontends.guard.verdicts import judge
-
-        return module.render(call, judge(call, _mode(options.get("--mode")), options.get("--config")))
-    except Exception as failure:  # Seam of the hook: see `run_hook`
-        return module.render(None, GuardAnswer(HookAnswer.DENY, f"{_UNREADABLE}: {_words_of(failure)}"))
-
-
-class AgentModule:
-    """The interface of the module of one agent: how to read a call, and how to render an answer."""
-
-    read_call: "Callable[[dict[str, object]], GuardedCall]"
-    render: "Callable[[GuardedCall | None, GuardAnswer], Rendered]"
-
-
-def agent_module(agent: str) -> AgentModule:
-    """Return the module of `agent`. Raise ValueError for an unknown name."""
-    if agent not in AGENTS:
-        raise ValueError(f"there is no agent `{agent}`; the agents are {', '.join(AGENTS)}")
-    from importlib import import_module
-
-    package = __name__.rpartition(".")[0]
-    found: AgentModule = import_module(f"{package}.{agent}")  # type: ignore[assignment]  # each module has both
-    return found
-
-
 def _options(words: list[str]) -> tuple[str, dict[str, str]]:
     """Return the name of the agent and its options. Raise ValueError for other words."""
     agent, *rest = words or [""]
-    rest = [word for name in rest for word in ((name, "yes") if name == "--redirect" else (name,))]
-    if len(rest) % 2 or any(name not in ("--mode", "--config", "--redirect") for name in rest[::2]):
-        raise ValueError("the hook takes an agent, and `--mode MODE`, `--config FILE` or `--redirect`")
+    switches = ("--redirect", "--warm")
+    rest = [word for name in rest for word in ((name, "yes") if name in switches else (name,))]
+    if len(rest) % 2 or any(name not in ("--mode", "--config", *switches) for name in rest[::2]):
+        raise ValueError("the hook takes an agent, and `--mode MODE`, `--config FILE`, `--redirect` or `--warm`")
     return agent, dict(zip(rest[::2], rest[1::2], strict=True))
-
-
-def _mode(text: str | None) -> "Mode | None":
-    if text is None:
-        return None
-    from policy.model.tier import Mode
-
-    return Mode(text)
 
 
 def _standard_input() -> bytes:
     """Return standard input up to its end. Raise ValueError if it is too long or does not end in time."""
     import select
     import time
-
-    from runner.frontends.guard.hook_input import MOST
 
     until, parts, size = time.monotonic() + _INPUT_TIME, list[bytes](), 0
     while True:
@@ -111,8 +64,8 @@ def _standard_input() -> bytes:
             return b"".join(parts)
         parts.append(chunk)
         size += len(chunk)
-        if size > MOST:
-            raise ValueError(f"the input of the hook is longer than {MOST >> 20} MiB")
+        if size > LONGEST_INPUT:
+            raise ValueError(f"the input of the hook is longer than {LONGEST_INPUT >> 20} MiB")
 
 
 def _within_deadline(judge: "Callable[[], Rendered]") -> Rendered:
@@ -154,11 +107,3 @@ def _within_deadline(judge: "Callable[[], Rendered]") -> Rendered:
         raise ValueError("the judgement ended without an answer")
     out, error, code = loads(b"".join(parts))
     return str(out), str(error), int(code)
-
-
-def _words_of(failure: Exception) -> str:
-    """Return the reason of a failure in words."""
-    problem = getattr(failure, "problem", None)
-    if problem is not None:
-        return f"{problem.what}: {problem.why}. {problem.fix}"
-    return str(failure) or type(failure).__name__

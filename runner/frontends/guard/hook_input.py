@@ -2,9 +2,8 @@
 
 import os
 
+from runner.frontends.guard.answering import LONGEST_INPUT
 from runner.frontends.guard.call import UnreadableCallError
-
-MOST = 16 << 20  # bytes of one hook input
 
 
 def parse_input(data: bytes) -> dict[str, object]:
@@ -14,8 +13,8 @@ def parse_input(data: bytes) -> dict[str, object]:
     """
     from runner.text.strict_json import parse_strictly
 
-    if len(data) > MOST:
-        raise UnreadableCallError(f"the input of the hook is longer than {MOST >> 20} MiB")
+    if len(data) > LONGEST_INPUT:
+        raise UnreadableCallError(f"the input of the hook is longer than {LONGEST_INPUT >> 20} MiB")
     try:
         found = parse_strictly(data.decode())
     except (ValueError, RecursionError) as error:

@@ -18,10 +18,17 @@ _BROKEN = "ringfence: the hook broke, so the call is denied"
 
 @dataclass(frozen=True, slots=True)
 class HookOptions:
-    """The options of `--install` that the hook gets: its mode, and whether it redirects instead of rewriting."""
+    """The options of `--install` that the hook gets.
+
+    Attributes:
+        mode: The mode as its label; empty for that of the configuration.
+        redirect: True if a command is never rewritten: it is denied, and the one to run is named.
+        warm: True if a process stays between calls, so that the answers come faster.
+    """
 
     mode: str = ""
     redirect: bool = False
+    warm: bool = True
 
 
 def hook_line(agent: str, options: HookOptions) -> str:
@@ -29,6 +36,7 @@ def hook_line(agent: str, options: HookOptions) -> str:
     words = [os.path.abspath(sys.argv[0]), "guard", "hook", agent]
     words += ["--mode", options.mode] if options.mode else []
     words += ["--redirect"] if options.redirect else []
+    words += ["--warm"] if options.warm else []
     return f'{shlex.join(words)}; case $? in 0) exit 0;; 2) exit 2;; *) echo "{_BROKEN}" >&2; exit 2;; esac'
 
 
