@@ -18,6 +18,13 @@ from tests.support.cli_harness import AGENT, CliHarness
 _PATIENCE = 60.0  # seconds
 
 
+def until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[CliHarness]:
     base = Path(f"/tmp/rf-guard-{os.getpid()}-{time.monotonic_ns()}")  # the path of a socket has at most 107 bytes
@@ -34,8 +41,13 @@ def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("sys.argv", [AGENT])
     monkeypatch.chdir(made.work)
     yield made
-    with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-        os.kill(int((base / "state" / "guard" / "judge.lock").read_text()), signal.SIGKILL)
+    lock = base / "state" / "guard" / "judge.lock"
+    until(lambda: lock.exists() and lock.read_text().endswith("\n"))  # every test starts a judge, at the latest now
+    judge = Path(f"/proc/{int(lock.read_text())}")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        if b"judge" in (judge / "cmdline").read_bytes():
+            os.kill(int(judge.name), signal.SIGKILL)
+    until(lambda: not judge.exists() or b"judge" not in (judge / "cmdline").read_bytes())
     subprocess.run(["rm", "-rf", str(base)], check=True)
 
 
@@ -54,13 +66,6 @@ def call(place: CliHarness, script: str) -> bytes:
 
 def decision(out: str) -> str:
     return str(json.loads(out)["hookSpecificOutput"]["permissionDecision"])
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.05)
 
 
 def started(place: CliHarness) -> None:
