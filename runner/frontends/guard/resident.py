@@ -23,7 +23,7 @@ _LIFE = 8 * 3600.0  # seconds after which the judge ends in any case
 _LOOK = 5.0  # seconds between two looks at the socket file
 _CHILDREN = 32  # calls at the same time
 _LONGEST_PATH = 100  # bytes of the path of a socket
-_VARIABLES = ("HOME", "PATH", "LANG", "RINGFENCE_STATE_DIR", "XDG_STATE_HOME")  # each call brings its own variables
+_VARIABLES = ("HOME", "PATH", "LANG", "RINGFENCE_STATE_DIR", "XDG_STATE_HOME")  # each call sends its own variables
 _PEER = 17  # SO_PEERCRED of Linux
 
 
