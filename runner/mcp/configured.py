@@ -4,8 +4,9 @@ A server of a file of the repository is among them only if the user trusts exact
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,33 @@ def find_servers(
         for file in server_files(trusted):
             find.file(file)
     return find.result()
+
+
+def servers_in_copy(servers: Iterable[ServerConfig], original: str, copy: str) -> tuple[ServerConfig, ...]:
+    """Return the servers for `copy`, a copy of the workspace `original`, with every path of the workspace moved there.
+
+    THREAT T94: a server of a session in a copy would otherwise change the workspace itself.
+    """
+    place = re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(original)}(?=/|\Z|[^A-Za-z0-9_.-])")
+
+    def moved(text: str) -> str:
+        return place.sub(lambda _: copy, text)
+
+    def all_moved(texts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(moved, texts))
+
+    return tuple(
+        replace(
+            each,
+            command=moved(each.command),
+            args=all_moved(each.args),
+            env=tuple((name, moved(text)) for name, text in each.env),
+            cwd=moved(each.cwd),
+            read=all_moved(each.read),
+            write=all_moved(each.write),
+        )
+        for each in servers
+    )
 
 
 def servers_here(

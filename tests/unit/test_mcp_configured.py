@@ -9,7 +9,7 @@ import pytest
 
 from policy.model.profile import Layer
 from runner.config import ConfigError, load
-from runner.mcp.configured import ConfiguredServers, find_servers
+from runner.mcp.configured import ConfiguredServers, find_servers, servers_in_copy
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.variables import UserVariables, VariableError
 from runner.secrets.redactor import masked
@@ -259,3 +259,25 @@ def test_credentials_of_a_server_are_masked_in_every_text(place: Place) -> None:
         assert text not in shown
         assert masked(f"a {text} b") == "a [secret] b"
     assert masked("ordinary-level-1") == "ordinary-level-1"
+
+
+@pytest.mark.threat("T94")
+def test_a_session_in_a_copy_has_the_servers_of_the_copy() -> None:
+    given = ServerConfig(
+        "a",
+        Layer.USER,
+        command="/w/bin/x",
+        args=("/w", "--root=/w/a", "/w2", "/x/w", "file:///w/b"),
+        env=(("A", "/w:/w/c"),),
+        cwd="/w",
+        read=("/w", "/w-2"),
+        write=("/w/out",),
+    )
+    (found,) = servers_in_copy((given,), "/w", "/copy")
+    assert (found.command, found.args) == ("/copy/bin/x", ("/copy", "--root=/copy/a", "/w2", "/x/w", "file:///copy/b"))
+    assert (found.env, found.cwd, found.read, found.write) == (
+        (("A", "/copy:/copy/c"),),
+        "/copy",
+        ("/copy", "/w-2"),
+        ("/copy/out",),
+    )
