@@ -180,58 +180,92 @@ _QUALIFIED = re.compile(r"mcp__([A-Za-z0-9.-]+(?:_[A-Za-z0-9.-]+)*)__[A-Za-z0-9_
 # Sentences that speak to a model about other things than the use of the tool: what the text does, and a pattern of it.
 # `<4>` stands for at most four words between two others.
 _SENTENCES: tuple[tuple[str, str], ...] = (
+    # secrecy
     (
         "asks to keep something from the user",
         r"\b(?:do ?n[o'’]t|never|without|avoid|must not|should not|no need to)<4>"
-        r"(?:tell|mention|inform|reveal|show|notify|ask|alert|disclos|report)\w*<5>(?:user|human|person|anyone|operator)s?\b",
+        r"(?:tell|mention|inform|reveal|show|notify|alert|disclos|report|let)\w*<5>"
+        r"(?:user|human|person|anyone|operator|these|this step)s?\b",
     ),
     (
         "asks to keep something from the user",
-        r"\b(?:secretly|covertly)\b|\b(?:silently|quietly) (?:send|read|pass|copy|add|forward|upload)",
+        r"\b(?:do ?n[o'’]t|never|must not|should not)<2>(?:summari[sz]e|reveal|disclose|expose|mention)<4>"
+        r"(?:steps?|instructions?|this|these|it|tools?)\b|\bkeep<3>(?:confidential|secret|hidden from)\b"
+        r"|\b(?:secretly|covertly)\b|\b(?:silently|quietly) (?:send|read|pass|copy|add|forward|upload)"
+        r"|\b(?:hidden|hide|conceal\w*)<3>from (?:the )?(?:user|human)",
     ),
-    ("asks to keep something from the user", r"\b(?:hidden|hide|conceal\w*)<3>from (?:the )?(?:user|human)"),
+    # orders
     (
         "gives orders about other tools",
-        r"\b(?:before|after|instead of|prior to|whenever)<4>(?:any|every|all|each|other|another)<2>"
-        r"(?:tools?|actions?|functions?|commands?)\b",
+        r"\b(?:before|after|instead of|prior to|whenever|rather than|in preference to)<4>"
+        r"(?:any|every|all|each|other|another)<2>(?:tools?|actions?|functions?|commands?)\b"
+        r"|\b(?:always|must|first)<4>(?:call|use|invoke|run|invoked|called|executed)<3>(?:first|before)\b"
+        r"|\b(?:when(?:ever)?|do not use|never use)<4>(?:other|another) (?:tool|server)"
+        r"|\bwhen(?:ever)?<3>\w+_\w+<2>(?:is|are) (?:called|present|used|available|invoked)"
+        r"|\b(?:replaces?|never use|do not use|instead of)<3>built-?in\b|\bfrom now on\b",
     ),
-    ("gives orders about other tools", r"\b(?:always|must|first)<4>(?:call|use|invoke|run)<3>(?:first|before)\b"),
-    ("gives orders about other tools", r"\b(?:when(?:ever)?|do not use|never use)<4>(?:other|another) (?:tool|server)"),
+    (
+        "gives orders about other tools",
+        r"\b(?:also|then|first|immediately) (?:call|run|invoke|execute) (?!it\b|this\b)"
+        r"|\bbefore \w+ing\W+(?:\w+\W+)?(?:call|run|invoke|execute|read)\b"
+        r"|\b(?:every|all|any)<3>(?:messages?|prompts?|requests?|writes?|commands?|conversations?|responses?)<5>"
+        r"(?:must|has to|have to|go through|be logged|be sent)\b",
+    ),
+    (
+        "speaks to the model about itself",
+        r"\b(?:note|message|notice)<1>(?:to|for) (?:the )?(?:ai|llm|models?|assistant|agent)s?\b"
+        r"|\bas an? (?:ai|llm|language model|assistant|agent)\b|\bpretend\b"
+        r"|\b(?:assistant|ai|llm|model|agent) (?:must|should|has to|needs to|is required)\b",
+    ),
+    (
+        "claims an approval, or asks to skip one",
+        r"\buser<2>(?:approved|consented|authori[sz]ed|agreed|granted)\b|\bskip<3>(?:confirmations?|approvals?|permission)\b"
+        r"|\bwithout<3>(?:confirmation|approval|permission|consent)\b"
+        r"|\b(?:admin|root|administrator|developer|god)<1>(?:override|mode|privileges)\b|\badministrator and\b"
+        r"|\b(?:disable|turn off|bypass|circumvent)<3>"
+        r"(?:safety|security|checks?|confirmations?|sandbox|restrictions|gate)\b",
+    ),
     (
         "overrides instructions",
         r"\b(?:ignore|disregard|forget|override|supersed\w+|bypass)<3>"
-        r"(?:instructions?|rules?|prompts?|polic(?:y|ies)|guidelines?|restrictions?|safety|previous)\b",
+        r"(?:instructions?|prompts?|polic(?:y|ies)|guidelines?|restrictions?|safety|previous rules?)\b"
+        r"|\b(?:new|updated|real|actual|system) (?:instructions?|prompt)\s*:",
     ),
-    ("overrides instructions", r"\b(?:new|updated|real|actual|system) (?:instructions?|prompt)\s*:"),
     (
         "uses tags that look like a message of the system",
         r"</?\s*(?:important|system|instructions?|secret|hidden|critical|assistant|admin|developer|priority|urgent)"
         r"(?:[\s_-][^<>]{0,40})?\s*/?>|\[/?(?:INST|SYSTEM)\]|<\|[a-z_]+\|>",
     ),
+    ("names a command to run", r"\b(?:execute|run)\W+(?:curl|wget|bash|sh|chmod|rm|eval|nc)\b|\|\s*(?:ba)?sh\b"),
+    # data
     (
         "names files with secrets of the user",
         r"(?:~|/home/\w+|/root|\$HOME)/\.(?:ssh|aws|gnupg|kube|config|netrc|docker|cursor|claude|npmrc|env)\b"
-        r"|\bid_(?:rsa|ed25519|ecdsa)\b|/etc/(?:passwd|shadow)\b|\.ssh/|\.cursor/mcp\.json",
+        r"|(?<![a-z])id_(?:rsa|ed25519|ecdsa)\b|/etc/(?:passwd|shadow)\b|\.ssh/|\.cursor/mcp\.json",
     ),
     (
         "asks for secrets of the user",
         r"\b(?:read|send|include|pass|provide|attach|upload|leak|exfiltrate)<5>(?:(?:private|ssh|api)[ _-]keys?"
-        r"|credentials|passwords|environment variables|secrets|access tokens)\b",
+        r"|credentials|passwords|environment variables|values of the environment|secrets|access tokens)\b",
     ),
     (
         "asks to pass other content in an argument",
-        r"\b(?:pass|put|include|insert|append|attach|send|forward)<6>(?:contents?|conversation|chat|history|transcript)<6>"
-        r"(?:as|in|into|to|with|through|via)<4>(?:argument|parameter|field|sidenote|note|feedback|header|url|webhook)s?\b",
+        r"\b(?:pass|put|include|insert|append|attach|send|forward|copy|provide)<6>"
+        r"(?:contents?|conversation|chat|history|transcript|tool list|your (?:prompt|tools|instructions|last messages))"
+        r"<6>(?:as|in|into|to|with|through|via)<4>"
+        r"(?:arguments?|parameters?|fields?|sidenote|note|feedback|header|url|webhook)\b",
     ),
     (
-        "asks to pass the whole conversation",
+        "asks to pass the conversation or files elsewhere",
         r"\b(?:entire|whole|full|complete|all of the|all the)<2>(?:conversation|chat|message history|context window)\b"
-        r"|\bsystem prompt\b",
+        r"|\bsystem prompt\b|\b(?:with|include|pass|send|provide|forward|add)<4>(?:your|last|previous)<2>messages\b"
+        r"|\b(?:upload|forward|exfiltrate|send)<3>(?:all files|every file|conversation|whole workspace)\b",
     ),
     (
         "changes recipients or addresses",
         r"\b(?:all|every|any|each)<3>(?:e-?mails?|messages?|payments?|transactions?|transfers?)<4>"
-        r"(?:must|should|have to|need to|has to)<3>(?:sent|go|forwarded|addressed|routed)\b",
+        r"(?:must|should|have to|need to|has to)<3>(?:sent|go|forwarded|addressed|routed)\b"
+        r"|\binstead of<4>(?:recipient|number|address)\b",
     ),
     ("contains a long encoded text", r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{160,}={0,2}"),
 )
