@@ -301,6 +301,15 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("mcp",),
     ),
     JsonOutput(
+        "mcp pin",
+        Form.OBJECT,
+        "The offer of one tool server beside its pin. `stored` is true if the pin is that of this offer.",
+        _fields(
+            """server text, clean boolean, stored boolean, sha256 text, package text, changes texts,
+            problem text or null, warnings objects, tools objects"""
+        ),
+    ),
+    JsonOutput(
         "mcp test",
         Form.OBJECT,
         "A trial of one tool server: its state, its offer, what its sandbox stopped, and the rights it seems to need.",

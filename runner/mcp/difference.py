@@ -18,9 +18,7 @@ _HEADS = {
     Cause.CHANGED: "changed",
     Cause.RENAMED: "renamed",
     Cause.REMOVED: "removed",
-    Cause.SERVER: "quarantined",
     Cause.REFUSED: "refused",
-    Cause.LEFT_OUT: "not approved",
     Cause.UNREADABLE: "quarantined",
 }
 
@@ -37,11 +35,12 @@ def difference(check: PinCheck, pinned: StoredPin) -> list[str]:
     held = sorted(check.quarantined, key=lambda each: each.name)
     unchanged = [each.name for each in held if each.cause is Cause.SERVER]
     for each in held:
-        if each.cause is Cause.SERVER:
+        if each.cause in (Cause.SERVER, Cause.LEFT_OUT):
             continue
         name = one_line(each.name, _NAME)
         was = f", was {one_line(each.was, _NAME)}" if each.was else ""
-        lines.append(f"{_HEADS[each.cause]}: {name}{was} ({each.why})")
+        why = f" ({each.why})" if before is not None or each.cause is not Cause.NEW else ""
+        lines.append(f"{_HEADS[each.cause]}: {name}{was}{why}")
         tool = now.get(each.name)
         if tool is not None:
             lines += _tool(tool, old.get(each.was or each.name))

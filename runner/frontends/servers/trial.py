@@ -23,7 +23,7 @@ from runner.secrets.redactor import masked
 from runner.stderr import say, say_notice
 from runner.text.json_line import json_line
 from runner.text.phrases import many
-from runner.text.sanitize import visible
+from runner.text.sanitize import one_line, visible
 from tools.server_offer import OfferedTool, ServerOffer
 
 
@@ -77,6 +77,15 @@ def run_test(args: TrialArgs) -> int:
         for line in _told(row, offer):
             print(masked(visible(line, lines=False)))
     return Exit.DONE if ready else Exit.FAILED
+
+
+def offer_of(config: ServerConfig, args: TrialArgs) -> ServerOffer:
+    """Start the server with its rights, and return what it offers. Raise Stopped if it does not start."""
+    row, offer = asyncio.run(_tried(config, args))
+    if row.state is ServerState.READY:
+        return offer
+    what, fix = f"the server `{config.name}` did not start", f"try it with `agent mcp test {config.name}`"
+    raise Stopped(Problem(what, one_line(row.error, 600) or row.state.value, fix), Exit.FAILED)
 
 
 async def _tried(config: ServerConfig, args: TrialArgs) -> tuple[ServerRow, ServerOffer]:
