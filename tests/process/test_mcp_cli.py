@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli_harness import CliHarness
+from tests.support.cli_harness import AGENT, CliHarness
+from tests.support.terminal import Terminal
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -149,3 +150,17 @@ def test_names_of_servers_are_completed_and_a_broken_file_completes_nothing(plac
         own(place).write_text(text)
         done = place.agent(env=asked)
         assert (done.stdout.strip(), done.stderr) == (offered, "")
+
+
+def test_on_a_terminal_an_import_asks_before_it_writes(place: CliHarness) -> None:
+    (place.work / "servers.json").write_text('{"servers": [{"command": "notes-server"}]}')
+    for answer, written in (("\n", False), ("y\n", True)):
+        terminal = Terminal([AGENT, "mcp", "import", "servers.json"], place.work, place.environ)
+        try:
+            terminal.until("? [y/N] ")
+            assert terminal.seen.index("[mcp.notes-server]") < terminal.seen.index("[y/N]"), "the change is shown first"
+            terminal.type(answer)
+            assert terminal.end() == 0, terminal.seen
+        finally:
+            terminal.close()
+        assert own(place).exists() == written
