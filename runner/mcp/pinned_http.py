@@ -403,7 +403,11 @@ def _translated(error: Exception, url: httpx2.URL, seconds: float) -> Exception:
             why = f"no answer came within {seconds:g} seconds"
             return RemoteRefused(Problem(f"host {host} does not answer", why, "try again, or raise `timeout`"))
         case (
-            httpcore2.NetworkError() | httpcore2.TimeoutException() | anyio.BrokenResourceError() | anyio.EndOfStream()
+            OSError()
+            | httpcore2.NetworkError()
+            | httpcore2.TimeoutException()
+            | anyio.BrokenResourceError()
+            | anyio.EndOfStream()
         ):
             why = str(error) or "the connection was closed"
             return RemoteRefused(Problem(f"the connection to host {host} broke", why, "try again"))

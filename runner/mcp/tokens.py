@@ -15,7 +15,7 @@ from dataclasses import field
 from urllib.parse import urlsplit, urlunsplit
 
 from policy.model.frozen import dataclass
-from runner.secrets.keyring_store import KeyringStore
+from runner.secrets.keyring_store import KeyringFailed, KeyringStore
 from runner.secrets.secret import Secret, usable
 from runner.state import paths
 from runner.state.json_file import StateFile
@@ -116,14 +116,14 @@ class TokenStore:
     def write(self, tokens: TokenSet) -> None:
         """Store the tokens in place of earlier ones of the same server."""
         self._file().read()  # fail before a token is stored that no command would find
-        account = _account(tokens.server, tokens.issuer)
+        client, account = _encoded(tokens), _account(tokens.server, tokens.issuer)
         for kind, secret in ((_REFRESH, tokens.refresh), (_SECRET, tokens.client_secret)):
             if secret is None:
                 self._keyring.remove(kind, account)
             else:
                 self._keyring.write(kind, account, secret)
         self._keyring.write(_ACCESS, account, tokens.access)
-        self._keyring.write(_CLIENT, account, _encoded(tokens))
+        self._keyring.write(_CLIENT, account, client)
         before = self._list().issuers.get(tokens.server)
         self._change(tokens.server, tokens.issuer)
         if before is not None and before != tokens.issuer:
@@ -202,7 +202,7 @@ def _encoded(tokens: TokenSet) -> Secret:
     }
     made = usable(base64.urlsafe_b64encode(json.dumps(content).encode()).decode())
     if made is None:
-        raise ValueError("the registration is too long to be stored")
+        raise KeyringFailed("the registration is too long to be stored")
     return made
 
 

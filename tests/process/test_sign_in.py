@@ -197,6 +197,8 @@ def test_tokens_are_for_one_server_and_one_issuer(tmp_path: Path) -> None:
     assert store.read("https://mcp.example/a?key=other") is None
     assert "canary" not in (tmp_path / "state" / "sign_ins.json").read_text()
     assert store.remove("https://mcp.example/a?key=query-canary")
+    with pytest.raises(KeyringFailed, match="too long"):
+        store.write(tokens_for("https://mcp.example/a", "https://one.example", scope="s" * 9000))
     second = tokens_for("https://mcp.example/a", "https://two.example")
     store.write(second)
     assert store.read("https://mcp.example/a") == second
