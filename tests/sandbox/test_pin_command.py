@@ -1,6 +1,7 @@
 """`agent mcp pin` with a real server in a real sandbox."""
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -35,7 +36,11 @@ def test_a_server_is_approved_until_it_changes(place: CliHarness) -> None:
     assert refused.returncode == 3, refused.stderr
     assert "new: echo\n  description:\n    Return the text.\n" in refused.stdout
     assert "there is no user to ask" in refused.stderr
-    done = place.agent("mcp", "pin", "one", "--yes", "--json")
+    other = place.agent("mcp", "pin", "one", "--sha256", "0" * 64)
+    pin = re.search(r"its digest is ([0-9a-f]{64}), not 0{64}", other.stderr)
+    assert pin is not None, other.stderr
+    assert other.returncode == 3
+    done = place.agent("mcp", "pin", "one", "--sha256", pin[1], "--json")
     row = json.loads(done.stdout)
     assert (done.returncode, row["stored"], row["clean"]) == (0, True, False)
     assert {each["name"] for each in row["tools"] if each["approve"]} == {"ask", "connect", "echo", "slow"}

@@ -33,11 +33,13 @@ class PinArgs:
         trial: The server, the folder, the configuration file, and the form of the output.
         tools: The names of the tools to approve; empty for all tools without a warning.
         yes: True to approve without a question.
+        sha256: The digest of the only offer to approve, without a question; empty for any offer.
     """
 
     trial: TrialArgs
     tools: tuple[str, ...] = ()
     yes: bool = False
+    sha256: str = ""
 
 
 def run_pin(args: PinArgs, source: OfferSource = offer_of) -> int:
@@ -52,10 +54,15 @@ def run_pin(args: PinArgs, source: OfferSource = offer_of) -> int:
     pin = review.answer(args.tools)
     if isinstance(pin, Problem):
         raise Stopped(pin, Exit.USAGE)
+    if args.sha256 and args.sha256 != pin.sha256:
+        what, why = f"the offer of `{config.name}` was not approved", f"its digest is {pin.sha256}, not {args.sha256}"
+        fix = f"look at what changed with `agent mcp pin {config.name}`"
+        raise Stopped(Problem(what, why, fix), Exit.DENIED)
+    yes = args.yes or bool(args.sha256)
     if args.trial.json:
-        if args.yes and review.changes(pin):
+        if yes and review.changes(pin):
             _store(store, config, pin)
-        stored = args.yes or not review.changes(pin)
+        stored = yes or not review.changes(pin)
         print(masked(json_line(review.as_json(pin, stored=stored))))
         return Exit.DONE if stored else Exit.FAILED
     if package.warning:
@@ -65,7 +72,7 @@ def run_pin(args: PinArgs, source: OfferSource = offer_of) -> int:
     if not review.changes(pin):
         say(f"the approval of `{config.name}` is current: {many(len(pin.approved), 'tool')}")
         return Exit.DONE
-    if not args.yes and not _agreed(review, pin):
+    if not yes and not _agreed(review, pin):
         say("nothing was changed")
         return Exit.FAILED
     _store(store, config, pin)
