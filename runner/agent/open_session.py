@@ -58,7 +58,9 @@ from sandbox.backends import open_backend
 
 if TYPE_CHECKING:
     from runner.approval.open_questions import OpenQuestions
-    from tools.registry import ToolSelection
+    from runner.mcp.server_config import ServerConfig
+    from runner.mcp.servers import SessionServers
+    from tools.registry import ToolRegistry, ToolSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class SessionOptions:
         context: The other texts for the model.
         source: The configuration as the files have it now, so that a change takes effect while the session runs. None
             if the settings of the session never change.
+        servers: The configured tool servers, enabled or not.
     """
 
     cwd: Path
@@ -93,6 +96,7 @@ class SessionOptions:
     instructions: str = ""
     context: Context = field(default_factory=Context)
     source: ConfigurationSource | None = None
+    servers: "tuple[ServerConfig, ...]" = ()
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -263,6 +267,11 @@ async def open_session(
             listen("agent approve")
 
         profiles = LiveProfile(profile, settings, options.source, lambda text: emit(Notice(text)), limited)
+        registry = ToolRegistry(TOOLS, selection)
+        servers = None
+        if options.servers:  # most sessions have none
+            servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)
+            stack.push_async_callback(servers.close)
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -270,7 +279,7 @@ async def open_session(
                 mode, model.provider, model.model, options.bounds, Thinking(str(settings.value("thinking")))
             ),
             unattended=options.unattended,
-            tools=ToolRegistry(TOOLS, selection),
+            tools=registry,
             seen=SeenFiles(),
             look=lambda: gather(cwd, environ, profiles.now()),
             rules=settings.rules,
@@ -294,10 +303,29 @@ async def open_session(
             view=_view_of(settings),
             fallback=str(settings.value("fallback_model") or ""),
             model_why=model.why,
+            servers=servers,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
+        if servers is not None:
+            servers.begin(ctx)
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
         yield ctx
+
+
+def _servers_of(
+    configs: "tuple[ServerConfig, ...]",
+    environ: Mapping[str, str],
+    settings: Settings,
+    workspace: str,
+    registry: "ToolRegistry",
+) -> "SessionServers":
+    """Return the tool servers of the session, which are not started yet."""
+    from runner.mcp.pinned_offers import PinnedOffers
+    from runner.mcp.servers import SessionServers
+    from runner.mcp.tool_search import ServerTools
+
+    check = PinnedOffers(state_dir(environ), workspace, environ.get("PATH"))
+    return SessionServers(configs, environ, check, ServerTools(registry), network=settings.network)
 
 
 def _close_journal(journal: Journal, emit: Emit) -> None:

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from runner.agent.model_choice import ChooseRow
     from runner.agent.open_session import SessionOptions
     from runner.config import Settings
+    from runner.config.inventory import Inventory
     from runner.config.trust.prompt import Asker
     from runner.engine.run_limits import RunLimits
+    from runner.mcp.server_config import ServerConfig
     from runner.providers import OpenModel
     from runner.secrets.secret import Secret
 
@@ -218,6 +220,8 @@ def prepare_options(
     instructions, files = "", None
     if repository:
         settings, instructions, files = apply_trust(trust, settings, os.environ, lambda hashes: reload(trusted=hashes))
+    servers, server_notices = _tool_servers(settings, trust.workspace, files)
+    settings = replace(settings, notices=(*settings.notices, *server_notices))
     sources = read_context(files, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
@@ -233,8 +237,24 @@ def prepare_options(
         instructions=instructions,
         context=sources.context,
         source=source,
+        servers=servers,
     )
     return options, settings
+
+
+def _tool_servers(
+    settings: "Settings", workspace: str, files: "Inventory | None"
+) -> "tuple[tuple[ServerConfig, ...], tuple[str, ...]]":
+    """Return the configured tool servers, and notices about those that cannot be used."""
+    from runner.config.inventory import EntryKind
+
+    if not settings.named("mcp") and (files is None or not files.hashes(EntryKind.SERVERS)):
+        return (), ()
+    from runner.mcp.configured import find_servers  # most configurations name no server
+    from runner.state.paths import home
+
+    found = find_servers(settings, workspace, os.environ, os.path.realpath(home(os.environ)), files)
+    return found.servers, (*found.notices, *map(str, found.faults))
 
 
 def with_options(settings: "Settings", args: RunArgs) -> "Settings":

@@ -16,7 +16,7 @@ from runner.cli.grants import grants_app
 from runner.cli.guard import guard_app
 from runner.cli.mcp import mcp_app
 from runner.cli.mcp_pin import mcp_pin
-from runner.cli.mcp_try import mcp_test, mcp_why
+from runner.cli.mcp_try import mcp_call, mcp_test, mcp_why
 from runner.cli.policy import policy_app
 from runner.cli.processes import ports_app, processes_app
 from runner.cli.profile import profile_app
@@ -67,6 +67,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(profile_app, name="profile")
 app.add_typer(config_app, name="config")
 app.add_typer(mcp_app, name="mcp")
+mcp_app.command("call", epilog=CODES)(mcp_call)
 mcp_app.command("pin")(mcp_pin)
 mcp_app.command("test")(mcp_test)
 mcp_app.command("why")(mcp_why)

@@ -319,6 +319,12 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         ),
     ),
     JsonOutput(
+        "mcp call",
+        Form.OBJECT,
+        "The result of one call of a tool of a server. `text` is the text that a model would get.",
+        _fields("server text, tool text, failed boolean, text text"),
+    ),
+    JsonOutput(
         "mcp why",
         Form.OBJECT,
         "The verdict on the start of a tool server, and the rights that it would have.",

@@ -1,8 +1,8 @@
-"""`agent mcp test` and `agent mcp why`: try one tool server, or explain the verdict on its start."""
+"""`agent mcp test`, `agent mcp why` and `agent mcp call`: try one tool server, or explain the verdict on its start."""
 
 from typing import Annotated
 
-from runner.cli.gate import CONFIG, CWD, JSON, switch
+from runner.cli.gate import CONFIG, CWD, JSON, MODE, UNATTENDED, argument, switch
 from runner.cli.mcp import SERVER
 
 LEAST = Annotated[bool, switch("--least", help="Give the server no right but to read its own installation.")]
@@ -39,3 +39,33 @@ def mcp_why(name: SERVER, json: JSON = False, config: CONFIG = None, cwd: CWD = 
     from runner.frontends.servers.trial import TrialArgs, run_why
 
     return run_why(TrialArgs(name, cwd, config, json))
+
+
+TOOL = Annotated[str, argument("TOOL", "The name of the tool, as `agent mcp test` prints it.")]
+ARGUMENTS = Annotated[str, argument("[ARGUMENTS]", "The arguments of the tool, as a JSON object.")]
+
+
+def mcp_call(
+    name: SERVER,
+    tool: TOOL,
+    arguments: ARGUMENTS = "{}",
+    mode: MODE = None,
+    unattended: UNATTENDED = False,
+    json: JSON = False,
+    config: CONFIG = None,
+    cwd: CWD = None,
+) -> int:
+    """Call one tool of a server yourself, through the same gate as a model.
+
+    The call is judged, recorded, and asked about like a call of a model. Only tools that you approved with
+    `agent mcp pin` can be called. Exit 1: the tool failed. Exit 3: the call was denied.
+
+    **Examples**
+
+        agent mcp call git git_status '{"repo_path": "."}'
+        agent mcp call time get_current_time '{"timezone": "UTC"}' --json
+    """
+    from runner.frontends.servers.server_call import ServerCallArgs, run_call
+    from runner.frontends.servers.trial import TrialArgs
+
+    return run_call(ServerCallArgs(TrialArgs(name, cwd, config, json), tool, arguments, mode, unattended))

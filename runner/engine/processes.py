@@ -254,7 +254,8 @@ class SessionProcesses:
             log.close()
             raise
         self._all[id] = started
-        self._emit(ProcessStarted(id, started.words, record, screen is not None, permit.terms.rights, agent=agent))
+        if not server:  # a server tells its state itself
+            self._emit(ProcessStarted(id, started.words, record, screen is not None, permit.terms.rights, agent=agent))
         self._watchers[id] = asyncio.create_task(self._watch(started))
         if self._closed:  # closed while the process was being started
             await self.end(id)
@@ -304,6 +305,9 @@ class SessionProcesses:
         except ProblemError as error:  # the next action fails for the same reason, with its own message
             self._emit(Notice(f"{error.problem.what}: {error.problem.why}"))
         end = started.outcome
+        if started.server:
+            self._forget_oldest()
+            return
         self._emit(
             ProcessEnded(
                 started.id, end.status, end.seconds, end.ended_by, end.violations, started.record, agent=started.agent

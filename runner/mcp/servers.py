@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from runner.engine.processes import SessionProcess
     from runner.engine.run_context import RunContext
     from runner.mcp.client import ServerClient
-    from runner.mcp.http import RemoteAuth
     from runner.mcp.stdio import PipeTransport
     from runner.mcp.wants import WantedRight
 
@@ -115,8 +114,8 @@ class ServerRow:
 class SessionServers:
     """The servers of one session. All methods are called in the thread of the event loop.
 
-    `check` decides which tools may be used; `shelf` offers them to the model. `network` is the way to remote servers,
-    and `sign_in` returns the source of the tokens of one. With `least`, servers on this machine get no rights.
+    `check` decides which tools may be used; `shelf` offers them to the model. `network` is the way to remote servers.
+    With `least`, servers on this machine get no rights.
     """
 
     def __init__(
@@ -127,12 +126,11 @@ class SessionServers:
         shelf: ToolShelf,
         *,
         network: NetworkOptions = DIRECT,
-        sign_in: "Callable[[ServerConfig], RemoteAuth] | None" = None,
         least: bool = False,
     ) -> None:
         self._servers = {each.name: _SessionServer(each, self) for each in configs}
         self.environ, self.check, self.shelf = environ, check, shelf
-        self.network, self.sign_in, self.least = network, sign_in, least
+        self.network, self.least = network, least
         self.ctx: RunContext
         self.closed = False
 
@@ -287,10 +285,12 @@ class _SessionServer:
         ctx = self._all.ctx
         _, self._record = start_in(self.config, ctx, self._all.environ)
         modules = await asyncio.to_thread(_load)
-        from runner.mcp.http import open_remote  # with the HTTP library
+        from runner.mcp.remote import session_connection  # with the HTTP library
 
-        auth = self._all.sign_in(self.config) if self._all.sign_in is not None else None
-        await self._open(modules, open_remote(self.config, self._all.network, auth))
+        connection = await asyncio.to_thread(  # reads the keyring
+            session_connection, self.config, self._all.environ, self._all.network
+        )
+        await self._open(modules, connection)
 
     async def _open(self, modules: "_Modules", transport: Any) -> None:
         client = modules.client.ServerClient(

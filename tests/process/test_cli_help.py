@@ -90,7 +90,10 @@ COMPLETIONS = [
             "guard",
         },
     ),
-    ("agent mcp ", {"add", "import", "list", "login", "logout", "pin", "remove", "serve", "show", "test", "why"}),
+    (
+        "agent mcp ",
+        {"add", "call", "import", "list", "login", "logout", "pin", "remove", "serve", "show", "test", "why"},
+    ),
     ("agent guard ", {"claude", "codex", "gemini", "cursor", "opencode", "hook"}),
     ("agent batch ", {"run", "check", "show"}),
     ("agent batch show x --status ", {"done", "denied", "limit", "failed", "interrupted"}),

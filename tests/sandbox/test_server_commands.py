@@ -66,3 +66,14 @@ def test_the_start_is_explained_with_its_rights(place: CliHarness) -> None:
     assert (row["verdict"], row["hosts"]) == ("allow", ["api.example.org"])
     unknown = place.agent("mcp", "why", "two")
     assert (unknown.returncode, "there is no server `two`" in unknown.stderr) == (2, True)
+
+
+def test_a_call_of_the_user_passes_the_gate(place: CliHarness) -> None:
+    configured(place, "plain")
+    unpinned = place.agent("mcp", "call", "one", "echo", '{"text": "hi"}', "--mode", "dangerously")
+    assert (unpinned.returncode, "was not called" in unpinned.stdout) == (1, True)
+    denied = place.agent("mcp", "call", "one", "echo", '{"text": "hi"}')
+    assert (denied.returncode, "there is no user to give one" in denied.stderr) == (3, True)
+    wrong = place.agent("mcp", "call", "one", "ecko", "{}")
+    assert (wrong.returncode, "did you mean `echo`?" in wrong.stderr) == (2, True)
+    assert place.agent("mcp", "call", "one", "echo", "[]").returncode == 2

@@ -42,6 +42,8 @@ SAID: list[tuple[str, str, str]] = [
     ("/ports forward 80 8o",      "write /ports",          "a number that is none"),
     ("/ports forward 3000",       "no process of the session listens on port 3000", "a port without a server"),
     ("/ports close 3000",         "is not forwarded",      "a forward that is none"),
+    ("/mcp",                      "this session has no tool servers", "no server"),
+    ("/mcp:one:greet who=Ann",    "this session has no tool servers", "a prompt of no server"),
     ("/compact",                  "too short to be",       "an empty talk"),
     ("/context",                  "gate",                  "the parts"),
     ("/context gate",             "from ringfence",        "one of them"),

@@ -1,4 +1,4 @@
-"""Trials of tool servers from the command line: `agent mcp test`, `agent mcp why`, `agent mcp pin`.
+"""Trials of tool servers from the command line: `agent mcp test`, `why`, `call` and `pin`.
 
 Start reading at `trial.py`. May import everything below `frontends`.
 """

@@ -185,9 +185,16 @@ def is_command(line: str) -> bool:
     return word.startswith("/") and "/" not in word[1:]
 
 
+_PROMPT = "mcp:"  # the beginning of the name of a server's prompt
+
+
 def find(name: str, known: Sequence[SlashCommand]) -> SlashCommand | None:
-    """Return the first command with that name, which may begin with `/`, or None. Aliases count."""
+    """Return the first command with that name, which may begin with `/`, or None. Aliases count.
+
+    `/mcp:SERVER:PROMPT` is the command `/mcp`.
+    """
     wanted = name.removeprefix("/")
+    wanted = "mcp" if wanted.startswith(_PROMPT) else wanted
     return next((each for each in known if wanted in each.names), None)
 
 
@@ -196,6 +203,9 @@ async def run_line(line: str, host: CommandHost) -> None:
     name, _, rest = line.strip().partition(" ")
     known = host.commands
     command = find(name, known)
+    if name.startswith(f"/{_PROMPT}"):
+        _, server, prompt = (*name.split(":", 2), "")[:3]
+        rest = f"prompt {server} {prompt} {rest}"
     if command is None:
         from runner.text.phrases import similar
 
