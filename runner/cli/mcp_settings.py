@@ -57,30 +57,39 @@ def run_list(*, as_json: bool, config: str | None, cwd: str | None) -> int:
         else:
             print(masked(_line(f"{fault.name:<{wide}}  fault  {fault}")))
     untrusted = _untrusted(folder(cwd), found)
-    for each in untrusted:
+    for each in untrusted.servers:
         if as_json:
             print(json_line(_as_json(each, "untrusted")))
         else:
-            print(
-                masked(_line(f"{each.name:<{wide}}  not trusted, see `agent trust`: {each.place}: {address_of(each)}"))
-            )
-    if not as_json and not found.servers and not found.faults and not untrusted:
+            print(masked(_line(f"{each.name:<{wide}}  {_UNTRUSTED}: {each.place}: {address_of(each)}")))
+    for fault in untrusted.faults:
+        if as_json:
+            print(json_line({**_fault_json(fault.name, fault.place, str(fault)), "state": "untrusted"}))
+        else:
+            print(masked(_line(f"{fault.name:<{wide}}  {_UNTRUSTED}, and a fault: {fault}")))
+    if not as_json and not (*found.servers, *found.faults, *untrusted.servers, *untrusted.faults):
         print("there are no tool servers; `agent mcp add` configures one")
     return Exit.DONE
 
 
-def _untrusted(where: Path, found: ConfiguredServers) -> list[ServerConfig]:
+_UNTRUSTED = "not trusted, see `agent trust`"
+
+
+def _untrusted(where: Path, found: ConfiguredServers) -> ConfiguredServers:
     """Return the servers of the repository that would be there if the user trusted it."""
     workspace = workspace_at(str(where), os.environ)
     inventory = look_at(workspace, str(where), os.environ)
     trusted = inventory.hashes(EntryKind.CONFIGURATION)
     if not trusted and not inventory.hashes(EntryKind.SERVERS):
-        return []
+        return ConfiguredServers()
     settings = load(where, os.environ, unattended=True, trusted=trusted)
     home = os.path.realpath(places.home(os.environ))
     everything = find_servers(settings, workspace, os.environ, home, inventory)
     known = set(names_of(found))
-    return [each for each in everything.servers if each.layer is Layer.TRUSTED and each.name not in known]
+    return ConfiguredServers(
+        tuple(each for each in everything.servers if each.layer is Layer.TRUSTED and each.name not in known),
+        tuple(each for each in everything.faults if each.name not in known),
+    )
 
 
 def run_server_show(name: str, *, as_json: bool, config: str | None, cwd: str | None) -> int:

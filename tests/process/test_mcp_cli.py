@@ -47,14 +47,15 @@ def test_servers_are_added_shown_and_removed_and_comments_stay(place: CliHarness
 def test_a_server_of_the_project_needs_trust(place: CliHarness) -> None:
     added = place.agent("mcp", "add", "docs", "https://docs.example.com/mcp", "--scope", "project")
     assert (added.returncode, added.stdout) == (0, '[mcp.docs]\nurl = "https://docs.example.com/mcp"\n')
-    (place.work / ".mcp.json").write_text('{"mcpServers": {"two": {"command": "x"}}}')
+    (place.work / ".mcp.json").write_text('{"mcpServers": {"two": {"command": "x"}, "far": {"url": "${NO}"}}}')
     rows = [json.loads(line) for line in place.agent("mcp", "list", "--json").stdout.splitlines()]
-    assert [(each["name"], each["state"]) for each in rows] == [("docs", "untrusted"), ("two", "untrusted")]
-    assert place.agent("mcp", "list").stdout.count("not trusted, see `agent trust`") == 2
+    states = [("docs", "untrusted"), ("two", "untrusted"), ("far", "untrusted")]
+    assert [(each["name"], each["state"]) for each in rows] == states
+    assert place.agent("mcp", "list").stdout.count("not trusted, see `agent trust`") == 3
     sha256 = json.loads(place.agent("trust", "--json").stdout)["sha256"]
     assert place.agent("trust", "accept", "--sha256", sha256).returncode == 0
     rows = [json.loads(line) for line in place.agent("mcp", "list", "--json").stdout.splitlines()]
-    assert [(each["name"], each["state"]) for each in rows] == [("docs", "on"), ("two", "on")]
+    assert [(each["name"], each["state"]) for each in rows] == [("docs", "on"), ("two", "on"), ("far", "fault")]
 
 
 # fmt: off

@@ -212,4 +212,4 @@ def server_words(server: "ForeignServer") -> str:
 def _shown_pair(name: str, text: str) -> str:
     """Return a variable or header with its value, which can change what a program does. A secret is not shown."""
     hidden = names_secret(name.replace("-", "_")) and "$" not in text
-    return name if hidden else f"{name}={shlex.quote(masked(text))}"
+    return name if hidden else f"{name}={shlex.quote(masked(text.replace('$$', '$')))}"
