@@ -223,8 +223,9 @@ def rendered(server: str, what: str, finished: Finished, keep: Keep | None) -> t
     """Return the reply of a server for the model: `what` is the tool or the resource. `finished.data` has the fields
     `content`, `structured` and `failed` of a `ServerReply`.
     """
-    if finished.problem is not None:
-        return (TextPart(tell(finished.problem)),)
+    if finished.problem is not None:  # its reason may be a message of the server
+        told = marked("server-result", visible_prose(tell(finished.problem)), server=server, source=what)
+        return (TextPart(f"[the call failed]\n{told}"),)
     data, found = finished.data, _Rendering([], [])
     content = data.get("content")
     for block in content if isinstance(content, list | tuple) else ():

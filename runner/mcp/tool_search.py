@@ -31,6 +31,7 @@ MOST_TOKENS = 10_000  # tokens of their descriptions
 _MOST_FOUND = 20  # tools of one answer
 _LONGEST_QUERY = 500  # characters
 _LONGEST_TEXT = 4_000  # characters of a description or a schema in an answer; the next request has all of it
+_LONGEST_ANSWER = 24_000  # characters of all descriptions in an answer, and as many of all schemas
 
 # Constants of Okapi BM25, and the weight of a word by its place.
 _K1, _B = 1.2, 0.75
@@ -227,8 +228,9 @@ class ToolSearch:
         if not found:
             return (TextPart("[no tool matches; try other words, or the name of a server]"),)
         texts = []
+        room = min(_LONGEST_TEXT, _LONGEST_ANSWER // len(found))
         for tool in found:
             schema = json.dumps(tool.Args.schema_for_model(), ensure_ascii=False)
-            texts.append(f"{tool.name}\n{tool.description[:_LONGEST_TEXT]}\narguments: {schema[:_LONGEST_TEXT]}")
+            texts.append(f"{tool.name}\n{tool.description[:room]}\narguments: {schema[:room]}")
         body = marked("tools", "\n\n".join(texts))
         return (TextPart(f"[{many(len(found), 'tool')} found; call them by these names from now on]\n{body}"),)
