@@ -9,7 +9,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check smoke test lint types imports docs site tables bench fuzz lock witness clean
+.PHONY: help demo check smoke test lint types imports docs site tables bench fuzz lock peers witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -69,6 +69,18 @@ lock:  ## resolve the dependencies anew, with hashes
 	    --python-version 3.11 --extra build --extra fleet --extra mcp --extra ray --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	    --python-version 3.11 --extra build --extra site -c requirements-dev.lock pyproject.toml -o requirements-site.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 tests/services/peers/requirements.in -o tests/services/peers/requirements.lock
+
+peers: $(VENV)/.peers  ## install the real peers that some tests use: tool servers, other agents, a conformance suite
+
+PEERS = tests/services/peers
+$(VENV)/.peers: $(PEERS)/package-lock.json $(PEERS)/requirements.lock $(VENV)/.dev
+	@mkdir -p $(VENV)/peers && cp $(PEERS)/package*.json $(VENV)/peers/
+	@npm ci --prefix $(VENV)/peers --silent --no-audit --no-fund
+	@"$$(.ci/system python)" -m venv $(VENV)/peers/python
+	@$(VENV)/peers/python/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r $(PEERS)/requirements.lock
+	@touch $@
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

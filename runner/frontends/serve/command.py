@@ -8,6 +8,7 @@ import asyncio
 import os
 import select
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
@@ -87,6 +88,7 @@ async def _serve(args: ServeArgs) -> int:
 
     end_by_signals()
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
+    options = replace(options, servers=())  # the tools of other servers are the business of the client
     questions = OpenQuestions()
     served: list[ServedCalls] = []
 
