@@ -219,6 +219,7 @@ def test_a_call_that_ran_without_its_rewritten_command_is_reported(place: CliHar
     assert [json.loads(line)["script"] for line in listed] == ["echo a"]
 
 
+@pytest.mark.threat("T192")
 def test_an_agent_that_cannot_rewrite_is_told_what_to_run(place: CliHarness) -> None:
     source = {
         "conversation_id": "s1",
@@ -233,6 +234,16 @@ def test_an_agent_that_cannot_rewrite_is_told_what_to_run(place: CliHarness) -> 
     command = str(told["agent_message"]).partition("run exactly this instead: ")[2]
     again = place.agent(*words, stdin=json.dumps({**source, "command": command}).encode())
     assert json.loads(again.stdout)["permission"] == "allow"
+    for other in (
+        command.replace(AGENT, str(place.work / "agent")),
+        f"{command}; echo b > other.txt",
+        f"{command} > other.txt",
+        command.replace("'echo a > made.txt'", "$(echo b > other.txt)"),
+        f"PATH=. {command}",
+        f" {command}",
+    ):  # in another form than the told one it is a script like any other
+        told = json.loads(place.agent(*words, stdin=json.dumps({**source, "command": other}).encode()).stdout)
+        assert told["permission"] == "deny", other
     assert not (place.work / "made.txt").exists()
     assert shell(place, command).returncode == 0
     assert (place.work / "made.txt").exists()

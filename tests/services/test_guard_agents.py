@@ -61,7 +61,8 @@ def run(place: Guarded, agent: str, scripts: tuple[str, ...]) -> list[str]:
         return model.results
 
 
-@pytest.mark.threat("T194", "T195", "T196")
+@pytest.mark.threat("T194")
+@pytest.mark.threat("T195")
 @pytest.mark.parametrize("agent", list(_TOOLS))
 def test_an_agent_works_in_the_sandbox_and_cannot_leave_it(guarded: Guarded, agent: str) -> None:
     settings = Path(hook_file(agent, "user", str(guarded.work), guarded.environ))

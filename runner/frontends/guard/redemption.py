@@ -1,6 +1,5 @@
 """The arguments of `agent exec --guard-token`: the token decides about everything but the script."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -27,15 +26,3 @@ def redeem_args(args: GateArgs, environ: Mapping[str, str]) -> tuple[GateArgs, G
         raise Stopped(found, Exit.DENIED)
     config = found.config or None
     return replace(args, guard_token=None, mode=Mode(found.mode), config=config, unattended=True, cwd=cwd), found
-
-
-def is_rewritten(command: str) -> str:
-    """Return the token in a command that `rewritten` made; empty for any other command."""
-    import shlex
-
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return ""
-    ours = len(words) == 5 and words[1:3] == ["exec", "--guard-token"] and os.path.isabs(words[0])
-    return words[3] if ours else ""

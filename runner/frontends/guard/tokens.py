@@ -108,17 +108,43 @@ def redeem(word: str, script: str, cwd: str, environ: "Mapping[str, str]") -> Gu
     return found
 
 
-def open_token(word: str, agent: str, cwd: str, environ: "Mapping[str, str]") -> GuardToken | None:
-    """Return the record of the token `word` of this agent for this folder if no command has taken it yet."""
-    found = _read(f"{_folder('open', environ)}/{_name(word)}")
-    if found is None or (found.agent, found.cwd) != (agent, cwd) or time.time() > found.expires:
+def open_token(command: str, agent: str, cwd: str, environ: "Mapping[str, str]") -> GuardToken | None:
+    """Return the record of the token in a rewritten command of this agent in this folder, if the token still counts."""
+    parts = token_of(command)
+    found = _read(f"{_folder('open', environ)}/{_name(parts[0])}") if parts is not None else None
+    if parts is None or found is None or (found.script, found.agent, found.cwd) != (parts[1], agent, cwd):
         return None
-    return found
+    return found if time.time() <= found.expires else None
 
 
-def is_used(word: str, environ: "Mapping[str, str]") -> bool:
-    """Return True if a command has taken the token `word`."""
-    return len(word) == 32 and os.path.lexists(f"{_folder('used', environ)}/{_name(word)}")
+def rewritten(word: str, script: str) -> str:
+    """Return the command that runs `script` in the sandbox with the token `word`."""
+    import shlex
+
+    return shlex.join([_program(), "exec", "--guard-token", word, script])
+
+
+def token_of(command: str) -> tuple[str, str] | None:
+    """Return the token and the script of a command that `rewritten` made; None for any other command.
+
+    THREAT T192: the command is compared with the one that this program would write, so that a shell reads nothing else
+    in it: neither another program, nor a substitution, nor a second command.
+    """
+    import shlex
+
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None
+    if len(words) != 5 or command != rewritten(words[3], words[4]):
+        return None
+    return words[3], words[4]
+
+
+def _program() -> str:
+    import sys
+
+    return os.path.abspath(sys.argv[0])
 
 
 def tokens(state: str, environ: "Mapping[str, str]") -> "Iterator[tuple[str, GuardToken]]":

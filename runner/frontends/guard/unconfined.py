@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from policy.model.frozen import dataclass
 from runner.frontends.guard.call import GuardAnswer, GuardedCall, HookAnswer
-from runner.frontends.guard.redemption import is_rewritten
-from runner.frontends.guard.tokens import GuardToken, guard_folder, is_used, tokens
+from runner.frontends.guard.tokens import GuardToken, guard_folder, token_of, tokens
 
 _FILE = "unconfined.jsonl"
 _LONGEST = 2000  # characters of a script in the list
@@ -38,15 +37,11 @@ def after(call: GuardedCall, environ: Mapping[str, str]) -> GuardAnswer:
     """Return DENY with a warning if the shell call that is over ran without the sandbox, else NONE."""
     if not call.script:
         return GuardAnswer(HookAnswer.NONE)
-    word = is_rewritten(call.script)
-    if word and is_used(word, environ):
+    if token_of(call.script) is not None:  # `agent exec` ran: in the sandbox, or not at all
         return GuardAnswer(HookAnswer.NONE)
-    if not word:
-        open_ones = [token for _, token in tokens("open", environ) if _belongs(token, call)]
-        used = [token for _, token in tokens("used", environ) if _belongs(token, call)]
-        # The agent reports the original command of a call whose rewritten command ran.
-        if used and not open_ones:
-            return GuardAnswer(HookAnswer.NONE)
+    made = [any(_belongs(token, call) for _, token in tokens(state, environ)) for state in ("open", "used")]
+    if made == [False, True]:  # the agent reports the original command of a call whose rewritten command ran
+        return GuardAnswer(HookAnswer.NONE)
     note(call, environ)
     why = "the agent or another hook did not use the command that ringfence returned"
     shown = call.script if len(call.script) <= _LONGEST else f"{call.script[:_LONGEST]}..."

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shlex
-import sys
 from dataclasses import replace
 
 from policy.model.action import Action, RunScript
@@ -13,8 +12,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask, Deny, Problem, Verdict
 from runner.audit.fact_recorder import FactRecorder
 from runner.frontends.guard.call import CallKind, GuardAnswer, GuardedCall, HookAnswer
-from runner.frontends.guard.redemption import is_rewritten
-from runner.frontends.guard.tokens import GuardToken, issue, open_token
+from runner.frontends.guard.tokens import GuardToken, issue, open_token, rewritten
 from runner.gate.gate import Gate, GateArgs, has_remembered_answers, open_gate, refuse_folder
 
 _LONGEST = 100_000  # bytes of one script: Linux passes a word of at most 128 KiB to a program
@@ -72,16 +70,11 @@ def question_digest(ask: Ask) -> str:
     return hashlib.sha256(seed.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def rewritten(word: str, script: str) -> str:
-    """Return the command that runs `script` in the sandbox with the token `word`."""
-    return shlex.join([os.path.abspath(sys.argv[0]), "exec", "--guard-token", word, script])
-
-
 def _shell(call: GuardedCall, gate: Gate, action: Action, config: str | None) -> GuardAnswer:
     assert isinstance(action, RunScript)
     if len(action.script.encode("utf-8", "surrogatepass")) > _LONGEST:
         return GuardAnswer(HookAnswer.DENY, "ringfence: the script is too long to be checked; write it to a file first")
-    if (word := is_rewritten(action.script)) and (mine := open_token(word, call.agent, gate.cwd, os.environ)):
+    if mine := open_token(action.script, call.agent, gate.cwd, os.environ):
         # `agent exec` judges the command again. A question that this token stands for is put to the user now.
         return _asked(call, "it needs an approval", "") if mine.asked else GuardAnswer(HookAnswer.ALLOW, _INSIDE)
     noted = FactRecorder(gate.facts, gate.settings.profile)
