@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
 AGENTS = ("claude", "codex", "gemini", "cursor", "opencode")
 UNREADABLE = "ringfence could not judge this call, so it was denied"
-LONGEST_INPUT = 16 << 20  # bytes of one hook input
 
 Rendered = tuple[str, str, int]  # standard output, standard error and exit code
 

@@ -8,6 +8,8 @@ TYPE_CHECKING = False  # the name that type checkers know, without the import of
 if TYPE_CHECKING:
     from policy.model.action import Action
 
+LONGEST_INPUT = 16 << 20  # bytes of one hook input
+
 
 class CallKind(StrEnum):
     """The kind of a reported call.

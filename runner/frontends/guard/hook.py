@@ -8,7 +8,7 @@ runs in a process of its own, so that nothing that it waits for can delay the an
 import os
 import sys
 
-from runner.frontends.guard.answering import LONGEST_INPUT, UNREADABLE, Rendered, answer_bytes, words_of
+from runner.frontends.guard.answering import UNREADABLE, Rendered, answer_bytes, words_of
 from runner.frontends.guard.resident import ask_resident, start_resident
 
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEADLINE = 20.0  # seconds until the answer; `--install` sets the time limit of the agent to `TIME_LIMIT`
 TIME_LIMIT = 60  # seconds
+_LONGEST_INPUT = 16 << 20  # bytes; not from `call`, whose import takes as long as an answer
 _INPUT_TIME = 5.0  # seconds until the input must be complete
 
 
@@ -64,8 +65,8 @@ def _standard_input() -> bytes:
             return b"".join(parts)
         parts.append(chunk)
         size += len(chunk)
-        if size > LONGEST_INPUT:
-            raise ValueError(f"the input of the hook is longer than {LONGEST_INPUT >> 20} MiB")
+        if size > _LONGEST_INPUT:
+            raise ValueError(f"the input of the hook is longer than {_LONGEST_INPUT >> 20} MiB")
 
 
 def _within_deadline(judge: "Callable[[], Rendered]") -> Rendered:

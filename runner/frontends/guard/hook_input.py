@@ -2,8 +2,7 @@
 
 import os
 
-from runner.frontends.guard.answering import LONGEST_INPUT
-from runner.frontends.guard.call import UnreadableCallError
+from runner.frontends.guard.call import LONGEST_INPUT, UnreadableCallError
 
 
 def parse_input(data: bytes) -> dict[str, object]:

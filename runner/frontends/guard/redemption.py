@@ -8,6 +8,7 @@ from policy.model.verdict import Problem
 from runner.frontends.guard.tokens import GuardToken, redeem
 from runner.gate.gate import GateArgs, folder
 from runner.problems import Exit, Stopped, usage
+from runner.text.phrases import os_reason
 
 
 def redeem_args(args: GateArgs, environ: Mapping[str, str]) -> tuple[GateArgs, GuardToken]:
@@ -21,7 +22,12 @@ def redeem_args(args: GateArgs, environ: Mapping[str, str]) -> tuple[GateArgs, G
         why = "the token decides about the mode and the rights"
         raise usage("`--guard-token` takes a script and no other option", why, "leave the other options out")
     cwd = str(folder(None))
-    found = redeem(word, script, cwd, environ)
+    try:
+        found = redeem(word, script, cwd, environ)
+    except OSError as error:
+        # SAFETY: the sandbox of an agent may make the state folder read-only. Nothing runs then.
+        fix = "switch off the sandbox of the agent: ringfence confines its commands"
+        raise Stopped(Problem("the token of this command cannot be used", os_reason(error), fix), Exit.DENIED) from None
     if isinstance(found, Problem):
         raise Stopped(found, Exit.DENIED)
     config = found.config or None
