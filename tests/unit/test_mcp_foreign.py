@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runner.agent.startup import RunArgs, prepare_options
 from runner.config import load
 from runner.config.serverfiles.json_servers import ServerForm
 from runner.config.serverfiles.read_servers import form_of, read_servers
@@ -17,6 +18,7 @@ from runner.config.trust.session_check import evaluate_files
 from runner.config.trust.store import TrustStore
 from runner.config.trust.text import description
 from runner.mcp.configured import ConfiguredServers, find_servers, servers_here
+from runner.problems import Stopped
 
 CLAUDE, CURSOR, GEMINI, VSCODE = ServerForm.CLAUDE, ServerForm.CURSOR, ServerForm.GEMINI, ServerForm.VSCODE
 # fmt: off
@@ -228,6 +230,34 @@ def test_a_server_of_a_repository_runs_with_exactly_the_trusted_bytes(repository
     file.symlink_to(target)
     assert repository.here() == [], "a link with the same content"
     assert servers_here(repository.work, repository.environ, unattended=True).servers == ()
+
+
+@pytest.mark.threat("T180")
+def test_an_unattended_session_starts_servers_of_a_repository_only_with_its_hash(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository.own('[mcp.own]\ncommand = "mine"\n')
+    repository.put(".mcp.json", server("theirs"))
+    repository.put(".ringfence/config.toml", '[mcp.shared]\ncommand = "ours"\n')
+    repository.trust()
+    for name, value in repository.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    named = repository.put("ci.toml", '[mcp.named]\ncommand = "named"\n')
+    sha256 = look(str(repository.work)).sha256
+
+    def started(*, unattended: bool, **more: Any) -> list[str]:
+        options, _ = prepare_options(RunArgs(cwd=str(repository.work), **more), unattended, asks=False)
+        return sorted(each.name for each in options.servers)
+
+    assert started(unattended=False) == ["a", "own", "shared"]
+    assert started(unattended=True) == ["own"]
+    assert started(unattended=True, config=str(named)) == ["named", "own"]
+    assert started(unattended=True, trust_config=sha256) == ["a", "own", "shared"]
+    repository.put(".mcp.json", server("changed"))
+    with pytest.raises(Stopped, match="does not contain the trusted content"):
+        started(unattended=True, trust_config=sha256)
+    assert started(unattended=False) == ["own"], "one changed file ends the trust in all of them"
 
 
 @pytest.mark.threat("T180")

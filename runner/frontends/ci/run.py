@@ -152,7 +152,12 @@ class Run:
             self._content.notes += review.notes
             instructions = f"{review.model_note}\n\n{options.instructions}".strip()
             source = source and source.mapped(review.mapped)
-            options = replace(options, cwd=review.cwd, instructions=instructions, source=source)
+            servers = options.servers
+            if servers:
+                from runner.mcp.configured import servers_in_copy
+
+                servers = servers_in_copy(servers, review.original, review.copy.path)
+            options = replace(options, cwd=review.cwd, instructions=instructions, source=source, servers=servers)
             try:
                 work(options, review.settings)
             finally:
