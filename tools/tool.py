@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from policy.model.action import Action
 from policy.model.frozen import dataclass
+from policy.model.tool_names import SERVER
 from policy.model.verdict import Problem
 from tools.paths import SeenFiles
 from tools.text import short
@@ -152,6 +153,9 @@ _ELSEWHERE = {
 # fmt: on
 
 
+_SEARCH = "tool_search"  # describes tools of servers, which can be called after that
+
+
 def find(tools: Sequence[ModelTool], name: str, others: Sequence[str] = ()) -> ModelTool | Problem:
     """Return the tool that the model named, or the Problem that lists the tools and suggests one.
 
@@ -163,6 +167,8 @@ def find(tools: Sequence[ModelTool], name: str, others: Sequence[str] = ()) -> M
     known = (*by_name, *others)
     meant = meant_tool(name, known)
     fix = f"did you mean `{meant}`? Call it by this exact name" if meant else "call one of these by its exact name"
+    if name.startswith(SERVER) and _SEARCH in by_name:
+        fix = f"find the tools of servers with `{_SEARCH}` first"
     names = ", ".join(f"`{each}`" for each in known)
     return Problem(f"there is no tool `{short(name)}`", f"the tools are {names}", fix)
 

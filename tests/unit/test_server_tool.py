@@ -20,7 +20,7 @@ from tools.arguments import parse
 from tools.paths import SeenFiles
 from tools.registry import ToolRegistry, ToolSelection
 from tools.server_offer import OfferedResource, OfferedTool, ServerOffer
-from tools.tool import ImagePart, ResultPart, TextPart
+from tools.tool import ImagePart, ResultPart, TextPart, find
 
 CONFIG = ServerConfig("notes", Layer.USER, command="notes-server", tiers=(("get_*", "read"), ("*", "network")))
 SCHEMA: Mapping[str, object] = {
@@ -341,6 +341,9 @@ def test_few_tools_are_described_at_once_and_many_are_searched() -> None:
 def test_a_search_makes_its_tools_callable() -> None:
     _, registry = _shelf(100)
     (search,) = registry
+    unknown = find(registry, "mcp__forge__delete_label_14")
+    assert isinstance(unknown, Problem)
+    assert unknown.fix == "find the tools of servers with `tool_search` first"
     action = search.plan(SearchArgs(query="delete a label", limit=2), "/w", SEEN)
     assert action == SearchTools("delete a label", 2)
     (told,) = search.render(action, Outcome(0), SEEN)
