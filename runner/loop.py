@@ -70,15 +70,17 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     work = TurnLoop(ctx, [] if history is None else history)
     prompt = ctx.redactor.text(prompt)  # the user may have pasted a key by mistake
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
-    asked = UserMessage((TextBlock(prompt),))
-    if note := _process_note(ctx):
-        asked, typed = UserMessage((TextBlock(prompt), TextBlock(note))), typed or prompt
     limit: Limit | None = None
-    work.messages.append(asked)
     try:
-        ctx.journal.message(asked, typed=typed)
-        if ctx.servers is not None:
-            await ctx.servers.ready()  # so that the first request describes their tools
+        notes = [_process_note(ctx)]
+        try:
+            if ctx.servers is not None:  # the first request describes their tools
+                notes.append(ctx.redactor.text(await ctx.servers.introduction()))
+        finally:  # a prompt that is stopped before the first request stays in the conversation
+            blocks = tuple(TextBlock(text) for text in (prompt, *notes) if text)
+            asked, typed = UserMessage(blocks), typed or (prompt if len(blocks) > 1 else "")
+            work.messages.append(asked)
+            ctx.journal.message(asked, typed=typed)
         async with asyncio.timeout(ctx.live.limits.seconds) as clock:
             reason = await work.through(clock.when())
         exit = Exit.DENIED if work.denied else Exit.DONE

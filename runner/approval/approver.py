@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class Approver(Protocol):
     """An interface that answers questions of the gate.
 
+    An approver that also has a method `ask_text(lines, prompt)` lets the user answer forms of tool servers: it shows
+    the lines, and returns the typed text, or None if the user leaves the question.
+
     An approver that also has a method `ask_all(questions)` receives the questions of a turn as one sequence of
     `Question` and returns the answers in the same order.
     """

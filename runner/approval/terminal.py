@@ -145,6 +145,15 @@ class Terminal:
             except KeyboardInterrupt:
                 return Halt()
 
+    async def ask_text(self, lines: Sequence[str], prompt: str) -> str | None:
+        """Show `lines`, and return the text that the user types at `prompt`, or None at the end of input."""
+        for line in lines:
+            self._print(line, indent=2)
+        try:
+            return (await self._read_line(prompt)).strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+
     async def leave_plan(self, plan: str) -> PlanAnswer:
         self._print(plan)
         while True:

@@ -10,8 +10,12 @@ if TYPE_CHECKING:
 class ServerAccess(Protocol):
     """The tool servers of one session. `runner.mcp.servers.SessionServers` implements it."""
 
-    async def ready(self) -> None:
-        """Wait until every server has started or failed. A failed server is reported by a notice."""
+    async def introduction(self) -> str:
+        """Wait until every server has started or failed, and return the instructions of the servers that were not
+        returned before, marked as text of these servers; empty if there are none.
+
+        A failed server is reported by a notice.
+        """
         ...
 
     async def perform(self, permit: "Permit", listen: "Listener") -> "Outcome":

@@ -5,10 +5,11 @@ and shows the whole address of a page before it is opened.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 
 from policy.model.frozen import dataclass
+from runner.text.sanitize import one_line, visible_prose
 
 _MOST_FIELDS = 30
 _SECRET = re.compile(
@@ -113,3 +114,98 @@ Elicitor = Callable[[ElicitedForm | ElicitedUrl], Awaitable[ElicitedAnswer]]
 async def refuse_all(asked: ElicitedForm | ElicitedUrl) -> ElicitedAnswer:
     """Refuse every question: there is no user."""
     return REFUSED
+
+
+AskText = Callable[[Sequence[str], str], Awaitable[str | None]]  # shows lines, and returns the text typed at a prompt
+_TRIES = 5  # answers to one field
+_LONGEST = 300  # characters of a text of the server in a prompt
+
+
+async def answer_at_terminal(asked: ElicitedForm | ElicitedUrl, ask: AskText) -> ElicitedAnswer:
+    """Let the user answer a question of a server, field by field, and confirm the whole before it is sent."""
+    head = [f"the tool server `{asked.server}` asks:", visible_prose(asked.message)[:4000]]
+    if isinstance(asked, ElicitedUrl):
+        lines = [*head, f"page: {asked.url}", f"host: {asked.host}"]
+        lines += [f"warning: {asked.warning}"] if asked.warning else []
+        said = await ask([*lines, "open the page yourself if you trust it; nothing is opened for you"], "done? [y/N]: ")
+        return CANCELLED if said is None else ElicitedAnswer(accepted=True) if said.lower() in _YES else REFUSED
+    said = await ask([*head, "never type a password or a token here"], "answer this form? [y/N]: ")
+    if said is None or said.lower() not in _YES:
+        return CANCELLED if said is None else REFUSED
+    values: dict[str, object] = {}
+    for name, shape in asked.fields.items():
+        found = await _field(name, shape, ask, required=name in asked.required)
+        if isinstance(found, _Left):
+            return CANCELLED
+        if found is not None:
+            values[name] = found
+    shown = [f"{one_line(name, _LONGEST)} = {one_line(str(value), _LONGEST)}" for name, value in values.items()]
+    said = await ask(shown, f"send this to `{asked.server}`? [y/N]: ")
+    if said is None or said.lower() not in _YES:
+        return CANCELLED if said is None else REFUSED
+    return ElicitedAnswer(accepted=True, values=values)
+
+
+_YES = ("y", "yes")
+
+
+class _Left:
+    """The answer of a user who left the form."""
+
+
+async def _field(name: str, shape: Mapping[str, object], ask: AskText, *, required: bool) -> object:
+    """Return the value of one field, None for an optional one that stays empty, or a _Left."""
+    title = one_line(str(shape.get("title") or name), _LONGEST)
+    lines = [one_line(str(shape["description"]), _LONGEST)] if shape.get("description") else []
+    choices = _choices(shape)
+    lines += [f"one of: {', '.join(one_line(each, _LONGEST) for each in choices)}"] if choices else []
+    default = shape.get("default")
+    hint = f" [{one_line(str(default), _LONGEST)}]" if default is not None else "" if required else " [empty: none]"
+    for _ in range(_TRIES):
+        said = await ask(lines, f"{title} ({shape.get('type')}){hint}: ")
+        if said is None:
+            return _Left()
+        if not said and (default is not None or not required):
+            return default
+        value, fault = _value(said, shape, choices)
+        if not fault:
+            return value
+        lines = [fault]
+    return _Left()
+
+
+def _choices(shape: Mapping[str, object]) -> list[str]:
+    """Return the values that a text, or an entry of a list, may have; empty if any text may be given."""
+    items = shape.get("items")
+    of = items if shape.get("type") == "array" and isinstance(items, dict) else shape
+    found = of.get("enum")
+    if isinstance(found, list):
+        return [str(each) for each in found]
+    titled = of.get("oneOf") or of.get("anyOf")
+    return [str(each.get("const")) for each in titled if isinstance(each, dict)] if isinstance(titled, list) else []
+
+
+def _value(said: str, shape: Mapping[str, object], choices: Sequence[str]) -> tuple[object, str]:
+    """Return the value that a typed text means, and an empty text, or None and why it means none."""
+    match shape.get("type"):
+        case "boolean":
+            known = {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}
+            found = known.get(said.lower())
+            return found, "" if found is not None else "answer yes or no"
+        case "integer":
+            return (int(said), "") if said.lstrip("-").isdecimal() and len(said) < 20 else (None, "type a whole number")
+        case "number":
+            try:
+                number = float(said)
+            except ValueError:
+                return None, "type a number"
+            return (number, "") if number == number and abs(number) != float("inf") else (None, "type a finite number")
+        case "array":
+            listed = [part.strip() for part in said.split(",") if part.strip()]
+            wrong = [part for part in listed if choices and part not in choices]
+            return (None, "type values of the list, with commas between them") if wrong else (listed, "")
+        case _:
+            longest = shape.get("maxLength")
+            if isinstance(longest, int) and len(said) > longest:
+                return None, f"type at most {longest} characters"
+            return (said, "") if not choices or said in choices else (None, "type one of the listed values")

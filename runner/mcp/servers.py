@@ -16,10 +16,16 @@ from runner.audit.chain import AuditError
 from runner.audit.records import Ran
 from runner.events import Notice
 from runner.mcp.confined import ServerRefused, start_in, start_process
-from runner.mcp.elicitation import ElicitedAnswer, ElicitedForm, ElicitedUrl, refuse_all
+from runner.mcp.elicitation import (
+    ElicitedAnswer,
+    ElicitedForm,
+    ElicitedUrl,
+    answer_at_terminal,
+    refuse_all,
+)
 from runner.mcp.server_config import ServerConfig
 from runner.text.phrases import many
-from runner.text.sanitize import one_line
+from runner.text.sanitize import marked, one_line, visible_prose
 from sandbox.backend import DIRECT, Listener, NetworkOptions, Outcome, SandboxUnavailable, Violation
 from tools.server_offer import OfferedTool, ServerOffer, ServerReply
 
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
 
 START = 60.0  # seconds until a server has answered for the first time; the first start of a package may build it
 _PAUSES = (1.0, 4.0, 15.0)  # seconds before each restart of a server that ended by itself
+_LONGEST_TEXT = 8_000  # characters of the instructions of one server
 _DYING = 1.0  # seconds between the end of a connection and that of its process
 _SHOWN = 600  # characters of what a server wrote last
 _MOST_CHANGES = 20  # times that a server may state that its tools have changed, in one session
@@ -131,6 +138,7 @@ class SessionServers:
         self._servers = {each.name: _SessionServer(each, self) for each in configs}
         self.environ, self.check, self.shelf = environ, check, shelf
         self.network, self.least = network, least
+        self._told: dict[str, str] = {}
         self.ctx: RunContext
         self.closed = False
 
@@ -143,6 +151,24 @@ class SessionServers:
     async def ready(self) -> None:
         """Wait until every server has started or failed."""
         await asyncio.gather(*(server.settled() for server in self._servers.values()))
+
+    async def introduction(self) -> str:
+        """Wait for the servers, and return their instructions for the model that were not returned before.
+
+        THREAT T186: the instructions are text of the server. Only those that the user approved are shown, marked.
+        """
+        await self.ready()
+        texts = []
+        for server in self._servers.values():
+            if (text := server.instructions()) and self._told.get(server.config.name) != text:
+                self._told[server.config.name] = text
+                texts.append(
+                    marked("server-instructions", visible_prose(text[:_LONGEST_TEXT]), server=server.config.name)
+                )
+        if not texts:
+            return ""
+        head = "[note of the program] What tool servers state about the use of their tools; it is their text:"
+        return "\n\n" + "\n".join((head, *texts, "[end of the note]"))
 
     async def perform(self, permit: Permit, listen: Listener) -> Outcome:
         """Make the call, or read the resource, that `permit` allows. A failure is a Problem of the outcome."""
@@ -231,6 +257,7 @@ class _SessionServer:
         self._record: int | None = None
         self._changes = self._restarts = 0
         self._leaving = False
+        self._asking = asyncio.Lock()
 
     # ---- the start
 
@@ -302,15 +329,15 @@ class _SessionServer:
     async def _elicit(self, asked: ElicitedForm | ElicitedUrl) -> ElicitedAnswer:
         """Put the question of the server to the user. Without a user, or if the question is not allowed, refuse it."""
         ctx = self._all.ctx
-        ask = getattr(ctx.approver, "elicit", None)
+        ask = getattr(ctx.approver, "ask_text", None)
         if ctx.unattended or ask is None:
             ctx.emit(Notice(f"the server `{self.config.name}` asked for input, and there is no user to give it"))
             return await refuse_all(asked)
         if asked.fault:
             ctx.emit(Notice(f"a question of the server `{self.config.name}` was refused: {one_line(asked.fault, 300)}"))
             return await refuse_all(asked)
-        answer = await ask(asked)
-        return answer if isinstance(answer, ElicitedAnswer) else await refuse_all(asked)
+        async with self._asking:  # one question of this server at a time
+            return await answer_at_terminal(asked, ask)
 
     # ---- the offer
 
@@ -346,6 +373,11 @@ class _SessionServer:
             self.problem = error.problem
             return
         self.publish()
+
+    def instructions(self) -> str:
+        """Return the instructions of the server if the user approved a tool beside them, else an empty text."""
+        usable = self.state is ServerState.READY and self.offer is not None and self._approved.tools
+        return self.offer.instructions if usable and self.offer is not None else ""
 
     # ---- calls
 

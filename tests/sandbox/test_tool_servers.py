@@ -15,7 +15,6 @@ import pytest
 from policy.model.action import ReadServerResource
 from policy.model.tier import Mode
 from runner.audit.chain import Wanted
-from runner.mcp.elicitation import ElicitedAnswer, ElicitedForm
 from runner.mcp.servers import ServerState
 from tests.support.server_session import hostile, server_session
 
@@ -274,11 +273,12 @@ def test_a_key_in_the_rights_or_the_words_of_a_server_is_refused(place: Path) ->
 
 
 def test_resources_prompts_progress_and_questions(place: Path) -> None:
-    asked: list[ElicitedForm] = []
+    asked: list[tuple[str, ...]] = []
+    answers = ["y", "red", "y"]
 
-    async def elicit(form: ElicitedForm) -> ElicitedAnswer:
-        asked.append(form)
-        return ElicitedAnswer(accepted=True, values={"colour": "red"})
+    async def elicit(lines: list[str], prompt: str) -> str | None:
+        asked.append((*lines, prompt))
+        return answers.pop(0)
 
     async def work() -> None:
         told: list[bytes] = []
@@ -298,7 +298,9 @@ def test_resources_prompts_progress_and_questions(place: Path) -> None:
             assert json.loads(answer)["content"] == {"colour": "red"}
             refused = text_of(await session.call("one", "ask", field="password"))
             assert json.loads(refused)["action"] == "decline"
-            assert [form.server for form in asked] == ["one"]
+            assert not answers
+            assert asked[0][0] == "the tool server `one` asks:"
+            assert any("the field" in notice or "asks for a secret" in notice for notice in session.notices)
 
     run(work)
 
@@ -314,5 +316,17 @@ def test_every_start_is_recorded_with_its_rights(place: Path) -> None:
             assert "--server one" in start["typed"]
             (began,) = [body for kind, body in records if kind == "started"]
             assert began["process"] == "mcp-one"
+
+    run(work)
+
+
+def test_the_instructions_of_a_server_are_given_once_and_marked(place: Path) -> None:
+    async def work() -> None:
+        config = hostile("one", "instructions")
+        async with server_session(place / "home/work", environ(place), config) as session:
+            text = await session.servers.introduction()
+            assert '<server-instructions server="one"' in text
+            assert "\u202e" not in text
+            assert await session.servers.introduction() == ""
 
     run(work)

@@ -85,7 +85,7 @@ async def server_session(
 
     approver: Any = Unattended(emit)
     if elicit is not None:
-        approver.elicit = elicit
+        approver.ask_text = elicit
     servers = SessionServers(configs, environ, check, shelf)
     options = SessionOptions(work, elicit is None, mode)
     model = OpenModel(ScriptedProvider(()), "none")

@@ -1,8 +1,10 @@
 """Questions of tool servers: which forms and pages a user is shown."""
 
+import asyncio
+
 import pytest
 
-from runner.mcp.elicitation import ElicitedForm, ElicitedUrl
+from runner.mcp.elicitation import ElicitedAnswer, ElicitedForm, ElicitedUrl, answer_at_terminal
 
 
 def form(**fields: object) -> ElicitedForm:
@@ -58,3 +60,52 @@ def test_the_host_of_a_page_is_shown_on_its_own(url: str, host: str, *, warned: 
     asked = ElicitedUrl("one", "", url)
     assert asked.host == host
     assert bool(asked.warning) is warned
+
+
+FIELDS = form(
+    name={"type": "string", "maxLength": 5},
+    size={"type": "integer", "default": 3},
+    colour={"type": "string", "enum": ["red", "green"]},
+    sure={"type": "boolean"},
+    parts={"type": "array", "items": {"type": "string", "enum": ["a", "b"]}},
+    share={"type": "number"},
+)
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["y", "Ann", "", "red", "yes", "a, b", "0.5", "y"],
+         ElicitedAnswer(accepted=True, values={"name": "Ann", "size": 3, "colour": "red", "sure": True, "parts": ["a", "b"], "share": 0.5})),
+        (["y", "too long", "Ann", "x", "7", "blue", "green", "maybe", "n", "c", "a", "nan", "1", "y"],
+         ElicitedAnswer(accepted=True, values={"name": "Ann", "size": 7, "colour": "green", "sure": False, "parts": ["a"], "share": 1.0})),
+        (["y", "", "", "", "", "", "", "y"], ElicitedAnswer(accepted=True, values={"size": 3})),
+        (["n"], ElicitedAnswer(refused=True)),
+        ([""], ElicitedAnswer(refused=True)),
+        ([None], ElicitedAnswer()),
+        (["y", "Ann", None], ElicitedAnswer()),
+        (["y", "Ann", "", "red", "yes", "a", "1", ""], ElicitedAnswer(refused=True)),
+        (["y", "Ann", *["x"] * 5], ElicitedAnswer()),
+    ],
+    ids=["each type", "wrong values are asked again", "optional fields stay empty", "refused", "Enter refuses", "left", "left inside",
+         "not confirmed", "too many wrong answers"],
+)  # fmt: skip
+def test_a_form_is_answered_field_by_field(typed: list[str | None], answer: ElicitedAnswer) -> None:
+    async def ask(lines: object, prompt: str) -> str | None:
+        return typed.pop(0)
+
+    assert asyncio.run(answer_at_terminal(FIELDS, ask)) == answer
+    assert not typed
+
+
+def test_a_page_is_shown_whole_and_never_opened() -> None:
+    seen: list[str] = []
+
+    async def ask(lines: list[str], prompt: str) -> str | None:
+        seen.extend(lines)
+        return "y"
+
+    url = "https://example.org/a/very/long/path?with=everything"
+    assert asyncio.run(answer_at_terminal(ElicitedUrl("one", "sign in", url), ask)) == ElicitedAnswer(accepted=True)
+    assert f"page: {url}" in seen
+    assert "host: example.org" in seen

@@ -52,6 +52,12 @@ class Panels:
         theme = getattr(self._app.screen, "theme", DARK)  # without a screen there is no session yet
         return await self._app.ask(ApprovalPanel(questions, theme=theme))
 
+    async def ask_text(self, lines: Sequence[str], prompt: str) -> str | None:
+        """Show `lines`, and return the text that the user types at `prompt`, or None if the user leaves it."""
+        if lines:
+            self._app.emit(Display("\n".join(lines), "text"))
+        return await self._app.ask(TextQuestion(prompt))
+
     async def leave_plan(self, plan: str) -> PlanAnswer:
         return await self._app.ask(PlanQuestion())
 
@@ -108,6 +114,33 @@ class ChoicePanel(Panel[TrustReply | None]):
         if key in ("escape", "c-d"):
             return Done(self._escaped)
         return Done(self._answers[key][1]) if key in self._answers else Unanswered()
+
+
+class TextQuestion(Panel[str | None]):
+    """A question that the user answers with a text of one line. Escape leaves it."""
+
+    alone = True
+
+    def __init__(self, prompt: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._prompt = visible(prompt, lines=False)
+        self._guard = Guard(clock)
+
+    def lines(self, width: int, rows: int) -> list[Fragments]:
+        self._guard.drawn()
+        drawn = wrapped("bold", self._prompt, width)[: max(rows - 2, 1)]
+        drawn += [[("bold ansicyan", "  Enter"), ("", "  answer")], [("bold ansicyan", "  n"), ("", "      leave it")]]
+        return [fit(row, width) for row in drawn[:rows]]
+
+    def key(self, key: str) -> PanelStep[str | None]:
+        if self._guard.early():
+            return Unanswered()
+        if key in ("n", "escape", "c-d"):
+            return Done(None)
+        return Edit("", self._prompt) if key == "enter" else Unanswered()
+
+    def edited(self, text: str | None) -> PanelStep[str | None]:
+        self._guard.hidden()
+        return Unanswered() if text is None else Done(text.strip())
 
 
 class PlanQuestion(Panel[PlanAnswer]):
