@@ -96,15 +96,13 @@ class OpenQuestions:
         ]
 
     def shown(self, name: str, width: int) -> dict[str, object]:
-        """Return the whole question as text of a plain terminal, and its card. Raise NotOpen."""
+        """Return the whole question as text of a plain terminal. Raise NotOpen."""
         found = self._found(name)
         text = self.mask(question_text(found.question, width))
         if len(text) > _LONGEST:
             what, why = "the question cannot be shown here", f"it has more than {_LONGEST:,} characters"
             raise NotOpen(Problem(what, why, "let the client split the action into smaller ones"))
-        card: dict[str, object] = {"command": self.mask(found.question.card.command)}
-        card |= {"rights": [[label, self.mask(words)] for label, words in found.question.card.rights]}
-        return {"id": name, "client": self.mask(found.client), "text": text, "card": card}
+        return {"id": name, "client": self.mask(found.client), "text": text}
 
     def answer(self, name: str, said: object) -> dict[str, object]:
         """Answer the question `name` with `yes` or `no`. Raise NotOpen for every other answer, and if the question is

@@ -94,9 +94,9 @@ def test_the_client_of_the_library_gets_on_with_the_server(tmp_path: Path, way: 
             # The last lines of a report can be held back, because they could be the beginning of a secret.
             script = {"command": f"echo begun; seq 40; sleep {mark}"}
             running = asyncio.create_task(client.call_tool("bash", script, progress_callback=progress))
-            await until(lambda: "begun" in "".join(lines) and runs(f"sleep\0{mark}"))
+            await until(lambda: "begun" in "".join(lines) and runs(f"sleep\0{mark}\0"))
             running.cancel()
-            await until(lambda: not runs(f"sleep\0{mark}"))
+            await until(lambda: not runs(f"sleep\0{mark}\0"))
             assert (await client.call_tool("read", {"path": "b.txt"})).is_error is False
 
     asyncio.run(work())

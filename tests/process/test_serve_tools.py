@@ -219,7 +219,7 @@ def running(client: ToolClient, mark: str) -> int:
     """Call a command that runs for long, and return the id of the call when the command runs."""
     id = client.call("bash", {"command": f"echo begun; seq 40; sleep {mark}"}, token=mark)
     assert "begun" in client.message(method="notifications/progress")["params"]["message"]
-    until(lambda: runs(f"sleep\0{mark}"))
+    until(lambda: runs(f"sleep\0{mark}\0"))
     return id
 
 
@@ -228,7 +228,7 @@ def test_a_cancelled_call_ends_its_command_and_has_no_answer(client: ToolClient)
     id = running(client, mark)
     cancel = {"requestId": id, "reason": "enough"}
     client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancel})
-    until(lambda: not runs(f"sleep\0{mark}"))
+    until(lambda: not runs(f"sleep\0{mark}\0"))
     assert client.called("read", {"path": "a.txt"})[0] is False
     assert client.unread(id)
     outcomes = [row["outcome"] for row in client.place.audit() if row["outcome"]]
@@ -275,7 +275,7 @@ def test_the_end_of_the_input_ends_the_command_and_the_server(tmp_path: Path) ->
     with ToolClient(workspace(tmp_path)) as made:
         running(made, mark)
         assert made.close() == 0
-    assert not runs(f"sleep\0{mark}")
+    assert not runs(f"sleep\0{mark}\0")
 
 
 @pytest.mark.threat("T197")

@@ -5,6 +5,7 @@ standard input has one client.
 """
 
 import asyncio
+import logging
 import os
 import select
 from collections.abc import AsyncGenerator
@@ -23,10 +24,13 @@ from runner.messages import ProviderError, Request, StreamEvent, Usage
 from runner.problems import Exit, Stopped
 from runner.providers import OpenModel
 from runner.stderr import print_problem, say, say_notice
-from runner.text.sanitize import visible
+from runner.text.sanitize import one_line, visible
 
 if TYPE_CHECKING:
     from runner.frontends.serve.server import ToolServer
+
+
+_LONGEST_LOG = 500  # characters of one message of the protocol library
 
 
 class ClientModel:
@@ -87,6 +91,9 @@ async def _serve(args: ServeArgs) -> int:
     from runner.frontends.signals import end_by_signals
 
     end_by_signals()
+    library = logging.getLogger("mcp")
+    library.propagate = False
+    library.handlers = [_LibraryLog(logging.ERROR)]
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
     options = replace(options, servers=())  # the tools of other servers are the business of the client
     questions = OpenQuestions()
@@ -154,6 +161,13 @@ class StdioTransport:
                 protocol = server.protocol
                 await protocol.run(received, sent, protocol.create_initialization_options())
         return "the client closed the connection"
+
+
+class _LibraryLog(logging.Handler):
+    """The errors of the protocol library as notices. Their texts can contain parts of messages of a client."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _tell(Notice(one_line(f"the protocol library reports: {record.getMessage()}", _LONGEST_LOG)))
 
 
 def _tell(event: Event) -> None:
