@@ -18,7 +18,7 @@ the servers are listed.
 **Examples**
 
     agent mcp
-    agent mcp add files --read . -- npx -y @modelcontextprotocol/server-filesystem '${workspaceFolder}'
+    agent mcp add files --read . -- mcp-server-filesystem '${workspaceFolder}'
     agent mcp import --dry-run
 """
 
@@ -113,12 +113,13 @@ def add(
 ) -> int:
     """Write the table [mcp.NAME] of a server into your configuration, and print it.
 
-    A server gets no network and no folder but those that you name. A value such as '$TOKEN', in single quotes, inserts
+    A server gets no network and no folder but those that you name. Without a command and an address, a server that is
+    there gets more: `agent mcp add notes --host api.example.com`. A value such as '$TOKEN', in single quotes, inserts
     a variable of yours when the server starts; a key in plain text is refused. Comments in the file are kept.
 
     **Examples**
 
-        agent mcp add files --read . -- npx -y @modelcontextprotocol/server-filesystem '${workspaceFolder}'
+        agent mcp add files --read . -- mcp-server-filesystem '${workspaceFolder}'
         agent mcp add notes --env 'TOKEN=$NOTES_TOKEN' --host api.example.com -- notes-server --stdio
         agent mcp add tickets --url https://mcp.example.com/mcp --header 'Authorization: Bearer $TICKETS_TOKEN'
         agent mcp add docs https://docs.example.com/mcp

@@ -9,12 +9,12 @@ from policy.model.frozen import dataclass
 from policy.model.profile import Layer
 from policy.model.verdict import ProblemError
 from policy.toml.schema import KeyPath, TomlError, Value, dotted, parse
-from runner.config.edit import with_table, without_table, write
+from runner.config.edit import with_table, with_value, without_table, write
 from runner.config.inventory import EntryKind
 from runner.config.load import WHOSE, files, load, settings_bytes
 from runner.config.read_layer import as_text, read_all
 from runner.config.schema import key_of
-from runner.config.server_values import literal_keys, name_fault, server_fault, texts_in
+from runner.config.server_values import literal_keys, name_fault, pairs_in, server_fault, texts_in
 from runner.config.settings import ConfigError, ConfigLayer
 from runner.config.trust.session_check import look_at
 from runner.gate.gate import folder
@@ -172,14 +172,23 @@ class AddArgs:
 def run_add(args: AddArgs, *, scope: str, cwd: str | None) -> int:
     """Write the table of one server and return the exit code. Raise a usage error for a value that cannot be used."""
     values = _typed(args)
-    _require_good(args.name, values)
-    _require_no_keys(values)
     path, layer = _file(scope, cwd)
     text = _text(path, layer)
-    if ("mcp", args.name) in {each[:2] for each in _paths(text)}:
+    exists = ("mcp", args.name) in _paths(text)
+    if exists and not values.keys() <= _MORE:
         fix = f"`agent mcp remove {args.name}` removes it; or choose another name"
         raise usage(f"`{args.name}` cannot be added", f"{path} contains a server with this name", fix)
-    new = with_table(text, ("mcp", args.name), as_literals(values))
+    _require_no_keys(values)
+    if exists:
+        found, _ = read_all(text, str(path), most=1)
+        before = {at[2]: value for at, value in found.values.items() if at[:2] == ("mcp", args.name)}
+        new, values = text, {**before, **{key: _more(before.get(key), value) for key, value in values.items()}}
+        _require_good(args.name, values)
+        for key, literal in as_literals(values).items():
+            new = with_value(new, ("mcp", args.name, key), literal) if values[key] != before.get(key) else new
+    else:
+        _require_good(args.name, values)
+        new = with_table(text, ("mcp", args.name), as_literals(values))
     _require_readable(new, path)
     write(path, new, own=layer is ConfigLayer.USER)
     _print_table(args.name, as_literals(values))
@@ -187,6 +196,16 @@ def run_add(args: AddArgs, *, scope: str, cwd: str | None) -> int:
     if layer is ConfigLayer.PROJECT:
         say("agent: it is started only for users who trust the project (see `agent trust`), without their secrets")
     return Exit.DONE
+
+
+_MORE = frozenset(("env", "headers", "hosts", "read", "write"))  # keys that a second `add` extends
+
+
+def _more(before: Value | None, added: Value) -> Value:
+    """Return a list or a table with more entries. An entry of a table replaces one with the same name."""
+    if pairs_in(added):
+        return tuple({**dict(pairs_in(before)), **dict(pairs_in(added))}.items())
+    return tuple(dict.fromkeys((*texts_in(before), *texts_in(added))))
 
 
 def _typed(args: AddArgs) -> dict[str, Value]:

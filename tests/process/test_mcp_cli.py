@@ -38,6 +38,11 @@ def test_servers_are_added_shown_and_removed_and_comments_stay(place: CliHarness
     shown = json.loads(place.agent("mcp", "show", "files", "--json").stdout)
     assert (shown["read"], shown["command"][-1]) == ([str(place.work)], str(place.work))
     assert "api.example.com" in place.agent("mcp", "show", "files").stdout
+    more = place.agent("mcp", "add", "files", "--read", "~/a", "--read", ".", "--write", "out", "--env", "A=b")
+    wide = table.replace('A = "${HOME}"', 'A = "b"').replace('["."]\n', '[".", "~/a"]\nwrite = ["out"]\n')
+    assert (more.returncode, more.stdout) == (0, wide), more.stderr
+    table = own(place).read_text().partition('git-server"\n\n')[2]
+    assert sorted(table.splitlines()) == sorted(wide.splitlines())
     assert place.agent("mcp", "remove", "git").returncode == 0
     assert own(place).read_text() == f'# mine\nmode = "plan"\n\n# about git\n{table}'
     assert place.agent("mcp", "remove", "files").returncode == 0

@@ -131,7 +131,7 @@ def _told(row: ServerRow, offer: ServerOffer) -> list[str]:
     lines += [f"its sandbox stopped: {each}" for each in row.denials]
     if row.wants:
         lines.append(f"it seems to need: {', '.join(row.wants)}")
-        lines.append(f"to grant this: agent mcp add {row.name} {' '.join(map(_flag, row.wants))} -- {row.command}")
+        lines.append(f"to grant this: agent mcp add {row.name} {' '.join(map(_flag, row.wants))}")
     return lines
 
 
