@@ -209,7 +209,7 @@ def _load_everything() -> None:
     from importlib import import_module
     from pkgutil import iter_modules
 
-    import policy.handlers
+    from policy import handlers
     from policy.model.action import Action, RunScript, WriteFile
     from runner.config.load import keep_packaged
     from runner.frontends.guard import (  # noqa: F401  # loaded for the children
@@ -228,8 +228,8 @@ def _load_everything() -> None:
     )
     from runner.gate.gate import GateArgs, open_gate
 
-    for _, name, _ in iter_modules(policy.handlers.__path__):
-        import_module(f"{policy.handlers.__name__}.{name}")
+    for _, name, _ in iter_modules(handlers.__path__):
+        import_module(f"{handlers.__name__}.{name}")
     keep_packaged()
     gate, _ = open_gate(GateArgs(script="true", argv=None, unattended=True, cwd="/usr"), {"HOME": "/nonexistent"})
     scripts = ("git status && ls -la | head -n 3", 'for f in *.py; do echo "$f" > b; done', "make test 2>&1; cd x")
