@@ -42,7 +42,7 @@ def mcp_why(name: SERVER, json: JSON = False, config: CONFIG = None, cwd: CWD = 
 
 
 TOOL = Annotated[str, argument("TOOL", "The name of the tool, as `agent mcp test` prints it.")]
-ARGUMENTS = Annotated[str, argument("[ARGUMENTS]", "The arguments of the tool, as a JSON object.")]
+ARGUMENTS = Annotated[str, argument("ARGUMENTS", "The arguments of the tool, as a JSON object.")]
 
 
 def mcp_call(
