@@ -103,3 +103,45 @@ def test_the_status_sends_a_command_through_the_real_agent(
     found = json.loads(done.stdout)
     assert found["canary"]["result"] == "inside", done.stdout
     assert (found["in_force"], done.returncode) == (True, 0)
+
+
+_PLUGIN_USER = """
+import { RingfenceGuard } from PLUGIN
+const hooks = await RingfenceGuard({ directory: process.cwd() })
+const input = { tool: "bash", sessionID: "s1", callID: "c1" }
+const output = { args: { command: "echo a > made.txt", description: "d" } }
+await hooks["tool.execute.before"](input, output)
+const found = [output.args.command]
+for (const [tool, args] of [["bash", { command: "cat ~/.ssh/id_rsa" }], ["read", { filePath: "/etc/shadow" }]]) {
+  try {
+    await hooks["tool.execute.before"]({ ...input, tool }, { args })
+    found.push("allowed")
+  } catch (error) {
+    found.push(error.message)
+  }
+}
+console.log(JSON.stringify(found))
+"""
+
+
+@pytest.mark.threat("T193")
+@pytest.mark.parametrize("agent", ["node"])
+def test_the_plugin_of_opencode_rewrites_and_throws(tmp_path: Path, agent: str) -> None:
+    """Node loads the plugin in place of opencode."""
+    if PROGRAMS is None or not (PROGRAMS / agent).exists():
+        pytest.skip(f"{agent} is not installed (`make peers`)")
+    for name in ("home", "work", "state"):
+        (tmp_path / name).mkdir()
+    place = Guarded(tmp_path)
+    done = place.agent("guard", "opencode", "--install", "--mode", "trust-project", "--cold", "--yes")
+    assert done.returncode == 0, done.stderr
+    plugin = hook_file("opencode", "user", str(place.work), place.environ)
+    (tmp_path / "use.mjs").write_text(_PLUGIN_USER.replace("PLUGIN", json.dumps(plugin)))
+    ran = subprocess.run(
+        [str(PROGRAMS / agent), str(tmp_path / "use.mjs")], cwd=place.work, env=place.environ, capture_output=True,
+        text=True, timeout=_SECONDS, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    command, *denied = json.loads(ran.stdout)
+    assert " exec --guard-token " in command
+    assert all(text.startswith("ringfence: ") for text in denied), denied
