@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from runner.mcp.stdio import PipeTransport
     from runner.mcp.wants import WantedRight
 
-START = 60.0  # seconds until a server has answered for the first time; the first start of a package may build it
+START = 30.0  # seconds until a server has answered for the first time; the first start of a package may build it
 _PAUSES = (1.0, 4.0, 15.0)  # seconds before each restart of a server that ended by itself
 _LONGEST_TEXT = 8_000  # characters of the instructions of one server
 _DYING = 1.0  # seconds between the end of a connection and that of its process

@@ -20,9 +20,11 @@ from typing import Any
 
 from tests.adversary.attack import Attack, Call
 from tests.adversary.attacks import ATTACKS
+from tests.adversary.attacks_servers import READS, SERVERS, UNAPPROVED
 from tests.adversary.outcome import Told, matched, recorded, texts
 from tests.support.model_server import serving
 from tests.support.sandbox_bench import NOBODY, ROOT
+from tests.support.server_session import HOSTILE
 from tests.support.tmux import Tmux
 
 AGENT = str(Path(sys.executable).with_name("agent"))
@@ -48,6 +50,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     "server": ("--mode", "trust-project"),
     # The person allowed one host of this machine.
     "hosts": ("--mode", "dangerously"),
+    # Tool servers, hostile ones among them (`attacks_servers.py`).
+    "servers": ("--mode", "trust-project"),
     "shut": ("--mode", "trust-project"),
     "danger": ("--mode", "dangerously"),
     "tight": ("--mode", "trust-project", *(part for told in _TIGHT for part in ("--limit", told))),
@@ -86,6 +90,8 @@ class Arena:
             rule = f'[[rule]]\nverdict = "allow"\nhost = ["{self.friend} private"]\nwhy = "ours"\n'
             (self.config / "config.toml").write_text(rule)
         self._victim = self._start_victim()
+        if self.attacks[0].stage == "servers":
+            self._add_servers()
         kept = ("src/main.py", "package.json", "README.md", ".git/HEAD", ".git/index", "notes.txt")
         self._untouched = kept if attacks[0].stage == "ci" else ()
         self._before, self._there = self._look(), os.listdir(self.work)
@@ -186,6 +192,29 @@ class Arena:
                     fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"
                     peer.sendall((away.format(self.ports["away"]) if b" /away" in self.sent[-1] else fine).encode())
 
+    def _add_servers(self) -> None:
+        """Configure the servers, and approve them as the person, before some of them change."""
+        (self.base / "servers").mkdir()
+        tables = []
+        for name, words in SERVERS.items():
+            args = json.dumps(
+                ["-u", str(HOSTILE), *(re.sub("@SERVERS@", str(self.base / "servers"), word) for word in words)]
+            )
+            args = args.replace("@NAP@", self.nap)
+            tables.append(
+                f'[mcp.{name}]\ncommand = "{sys.executable}"\nargs = {args}\nread = ["{HOSTILE.parent}", "{self.base / "servers"}"]\ntimeout = 20\n'
+            )
+            if name in READS:
+                tables.append(f'[mcp.{name}.tiers]\n"*" = "read"\n')
+        (self.config / "config.toml").write_text("\n".join(tables))
+        if self.user == "nobody":
+            os.chown(self.config / "config.toml", NOBODY, NOBODY)
+        for name in SERVERS:
+            if name not in UNAPPROVED:
+                named = () if name == "deep" else ("--tool", "echo")
+                self._agent("mcp", "pin", name, "--yes", *named, "--tool", "read", "--tool", "connect", cwd=self.work)
+        (self.base / "servers" / "changed").write_text("")
+
     def _start_victim(self) -> subprocess.Popen[bytes]:
         code = "import sys, time; word = sys.argv[1]; print('ready', flush=True); time.sleep(3600)"
         made = subprocess.Popen(
@@ -280,10 +309,10 @@ class Arena:
             window.close()
         return wrong
 
-    def _agent(self, *words: str) -> str:
+    def _agent(self, *words: str, cwd: Path = Path("/")) -> str:
         done = subprocess.run(
             [AGENT, *words],
-            cwd="/",
+            cwd=cwd,
             env=self.environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -300,6 +329,7 @@ class Arena:
         told = [Told(attack, self.user) for attack in self.attacks]
         records = [json.loads(line) for line in self._agent("audit", "--json", "--limit", "100000").splitlines()][::-1]
         self._agent("audit", "verify")
+        records = [each for each in records if not str(each["tool"]).endswith("__@start")]  # the person configured them
         del records[: len(self.beside)]
         calls = [call for turn in turns for call in turn["calls"]]
         if len(records) != len(calls):

@@ -14,7 +14,7 @@ KIND, WORDS = sys.argv[1], sys.argv[2:]
 TOOLS = {
     "echo": ("Return the text.", {"text": {"type": "string"}}),
     "read": ("Return the content of a file.", {"path": {"type": "string"}}),
-    "connect": ("Connect to an address.", {"host": {"type": "string"}, "port": {"type": "integer"}}),
+    "connect": ("Connect to an address.", {"host": {"type": "string"}, "port": {"type": ["integer", "string"]}}),
     "slow": ("Report progress for some seconds.", {"seconds": {"type": "number"}}),
     "ask": ("Ask the user.", {"field": {"type": "string"}}),
 }
