@@ -71,16 +71,17 @@ async def confined(place: Path) -> tuple[float, list[float], list[float]]:
         await own.ready()
         start = time.perf_counter() - began
         spent, judged = [], []
-        for number in range(CALLS):
-            began = time.perf_counter()
-            action = CallServerTool("one", "echo", canonical({"text": str(number)}))
-            verdict = evaluate_action(action, session.ctx).verdict
-            assert isinstance(verdict, Allow)
-            after = time.perf_counter()
-            outcome = await own.perform(verdict.permit, lambda stream, chunk: None)
-            assert outcome.problem is None
-            spent.append(time.perf_counter() - after)
-            judged.append(time.perf_counter() - began)
+        action = CallServerTool("one", "echo", canonical({"text": "1"}))
+        verdict = evaluate_action(action, session.ctx).verdict
+        assert isinstance(verdict, Allow)
+        for times in (spent, judged):
+            for _ in range(CALLS):
+                began = time.perf_counter()
+                if times is judged:
+                    evaluate_action(action, session.ctx)
+                outcome = await own.perform(verdict.permit, lambda stream, chunk: None)
+                assert outcome.problem is None
+                times.append(time.perf_counter() - began)
         await own.close()
         return start, spent, judged
 
