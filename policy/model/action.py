@@ -224,6 +224,8 @@ class CallServerTool:
         hints: what the server states about its tool, such as `destructive`. A hint can only make the verdict stricter.
         tier: the label of the tier that the user's own configuration names for this tool: `read`, `write`, `network` or
             `dangerous`; empty for a tool without one, which has the tier `mcp-external`.
+        pin: the SHA-256 of the definition of the tool that the call was planned for; empty if it is not known. The
+            tool is called only while it has this definition.
     """
 
     kind: ClassVar[str] = "CallServerTool"
@@ -232,6 +234,7 @@ class CallServerTool:
     arguments: str = "{}"
     hints: tuple[str, ...] = ()
     tier: str = ""
+    pin: str = ""
 
     @property
     def tool(self) -> str:

@@ -109,6 +109,7 @@ def add(
         str,
         valued("--scope", "SCOPE", "`user`: your own configuration; `project`: that of the project.", complete=_scopes),
     ] = "user",
+    no_probe: Annotated[bool, switch("--no-probe", help="Do not start the server to find out what it needs.")] = False,
     cwd: CWD = None,
 ) -> int:
     """Write the table [mcp.NAME] of a server into your configuration, and print it.
@@ -116,6 +117,9 @@ def add(
     A server gets no network and no folder but those that you name. Without a command and an address, a server that is
     there gets more: `agent mcp add notes --host api.example.com`. A value such as '$TOKEN', in single quotes, inserts
     a variable of yours when the server starts; a key in plain text is refused. Comments in the file are kept.
+
+    At a terminal, a new server of yours is then started once without rights, and you are asked about the rights that
+    it seems to need.
 
     **Examples**
 
@@ -125,6 +129,7 @@ def add(
         agent mcp add docs https://docs.example.com/mcp
     """
     from runner.cli.mcp_settings import AddArgs, run_add
+    from runner.gate.gate import is_unattended
 
     args = AddArgs(
         name,
@@ -137,7 +142,15 @@ def add(
         url,
         transport,
     )
-    return run_add(args, scope=scope, cwd=cwd)
+    code = run_add(args, scope=scope, cwd=cwd)
+    if args.command and args.url is None and scope == "user" and not no_probe and not is_unattended(False):
+        from runner.frontends.servers.probe import probe
+
+        found = probe(name, cwd)
+        if found.read or found.write or found.hosts:
+            more = AddArgs(name, (), (), (), found.hosts, found.read, found.write, None, None)
+            return run_add(more, scope=scope, cwd=cwd)
+    return code
 
 
 @mcp_app.command("remove")

@@ -169,6 +169,14 @@ def pin_of(config: ServerConfig, offer: ServerOffer, package: PackageDigest) -> 
     return ServerPin(tuple(pins), offer.instructions, _runs(config), package.text, package.name)
 
 
+def tool_digest(tool: OfferedTool) -> str:
+    """Return the digest of the definition of a tool, as it is in a pin and in the record of a call; empty for a tool
+    that no pin can approve.
+    """
+    pin = _tool_pin(tool)
+    return pin.sha256 if pin is not None else ""
+
+
 def checked(config: ServerConfig, offer: ServerOffer, package: PackageDigest, pinned: StoredPin) -> PinCheck:
     """Compare an offer with the pin of the server. Only tools that are unchanged since their approval are approved."""
     now = pin_of(config, offer, package)

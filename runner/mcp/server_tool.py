@@ -21,6 +21,7 @@ from policy.model.profile import Layer
 from policy.model.tool_arguments import canonical
 from policy.model.tool_names import SERVER, certain_server, meets_name
 from policy.model.verdict import Problem
+from runner.mcp.pins import tool_digest
 from runner.mcp.server_config import ServerConfig
 from runner.text.phrases import many
 from runner.text.sanitize import marked, one_line, visible_prose
@@ -136,7 +137,8 @@ class ServerTool:
         if len(arguments) > _LONGEST_ARGUMENTS:
             why = f"its arguments are {size(len(arguments))} long; at most {size(_LONGEST_ARGUMENTS)} are allowed"
             return Problem(what, why, "send less, or the path of a file if the server can read it")
-        return CallServerTool(self.server, self.offered.name, arguments, self._hints, self.tier)
+        pin = tool_digest(self.offered)
+        return CallServerTool(self.server, self.offered.name, arguments, self._hints, self.tier, pin)
 
     def render(
         self, action: CallServerTool, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None

@@ -23,6 +23,7 @@ from runner.mcp.elicitation import (
     answer_at_terminal,
     refuse_all,
 )
+from runner.mcp.pins import tool_digest
 from runner.mcp.server_config import ServerConfig
 from runner.text.phrases import many
 from runner.text.sanitize import marked, one_line, visible_prose
@@ -395,14 +396,16 @@ class _SessionServer:
     async def perform(self, action: CallServerTool | ReadServerResource, tell: Callable[[str], None]) -> ServerReply:
         """Make the call. Raise ProblemError.
 
-        THREAT T178: a server may replace a tool between the verdict and the call. Only a tool that is approved now is
-        called.
+        THREAT T178: a server may replace a tool between the verdict and the call. Only a tool that is approved now, and
+        whose definition is the one of the verdict, is called.
         """
         client = await self.client_now()
         if isinstance(action, ReadServerResource):
             return await client.read(action.uri)
-        if not any(each.name == action.name for each in self._approved.tools):
-            why = dict(self._approved.held).get(action.name, "the server does not offer it any more")
+        tool = next((each for each in self._approved.tools if each.name == action.name), None)
+        if tool is None or (action.pin and tool_digest(tool) != action.pin):
+            gone = "the server does not offer it any more" if tool is None else "its definition is another one by now"
+            why = dict(self._approved.held).get(action.name, gone)
             fix = f"the user can look at it with `agent mcp pin {self.config.name}`"
             raise ServerRefused(Problem(f"the tool `{one_line(action.name, 100)}` was not called", why, fix))
         arguments = parsed(action.arguments)

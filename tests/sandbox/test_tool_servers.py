@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from policy.model.action import ReadServerResource
+from policy.model.action import CallServerTool, ReadServerResource
 from policy.model.tier import Mode
 from runner.audit.chain import Wanted
 from runner.mcp.servers import ServerState
@@ -288,8 +288,6 @@ def test_resources_prompts_progress_and_questions(place: Path) -> None:
             assert note.data["content"][0]["resource"]["text"] == "a note"
             prompt = await session.servers.prompt("one", "greet", {"who": "Ann"})
             assert prompt.content[0]["text"] == "Greet Ann."
-            from policy.model.action import CallServerTool
-
             await session.perform(
                 CallServerTool("one", "slow", '{"seconds":0.5}'), lambda stream, chunk: told.append(chunk)
             )
@@ -328,5 +326,58 @@ def test_the_instructions_of_a_server_are_given_once_and_marked(place: Path) -> 
             assert '<server-instructions server="one"' in text
             assert "\u202e" not in text
             assert await session.servers.introduction() == ""
+
+    run(work)
+
+
+@pytest.mark.threat("T178")
+def test_a_call_for_another_definition_of_a_tool_is_not_made(place: Path) -> None:
+    from runner.mcp.pins import tool_digest
+
+    async def work() -> None:
+        async with server_session(place / "home/work", environ(place), hostile("one", "plain")) as session:
+            offer = session.servers.offer("one")
+            pins = {tool.name: tool_digest(tool) for tool in offer.tools}
+            called = await session.perform(CallServerTool("one", "echo", '{"text":"x"}', pin=pins["echo"]))
+            assert called.problem is None
+            refused = await session.perform(CallServerTool("one", "echo", '{"text":"x"}', pin=pins["read"]))
+            assert refused.problem is not None
+            assert "another one by now" in refused.problem.why
+
+    run(work)
+
+
+@pytest.mark.threat("T178")
+def test_a_stated_change_is_looked_at_and_a_new_tool_is_quarantined(place: Path) -> None:
+    from runner.mcp.servers import ApprovedOffer
+
+    def known_ones(config: Any, offer: Any) -> ApprovedOffer:
+        held = [(each.name, "it is new") for each in offer.tools if each.name == "later"]
+        return ApprovedOffer(tuple(each for each in offer.tools if each.name != "later"), tuple(held), "one is new")
+
+    async def work() -> None:
+        config = hostile("one", "live")
+        async with server_session(place / "home/work", environ(place), config, check=known_ones) as session:
+            await session.call("one", "echo", text="x")
+            while not session.row("one").held:
+                await asyncio.sleep(0.02)
+            assert session.row("one").held == (("later", "it is new"),)
+            assert "later" not in session.shelf.names["one"]
+            assert "one is new" in session.notices
+
+    run(work)
+
+
+def test_a_stopped_call_is_cancelled_at_the_server(place: Path) -> None:
+    async def work() -> None:
+        async with server_session(place / "home/work", environ(place), hostile("one", "cancel")) as session:
+            begun = asyncio.Event()
+            slow = CallServerTool("one", "slow", '{"seconds":60}')
+            waiting = asyncio.create_task(session.perform(slow, lambda stream, chunk: begun.set()))
+            await begun.wait()
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert len(json.loads(text_of(await session.call("one", "echo", text="x")))) == 1
 
     run(work)

@@ -12,6 +12,7 @@ from policy.model.action import CallServerTool, ReadServerResource, SearchTools
 from policy.model.profile import Layer
 from policy.model.verdict import Problem
 from runner.engine.context.context import tool_specs
+from runner.mcp.pins import tool_digest
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.server_tool import ReadResourceTool, ResourceArgs, ServerTool, hints_of, model_name, tier_for
 from runner.mcp.tool_search import MOST_DESCRIBED, SearchArgs, ServerTools
@@ -100,7 +101,8 @@ def test_an_odd_schema_refuses_no_call(schema: Mapping[str, object]) -> None:
 
 def test_a_call_has_the_hints_and_the_tier_of_the_user() -> None:
     action = ServerTool(CONFIG, ADD).plan({"text": "é", "a": 1}, "/w", SEEN)
-    assert action == CallServerTool("notes", "add", '{"a":1,"text":"\\u00e9"}', ("destructive",), "network")
+    assert action == CallServerTool("notes", "add", '{"a":1,"text":"\\u00e9"}', ("destructive",), "network", action.pin)
+    assert action.pin == tool_digest(ADD)
     assert isinstance(ServerTool(CONFIG, ADD).plan({"text": "x" * (1 << 20)}, "/w", SEEN), Problem)
     deep: list[object] = []
     for _ in range(100_000):

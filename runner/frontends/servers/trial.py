@@ -69,7 +69,7 @@ def run_test(args: TrialArgs) -> int:
         from dataclasses import replace
 
         config = replace(config, enabled=True)
-    row, offer = asyncio.run(_tried(config, args))
+    row, offer = asyncio.run(tried(config, args))
     ready = row.state is ServerState.READY
     if args.json:
         print(masked(json_line({**row.as_json(), "offered": [_tool_json(each) for each in offer.tools]})))
@@ -81,14 +81,14 @@ def run_test(args: TrialArgs) -> int:
 
 def offer_of(config: ServerConfig, args: TrialArgs) -> ServerOffer:
     """Start the server with its rights, and return what it offers. Raise Stopped if it does not start."""
-    row, offer = asyncio.run(_tried(config, args))
+    row, offer = asyncio.run(tried(config, args))
     if row.state is ServerState.READY:
         return offer
     what, fix = f"the server `{config.name}` did not start", f"try it with `agent mcp test {config.name}`"
     raise Stopped(Problem(what, one_line(row.error, 600) or row.state.value, fix), Exit.FAILED)
 
 
-async def _tried(config: ServerConfig, args: TrialArgs) -> tuple[ServerRow, ServerOffer]:
+async def tried(config: ServerConfig, args: TrialArgs) -> tuple[ServerRow, ServerOffer]:
     from runner.agent.server_session import open_server_session
     from runner.frontends.signals import end_by_signals
 
