@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from pathlib import Path
 
 from policy.evaluation import EvaluationContext
@@ -9,7 +10,7 @@ from policy.model.action import StartServer
 from policy.model.assessment import Assessment, RuleKind, RuleRef
 from policy.model.frozen import dataclass, replace
 from policy.model.host_words import endpoint
-from policy.model.profile import Source
+from policy.model.profile import Layer, Source
 from policy.model.verdict import Allow, Deny, Problem, ProblemError, Verdict
 from policy.permission.flag_rights import FlagRights
 from runner.audit.fact_recorder import FactRecorder
@@ -58,7 +59,7 @@ def judge_start(
         action = StartServer((), facts.workspace, server=config.name, url=config.url)
         rights = FlagRights(hosts=hosts, by=by, server=config.name)
     else:
-        folder = str(own_folder(config.name, environ))
+        folder = str(own_folder(config, facts.workspace, environ))
         reads = () if least else config.read
         seen = not least and any(facts.workspace == path for path in (*config.read, *config.write))
         cwd = (config.cwd if not least else "") or (facts.workspace if seen else folder)
@@ -85,9 +86,15 @@ def judge_start(
     return JudgedStart(action, rights, assessment, verdict)
 
 
-def own_folder(name: str, environ: Mapping[str, str]) -> Path:
-    """Return the folder that belongs to the server `name` alone, created with mode 0700. Raise PlaceError."""
-    folder = state_dir(environ) / _FOLDER / name
+def own_folder(config: ServerConfig, workspace: str, environ: Mapping[str, str]) -> Path:
+    """Return the folder that belongs to this server alone, created with mode 0700. Raise PlaceError.
+
+    THREAT T179: servers of two repositories, or of a repository and of the user, may have the same name. What one of
+    them stored is not for the other.
+    """
+    of_repository = config.layer in (Layer.REPOSITORY, Layer.TRUSTED)
+    owner = sha256(os.fsencode(workspace)).hexdigest()[:16] if of_repository else "user"
+    folder = state_dir(environ) / _FOLDER / owner / config.name
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 

@@ -65,4 +65,6 @@ def _root(path: str) -> str:
             found = folder
         folder = os.path.dirname(folder)
     above = os.path.dirname(found)
-    return above if os.path.basename(found) == "bin" and found == os.path.dirname(path) and above != "/" else found
+    plain = found == os.path.dirname(path)  # no package was found
+    installed = any(os.path.isdir(f"{above}/{each}") for each in ("lib", "lib64", "libexec"))
+    return above if plain and os.path.basename(found) == "bin" and above != "/" and installed else found
