@@ -559,7 +559,7 @@ def _load() -> _Modules:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "anyio"):
             raise
-        why, fix = "the library `mcp` is not installed", "install it beside ringfence: `pip install 'mcp>=2.3'`"
+        why, fix = "the library `mcp` is not installed", "install the extra: `pip install 'ringfence[mcp]'`"
         raise ServerRefused(Problem("no tool server can be used", why, fix)) from None
     return _Modules(client, stdio)
 
