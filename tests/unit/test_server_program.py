@@ -1,10 +1,13 @@
 """The folders that a tool server has to read to start: its installation, and no more."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+import runner.mcp
 from policy.model.profile import Layer
+from runner.mcp import servers
 from runner.mcp.confined import own_folder
 from runner.mcp.program import ProgramMissing, find_program, installation
 from runner.mcp.server_config import ServerConfig
@@ -61,3 +64,12 @@ def test_servers_with_one_name_share_no_folder(tmp_path: Path) -> None:
     }
     assert len(folders) == 3
     assert own_folder(ServerConfig("notes", Layer.USER), "/b", environ) in folders
+
+
+def test_a_missing_library_of_the_protocol_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("client", "stdio"):  # another test may have imported them
+        monkeypatch.delitem(sys.modules, f"runner.mcp.{name}", raising=False)
+        monkeypatch.delattr(runner.mcp, name, raising=False)
+    monkeypatch.setitem(sys.modules, "mcp_types", None)
+    with pytest.raises(servers.ServerRefused, match="the library `mcp` is not installed"):
+        servers._load()
