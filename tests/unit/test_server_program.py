@@ -8,7 +8,7 @@ import pytest
 import runner.mcp
 from policy.model.profile import Layer
 from runner.mcp import servers
-from runner.mcp.confined import own_folder
+from runner.mcp.confined import ServerRefused, own_folder
 from runner.mcp.program import ProgramMissing, find_program, installation
 from runner.mcp.server_config import ServerConfig
 
@@ -71,5 +71,5 @@ def test_a_missing_library_of_the_protocol_is_told(monkeypatch: pytest.MonkeyPat
         monkeypatch.delitem(sys.modules, f"runner.mcp.{name}", raising=False)
         monkeypatch.delattr(runner.mcp, name, raising=False)
     monkeypatch.setitem(sys.modules, "mcp_types", None)
-    with pytest.raises(servers.ServerRefused, match="the library `mcp` is not installed"):
+    with pytest.raises(ServerRefused, match="the library `mcp` is not installed"):
         servers._load()
