@@ -56,12 +56,7 @@ def read_call(source: dict[str, object]) -> GuardedCall:
     if tool == "Glob":
         return found(CallKind.ACTIONS, actions=made.glob_actions(text(given, "pattern"), path, cwd))
     if tool == "Grep":
-        actions = made.grep_actions(text(given, "pattern"), path, cwd)
-        return (
-            found(CallKind.ACTIONS, actions=actions)
-            if actions
-            else found(CallKind.REFUSED, note=made.UNCONFINED_SEARCH)
-        )
+        return made.search_call(found, text(given, "pattern"), path, cwd)
     if tool == "WebFetch":
         return found(CallKind.ACTIONS, actions=made.fetch_action(text(given, "url")))
     if tool == "WebSearch":

@@ -48,12 +48,7 @@ def read_call(source: dict[str, object]) -> GuardedCall:
     given_input = table(source, "tool_input")
     if tool == "Grep":
         path = text(given_input, "path", default=cwd)
-        actions = made.grep_actions(text(given_input, "pattern", default=""), path, cwd)
-        return (
-            found(CallKind.ACTIONS, actions=actions)
-            if actions
-            else found(CallKind.REFUSED, note=made.UNCONFINED_SEARCH)
-        )
+        return made.search_call(found, text(given_input, "pattern", default=""), path, cwd)
     if tool in _WRITING:
         names = ("file_path", "path", "target_file", "target_notebook")
         path = next((text(given_input, name) for name in names if name in given_input), "")

@@ -49,12 +49,7 @@ def read_call(source: dict[str, object]) -> GuardedCall:
     if tool == "glob":
         return found(CallKind.ACTIONS, actions=made.glob_actions(text(given, "pattern"), path, cwd))
     if tool in ("grep_search", "search_file_content"):
-        actions = made.grep_actions(text(given, "pattern"), path, cwd)
-        return (
-            found(CallKind.ACTIONS, actions=actions)
-            if actions
-            else found(CallKind.REFUSED, note=made.UNCONFINED_SEARCH)
-        )
+        return made.search_call(found, text(given, "pattern"), path, cwd)
     if tool == "read_many_files":
         return found(
             CallKind.REFUSED, note="the agent reads many files at once without a sandbox; read them one by one"

@@ -1,6 +1,7 @@
 """The actions of the tools of guarded agents, from their arguments."""
 
 import os
+from collections.abc import Callable
 
 from policy.model.action import (
     Action,
@@ -16,10 +17,10 @@ from policy.model.action import (
     WriteFile,
 )
 from policy.model.tool_arguments import canonical
-from runner.frontends.guard.call import UnreadableCallError
+from runner.frontends.guard.call import CallKind, GuardedCall, UnreadableCallError
 from runner.frontends.guard.hook_input import absolute, text
 
-UNCONFINED_SEARCH = (
+_UNCONFINED_SEARCH = (
     "the agent's own search is not confined, so it would also read files that are hidden from its commands, such as "
     "`.env`; search with `grep` or `rg` in the shell tool, or read one file"
 )
@@ -61,11 +62,11 @@ def glob_actions(pattern: str, path: str, cwd: str) -> tuple[Action, ...]:
     return tuple(GlobFiles(pattern, each) for each in _places(path, cwd))
 
 
-def grep_actions(pattern: str, path: str, cwd: str) -> tuple[Action, ...]:
-    """Return the actions of a search in one file; none if `path` is not a file."""
-    if not os.path.isfile(absolute(path, cwd)):
-        return ()
-    return tuple(GrepFiles(pattern, each) for each in _places(path, cwd))
+def search_call(found: Callable[..., GuardedCall], pattern: str, path: str, cwd: str) -> GuardedCall:
+    """Return the call of a search in contents: judged for one file, refused for a folder. `found` makes the call."""
+    places = _places(path, cwd) if os.path.isfile(absolute(path, cwd)) else ()
+    actions = tuple(GrepFiles(pattern, each) for each in places)
+    return found(CallKind.ACTIONS, actions=actions) if actions else found(CallKind.REFUSED, note=_UNCONFINED_SEARCH)
 
 
 def server_action(server: str, name: str, arguments: dict[str, object]) -> tuple[Action, ...]:

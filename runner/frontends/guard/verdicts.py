@@ -77,14 +77,9 @@ def _shell(call: GuardedCall, gate: Gate, action: Action, config: str | None) ->
     if mine := open_token(action.script, call.agent, gate.cwd, os.environ):
         # `agent exec` judges the command again. A question that this token stands for is put to the user now.
         return _asked(call, "it needs an approval", "") if mine.asked else GuardAnswer(HookAnswer.ALLOW, _INSIDE)
-    noted = FactRecorder(gate.facts, gate.settings.profile)
-    gate = replace(gate, facts=noted.facts)
-    assessment, verdict = evaluate(gate, action)
-    if isinstance(verdict, Deny):
-        _record(call, gate, assessment, verdict, noted)
-        return GuardAnswer(HookAnswer.DENY, denial(verdict.problem))
-    if isinstance(verdict, Ask) and not call.asks:
-        return _unasked(call, gate, assessment, verdict, noted)
+    verdict = _judged(call, gate, action)
+    if isinstance(verdict, GuardAnswer):
+        return verdict
     asked = question_digest(verdict) if isinstance(verdict, Ask) else ""
     token = GuardToken(
         action.script, gate.cwd, gate.mode.value, call.agent, call.session, call.call, call.tool, asked, config or ""
@@ -100,6 +95,18 @@ def _shell(call: GuardedCall, gate: Gate, action: Action, config: str | None) ->
 
 
 def _file(call: GuardedCall, gate: Gate, action: Action) -> GuardAnswer:
+    verdict = _judged(call, gate, action, records=True)
+    if isinstance(verdict, GuardAnswer):
+        return verdict
+    if isinstance(verdict, Ask):
+        return GuardAnswer(HookAnswer.ASK, f"ringfence: {verdict.question} {verdict.reason.text}")
+    return GuardAnswer(HookAnswer.ALLOW, f"ringfence: {verdict.reason.text}")
+
+
+def _judged(call: GuardedCall, gate: Gate, action: Action, *, records: bool = False) -> Allow | Ask | GuardAnswer:
+    """Return the verdict, or the answer if it is a denial or a question that the agent cannot ask. Denials are
+    recorded, and with `records` what is allowed, too: no `agent exec` follows that would record it.
+    """
     noted = FactRecorder(gate.facts, gate.settings.profile)
     gate = replace(gate, facts=noted.facts)
     assessment, verdict = evaluate(gate, action)
@@ -108,10 +115,9 @@ def _file(call: GuardedCall, gate: Gate, action: Action) -> GuardAnswer:
         return GuardAnswer(HookAnswer.DENY, denial(verdict.problem))
     if isinstance(verdict, Ask) and not call.asks:
         return _unasked(call, gate, assessment, verdict, noted)
-    if isinstance(verdict, Ask):
-        return GuardAnswer(HookAnswer.ASK, f"ringfence: {verdict.question} {verdict.reason.text}")
-    _record(call, gate, assessment, verdict, noted)
-    return GuardAnswer(HookAnswer.ALLOW, f"ringfence: {verdict.reason.text}")
+    if records and isinstance(verdict, Allow):
+        _record(call, gate, assessment, verdict, noted)
+    return verdict
 
 
 def _unasked(call: GuardedCall, gate: Gate, assessment: Assessment, ask: Ask, noted: FactRecorder) -> GuardAnswer:
