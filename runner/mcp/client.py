@@ -186,12 +186,6 @@ class ServerClient:
             result = await self._client.get_prompt(name, arguments)
             return ServerReply(tuple({**_plain(each.content), "role": each.role} for each in result.messages))
 
-    async def ping(self) -> None:
-        """Check that the server answers. Raise ServerError."""
-        with self._translating():
-            if self._client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-                await self._client.send_ping()
-
     # ---- what the server asks and tells
 
     async def _elicit(

@@ -59,13 +59,6 @@ class ConfiguredServers:
     notices: tuple[str, ...] = ()
 
 
-def configured_servers(
-    settings: Settings, workspace: str, environ: Mapping[str, str], home: str, trusted: Inventory | None = None
-) -> tuple[ServerConfig, ...]:
-    """Return the servers that may be started. The parameters are those of `find_servers`."""
-    return tuple(each for each in find_servers(settings, workspace, environ, home, trusted).servers if each.enabled)
-
-
 def find_servers(
     settings: Settings, workspace: str, environ: Mapping[str, str], home: str, trusted: Inventory | None = None
 ) -> ConfiguredServers:

@@ -25,7 +25,6 @@ from runner.mcp.elicitation import (
 )
 from runner.mcp.pins import tool_digest
 from runner.mcp.server_config import ServerConfig
-from runner.text.phrases import many
 from runner.text.sanitize import marked, one_line, visible_prose
 from sandbox.backend import DIRECT, Listener, NetworkOptions, Outcome, SandboxUnavailable, Violation
 from tools.server_offer import OfferedTool, ServerOffer, ServerReply
@@ -562,8 +561,3 @@ def _load() -> _Modules:
         why, fix = "the library `mcp` is not installed", "install the extra: `pip install 'ringfence[mcp]'`"
         raise ServerRefused(Problem("no tool server can be used", why, fix)) from None
     return _Modules(client, stdio)
-
-
-def held_words(row: ServerRow) -> str:
-    """Return how many tools of the server are quarantined, in words; empty for none."""
-    return f"{many(len(row.held), 'tool')} quarantined" if row.held else ""
