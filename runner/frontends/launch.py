@@ -72,7 +72,7 @@ def start_run(
         start = prepare_start(args, unattended=unattended, choose=ask_on_terminal if asks else None)
         apart = lines is None and form is OutputForm.TEXT
         emit = lines or (AnswerApart(guarded(transcript(sys.stderr))) if apart else guarded(transcript()))
-        ending = asyncio.run(play(words, start, _approver(unattended, emit), emit, lines))
+        ending = asyncio.run(play(words, start, approver_for(unattended, emit), emit, lines))
         if ending.exit is Exit.INTERRUPTED and lines is not None:
             lines.hurry()
         if outlet is not None:
@@ -130,7 +130,7 @@ def start_conversation(args: RunArgs) -> int:
         from runner.frontends.signals import end_by_signals
 
         end_by_signals()
-        async with Agent(approver=_approver(False, emit), emit=emit_others, start=lambda: start) as agent:
+        async with Agent(approver=approver_for(False, emit), emit=emit_others, start=lambda: start) as agent:
             code = await converse(agent, _with_prompt(line_reader(), args.prompt))
             session = agent.conversation.ctx.journal.kept
         if session is not None:
@@ -194,7 +194,8 @@ def transcript(stream: "IO[str] | None" = None, *, recalls: bool = False) -> "Em
     return Transcript(Output(file=stream), recalls=recalls)
 
 
-def _approver(unattended: bool, emit: "Emit") -> "Approver":
+def approver_for(unattended: bool, emit: "Emit", *, model: bool = True) -> "Approver":
+    """Return the approver of a plain terminal, or that of a run without a user. `model` is as in `Terminal`."""
     from runner.approval.approver import Unattended
     from runner.approval.terminal import Terminal
 
@@ -204,4 +205,4 @@ def _approver(unattended: bool, emit: "Emit") -> "Approver":
 
     from runner.frontends.plain.line_input import line_reader
 
-    return Terminal(Console(stderr=True), line_reader(forget=True))
+    return Terminal(Console(stderr=True), line_reader(forget=True), model=model)

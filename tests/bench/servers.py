@@ -21,7 +21,7 @@ from runner.mcp.pins import checked, pin_of
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.servers import SessionServers
 from runner.mcp.tool_search import ServerTools
-from tests.support.server_session import HOSTILE, all_approved, hostile, server_session
+from tests.support.server_session import HOSTILE, all_approved, environ, hostile, server_session
 from tools.registry import ToolRegistry
 from tools.server_offer import OfferedTool, ServerOffer
 
@@ -30,16 +30,6 @@ STARTS, CALLS = 9, 300
 
 def row(what: str, value: str, goal: str) -> None:
     print(f"  {what:<58} {value:>18}   goal {goal}")
-
-
-def environ(place: Path) -> dict[str, str]:
-    return {
-        "HOME": str(place / "home"),
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "RINGFENCE_STATE_DIR": str(place / "state"),
-        "RINGFENCE_CONFIG_DIR": str(place / "config"),
-        "RINGFENCE_CACHE_DIR": str(place / "cache"),
-    }
 
 
 async def plain() -> tuple[float, list[float]]:

@@ -16,7 +16,7 @@ from policy.model.action import CallServerTool, ReadServerResource
 from policy.model.tier import Mode
 from runner.audit.chain import Wanted
 from runner.mcp.servers import ServerState
-from tests.support.server_session import hostile, server_session
+from tests.support.server_session import environ, hostile, server_session
 
 PATIENCE = 60.0  # seconds, only to end a test that hangs
 
@@ -32,17 +32,6 @@ def place() -> Iterator[Path]:
     (base / "home/work/notes.txt").write_text("noon")
     yield base
     shutil.rmtree(base)
-
-
-def environ(place: Path) -> dict[str, str]:
-    return {
-        "HOME": str(place / "home"),
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "RINGFENCE_STATE_DIR": str(place / "state"),
-        "RINGFENCE_CONFIG_DIR": str(place / "config"),
-        "RINGFENCE_CACHE_DIR": str(place / "cache"),
-        "TOKEN_OF_THE_USER": "walnut",
-    }
 
 
 def text_of(outcome: Any) -> str:

@@ -15,7 +15,7 @@ from policy.model.profile import Layer
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.servers import ServerState
 from tests.support.places import ROOT
-from tests.support.server_session import server_session
+from tests.support.server_session import environ, server_session
 
 NODE = ROOT / ".venv/peers/node_modules/.bin"
 PYTHON = ROOT / ".venv/peers/python/bin"
@@ -48,17 +48,8 @@ def text_of(outcome: Any) -> str:
 
 
 def use(place: Path, config: ServerConfig, work: Any) -> None:
-    environ = {
-        "HOME": str(place / "home"),
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "RINGFENCE_STATE_DIR": str(place / "state"),
-        "RINGFENCE_CONFIG_DIR": str(place / "config"),
-        "RINGFENCE_CACHE_DIR": str(place / "cache"),
-        "TOKEN_OF_THE_USER": "walnut",
-    }
-
     async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE), server_session(place / "home/work", environ, config) as session:
+        async with asyncio.timeout(PATIENCE), server_session(place / "home/work", environ(place), config) as session:
             await work(session)
 
     asyncio.run(bounded())

@@ -26,6 +26,18 @@ from sandbox.backend import Outcome
 HOSTILE = Path(__file__).with_name("hostile_server.py")
 
 
+def environ(place: Path) -> dict[str, str]:
+    """Return the variables of a user with a secret, whose home and folders lie in `place`."""
+    return {
+        "HOME": str(place / "home"),
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "RINGFENCE_STATE_DIR": str(place / "state"),
+        "RINGFENCE_CONFIG_DIR": str(place / "config"),
+        "RINGFENCE_CACHE_DIR": str(place / "cache"),
+        "TOKEN_OF_THE_USER": "walnut",
+    }
+
+
 class Shelf:
     """A shelf that remembers the names of the tools of each server."""
 

@@ -14,14 +14,14 @@ from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.open_session import SessionOptions, open_session
 from runner.agent.options import not_known
-from runner.approval.approver import Approver, Unattended
 from runner.config import load
 from runner.config.trust.cached import remembered
 from runner.engine.execute import execute_call
 from runner.engine.judge import evaluate_action
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned
-from runner.events import Denied, Emit, Event, Notice
+from runner.events import Denied, Event, Notice
+from runner.frontends.launch import approver_for
 from runner.frontends.servers.trial import TrialArgs, configured
 from runner.frontends.signals import end_by_signals
 from runner.gate.gate import folder, is_unattended
@@ -87,7 +87,7 @@ async def _called(config: ServerConfig, args: ServerCallArgs, given: dict[str, o
 
     options = SessionOptions(cwd, unattended, args.mode, argv=("agent", *sys.argv[1:]), servers=(config,))
     model = OpenModel(ScriptedProvider(()), "none")
-    approver = _approver(emit, unattended=unattended)
+    approver = approver_for(unattended, emit, model=False)
     async with open_session(options, settings, os.environ, model=model, approver=approver, emit=emit) as ctx:
         servers = ctx.servers
         assert isinstance(servers, SessionServers)
@@ -129,14 +129,3 @@ async def _execute(
     call = ModelCall("call", ToolCall("call", called.name, given), own=True)
     judgement = Judgement(Planned(call, called, action), evaluate_action(action, ctx), ctx.live.named)
     return await execute_call(judgement, ctx, lambda stopped: None)
-
-
-def _approver(emit: Emit, *, unattended: bool) -> Approver:
-    if unattended:
-        return Unattended(emit)
-    from rich.console import Console
-
-    from runner.approval.terminal import Terminal
-    from runner.frontends.plain.line_input import line_reader
-
-    return Terminal(Console(stderr=True), line_reader(forget=True), model=False)
