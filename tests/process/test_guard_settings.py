@@ -12,12 +12,12 @@ from runner.gate.gate import GateArgs, open_gate, ruling
 
 
 def files(base: Path) -> list[str]:
-    environ = {"HOME": str(base / "home")}
-    found = [hook_file(agent, scope, str(base / "work"), environ) for agent in AGENTS for scope in ("user", "project")]
+    environ, work = {"HOME": str(base / "home")}, str(base / "work")
+    found = [hook_file(agent, scope, work, environ) for agent in AGENTS for scope in ("user", "project")]
     found += [
         f"{base}/home/.codex/config.toml",
-        f"{base}/work/.codex/config.toml",
-        f"{base}/work/.claude/settings.json",
+        f"{work}/.codex/config.toml",
+        f"{work}/.claude/settings.json",
     ]
     return [*found, f"{base}/home/.claude.json", f"{base}/state/guard/installed.json", f"{base}/state/guard/open/x"]
 
