@@ -14,6 +14,7 @@ from runner.text.json_line import json_line
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
+    from runner.frontends.guard.canary import Canary
     from runner.frontends.guard.guard_status import GuardStatus
     from runner.frontends.guard.installation import SettingsChange
     from runner.frontends.guard.settings_change import HookOptions
@@ -26,6 +27,11 @@ _AGENTS = {
     "cursor": "Cursor",
     "opencode": "opencode",
 }
+_PREFIX = """
+
+    --install also sets the shell prefix of Claude Code, which judges every command that passed no hook. --status tries
+    it with the hooks switched off. Hooks and servers of a repository are judged by it as well."""
+_SECOND = dict.fromkeys(_AGENTS, "") | {"claude": _PREFIX}
 _SCOPES = ("user", "project")
 _UNUSED = "the hooks were not tried"
 SCOPE = Annotated[
@@ -68,6 +74,9 @@ def _command(agent: str, title: str) -> None:
         cold: Annotated[
             bool, switch("--cold", help="With --install: keep no process between calls. Answers take longer.")
         ] = False,
+        hooks_only: Annotated[
+            bool, switch("--hooks-only", help="With --install: set no shell prefix of Claude Code.")
+        ] = False,
         yes: Annotated[bool, switch("--yes", help="Write without a question.")] = False,
         no_canary: Annotated[bool, switch("--no-canary", help="With --status: do not run the agent.")] = False,
         json: JSON = False,
@@ -78,6 +87,9 @@ def _command(agent: str, title: str) -> None:
         if (mode is not None or redirect or cold) and not install:
             what = "--mode, --redirect and --cold are written into the hook"
             raise usage(what, "nothing is installed", "add --install")
+        if hooks_only and (agent != "claude" or not install):
+            why = "only Claude Code has a shell prefix, which is set by --install"
+            raise usage("--hooks-only has no effect here", why, "leave it out")
         if scope not in _SCOPES:
             raise usage(f"there is no scope `{scope}`", "the scopes are user and project", "write --scope user")
         from runner.gate.gate import folder
@@ -89,7 +101,7 @@ def _command(agent: str, title: str) -> None:
             if mode is Mode.DANGEROUSLY:
                 why = "a guarded agent would be allowed everything"
                 raise usage("`--mode dangerously` cannot be installed", why, "use `--mode trust-project`")
-            options = HookOptions(mode.value if mode is not None else "", redirect, warm=not cold)
+            options = HookOptions(mode.value if mode is not None else "", redirect, not cold, hooks_only)
             return _change(agent, scope, options, here, install=install, yes=yes)
         from runner.frontends.guard.guard_status import guard_status
 
@@ -102,8 +114,8 @@ def _command(agent: str, title: str) -> None:
 
     run.__doc__ = f"""Guard {title}: install the hooks, remove them, or show whether they are in force.
 
-    --install shows the change first and asks. --remove restores the files as they were. --status runs the agent once
-    with a scripted model on loopback, if it is installed, and says whether its command ran in the sandbox.
+    --install shows the change first and asks. --remove restores the files as they were. --status runs the agent with a
+    scripted model on loopback, if it is installed, and says whether its command ran in the sandbox.{_SECOND[agent]}
 
     **Examples**
 
@@ -200,7 +212,7 @@ def _every(json: bool) -> int:
 
 
 def _status_json(found: "GuardStatus") -> dict[str, object]:
-    tried = found.canary
+    second = found.second
     return {
         "agent": found.agent,
         "scope": found.scope,
@@ -208,7 +220,15 @@ def _status_json(found: "GuardStatus") -> dict[str, object]:
         "installed": found.installed,
         "changed": found.changed,
         "obstacles": list(found.obstacles),
-        "canary": {"result": tried.result.value, "why": tried.why, "program": tried.program} if tried else None,
+        "canary": _canary_json(found.canary),
+        "second": {
+            "name": second.name,
+            "obstacles": list(second.obstacles),
+            "canary": _canary_json(second.canary),
+            "holds": second.holds,
+        }
+        if second is not None
+        else None,
         "unrun": list(found.unrun),
         "unconfined": [
             {"session": call.session, "call": call.call, "script": call.script, "time": call.time}
@@ -216,6 +236,10 @@ def _status_json(found: "GuardStatus") -> dict[str, object]:
         ],
         "in_force": found.in_force,
     }
+
+
+def _canary_json(tried: "Canary | None") -> dict[str, str] | None:
+    return {"result": tried.result.value, "why": tried.why, "program": tried.program} if tried is not None else None
 
 
 def _print_status(found: "GuardStatus") -> None:
@@ -228,12 +252,19 @@ def _print_status(found: "GuardStatus") -> None:
         lines.append(f"canary     {found.canary.why}")
     elif found.installed:
         lines.append(f"canary     {_UNUSED}")
+    if found.second is not None:
+        lines.append(f"second     {found.second.name}")
+        lines += [f"obstacle   {text}" for text in found.second.obstacles]
+        if found.second.canary is not None:
+            lines.append(f"canary     with its hooks off: {found.second.canary.why}")
     if found.unrun:
         lines.append(f"unrun      {len(found.unrun)} rewritten commands never ran: {_first(found.unrun)}")
     if found.unconfined:
         scripts = tuple(call.script for call in found.unconfined)
         lines.append(f"WARNING    {len(scripts)} commands ran without the sandbox: {_first(scripts)}")
-    if found.canary is not None and found.canary.result == "outside":
+    if found.second is not None and not found.second.holds:
+        lines.append(f"fix        run `agent guard {found.agent} --install` again")
+    elif found.canary is not None and found.canary.result == "outside":
         lines.append(f"fix        run `agent guard {found.agent} --install --redirect`")
     for line in lines:
         print(visible(line, lines=False))

@@ -66,7 +66,7 @@ _RESULT = """type text, exit number, reason text, limit text or null, turns numb
 _TASK = f"""{_RESULT.replace(", text text", ", text? text")}, id text, status text, attempt number, started time,
     ended time, metadata object, task text, events text or null, error? text or null, node? text"""
 _GUARD = """agent text, scope text, path text, installed boolean, changed boolean, obstacles texts,
-    canary object or null, unrun texts, unconfined objects, in_force boolean"""
+    canary object or null, second object or null, unrun texts, unconfined objects, in_force boolean"""
 _COUNTS = "out text, done number, denied number, limit number, failed number, unfinished number, cost number or null"
 
 OUTPUTS: tuple[JsonOutput, ...] = (
@@ -102,8 +102,9 @@ OUTPUTS: tuple[JsonOutput, ...] = (
     JsonOutput(
         "guard claude",
         Form.OBJECT,
-        "The state of the guard of one agent. `canary` has `result` (`inside`, `outside`, `stopped` or `absent`), "
-        "`why` and `program`; it is null if the agent was not run.",
+        "The state of the guard of one agent. `canary` has `result` (`inside`, `unasked`, `outside`, `stopped` or "
+        "`absent`), `why` and `program`; it is null if the agent was not run. `second` is the second mechanism, with "
+        "its `name`, `obstacles`, a `canary` of its own and `holds`; it is null if there is none.",
         _fields(_GUARD),
         also=("guard codex", "guard gemini", "guard cursor", "guard opencode"),
     ),

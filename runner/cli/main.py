@@ -65,6 +65,8 @@ def _dispatch(words: list[str]) -> int:
         words = usual_words(words)
     if words in (["--version"], ["-V"]):
         return _version()
+    if words[:2] == ["guard", "shell"]:
+        words = _prefixed(words[2:])
     if words and words[0] in ("exec", "why"):
         gc.disable()  # garbage collection would take a tenth of the start-up time of a short command
         from runner.frontends.exec.argv import parse_gate, wants_help
@@ -113,6 +115,24 @@ def _dispatch(words: list[str]) -> int:
     from runner.cli.app import run_app
 
     return _until_chosen(lambda: run_app(words))
+
+
+def _prefixed(words: list[str]) -> list[str]:
+    """Return the words that run a command of Claude Code in the sandbox. Raise Stopped for any failure."""
+    import os
+
+    from runner.frontends.guard.shell_prefix import prefixed_words
+
+    try:
+        found = prefixed_words(words, os.environ)
+    except (ValueError, OSError) as error:
+        from policy.model.verdict import Problem
+        from runner.problems import Exit, Stopped
+
+        fix = "run `agent guard claude --status`"
+        raise Stopped(Problem("the shell prefix ran nothing", str(error), fix), Exit.DENIED) from None
+    sys.argv[1:] = found
+    return found
 
 
 def _until_chosen(start: "Callable[[], int]") -> int:

@@ -54,7 +54,7 @@ def remove(base: Path, agent: str) -> None:
 @pytest.mark.parametrize(("text", "why"), BEFORE, ids=[row[1] for row in BEFORE])
 def test_a_removal_restores_the_file_byte_for_byte(agent: str, text: str | None, why: str, tmp_path: Path) -> None:
     path = settings_of(tmp_path, agent, text)
-    (change,) = install(tmp_path, agent)
+    change = install(tmp_path, agent)[-1]
     assert change.diff()
     assert change.then == path.read_text()
     json.loads(path.read_text())

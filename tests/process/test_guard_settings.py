@@ -19,7 +19,13 @@ def files(base: Path) -> list[str]:
         f"{work}/.codex/config.toml",
         f"{work}/.claude/settings.json",
     ]
-    return [*found, f"{base}/home/.claude.json", f"{base}/state/guard/installed.json", f"{base}/state/guard/open/x"]
+    return [
+        *found,
+        f"{base}/home/.claude.json",
+        f"{base}/state/guard/installed.json",
+        f"{base}/state/guard/open/x",
+        f"{base}/state/guard/claude-shell-0",
+    ]
 
 
 @pytest.mark.threat("T195")

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from policy.model.frozen import dataclass
 from runner.frontends.guard.scripted_model import ScriptedCall, ScriptedModel
-from runner.frontends.guard.tokens import tokens
+from runner.frontends.guard.tokens import PREFIX_REFUSED, PREFIX_TOOL, tokens
 
 _REDIRECTION = re.compile(r"run exactly this instead: (\S+ exec --guard-token [0-9a-f]{32} '[^']*')")
 _SECONDS = 120.0  # until the agent must have ended
@@ -23,11 +23,13 @@ _TOOLS = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd"), "gemi
 class CanaryResult(StrEnum):
     """The outcome of the canary.
 
-    `INSIDE`: it ran in the sandbox. `OUTSIDE`: it ran without the sandbox. `STOPPED`: it did not run. `ABSENT`: the
-    agent is not installed, or cannot be run without a person.
+    `INSIDE`: it ran in the sandbox. `UNASKED`: it ran in the sandbox, but only because of the second mechanism, so that
+    file tools are not judged. `OUTSIDE`: it ran without the sandbox. `STOPPED`: it did not run. `ABSENT`: the agent is
+    not installed, or cannot be run without a person.
     """
 
     INSIDE = "inside"
+    UNASKED = "unasked"
     OUTSIDE = "outside"
     STOPPED = "stopped"
     ABSENT = "absent"
@@ -42,8 +44,11 @@ class Canary:
     program: str = ""
 
 
-def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str]) -> Canary:
-    """Let the installed agent call its shell tool once. `cwd` is its folder; None for a temporary one."""
+def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str], *, hooks: bool = True) -> Canary:
+    """Let the installed agent call its shell tool once. `cwd` is its folder; None for a temporary one.
+
+    Without `hooks`, Claude Code runs with its hooks switched off, so that only its shell prefix is tried.
+    """
     if agent not in _TOOLS:
         return Canary(CanaryResult.ABSENT, "this agent cannot be run without a person, so its hooks were not tried")
     program = shutil.which(agent, path=environ.get("PATH", os.defpath))
@@ -58,6 +63,7 @@ def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str]) -> Canar
     )
     with tempfile.TemporaryDirectory(prefix="ringfence-canary-") as folder, ScriptedModel(calls) as model:
         words, more = agent_command(agent, program, model.address, folder)
+        words += [] if hooks else ["--settings", '{"disableAllHooks": true}', "--allowedTools", tool]
         try:
             done = subprocess.run(
                     words, cwd=cwd or folder, env={**environ, **more}, stdin=subprocess.DEVNULL, capture_output=True,
@@ -68,7 +74,10 @@ def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str]) -> Canar
         except OSError as error:
             return Canary(CanaryResult.STOPPED, f"the agent could not be started: {error.strerror}", program)
         printed = any(word.upper() in result for result in model.results)
-    if any(token.script == script for _, token in tokens("used", environ)):
+    ran = [token for _, token in tokens("used", environ) if token.script == script and token.tool != PREFIX_REFUSED]
+    if hooks and ran and all(token.tool == PREFIX_TOOL for token in ran):
+        return Canary(CanaryResult.UNASKED, "its hook was not asked: only the shell prefix used the sandbox", program)
+    if ran:
         return Canary(CanaryResult.INSIDE, "its shell command ran in the sandbox of ringfence", program)
     if printed:
         return Canary(CanaryResult.OUTSIDE, "its shell command ran WITHOUT the sandbox of ringfence", program)

@@ -1,15 +1,50 @@
 """The state of the guard of one agent: what is installed, what is in force, and which calls ran without it."""
 
 import json
+import os
 import time
 from collections.abc import Mapping
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 from runner.frontends.guard.canary import Canary, CanaryResult, try_canary
-from runner.frontends.guard.installation import written
-from runner.frontends.guard.settings_change import hook_file, is_hook_line, read_settings
+from runner.frontends.guard.installation import WrittenFile, written
+from runner.frontends.guard.settings_change import (
+    VARIABLE,
+    hook_file,
+    is_hook_line,
+    prefix_file,
+    read_settings,
+    shell_prefix_of,
+)
 from runner.frontends.guard.tokens import tokens
 from runner.frontends.guard.unconfined import UnconfinedCall, noted
+
+# Settings files of Claude Code that count more than those of the user.
+_OVERRIDING = (".claude/settings.json", ".claude/settings.local.json", "/etc/claude-code/managed-settings.json")
+
+
+@dataclass(frozen=True, slots=True)
+class SecondMechanism:
+    """The state of a second mechanism.
+
+    Attributes:
+        name: Its name for the user.
+        obstacles: What keeps it from being in force, in words.
+        canary: The result of the canary without the hooks, or None if it was not tried.
+    """
+
+    name: str
+    obstacles: tuple[str, ...]
+    canary: Canary | None
+
+    @property
+    def holds(self) -> bool:
+        """Return True if nothing shows that it is not in force."""
+        return not self.obstacles and _holds(self.canary)
+
+
+def _holds(tried: Canary | None) -> bool:
+    return tried is None or tried.result in (CanaryResult.INSIDE, CanaryResult.ABSENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +59,7 @@ class GuardStatus:
         changed: True if the file is not as this program wrote it.
         obstacles: Settings that keep the hooks from running, in words.
         canary: The result of the canary, or None if it was not tried.
+        second: The second mechanism against a call that passes no hook, or None if there is none.
         unrun: Rewritten commands that never ran, as scripts.
         unconfined: Calls that ran without the sandbox.
     """
@@ -35,14 +71,14 @@ class GuardStatus:
     changed: bool
     obstacles: tuple[str, ...]
     canary: Canary | None
+    second: SecondMechanism | None
     unrun: tuple[str, ...]
     unconfined: tuple[UnconfinedCall, ...]
 
     @property
     def in_force(self) -> bool:
         """Return True if nothing shows that commands run without the sandbox."""
-        tried = self.canary is None or self.canary.result in (CanaryResult.INSIDE, CanaryResult.ABSENT)
-        return self.installed and not self.obstacles and tried
+        return self.installed and not self.obstacles and _holds(self.canary) and (not self.second or self.second.holds)
 
 
 def guard_status(agent: str, scope: str, cwd: str, environ: Mapping[str, str], *, canary: bool) -> GuardStatus:
@@ -52,6 +88,10 @@ def guard_status(agent: str, scope: str, cwd: str, environ: Mapping[str, str], *
     installed = text is not None and is_hook_line(agent, text.replace('\\"', '"'))
     rows = {row.path: row for row in written(agent, scope, cwd, environ)}
     tried = try_canary(agent, cwd if scope == "project" else None, environ) if canary and installed else None
+    second = _second(agent, path, text, rows, cwd, environ)
+    if second is not None and canary and installed and not second.obstacles:
+        without = try_canary(agent, cwd if scope == "project" else None, environ, hooks=False)
+        second = replace(second, canary=without)
     now = time.time()
     return GuardStatus(
         agent,
@@ -61,9 +101,35 @@ def guard_status(agent: str, scope: str, cwd: str, environ: Mapping[str, str], *
         installed and not any(row.path == path and row.matches(text or "") for row in rows.values()),
         _obstacles(agent, text or ""),
         tried,
+        second,
         tuple(token.script for _, token in tokens("open", environ) if token.agent == agent and token.expires < now),
         tuple(call for call in noted(environ) if call.agent == agent),
     )
+
+
+def _second(
+    agent: str, path: str, text: str | None, rows: Mapping[str, WrittenFile], cwd: str, environ: Mapping[str, str]
+) -> SecondMechanism | None:
+    """Return the shell prefix of Claude Code, if it was installed or is in the settings."""
+    if agent != "claude":
+        return None
+    program = prefix_file(path, environ)
+    found = shell_prefix_of(text)
+    if program not in rows and found != program:
+        return None
+    obstacles = []
+    if found != program:
+        obstacles.append(f"`env.{VARIABLE}` is not the program that ringfence installed")
+    content = read_settings(program)
+    if content is None or not any(row.path == program and row.matches(content) for row in rows.values()):
+        obstacles.append(f"`{program}` is missing or was changed")
+    elif not os.access(program, os.X_OK):
+        obstacles.append(f"`{program}` cannot be executed")
+    for other in _OVERRIDING:
+        other = other if other.startswith("/") else f"{cwd}/{other}"
+        if other != path and (overriding := shell_prefix_of(read_settings(other))) not in (None, program):
+            obstacles.append(f"`{other}` sets `{VARIABLE}` to `{overriding}`")
+    return SecondMechanism("shell prefix", tuple(obstacles), None)
 
 
 def _obstacles(agent: str, text: str) -> tuple[str, ...]:

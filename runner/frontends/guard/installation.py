@@ -17,6 +17,8 @@ from runner.frontends.guard.settings_change import (
     HookOptions,
     hook_file,
     hook_line,
+    prefix_file,
+    prefix_program,
     read_settings,
     with_hooks,
     without_hooks,
@@ -57,6 +59,7 @@ class SettingsChange:
     then: str | None
     before: str | None = None
     keys: tuple[str, ...] = ()
+    mode: int = 0o600  # of a new file
 
     def diff(self) -> str:
         """Return the change as a unified diff; empty if nothing changes."""
@@ -76,8 +79,19 @@ def planned_installation(
     path = hook_file(agent, scope, cwd, environ)
     now = read_settings(path)
     before = _without(agent, path, now, environ)
-    then = with_hooks(agent, path, before, hook_line(agent, options))
+    prefix = prefix_file(path, environ) if agent == "claude" else ""
+    wants_prefix = bool(prefix) and not options.hooks_only
+    if wants_prefix and (" -" in prefix or "\n" in prefix):
+        why = "Claude Code would read a part of its path as an option"
+        fix = "set RINGFENCE_STATE_DIR to another folder, or add --hooks-only"
+        raise Stopped(Problem(f"`{prefix}` cannot be the shell prefix", why, fix), Exit.FAILED)
+    then = with_hooks(agent, path, before, hook_line(agent, options), prefix if wants_prefix else "")
     changes = [SettingsChange(path, now, then, before)]
+    if prefix:
+        program = read_settings(prefix)
+        text = prefix_program(options) if wants_prefix else None
+        if program is not None or text is not None:
+            changes.insert(0, SettingsChange(prefix, program, text, mode=0o700))  # first: the settings name it
     if agent == "codex":
         entries = trust_entries(path, then, environ)
         config = _codex_config(environ)
@@ -94,6 +108,9 @@ def planned_removal(agent: str, scope: str, cwd: str, environ: Mapping[str, str]
     path = hook_file(agent, scope, cwd, environ)
     now = read_settings(path)
     changes = [SettingsChange(path, now, _without(agent, path, now, environ))]
+    if agent == "claude":
+        prefix = prefix_file(path, environ)
+        changes.append(SettingsChange(prefix, read_settings(prefix), None))
     if agent == "codex":
         config = _codex_config(environ)
         text = read_settings(config)
@@ -115,7 +132,11 @@ def apply_changes(
     The record is written first: a removal after an interrupted installation finds what it needs.
     """
     name = _name(agent, hook_file(agent, scope, cwd, environ))
-    rows = tuple(WrittenFile(change.path, change.before, _sha256(change.then or ""), change.keys) for change in changes)
+    rows = tuple(
+        WrittenFile(change.path, change.before, _sha256(change.then), change.keys)
+        for change in changes
+        if change.then is not None
+    )
 
     def edit(before: _Written) -> tuple[_Written, None]:
         rest = {key: value for key, value in before.items() if key != name}
@@ -176,10 +197,11 @@ def _write(change: SettingsChange) -> None:
     fresh = f"{path}.ringfence-{os.getpid()}"
     try:
         if change.then is None:
-            os.unlink(path)
+            if change.now is not None:
+                os.unlink(path)
             return
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        mode = os.stat(path).st_mode & 0o777 if change.now is not None else 0o600
+        mode = os.stat(path).st_mode & 0o777 if change.now is not None else change.mode
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         with open(handle, "wb") as file:
             os.fchmod(handle, mode)

@@ -1,5 +1,6 @@
 """The settings files of guarded agents, with the hook of this program and without it."""
 
+import hashlib
 import json
 import os
 import re
@@ -13,6 +14,8 @@ from runner.frontends.guard.hook import TIME_LIMIT
 from runner.problems import Exit, Stopped
 
 _LARGEST = 4 << 20  # bytes of one settings file
+VARIABLE = "CLAUDE_CODE_SHELL_PREFIX"
+_PREFIX_NAME = "claude-shell-"
 _BROKEN = "ringfence: the hook broke, so the call is denied"
 
 
@@ -24,11 +27,13 @@ class HookOptions:
         mode: The mode as its label; empty for that of the configuration.
         redirect: True if a command is never rewritten: it is denied, and the one to run is named.
         warm: True if a process stays between calls, so that the answers come faster.
+        hooks_only: True if Claude Code gets no shell prefix.
     """
 
     mode: str = ""
     redirect: bool = False
     warm: bool = True
+    hooks_only: bool = False
 
 
 def hook_line(agent: str, options: HookOptions) -> str:
@@ -40,6 +45,41 @@ def hook_line(agent: str, options: HookOptions) -> str:
     return f'{shlex.join(words)}; case $? in 0) exit 0;; 2) exit 2;; *) echo "{_BROKEN}" >&2; exit 2;; esac'
 
 
+def shell_line(options: HookOptions) -> str:
+    """Return the words that run the shell prefix of Claude Code, up to its argument."""
+    words = [os.path.abspath(sys.argv[0]), "guard", "shell", "claude"]
+    return shlex.join([*words, *(["--mode", options.mode] if options.mode else []), "--"])
+
+
+def prefix_program(options: HookOptions) -> str:
+    """Return the program that Claude Code runs before each command. It passes on the hook of this program itself."""
+    line = shlex.quote(hook_line("claude", options))
+    return _PREFIX.replace("LINE", line).replace("PROGRAM", shell_line(options))
+
+
+_PREFIX = """\
+#!/bin/sh
+# Written by `agent guard claude --install`. `agent guard claude --remove` deletes this file.
+[ "$#" -eq 1 ] && [ "$1" = LINE ] && exec /bin/sh -c "$1"
+exec PROGRAM "$@"
+"""
+
+
+def prefix_file(settings: str, environ: Mapping[str, str]) -> str:
+    """Return the path of the shell prefix for the settings file `settings` of Claude Code."""
+    from runner.frontends.guard.tokens import guard_folder
+
+    digest = hashlib.sha256(settings.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{guard_folder(environ)}/{_PREFIX_NAME}{digest}"
+
+
+def claude_folder(environ: Mapping[str, str]) -> str:
+    """Return the folder with the user's settings of Claude Code."""
+    from runner.state.paths import home
+
+    return environ.get("CLAUDE_CONFIG_DIR") or f"{home(environ)}/.claude"
+
+
 def hook_file(agent: str, scope: str, cwd: str, environ: Mapping[str, str]) -> str:
     """Return the path of the file with the hooks of `agent`, for the scope `user` or `project`."""
     from runner.state.paths import home
@@ -48,7 +88,7 @@ def hook_file(agent: str, scope: str, cwd: str, environ: Mapping[str, str]) -> s
     config = environ.get("XDG_CONFIG_HOME", "")
     config = config if config.startswith("/") else f"{own}/.config"
     user = {
-        "claude": f"{environ.get('CLAUDE_CONFIG_DIR') or f'{own}/.claude'}/settings.json",
+        "claude": f"{claude_folder(environ)}/settings.json",
         "codex": f"{environ.get('CODEX_HOME') or f'{own}/.codex'}/hooks.json",
         "gemini": f"{own}/.gemini/settings.json",
         "cursor": f"{own}/.cursor/hooks.json",
@@ -64,12 +104,12 @@ def hook_file(agent: str, scope: str, cwd: str, environ: Mapping[str, str]) -> s
     return os.path.abspath(user[agent] if scope == "user" else f"{cwd}/{project[agent]}")
 
 
-def with_hooks(agent: str, path: str, text: str | None, line: str) -> str:
+def with_hooks(agent: str, path: str, text: str | None, line: str, prefix: str = "") -> str:
     """Return the content of the file at `path` with the hooks, for its present content (None: there is no file).
 
-    Raise Stopped if the content cannot be changed.
+    `prefix` is the program that Claude Code gets as its shell prefix. Raise Stopped if the content cannot be changed.
     """
-    return plugin(line) if agent == "opencode" else _with_hooks(agent, path, text, line)
+    return plugin(line) if agent == "opencode" else _with_hooks(agent, path, text, line, prefix)
 
 
 def without_hooks(agent: str, path: str, text: str) -> str | None:
@@ -101,7 +141,7 @@ def _entries(agent: str, line: str) -> dict[str, dict[str, object]]:
     return before if agent == "codex" else {**before, "PostToolUseFailure": after}
 
 
-def _with_hooks(agent: str, path: str, text: str | None, line: str) -> str:
+def _with_hooks(agent: str, path: str, text: str | None, line: str, prefix: str) -> str:
     """Return the JSON settings with the hooks of this program, each as the last entry of its event."""
     settings = _parsed(path, _without_hooks(agent, path, text)) if text is not None else {}
     if agent == "cursor":
@@ -112,16 +152,49 @@ def _with_hooks(agent: str, path: str, text: str | None, line: str) -> str:
         if not isinstance(listed, list):
             raise _unknown(path, f"its `hooks.{event}` is not a list")
         listed.append(entry)
+    if prefix:
+        variables = settings.setdefault("env", {})
+        if not isinstance(variables, dict):
+            raise _unknown(path, "its `env` is not an object")
+        if VARIABLE in variables:
+            what, why = f"`{path}` cannot be changed", f"it has another `{VARIABLE}` already"
+            raise Stopped(Problem(what, why, "remove it, or add --hooks-only to do without it"), Exit.FAILED)
+        variables[VARIABLE] = prefix
     return _dumped(settings, text)
+
+
+def shell_prefix_of(text: str | None) -> str | None:
+    """Return the shell prefix in the settings of Claude Code, or None. Text that is not valid JSON has none."""
+    try:
+        settings = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    variables = settings.get("env") if isinstance(settings, dict) else None
+    found = variables.get(VARIABLE) if isinstance(variables, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def _without_prefix(settings: dict[str, object]) -> bool:
+    """Remove the shell prefix of this program from the settings. Return True if there was one."""
+    variables = settings.get("env")
+    found = variables.get(VARIABLE) if isinstance(variables, dict) else None
+    if not isinstance(variables, dict) or not isinstance(found, str):
+        return False
+    if not os.path.basename(found).startswith(_PREFIX_NAME):
+        return False
+    del variables[VARIABLE]
+    if not variables:
+        del settings["env"]
+    return True
 
 
 def _without_hooks(agent: str, path: str, text: str) -> str:
     """Return the JSON settings without the hooks of this program. Lists and tables that become empty are removed."""
     settings = _parsed(path, text)
+    changed = agent == "claude" and _without_prefix(settings)
     hooks = settings.get("hooks")
     if not isinstance(hooks, dict):
-        return text
-    changed = False
+        return _dumped(settings, text) if changed else text
     for event, listed in list(hooks.items()):
         if isinstance(listed, list):
             left = [entry for entry in listed if not _is_ours(agent, entry)]

@@ -20,6 +20,8 @@ _LIFE = 600.0  # seconds from the answer of the hook to the start of the command
 _ASKED_LIFE = 86_400.0  # seconds if the user of the agent is asked first
 _KEPT = 7 * 86_400.0  # seconds that the records of used and lapsed tokens are kept, for `--status`
 _LARGEST = 64 << 20  # bytes of one record
+PREFIX_TOOL = "Bash, by the shell prefix"  # the tool of a token that the shell prefix made, and in the record
+PREFIX_REFUSED = "Bash, refused by the shell prefix"
 _FIX = "let the agent call its shell tool again"
 
 
@@ -59,15 +61,18 @@ class GuardToken:
         return audit_session(self.agent, self.session)
 
 
-def issue(token: GuardToken, environ: "Mapping[str, str]") -> str:
-    """Store the record of `token` and return the word that stands for it. Raise OSError or PlaceError."""
+def issue(token: GuardToken, environ: "Mapping[str, str]", state: str = "open") -> str:
+    """Store the record of `token` and return the word that stands for it. Raise OSError or PlaceError.
+
+    A token in the state `used` counts for nothing: its record shows that a call was handled.
+    """
     from json import dumps
 
     now = time.time()
     word = os.urandom(16).hex()
     values = {name: getattr(token, name) for name in GuardToken.__slots__}
     values |= {"made": now, "expires": now + (_ASKED_LIFE if token.asked else _LIFE)}
-    folder = _folder("open", environ)
+    folder = _folder(state, environ)
     _drop_old(environ, now)
     data = dumps(values).encode()
     fresh = f"{folder}/.{_name(word)}.new"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from policy.model.frozen import dataclass
 from runner.frontends.guard.call import GuardAnswer, GuardedCall, HookAnswer
-from runner.frontends.guard.tokens import GuardToken, guard_folder, token_of, tokens
+from runner.frontends.guard.tokens import PREFIX_REFUSED, PREFIX_TOOL, GuardToken, guard_folder, token_of, tokens
 
 _FILE = "unconfined.jsonl"
 _LONGEST = 2000  # characters of a script in the list
@@ -42,6 +42,8 @@ def after(call: GuardedCall, environ: Mapping[str, str]) -> GuardAnswer:
     made = [any(_belongs(token, call) for _, token in tokens(state, environ)) for state in ("open", "used")]
     if made == [False, True]:  # the agent reports the original command of a call whose rewritten command ran
         return GuardAnswer(HookAnswer.NONE)
+    if _handled_by_prefix(call, environ):
+        return GuardAnswer(HookAnswer.NONE)
     note(call, environ)
     why = "the agent or another hook did not use the command that ringfence returned"
     shown = call.script if len(call.script) <= _LONGEST else f"{call.script[:_LONGEST]}..."
@@ -49,6 +51,22 @@ def after(call: GuardedCall, environ: Mapping[str, str]) -> GuardAnswer:
         HookAnswer.DENY,
         f"ringfence: this command ran WITHOUT the sandbox, because {why}. Stop and tell the user: {shown}",
     )
+
+
+def _handled_by_prefix(call: GuardedCall, environ: Mapping[str, str]) -> bool:
+    """Return True if the shell prefix ran this script in the sandbox, or refused it. That counts for one call."""
+    import os
+
+    since = max((token.made for _, token in tokens("open", environ) if _belongs(token, call)), default=0.0)
+    for path, token in tokens("used", environ):
+        same = (token.agent, token.session, token.script) == (call.agent, call.session, call.script)
+        if same and token.tool in (PREFIX_TOOL, PREFIX_REFUSED) and token.made >= since:
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue  # another call of the same script took it
+            return True
+    return False
 
 
 def note(call: GuardedCall, environ: Mapping[str, str]) -> None:
