@@ -35,6 +35,9 @@ class GrantSubject:
         host: bounds of the hosts that are contacted, as entries of an allowlist.
         tiers: the kinds of risk that were accepted.
         arguments: pairs of the name of an argument of the tool and its exact text.
+        values: pairs of the name of an argument of a server's tool and its exact value as canonical JSON.
+        below: pairs of the name of an argument of a server's tool and the folder that bounds it, with `/` at its end.
+        only: the names of all arguments that a call of a server's tool may have; None for any arguments.
     """
 
     shape: CommandPattern
@@ -44,6 +47,9 @@ class GrantSubject:
     host: tuple[str, ...] = ()
     tiers: tuple[Tier, ...] = ()
     arguments: tuple[tuple[str, str], ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
+    below: tuple[tuple[str, str], ...] = ()
+    only: tuple[str, ...] | None = None
 
     @property
     def calls(self) -> bool:
@@ -101,8 +107,21 @@ class GrantSubject:
         named = joined([f"`{plain(tool)}`" for tool in self.tool])
         if self.host:
             return f"{named} on {_listed(self.host)}"
+        if self.only is not None:
+            return f"{named} {self._limits(self.only)}"
         values = [f"{plain(name)} `{plain(text)}`" for name, text in self.arguments if text]
         return f"{named} with {joined(values)}" if values else f"{named} with any arguments"
+
+    def _limits(self, only: tuple[str, ...]) -> str:
+        """Return the arguments that a call of a server's tool may have, completely."""
+        from policy.model.tool_arguments import value_text  # only for grants of calls
+
+        parts = [f"{plain(name)} {value_text(value)}" for name, value in self.values]
+        parts += [f"{plain(name)} in {plain(folder, _LONGEST_LINE)}" for name, folder in self.below]
+        free = [plain(name) for name in only if name not in dict((*self.values, *self.below))]
+        if not self.below and not free:
+            return f"with exactly {joined(parts)}" if parts else "without arguments"
+        return ", ".join([f"with {joined(parts)}", *(f"any or no {name}" for name in free), "and no other argument"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +173,9 @@ class Grant:
             write=what.write if allows or not what.shape.words else (),
             host=what.host if allows or what.calls else (),
             arguments=what.arguments,
+            values=what.values if allows else (),
+            below=what.below if allows else (),
+            only=what.only if allows else None,
             # An empty list would allow the default tiers of a rule.
             tier=(what.tiers or (Tier.READ,)) if allows else (),
             why=what.words if allows else plain(self.reason, _LONGEST_LINE) or "no reason was given",

@@ -12,6 +12,7 @@ from policy.model.action import Action, GlobFiles, GrepFiles, RunArgv, RunScript
 from policy.model.command_pattern import HOLE
 from policy.model.frozen import replace
 from policy.model.tier import Mode
+from policy.model.tool_arguments import argument_values, canonical
 from policy.model.verdict import Allow
 from policy.permission.paths import absolute
 from policy.rules.rule import CommandRule
@@ -54,6 +55,7 @@ def _candidates(
         case actions.SignGit() | actions.SearchTools():
             return  # no approval of these can be remembered
         case actions.CallServerTool() | actions.ReadServerResource():
+            yield from _other_arguments(action, whats[0])
             other = actions.CallServerTool(action.server, f"{action.tool.rpartition('__')[2].strip('@')}_other")
             yield other, f"another tool of the server `{plain(action.server)}`"
             yield replace(action, server=f"{action.server}-other"), "the same tool of another server"
@@ -75,6 +77,25 @@ def _candidates(
                 else:
                     moved = replace(action, path=path)
                 yield moved, f"{verb} `{near(path, context.facts)}`"
+
+
+def _other_arguments(
+    action: actions.CallServerTool | actions.ReadServerResource, what: GrantSubject
+) -> Iterator[tuple[Action, str]]:
+    """Yield calls of the same tool with arguments outside of those of the grant."""
+    if what.only is None:
+        return
+    if isinstance(action, actions.ReadServerResource):
+        yield replace(action, uri=f"{action.uri}_other"), "another resource of this server"
+        return
+    given = argument_values(action) or {}
+    for name, folder in what.below:
+        away = f"{folder.removesuffix('/')}_other/x"
+        yield replace(action, arguments=canonical({**given, name: away})), f"{name} outside of {plain(folder)}"
+    for name, _ in what.values[:1]:
+        yield replace(action, arguments=canonical({**given, name: f"{given.get(name)}_other"})), f"another {name}"
+    more = canonical({**given, "other_argument": True})
+    yield replace(action, arguments=more), "a further argument"
 
 
 def _commands(

@@ -12,13 +12,23 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.grants.near_misses import misses
 from policy.grants.resolve import covering
-from policy.model.action import Action, CallServerTool, ProcessAction, RunArgv, RunScript, SpawnAgent, ToolAction
+from policy.model.action import (
+    Action,
+    CallServerTool,
+    ProcessAction,
+    ReadServerResource,
+    RunArgv,
+    RunScript,
+    SpawnAgent,
+    ToolAction,
+)
 from policy.model.assessment import Assessment, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import HOLE, CommandPattern, belongs, is_flag, program_of
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
 from policy.model.profile import Tool
 from policy.model.tier import Mode, Ruling, Tier
+from policy.model.tool_arguments import argument_values, below_folder, bounds_folder, canonical_value
 from policy.model.verdict import Ask, Deny, Problem
 from policy.permission.allow import NEVER, OF_SERVER
 from policy.permission.paths import absolute
@@ -131,6 +141,8 @@ def _label(action: Action, whats: Sequence[GrantSubject], *, exact: bool) -> str
 
     With `exact`, the subjects are the commands and paths of the action, else one wider subject.
     """
+    if exact and whats[0].values and whats[0].only == tuple(name for name, _ in whats[0].values):
+        return "this tool with exactly these arguments"
     commands = [what for what in whats if what.shape.words]
     paths = [what.paths for what in whats if not what.shape.words]
     if not exact or not commands:
@@ -192,6 +204,8 @@ def _forms(assessment: Assessment, context: EvaluationContext) -> Iterator[tuple
     whole = tuple(dict.fromkeys(what for what in exact if what is not None))
     if None in exact or any(_ordered_by_input(step) or _is_missing(step, context.facts) for step in steps):
         return
+    if isinstance(assessment.action, CallServerTool | ReadServerResource):
+        yield from ((narrower,) for narrower in _bounded_calls(whole[0], assessment.action, context.facts))
     yield whole
     if len(whole) == 1 and len(steps) == 1:
         for wider in _wider(whole[0], steps[0], context.facts):
@@ -245,6 +259,90 @@ def _call(action: ToolAction, hosts: tuple[str, ...], tiers: tuple[Tier, ...]) -
         bound = (("agent", action.agent), ("mode", action.mode))
         return GrantSubject(CommandPattern(), (action.tool,), tiers=tiers, arguments=bound)
     return GrantSubject(CommandPattern(), (action.tool,), host=hosts, tiers=tiers)
+
+
+# The names of arguments that select what a call acts on. Servers use these names.
+_SELECTS = re.compile(
+    r"(?:repo|repository|owner|org|organi[sz]ation|project|workspace|team|namespace|database|db|schema|table|collection"
+    r"|bucket|container|cluster|account|channel|site|host|server|service|region|env|environment|branch|ref|index|board"
+    r"|dataset|tenant|domain|uri|profile|context)(?:_?(?:id|name|key|slug))?",
+    re.IGNORECASE,
+)
+_PATHS = re.compile(
+    r"(?:\w+_)?(?:path|paths|file|files|file_?name|dir|directory|folder|root|cwd|src|dst|source|destination|target|dest)",
+    re.IGNORECASE,
+)
+# The names of arguments that may differ from call to call without another meaning of the call.
+_VARIES = re.compile(
+    r"content|contents|text|body|title|message|description|comment|query|q|search|pattern|edits|old_?text|new_?text"
+    r"|cursor|after|before|since|until|reason|summary|prompt|code|sql|observations|entities|relations|labels",
+    re.IGNORECASE,
+)
+_CERTAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_ADDRESS = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/", re.ASCII)
+
+
+def _bounded_calls(
+    what: GrantSubject, action: CallServerTool | ReadServerResource, facts: Facts
+) -> Iterator[GrantSubject]:
+    """Yield the subjects of calls of a server's tool that bound every argument, narrowest first: exactly these
+    arguments, then the same folder, repository or the like with other texts and numbers.
+
+    INVARIANT: each names all arguments that a call may have, and is shown completely.
+    """
+    given = argument_values(action) or {}
+    names = tuple(sorted(given))
+    values = {name: canonical_value(value) for name, value in given.items()}
+    if not all(map(_CERTAIN_NAME.fullmatch, names)):
+        return
+    if sum(map(len, (*names, *values.values()))) <= _LONGEST:
+        yield replace(what, values=tuple(sorted(values.items())), only=names)
+    below: dict[str, str] = {}
+    free: list[str] = []
+    for name, value in sorted(given.items()):
+        folder = _folder_of(name, value, facts)
+        if folder and not _SELECTS.fullmatch(name):
+            below[name] = folder
+        elif not _SELECTS.fullmatch(name) and _may_vary(name, value):
+            free.append(name)
+    fixed = tuple((name, values[name]) for name in names if name not in below and name not in free)
+    shown = sum(map(len, (*names, *(text for _, text in fixed), *below.values())))
+    if (below or (fixed and free)) and shown <= _LONGEST:
+        yield replace(what, values=fixed, below=tuple(below.items()), only=names)
+
+
+def _may_vary(name: str, value: object) -> bool:
+    """Return True if an answer can leave an argument open: a text for a reader, a number, or a value named as such.
+
+    A switch, a word such as `delete` and a list with another name are kept as they are.
+    """
+    if isinstance(value, bool) or value is None:
+        return False
+    return isinstance(value, int | float) or _VARIES.fullmatch(name) is not None
+
+
+def _folder_of(name: str, value: object, facts: Facts) -> str:
+    """Return the folder that can bound an argument: the one that contains its paths, or the host of its address. Empty
+    if there is none, or if it is too broad to approve.
+    """
+    given = value if isinstance(value, list) else [value]
+    texts = [text for text in given if isinstance(text, str)]
+    if not texts or len(texts) < len(given):
+        return ""
+    found: set[str] = set()
+    for text in texts:
+        if address := _ADDRESS.match(text):
+            found.add(address[0])
+        elif text.startswith("/") or (_PATHS.fullmatch(name) and "/" in text):
+            bare = text.rstrip("/")
+            is_folder = facts.look(absolute(bare, facts)).kind is Kind.FOLDER
+            path = f"{bare}/" if is_folder else f"{bare.rpartition('/')[0]}/"
+            whole = absolute(path, facts)
+            broad = whole.count("/") < 2 or f"{facts.home}/".startswith(f"{whole}/")
+            found.add("" if broad or f"{facts.workspace}/".startswith(f"{whole}/") else path)
+    folder = min(found, key=len, default="")
+    sound = bool(folder) and bounds_folder(folder) and all(below_folder(text, folder) for text in texts)
+    return folder if sound else ""
 
 
 def _wider(what: GrantSubject, step: Step, facts: Facts) -> Iterator[GrantSubject]:

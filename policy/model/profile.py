@@ -80,6 +80,11 @@ class PermissionRule:
         more: True if any further words may follow.
         tool: patterns of names of tools.
         arguments: pairs of the name of an argument of a tool call and a pattern. All must match.
+        values: pairs of the name of an argument of a server's tool and its value as canonical JSON, for rules that
+            allow. All must be equal.
+        below: pairs of the name of an argument of a server's tool and a folder that must contain the paths in it, for
+            rules that allow.
+        only: the names of all arguments that a call may have, for rules that allow; None for any.
         read: path patterns as written.
         write: path patterns as written.
         host: host patterns in lower case. One of `read`, `write` and `host` must match; all other keys must match
@@ -109,6 +114,9 @@ class PermissionRule:
     family: str = ""
     rights: tuple[str, ...] = ()
     shape: "CommandPattern | None" = None
+    values: tuple[tuple[str, str], ...] = ()
+    below: tuple[tuple[str, str], ...] = ()
+    only: tuple[str, ...] | None = None
 
     def expired(self, today: date | None) -> bool:
         """Return True if the rule has expired. If the day is unknown, rules that allow are expired, and the others are
@@ -125,6 +133,11 @@ class PermissionRule:
         if not self.source or source in self.source:
             return True
         return self.verdict is not Ruling.ALLOW and _ALSO.get(source) in self.source
+
+    @property
+    def limits_arguments(self) -> bool:
+        """Return True if the rule has a condition that only calls of servers' tools can meet."""
+        return bool(self.values or self.below) or self.only is not None
 
     @property
     def pattern(self) -> str:

@@ -42,6 +42,10 @@ def about(rule: PermissionRule) -> str:
     parts += [f"tier `{tier.label}`" for tier in rule.tier]
     parts += [f"the tool `{tool}`" for tool in rule.tool if rule.layer is not Layer.GRANT]
     parts += [f"its argument `{name}` like `{pattern}`" for name, pattern in rule.arguments]
+    parts += [f"its argument `{name}` equal to `{value}`" for name, value in rule.values]
+    parts += [f"its argument `{name}` below `{folder}`" for name, folder in rule.below]
+    if rule.only is not None:
+        parts.append(f"no argument but {', '.join(rule.only)}" if rule.only else "no argument")
     return ", ".join(parts)
 
 

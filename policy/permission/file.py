@@ -7,7 +7,8 @@ from typing import TypeVar
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.profile import REST, Layer, PermissionRule, Source, Tool
 from policy.model.tier import Ruling, Tier
-from policy.model.tool_names import SERVER, names_tool
+from policy.model.tool_arguments import bounds_folder
+from policy.model.tool_names import SERVER, names_server_tools, names_tool
 from policy.toml.profile import patterns, texts
 from policy.toml.schema import TomlDocument, TomlEntry, ValueType, read, similar_name
 
@@ -19,6 +20,9 @@ KEYS: Mapping[str, ValueType] = {
     "rights":    ValueType.TEXTS,
     "tool":      ValueType.TEXTS,
     "arguments": ValueType.TABLE,
+    "values":    ValueType.VALUES,
+    "below":     ValueType.TABLE,
+    "only":      ValueType.TEXTS,
     "read":      ValueType.TEXTS,
     "write":     ValueType.TEXTS,
     "host":      ValueType.TEXTS,
@@ -29,6 +33,8 @@ KEYS: Mapping[str, ValueType] = {
 }
 # fmt: on
 LISTS: Mapping[str, Mapping[str, ValueType]] = {"rule": KEYS}
+
+_CONDITIONS = ("arguments", "values", "below", "only")  # keys about the arguments of calls
 
 MOST = 1000  # rules of one file: every action is compared with all of them
 
@@ -69,7 +75,10 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
         run=words,
         more=more,
         tool=_tools(entry),
-        arguments=_pairs(entry),
+        arguments=_pairs(entry, "arguments"),
+        values=_pairs(entry, "values"),
+        below=tuple((name, f"{folder.rstrip('/')}/") for name, folder in _pairs(entry, "below")),
+        only=texts(entry.values["only"]) if "only" in entry.values else None,
         read=_list(entry, "read"),
         write=_list(entry, "write"),
         host=tuple(map(_host, _list(entry, "host"))),
@@ -83,6 +92,8 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     if "run" in entry.values and not rule.run:
         fix = 'name the program, such as run = ["npm", "test", "**"], or use tool = ["bash"] for every command'
         raise entry.error_at("run", "the list names no program", fix)
+    if rule.limits_arguments:
+        _check_limits(entry, rule)
     if rule.rights:
         _check_rights(entry, rule)
     if "family" in entry.values:
@@ -97,12 +108,30 @@ def _rule(entry: TomlEntry, layer: Layer) -> PermissionRule:
     return rule
 
 
+def _check_limits(entry: TomlEntry, rule: PermissionRule) -> None:
+    """Raise TomlError unless the rule allows calls of servers' tools, and bounds each of their arguments once."""
+    key = next(key for key in ("values", "below", "only") if key in entry.values)
+    if rule.verdict is not Ruling.ALLOW:
+        why = "only a rule that allows can bound arguments in this way: an argument may have many spellings"
+        raise entry.error_at(key, why, 'use patterns, such as arguments = { repo = "acme/*" }')
+    if rule.run or rule.read or rule.write or rule.host or not rule.tool or not all(map(names_server_tools, rule.tool)):
+        why = "only a call of a tool of a server has these arguments"
+        raise entry.error_at(key, why, f'name only tools of servers, such as tool = ["{SERVER}github__*"]')
+    if wrong := next((folder for _, folder in rule.below if not bounds_folder(folder)), None):
+        fix = "name a folder without `.`, `..` and patterns, or the start of all addresses of a host: `https://x.org/`"
+        raise entry.error_at("below", f"`{wrong}` is not one folder", fix)
+    named = [name for name, _ in (*rule.arguments, *rule.values, *rule.below)]
+    if rule.only is not None and (missing := [name for name in named if name not in rule.only]):
+        why = f"a call must have the argument `{missing[0]}`, and `only` does not contain it"
+        raise entry.error_at("only", why, "name all arguments that a call may have")
+
+
 def _check_family(entry: TomlEntry, rule: PermissionRule) -> None:
     """Raise TomlError unless the rule allows a family of commands on certain hosts, and nothing else."""
     if rule.verdict is not Ruling.ALLOW:
         why = "a family contains only the commands that certainly belong to it, so it cannot forbid"
         raise entry.error_at("family", why, 'name the program with `run`, such as run = ["gh", "**"]')
-    others = [key for key in ("run", "tool", "arguments", "read", "write", "tier", "rights") if key in entry.values]
+    others = [key for key in ("run", "tool", *_CONDITIONS, "read", "write", "tier", "rights") if key in entry.values]
     if others or not rule.family:
         fix = f"remove `{others[0]}`" if others else 'name it, such as family = "gh-read"'
         raise entry.error_at("family", "a rule about a family names the family and its hosts", fix)
@@ -159,9 +188,9 @@ def _tools(entry: TomlEntry) -> tuple[str, ...]:
     raise entry.error_at("tool", f"there is no tool `{unknown}`", fix)
 
 
-def _pairs(entry: TomlEntry) -> tuple[tuple[str, str], ...]:
-    """Return the conditions on arguments, in the order of the names."""
-    found = tuple(item for item in patterns(entry.values.get("arguments", ())) if len(item) == 2)
+def _pairs(entry: TomlEntry, key: str) -> tuple[tuple[str, str], ...]:
+    """Return the conditions on arguments that the table `key` has, in the order of the names."""
+    found = tuple(item for item in patterns(entry.values.get(key, ())) if len(item) == 2)
     return tuple(sorted((name, pattern) for name, pattern in found))
 
 

@@ -120,7 +120,8 @@ def _broad(rule: PermissionRule, rulebook: RuleBook) -> Iterator[RuleFinding]:
         if pattern in ("**", "*", "~/**", "/**"):
             yield warn(f"`{pattern}` matches every file", "name the folders that are meant")
     for tool in rule.tool:
-        if is_pattern(tool) and not (rule.run or rule.read or rule.write or rule.host) and not rule.arguments:
+        bounded = rule.run or rule.read or rule.write or rule.host or rule.arguments or rule.limits_arguments
+        if is_pattern(tool) and not bounded:
             server = tool.removeprefix(SERVER).partition("__")
             if not tool.startswith(SERVER) or not server[1] or is_pattern(server[0]):
                 yield warn(f"`{tool}` matches the tools of every server", "name the server: `mcp__github__*`")
@@ -181,7 +182,10 @@ def _wider(wide: PermissionRule, narrow: PermissionRule) -> bool:
             return False
     if wide.tool and not (narrow.tool and all(covers_names(wide.tool, each) for each in narrow.tool)):
         return False
-    if not set(wide.arguments) <= set(narrow.arguments):
+    for ours, theirs in ((wide.arguments, narrow.arguments), (wide.values, narrow.values), (wide.below, narrow.below)):
+        if not set(ours) <= set(theirs):
+            return False
+    if wide.only is not None and (narrow.only is None or not set(narrow.only) <= set(wide.only)):
         return False
     if wide.until is not None and (narrow.until is None or narrow.until > wide.until):
         return False

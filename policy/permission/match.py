@@ -5,18 +5,19 @@ from enum import IntEnum
 
 from policy.describe.phrases import plain
 from policy.model.abstract_word import AbstractWord, SourceSpan, literal
-from policy.model.action import CallServerTool, RunScript
+from policy.model.action import Action, CallServerTool, ReadServerResource, RunScript
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.command_pattern import broad, mentions, passed_on
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
 from policy.model.profile import PermissionRule, Source
+from policy.model.secret_paths import inside
 from policy.model.tier import Ruling, Tier
-from policy.model.tool_arguments import argument_texts
+from policy.model.tool_arguments import argument_texts, argument_values, below_folder, canonical_value
 from policy.model.tool_names import meets_name
 from policy.permission.allow import Opened, about, covered, whose
 from policy.permission.hosts import meets
-from policy.permission.paths import holds_reading, holds_writing, touches
+from policy.permission.paths import absolute, holds_reading, holds_writing, touches
 
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _SPECIAL = frozenset("*?/")  # a program with one of these may match another name
@@ -53,9 +54,15 @@ def ruled(assessment: Assessment, facts: Facts, rules: Sequence[PermissionRule],
         for rule in rules
         if not rule.expired(facts.today) and rule.applies_to(source) and _names(rule, assessment.action.tool)
     ]
-    arguments = argument_texts(assessment.action) if any(rule.arguments for rule in live) else None
+    action = assessment.action
+    values = argument_values(action) if any(rule.arguments or rule.limits_arguments for rule in live) else None
+    arguments = argument_texts(values) if values is not None else None
     allowing = [
-        rule for rule in live if rule.verdict is Ruling.ALLOW and _arguments_met(rule, arguments).how is _Met.YES
+        rule
+        for rule in live
+        if rule.verdict is Ruling.ALLOW
+        and _arguments_met(rule, arguments).how is _Met.YES
+        and (not rule.limits_arguments or _within_limits(rule, action, values, facts))
     ]
     by, opened = covered(assessment, facts, allowing) if allowing else ({}, {})
     opened = _undenied(opened, live)
@@ -102,6 +109,32 @@ def _arguments_met(rule: PermissionRule, arguments: SpelledArguments | None) -> 
         if not (fits and all(fits) if allows else any(fits)):
             return _NOT
     return met
+
+
+def _within_limits(rule: PermissionRule, action: Action, values: Mapping[str, object] | None, facts: Facts) -> bool:
+    """Return True if the arguments of a call certainly meet `values`, `below` and `only` of a rule that allows."""
+    if values is None or not isinstance(action, CallServerTool | ReadServerResource):
+        return False
+    if rule.only is not None and not values.keys() <= set(rule.only):
+        return False
+    if any(name not in values or canonical_value(values[name]) != value for name, value in rule.values):
+        return False
+    return all(name in values and _below(values[name], folder, facts) for name, folder in rule.below)
+
+
+def _below(value: object, folder: str, facts: Facts) -> bool:
+    """Return True if each path in `value` is below `folder`, both as text and after the links on this machine. A folder
+    that is a link bounds nothing, because the link may lead elsewhere later.
+    """
+    if not below_folder(value, folder):
+        return False
+    if "://" in folder:
+        return True
+    root = absolute(folder, facts)
+    if facts.look(root).real != root:
+        return False
+    paths = [str(path) for path in (value if isinstance(value, list) else [value])]
+    return all(inside(facts.look(absolute(path, facts)).real, root) for path in paths)
 
 
 def _undenied(opened: Opened, rules: Sequence[PermissionRule]) -> Opened:

@@ -9,6 +9,7 @@ from dataclasses import field
 from datetime import date, datetime
 from enum import Enum
 from itertools import chain
+from math import isfinite
 
 from policy.model.frozen import dataclass, replace
 from policy.model.verdict import Problem, ProblemError
@@ -34,6 +35,7 @@ class ValueType(Enum):
     SIZE = 'a size above 0: bytes, or a text like "512 MiB"', '"4 GiB"'
     WORDS = "a list of words, each one a text or a list of texts", '["npm", "run", ["build", "lint"]]'
     TABLE = "a table of texts", '{ name = "pattern" }'
+    VALUES = "a table of texts, numbers, true, false, and lists of them", '{ draft = false, labels = ["bug"] }'
     SWITCH = "true or false", "true"
     DATE = "a date without quotes and without a time", "2030-12-31"
 
@@ -348,10 +350,22 @@ def value_of(raw: object, shape: ValueType) -> Value | None:
             pairs = raw.items() if isinstance(raw, dict) else ()
             sound = bool(pairs) and all(name and isinstance(text, str) and text for name, text in pairs)
             return tuple((name, text) for name, text in pairs) if sound else None
+        case ValueType.VALUES:
+            from policy.model.tool_arguments import canonical_value  # only for rules with values of arguments
+
+            found = raw if isinstance(raw, dict) and raw and all(raw) and all(map(_plain_value, raw.values())) else {}
+            return tuple((name, canonical_value(each)) for name, each in found.items()) or None
         case ValueType.SWITCH:
             return raw if isinstance(raw, bool) else None
         case ValueType.DATE:
             return raw if isinstance(raw, date) and not isinstance(raw, datetime) else None
+
+
+def _plain_value(raw: object) -> bool:
+    """Return True if `raw` is a text, a number, true, false, or a list of such values."""
+    if isinstance(raw, list):
+        return all(map(_plain_value, raw))
+    return isinstance(raw, str | int) or (isinstance(raw, float) and isfinite(raw))
 
 
 def size(text: str) -> int | None:

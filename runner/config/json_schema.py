@@ -31,6 +31,7 @@ _WHOLE: _Schema = {"exclusiveMaximum": 1 << 62, "exclusiveMinimum": 0, "type": "
 _SPAN:  _Schema = {"exclusiveMinimum": 0, "maximum": 7 * 86_400, "type": "number"}
 _TIMED: _Schema = {"pattern": _TIME, "type": "string"}
 _SIZED: _Schema = {"pattern": _SIZE, "type": "string"}
+_VALUE: _Schema = {"type": ["string", "number", "boolean", "array"]}
 _SHAPES: Mapping[ValueType, _Schema] = {
     ValueType.TEXT:          _TEXT,
     ValueType.TEXTS:         {"items": _TEXT, "type": "array"},
@@ -42,6 +43,7 @@ _SHAPES: Mapping[ValueType, _Schema] = {
     ValueType.SIZE:          {"anyOf": [_WHOLE, _SIZED]},
     ValueType.WORDS:         {"items": {"anyOf": [_TEXT, _WORDS]}, "minItems": 1, "type": "array"},
     ValueType.TABLE:         {"additionalProperties": _TEXT, "minProperties": 1, "type": "object"},
+    ValueType.VALUES:        {"additionalProperties": _VALUE, "minProperties": 1, "type": "object"},
     ValueType.SWITCH:        {"type": "boolean"},
     ValueType.DATE:          {"format": "date", "type": "string"},
 }

@@ -27,9 +27,19 @@ def value_toml(value: Value, shape: ValueType) -> str:
     if shape is ValueType.TABLE and isinstance(value, tuple):
         pairs = (each for each in value if isinstance(each, tuple))
         return "{ " + ", ".join(f"{_key(name)} = {quoted(text)}" for name, text in pairs) + " }"
+    if shape is ValueType.VALUES and isinstance(value, tuple):
+        pairs = (each for each in value if isinstance(each, tuple))
+        return "{ " + ", ".join(f"{_key(name)} = {_inline(json.loads(text))}" for name, text in pairs) + " }"
     if shape is ValueType.SIZE and isinstance(value, int):
         return toml(amount(value))
     return toml(value)
+
+
+def _inline(value: object) -> str:
+    """Return a text, number, truth value, or list of them as TOML. No other values are in a table of values."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return quoted(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _key(name: str) -> str:

@@ -34,6 +34,9 @@ RULE_HELP: Mapping[str, str] = {
     "tool": "Tools of the action; `*`, `?` and `[..]` match in a name. `bash` means every command, `mcp__NAME__*` all "
     "tools of the server NAME.",
     "arguments": "Arguments of a call of such a tool, each with a pattern that it must match.",
+    "values": "Arguments of a call of a server's tool, each with the exact value that it must have.",
+    "below": "Arguments of a call of a server's tool, each with the folder that must contain its paths.",
+    "only": "All arguments that a call of a server's tool may have.",
     "read": "Paths that the action reads.",
     "write": "Paths that the action changes.",
     "host": "Hosts that the action connects to.",

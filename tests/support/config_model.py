@@ -39,6 +39,13 @@ def _text_of(shape: ValueType) -> Any:
     return Annotated[StrictStr, AfterValidator(check)]
 
 
+def _sound_values(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a table of values. Raise ValueError for one with another kind of value, such as a table or a date."""
+    if value_of(raw, ValueType.VALUES) is None:
+        raise ValueError(f"it must be {ValueType.VALUES.value}")
+    return raw
+
+
 # fmt: off
 _Text  = Annotated[StrictStr, Field(min_length=1)]
 _Whole = Annotated[StrictInt, Field(gt=0, lt=1 << 62)]
@@ -55,6 +62,7 @@ _TYPES: Mapping[ValueType, Any] = {
     ValueType.SIZE:     _Whole | _text_of(ValueType.SIZE),
     ValueType.WORDS:    Annotated[list[_Text | _Words], Field(min_length=1)],
     ValueType.TABLE:    Annotated[dict[_Text, _Text], Field(min_length=1)],
+    ValueType.VALUES:   Annotated[dict[str, Any], AfterValidator(_sound_values)],
     ValueType.SWITCH:   StrictBool,
     ValueType.DATE:     Annotated[date, BeforeValidator(_day)],
 }

@@ -25,6 +25,7 @@ _GOOD: dict[ValueType, st.SearchStrategy[Any]] = {
     ValueType.SIZE: st.integers(1, 1 << 40) | st.sampled_from(["1", "512 MiB", "2G", "9KB", "1 t"]),
     ValueType.WORDS: st.lists(_TEXT | _WORDS, min_size=1, max_size=3),
     ValueType.TABLE: st.dictionaries(_TEXT, _TEXT, min_size=1, max_size=2),
+    ValueType.VALUES: st.dictionaries(_TEXT, _TEXT | st.booleans() | st.integers(0, 9) | st.just([1, "a"]), min_size=1),
     ValueType.SWITCH: st.booleans(),
     ValueType.DATE: st.dates(date(2000, 1, 1), date(2100, 1, 1)),
 }

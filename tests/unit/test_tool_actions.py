@@ -1,9 +1,12 @@
 """Tests of calls of servers, agents and web tools: tiers, rules about tools and arguments, grants, cards, records."""
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from policy.grants.grant import GrantScope
 from policy.grants.offers import choices, draft_grant, never
@@ -21,7 +24,7 @@ from policy.model.action import (
 )
 from policy.model.profile import Source
 from policy.model.tier import MATRIX, Mode, Ruling, Tier
-from policy.model.tool_arguments import argument_texts, canonical, parsed
+from policy.model.tool_arguments import argument_values, canonical, parsed
 from policy.model.tool_names import covers_names, names_tool
 from policy.model.verdict import Allow, Ask, Deny, Rights
 from policy.permission.dead_rules import Severity, faults
@@ -36,6 +39,7 @@ from runner.gate.grants.codec import from_json, to_json
 from runner.gate.suggest import read_rules, suggested
 from runner.gate.wording import action_words
 from tests.support.grant_questions import evaluation_context, question, resolution
+from tests.support.law import examples
 from tests.support.permission_machine import BOOK, assess, judge, machine, rules, ruling
 
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
@@ -141,6 +145,22 @@ RULES: list[tuple[str, Action, Ruling, str]] = [
     (f'deny {GITHUB} arguments={{owner="*"}}',                 ISSUE, Q, "a denial without the argument"),
     (f'allow {GITHUB} arguments={{n="1.0"}}',                  ISSUE, Q, "an approval needs every spelling"),
     (f'allow {GITHUB} arguments={{n="1*"}}',                   ISSUE, A, "which a pattern can match"),
+    (f'allow {GITHUB} values={{repo="acme/web", n=1, draft=false}}', ISSUE, A, "exact values"),
+    (f'allow {GITHUB} values={{n=1.0}}',                       ISSUE, Q, "another spelling of a number"),
+    (f'allow {GITHUB} values={{draft="false"}}',               ISSUE, Q, "a text that reads like a truth value"),
+    (f'allow {GITHUB} values={{owner="x"}}',                   ISSUE, Q, "a value that is not there"),
+    (f'allow {GITHUB} values={{l=["a", [1]]}}', replace(ISSUE, arguments='{"l":["a",[1]]}'), A, "a list"),
+    (f'allow {GITHUB} only=["repo", "title", "draft", "n"]',   ISSUE, A, "all of its arguments are named"),
+    (f'allow {GITHUB} only=["repo", "title", "draft", "n", "x"]', ISSUE, A, "one more is named"),
+    (f'allow {GITHUB} only=["repo", "title", "draft"]',        ISSUE, Q, "one is not named"),
+    (f'allow {GITHUB} only=["REPO", "title", "draft", "n"]',   ISSUE, Q, "another case"),
+    (f'allow {GITHUB} only=[]',                                ISSUE, Q, "no argument"),
+    (f'allow {GITHUB} only=[]', replace(ISSUE, arguments="{}"),       A, "none of none"),
+    (f'allow {GITHUB} only=[]', replace(ISSUE, arguments="[]"),       Q, "arguments that cannot be read"),
+    (f'allow {GITHUB} below={{repo="acme"}}',                  ISSUE, A, "a path below a folder"),
+    (f'allow {GITHUB} below={{repo="acm"}}',                   ISSUE, Q, "never by the beginning of a name"),
+    (f'allow {GITHUB} below={{n="acme"}}',                     ISSUE, Q, "a number is no path"),
+    ('allow tool=["*"] only=["agent", "mode"]',              EXPLORE, Q, "an agent has no such arguments"),
 ]
 # fmt: on
 
@@ -215,6 +235,16 @@ UNKNOWN = [
     ('deny tool=["web_fetsh"]',         "did you mean `web_fetch`", "a slip"),
     ('deny tool=["x*"]',                "the names are",      "a pattern that matches no tool"),
     ('deny tool=["mcp___x__*"]',        "mcp__SERVER__TOOL", "no name of a server"),
+    ('deny tool=["mcp__a__*"] only=["x"]',                "use patterns",   "a denial needs patterns"),
+    ('ask tool=["mcp__a__*"] values={x=1}',               "use patterns",   "so does a question"),
+    ('allow tool=["web_fetch"] below={url="https://a.b/"}', "only tools of", "bounds of a tool of the program"),
+    ('allow only=["x"] host=["a.example"]',               "only tools of",  "bounds without a tool"),
+    ('allow tool=["mcp__a__*"] below={path="../x"}',      "name a folder",  "a folder with a step up"),
+    ('allow tool=["mcp__a__*"] below={path="/"}',         "name a folder",  "the whole disk"),
+    ('allow tool=["mcp__a__*"] below={path="~/x"}',       "name a folder",  "a home that the server may not know"),
+    ('allow tool=["mcp__a__*"] below={path="https://a.b/c"}', "name a folder", "a part of a site"),
+    ('allow tool=["mcp__a__*"] only=[] below={path="x"}', "name all",       "a bound of an argument that may not exist"),
+    ('allow tool=["mcp__a__*"] values={x={y=1}}',         "draft = false",  "a table as a value"),
 ]
 LINT = [
     ('allow tool=["mcp__*"]',                                                 "broad",     "the tools of every server"),
@@ -222,6 +252,9 @@ LINT = [
     ('deny tool=["mcp__a__*"]; allow tool=["mcp__a__x"]',                     "shadowed",  "a denial of all tools"),
     ('allow tool=["mcp__a__*"]; allow tool=["mcp__a__x*"]',                   "redundant", "a wider pattern"),
     ('allow tool=["mcp__a__*"]; allow tool=["mcp__a__*"] arguments={x="1"}',  "redundant", "without a condition"),
+    ('allow tool=["mcp__a__*"] only=["x"]; allow tool=["mcp__a__*"] only=[]', "redundant", "fewer arguments"),
+    ('allow tool=["mcp__a__*"]; allow tool=["mcp__a__*"] values={x=1}',       "redundant", "without an exact value"),
+    ('allow tool=["mcp__a__*"]; allow tool=["mcp__a__*"] below={x="y"}',      "redundant", "without a bound"),
 ]
 # fmt: on
 
@@ -292,7 +325,7 @@ OFFERS: list[tuple[ToolAction, str, tuple[ToolAction, ...], tuple[ToolAction, ..
 def test_a_grant_covers_the_exact_tool(
     action: ToolAction, words: str, covered: tuple[ToolAction, ...], others: tuple[ToolAction, ...]
 ) -> None:
-    (choice,) = choices(evaluation_context(), question(action))
+    choice = choices(evaluation_context(), question(action))[-1]
     assert (choice.words, choice.label) == (words, words)
     assert choice.not_covered
     grants = [replace(draft_grant(what, "g0123abcd"), agent="main", span=GrantScope.USER) for what in choice.whats]
@@ -319,6 +352,155 @@ def test_a_remembered_refusal_holds_in_every_mode(
     assert not isinstance(resolution(others[0], (no,), evaluation_context(Mode.DANGEROUSLY)).verdict, Deny)
 
 
+# The choices for a call, narrowest first: the words, other arguments that are covered, and some that are not.
+# fmt: off
+BOUNDED: list[tuple[dict[str, object], str, list[dict[str, object]], list[dict[str, object]]]] = [
+    ({"repo": "acme/web", "title": "x", "draft": False},
+     '`mcp__s__t` with exactly draft false, repo "acme/web" and title "x"', [],
+     [{"repo": "acme/web", "title": "x"}, {"repo": "acme/web", "title": "y", "draft": False},
+      {"repo": "acme/web", "title": "x", "draft": False, "more": 1}, {"repo": "acme/web", "title": "x", "draft": 0}]),
+    ({"repo": "acme/web", "title": "x", "draft": False, "n": 1},
+     '`mcp__s__t` with draft false and repo "acme/web", any or no n, any or no title, and no other argument',
+     [{"repo": "acme/web", "title": "y", "draft": False}, {"repo": "acme/web", "n": [2], "draft": False}],
+     [{"repo": "acme/api", "title": "x", "draft": False}, {"title": "x", "draft": False},
+      {"repo": "acme/web", "draft": True}, {"repo": "acme/web", "draft": False, "owner": "other"}]),
+    ({"path": "@/docs/a.md", "content": "hi"},
+     "`mcp__s__t` with path in @/docs/, any or no content, and no other argument",
+     [{"path": "@/docs/old/b.md"}, {"path": "@/docs"}, {"path": "@/docs/new/x.txt", "content": "other"}],
+     [{"path": "@/src/x.py"}, {"path": "@/docs/../src/x.py"}, {"path": "@/docs/leak/x.py"}, {"path": "@/docs/away/x"},
+      {"path": "@/docs2/a.md"}, {"content": "hi"}, {"path": ["@/docs/a.md", "@/src/x.py"]}, {"path": []},
+      {"path": "@/docs/a.md,/etc/passwd"}, {"path": "@/docs/a.md /etc/passwd"}, {"path": "@/docs//etc/passwd"},
+      {"path": "@/docs/%2e%2e/x"}, {"path": "@/docs/\uff0e\uff0e/x"}, {"path": "@/docs/..\\x"}, {"path": "docs/a.md"},
+      {"path": "@/docs/\u2488/x"}, {"path": "@/docs/a\n/etc/passwd"}, {"path": {"x": "@/docs/a.md"}}]),
+    ({"paths": ["@/docs/a.md", "@/docs/old/b.md"]}, "`mcp__s__t` with paths in @/docs/, and no other argument",
+     [{"paths": ["@/docs/b.md"]}, {"paths": "@/docs/old"}], [{"paths": ["@/docs/b.md", "@/notes.txt"]}]),
+    ({"url": "https://docs.example.org/a", "max_length": 5000},
+     "`mcp__s__t` with url in https://docs.example.org/, any or no max_length, and no other argument",
+     [{"url": "https://docs.example.org/b?x=1"}],
+     [{"url": "https://docs.example.org.evil.example/"}, {"url": "https://docs.example.org@evil.example/"},
+      {"url": "https://docs.example.org:8443/"}, {"url": "http://docs.example.org/"},
+      {"url": "https://docs.example.org/\\@evil.example/"}, {"url": "https://docs.example.org/a b"}]),
+    ({}, "`mcp__s__t` without arguments", [], [{"x": 1}]),
+]
+# fmt: on
+_ROW_IDS = ("exactly", "the same repository", "a folder", "a list of paths", "a site", "no arguments")
+
+
+def _call(given: object) -> CallServerTool:
+    """Return a call of a tool of the server `s`, with the workspace in place of `@`."""
+    text = json.dumps(given).replace('"@', f'"{machine().workspace}')
+    return CallServerTool("s", "t", canonical(json.loads(text)))
+
+
+@pytest.mark.threat("T203")
+@pytest.mark.parametrize(("given", "words", "covered", "others"), BOUNDED, ids=_ROW_IDS)
+def test_a_grant_covers_the_arguments_that_its_words_state(
+    given: dict[str, object], words: str, covered: list[dict[str, object]], others: list[dict[str, object]]
+) -> None:
+    first = _call(given)
+    found = {
+        each.words.replace(machine().workspace, "@"): each for each in choices(evaluation_context(), question(first))
+    }
+    assert words in found, list(found)
+    assert list(found)[-1] == "`mcp__s__t` with any arguments"
+    choice = found[words]
+    assert choice.not_covered
+    grants = [replace(draft_grant(what, "g0123abcd"), agent="main", span=GrantScope.USER) for what in choice.whats]
+    assert [from_json(json.loads(json.dumps(to_json(each)))) for each in grants] == grants
+    for each in (first, *map(_call, covered)):
+        assert isinstance(resolution(each, grants).verdict, Allow), each
+    for each in map(_call, others):
+        assert not isinstance(resolution(each, grants).verdict, Allow), each
+        wide = [replace(draft_grant(what, "g1"), agent="main") for what in list(found.values())[-1].whats]
+        assert isinstance(resolution(each, wide).verdict, Allow), each
+
+
+@pytest.mark.threat("T203")
+def test_a_card_names_the_bounds_of_each_choice() -> None:
+    asked = question(_call({"repo": "acme/web", "title": "x"}))
+    shown = choices(evaluation_context(), asked)
+    assert [each.label for each in shown] == [
+        "this tool with exactly these arguments",
+        '`mcp__s__t` with repo "acme/web", any or no title, and no other argument',
+        "`mcp__s__t` with any arguments",
+    ]
+    assert shown[0].not_covered == ("another repo", "a further argument")
+    for unclear in (
+        {"text": "x" * 700},
+        {"a b": 1, "repo": "x"},
+        {"\u200b": 1},
+    ):  # not shown completely, or not plainly
+        assert [each.label for each in choices(evaluation_context(), question(_call(unclear)))] == [
+            "`mcp__s__t` with any arguments"
+        ]
+
+
+_TEXTS = st.sampled_from(
+    [
+        "docs",
+        "docs/",
+        "/etc/passwd",
+        "..",
+        ".",
+        "a",
+        "old",
+        "leak",
+        "away",
+        "src/x.py",
+        ",",
+        " ",
+        "%2e",
+        "\uff0f",
+        "b.md",
+    ]
+)
+_PATHS = st.builds(
+    lambda start, names, join: start + join.join(names),
+    st.sampled_from(["@/docs/", "@/docs", "@/", "docs/", ""]),
+    st.lists(_TEXTS, max_size=3),
+    st.sampled_from(["/", "", "//"]),
+)
+_ARGUMENTS = st.fixed_dictionaries(
+    {},
+    optional={
+        "path": _PATHS | st.lists(_PATHS, max_size=2) | st.none(),
+        "repo": st.sampled_from(["acme/web", "acme/api", ["acme/web"], None]),
+        "content": st.text(max_size=3) | st.integers(),
+        "force": st.sampled_from([True, False, 1, 0, "true"]),
+        "Path": st.just("x"),
+    },
+)
+
+
+@pytest.mark.threat("T203")
+@examples(100)
+@given(_ARGUMENTS, _ARGUMENTS)
+def test_law_a_grant_covers_no_arguments_beyond_its_words(first: dict[str, object], second: dict[str, object]) -> None:
+    """Compare each grant of the first call with the second call, by the real paths and by equality."""
+    one, two = _call(first), _call(second)
+    given, other = json.loads(one.arguments), json.loads(two.arguments)
+    exact = json.dumps(given, sort_keys=True) == json.dumps(other, sort_keys=True)
+    offers = choices(evaluation_context(), question(one))
+    allowed = [
+        isinstance(resolution(two, [draft_grant(what, "g1") for what in each.whats]).verdict, Allow) for each in offers
+    ]
+    assert allowed == sorted(allowed), "a wider choice covers all that a narrower one covers"
+    for choice, yes in zip(offers, allowed, strict=True):
+        (what,) = choice.whats
+        if what.only is None or not yes:
+            assert yes or not exact
+            continue
+        assert other.keys() <= given.keys()
+        assert exact or "exactly" not in choice.words
+        for name, _ in what.values:
+            assert json.dumps(other[name]) == json.dumps(given[name])
+        for name, folder in what.below:
+            for path in other[name] if isinstance(other[name], list) else [other[name]]:
+                real = os.path.realpath(os.path.join(machine().workspace, path))
+                root = os.path.join(machine().workspace, folder).rstrip("/")
+                assert real == root or real.startswith(f"{root}/")
+
+
 FORGED: list[tuple[dict[str, object], str]] = [
     ({"tools": ["mcp__github__*"]}, "a wildcard in the name of the tool"),
     ({"tools": ["mcp__github__a", "bash"]}, "a command beside the tool"),
@@ -330,13 +512,21 @@ FORGED: list[tuple[dict[str, object], str]] = [
     ({"hosts": ["example.org"]}, "a host"),
     ({"arguments": {"repo": "*"}}, "a wildcard in an argument"),
     ({"tools": ["web_fetch"], "tiers": ["network"]}, "a web tool on every host"),
+    ({"values": {"repo": '"acme/web"'}}, "a value, and any other arguments"),
+    ({"values": {"repo": "acme/web"}, "only": ["repo"]}, "a value that is not JSON"),
+    ({"values": {"repo": '1,"x":2'}, "only": ["repo"]}, "two values in one"),
+    ({"below": {"path": "docs/../"}, "only": ["path"]}, "a folder with a step up"),
+    ({"below": {"path": "docs"}, "only": ["path"]}, "a file as a bound"),
+    ({"below": {"p": "docs/"}, "values": {"p": "1"}, "only": ["p"]}, "two bounds of one argument"),
+    ({"only": ["repo", ""]}, "an argument without a name"),
+    ({"tools": ["agent"], "tiers": ["agent-spawn"], "arguments": {"agent": "x"}, "only": []}, "bounds of an agent"),
 ]
 
 
 @pytest.mark.threat("T148")
 @pytest.mark.parametrize(("changed", "why"), FORGED, ids=[row[-1] for row in FORGED])
 def test_a_changed_grant_is_not_read(changed: dict[str, object], why: str) -> None:
-    (choice,) = choices(evaluation_context(), question(ISSUE))
+    choice = choices(evaluation_context(), question(ISSUE))[-1]
     sound = to_json(replace(draft_grant(choice.whats[0], "g0123abcd"), agent="main", span=GrantScope.USER))
     what = sound["what"]
     assert isinstance(what, dict)
@@ -426,13 +616,13 @@ def test_a_suggested_rule_allows_exactly_the_call() -> None:
 
 
 def test_canonical_arguments_have_one_spelling() -> None:
-    for given in ({}, {"b": [1, {"c": None}], "a": "é\u2028"}, {"a": 1.5e300}):
-        text = canonical(given)
+    for each in ({}, {"b": [1, {"c": None}], "a": "é\u2028"}, {"a": 1.5e300}):
+        text = canonical(each)
         assert text.isascii()
-        assert parsed(text) == given
+        assert parsed(text) == each
     with pytest.raises(ValueError, match="JSON"):
         canonical({"a": float("nan")})
-    assert argument_texts(RunScript("ls", "/w")) is None
+    assert argument_values(RunScript("ls", "/w")) is None
 
 
 def test_an_ask_names_the_call() -> None:

@@ -9,6 +9,7 @@ from policy.grants.grant import Grant, GrantScope, GrantSubject
 from policy.model.command_pattern import HOLE, CommandPattern
 from policy.model.profile import Tool
 from policy.model.tier import Ruling, Tier
+from policy.model.tool_arguments import bounds_folder, parsed
 from policy.model.tool_names import is_pattern, names_tool
 from policy.permission.allow import NEVER, OF_SERVER
 
@@ -45,6 +46,9 @@ def to_json(grant: Grant) -> dict[str, object]:
             "hosts": list(what.host),
             "tiers": [tier.label for tier in what.tiers],
             **({"arguments": dict(what.arguments)} if what.arguments else {}),
+            **({"values": dict(what.values)} if what.values else {}),
+            **({"below": dict(what.below)} if what.below else {}),
+            **({"only": list(what.only)} if what.only is not None else {}),
         },
         **{name: getattr(grant, name) for name in _PLAIN},
     }
@@ -74,7 +78,10 @@ def from_json(found: object) -> Grant:
             what.texts("write", _path),
             what.texts("hosts", _host),
             tuple(what.among(_TIERS, text) for text in what.texts("tiers")),
-            what.pairs("arguments"),
+            what.pairs("arguments", lambda text: not is_pattern(text)),
+            what.pairs("values", _is_value),
+            what.pairs("below", bounds_folder),
+            what.texts("only", _argument) if what.has("only") else None,
         ),
         ruling=grant.among(_RULINGS, grant.text("ruling")),
         span=grant.among(_SCOPES, grant.text("scope")),
@@ -114,6 +121,11 @@ def _consistent(what: GrantSubject) -> bool:
         or what.tiers != (Tier.NETWORK,)
         or not what.host
     ):
+        return False
+    bounded = {name for name, _ in (*what.values, *what.below)}
+    if len(bounded) != len(what.values) + len(what.below) or not bounded <= set(what.only or ()):
+        return False  # a bound of one argument leaves no other argument open
+    if what.only is not None and (what.tool[:1] == () or what.tool[0] in list(Tool)):
         return False
     if not what.calls:
         of_command = bool(what.shape.words) or Tier.AGENT_SPAWN not in what.tiers
@@ -164,13 +176,16 @@ class _Fields:
             raise ValueError(f"`{name}` of {self._what} has an invalid entry")
         return texts
 
-    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
+    def has(self, name: str) -> bool:
+        return name in self._left
+
+    def pairs(self, name: str, check: Callable[[str], bool]) -> tuple[tuple[str, str], ...]:
         """Return a table of texts; grants of earlier versions have none."""
         found = self._left.pop(name, {})
         if not isinstance(found, dict) or len(found) > _MOST:
             raise ValueError(f"`{name}` of {self._what} is not a table")
         pairs = tuple((str(key), self._text(name, text)) for key, text in found.items())
-        if any(is_pattern(text) for _, text in pairs):
+        if not all(check(text) for _, text in pairs):
             raise ValueError(f"`{name}` of {self._what} has an invalid entry")
         return pairs
 
@@ -220,6 +235,16 @@ def _tool(text: str) -> bool:
 def _path(text: str) -> bool:
     bare = text.removesuffix("/**").removesuffix("/")
     return bool(bare) and bare.isprintable() and not {"*", "?"} & set(bare) and not {"..", "."} & set(bare.split("/"))
+
+
+def _argument(text: str) -> bool:
+    return bool(text) and text.isprintable()
+
+
+def _is_value(text: str) -> bool:
+    """Return True if `text` is the canonical form of a JSON value."""
+    found = parsed(f'{{"":{text}}}')
+    return found is not None and list(found) == [""]
 
 
 def _host(text: str) -> bool:

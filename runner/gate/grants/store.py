@@ -200,7 +200,8 @@ class GrantStore:
 
     def holds_secret(self, what: GrantSubject) -> bool:
         """Return True if the subject contains a live secret, so that it must not be stored."""
-        texts = (*what.shape.words, *what.read, *what.write, *what.host)
+        given = (text for pair in (*what.arguments, *what.values, *what.below) for text in pair)
+        texts = (*what.shape.words, *what.read, *what.write, *what.host, *given)
         return any(self.redact(text) != text for text in (*texts, " ".join(what.shape.words)))
 
     def _now(self) -> float:
