@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from policy.describe.phrases import Around
+from policy.model.action import Action, CallServerTool
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, Scope, Step
 from policy.model.host_words import names_private_network
 from policy.model.profile import Layer, PermissionRule, Tool
@@ -13,6 +14,7 @@ _BEYOND = (Tier.DANGEROUS, Tier.SECRET, Tier.DENIED)
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
 _KINDS = {Tier.NETWORK: (EffectKind.CONNECTS,), Tier.READ_OUTSIDE: (EffectKind.READS,), Tier.WRITE_OUTSIDE: _CHANGES}
 _SPECIAL = frozenset("*?")  # wildcards of rules
+_LONGEST = 600  # characters of the arguments of a call
 _MOST = 4  # rules; for more, a mode is the better choice
 
 
@@ -35,7 +37,7 @@ def suggested(assessment: Assessment, open_reasons: Iterable[Reason], places: Ar
         reasons = [reason for reason in step.reasons if reason in wanted]
         if not reasons:
             continue
-        table = _table(step, reasons, places)
+        table = _table(step, reasons, places, assessment.action)
         if table is None:
             return None
         tables[table] = None
@@ -50,7 +52,7 @@ def read_rules(text: str) -> tuple[PermissionRule, ...]:
     return read_permissions(text, "the suggested rule", Layer.USER)
 
 
-def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
+def _table(step: Step, reasons: Sequence[Reason], places: Around, action: Action) -> str | None:
     keys: dict[str, list[str]] = {}
     conditions: list[str] = []
     if step.words:
@@ -74,6 +76,8 @@ def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
         keys["tool"] = [Tool.AGENT.value] if agents else called
         if agents:
             conditions = [f"arguments = {{ agent = {json.dumps(agents[0])} }}"]
+        elif isinstance(action, CallServerTool):
+            conditions = _exactly(action)
     elif Tier.AGENT_SPAWN in tiers:
         keys["tier"] = [tier.label for tier in sorted(tiers - {Tier.READ})]
     named = [value for key in ("write", "read", "host", "tool") for value in keys.get(key, [])]
@@ -83,6 +87,23 @@ def _table(step: Step, reasons: Sequence[Reason], places: Around) -> str | None:
     texts = {key: list(dict.fromkeys(values)) for key, values in keys.items() if values}
     lines = [f"{key:<7} = {json.dumps(values, ensure_ascii=False)}" for key, values in texts.items()]
     return "\n".join(["[[rule]]", 'verdict = "allow"', *lines, *conditions]) if lines else None
+
+
+def _exactly(action: CallServerTool) -> list[str]:
+    """Return the conditions for exactly the arguments of a call; none if TOML has no such values, or if they are too
+    long to be read.
+    """
+    from policy.model.tool_arguments import argument_values
+    from policy.toml.schema import ValueType, value_of
+    from runner.config.toml_value import toml, value_toml
+
+    given = argument_values(action) or {}
+    pairs = value_of(given, ValueType.VALUES) if given else ()
+    halves = any("\ud800" <= char <= "\udfff" for char in json.dumps(given, ensure_ascii=False))
+    if not isinstance(pairs, tuple) or halves or len(action.arguments) > _LONGEST:
+        return []
+    values = [f"values  = {value_toml(pairs, ValueType.VALUES)}"] if given else []
+    return [*values, f"only    = {toml(tuple(given))}"]
 
 
 def _behind(reason: Reason, step: Step) -> Iterator[Effect]:

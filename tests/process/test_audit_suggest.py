@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from policy.evaluation import EvaluationContext
 from policy.grants.resolve import approve, refuse
-from policy.model.action import Action, WriteFile
+from policy.model import tool_arguments
+from policy.model.action import Action, CallServerTool, WriteFile
 from policy.model.tier import Mode
 from policy.model.verdict import Allow, Ask
 from runner.audit.chain import Record, canonical, digest
@@ -78,6 +79,7 @@ class World:
         return Search(self.parts.get, lambda _: policy, at, EXAMPLES).report(self.deeds, limit=limit, least=least)
 
 
+CALL = CallServerTool("s", "t", tool_arguments.canonical({"repo": "x", "labels": ["a", 'b"é\0\x7f😀'], "n": 1.5e16}))
 FAMILY = "allow commands of the family gh-read; host api.github.com"
 # fmt: off
 # what was asked, with its answers -> what is suggested
@@ -85,6 +87,11 @@ ONE: list[tuple[list[tuple[Action | str, str]], list[str], str]] = [
     ([("npm test", YES)],                                 ["allow npm test"],                        "an approval"),
     ([("npm test", NOBODY)] * 3,                          ["allow npm test"],                        "nobody, again and again"),
     ([("npm test", NO)],                                  ["deny npm test"],                         "a no is a rule, too"),
+    ([(CALL, YES)], ['allow mcp__s__t labels ["a","b\\"\\u00e9\\u0000\\u007f\\ud83d\\ude00"] n 1.5e+16 repo "x" alone'],           "a call of a server's tool"),
+    ([(replace(CALL, arguments="{}"), YES)],              ["allow mcp__s__t alone"],                 "a call without arguments"),
+    ([(replace(CALL, arguments='{"x":null}'), YES)],      ["allow mcp__s__t"],                       "a value that TOML does not have"),
+    ([(replace(CALL, arguments='{"x":"\\ud800"}'), YES)], ["allow mcp__s__t"],                      "half of a character"),
+    ([(CALL, NO)],                                        ["deny mcp__s__t"],                        "a refused call"),
     ([("npm test", NO), ("npm test", NOBODY)],            [],                                        "a user said no: nothing is allowed"),
     ([("npm test", NO), ("npm test", YES)],               [],                                        "the answers differ"),
     ([("npm run a", YES), ("npm run b", YES)],            ["allow npm run {a,b}"],                   "one word differs"),

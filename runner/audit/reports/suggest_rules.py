@@ -10,7 +10,9 @@ from dataclasses import replace
 from typing import Literal
 
 from policy.model.frozen import dataclass
-from runner.config.toml_value import toml
+from policy.model.tool_arguments import canonical_value
+from policy.toml.schema import ValueType
+from runner.config.toml_value import toml, value_toml
 
 WordChoices = tuple[tuple[str, ...], ...]  # of a command line: each word with its alternatives
 
@@ -29,6 +31,10 @@ class SuggestedRule:
     host: tuple[str, ...] = ()
     why: str = ""
     family: str = ""  # of reading commands, in place of `run`
+    tool: tuple[str, ...] = ()
+    arguments: tuple[tuple[str, str], ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
+    only: tuple[str, ...] | None = None
 
     def text(self) -> str:
         """Return the rule as TOML for a configuration file."""
@@ -37,6 +43,10 @@ class SuggestedRule:
             words = ", ".join(toml(word[0] if len(word) == 1 else word) for word in self.run)
             lines.append(f"{'run':<7} = [{words}]")
         lines += [f"{'family':<7} = {toml(self.family)}"] if self.family else []
+        lines += [f"{'tool':<7} = {toml(self.tool)}"] if self.tool else []
+        lines += [f"arguments = {value_toml(self.arguments, ValueType.TABLE)}"] if self.arguments else []
+        lines += [f"{'values':<7} = {value_toml(self.values, ValueType.VALUES)}"] if self.values else []
+        lines += [f"{'only':<7} = {toml(self.only)}"] if self.only is not None else []
         lines += [f"{key:<7} = {toml(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
         lines += [f"{'why':<7} = {toml(self.why)}"] if self.why else []
         return "\n".join(lines)
@@ -45,6 +55,8 @@ class SuggestedRule:
         """Return the subject of the rule in one line: `npm run {build,lint}`, `example.org`."""
         words = [word[0] if len(word) == 1 else "{" + ",".join(word) + "}" for word in self.run]
         about = f"commands of the family {self.family}" if self.family else " ".join(words)
+        called = [f"{name} {value}" for name, value in (*self.arguments, *self.values)]
+        about = about or " ".join([*self.tool, *called, *(["alone"] if self.only is not None else [])])
         named = [f"{key} {', '.join(getattr(self, key))}" for key in _KEYS if getattr(self, key)]
         return "; ".join([about, *named] if about else named)
 
@@ -55,7 +67,12 @@ def parse_rules(text: str, verdict: Literal["allow", "deny"]) -> tuple[Suggested
     for table in tomllib.loads(text)["rule"]:
         reads, writes, hosts = (tuple(table.get(key, ())) for key in _KEYS)
         run = tuple((word,) for word in table.get("run", ()))
-        found.append(SuggestedRule(verdict, run, reads, writes, hosts))
+        tool, pairs = tuple(table.get("tool", ())), tuple(sorted(table.get("arguments", {}).items()))
+        made = SuggestedRule(verdict, run, reads, writes, hosts, tool=tool, arguments=pairs)
+        if verdict == "allow" and "only" in table:  # a rule that denies has no exact values
+            values = tuple((name, canonical_value(value)) for name, value in sorted(table.get("values", {}).items()))
+            made = replace(made, values=values, only=tuple(table["only"]))
+        found.append(made)
     return tuple(found)
 
 
@@ -71,7 +88,7 @@ def combine(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule
     alike: defaultdict[object, list[tuple[int, SuggestedRule]]] = defaultdict(list)
     for rule in given:
         named = [key for key in _KEYS if getattr(rule, key)]
-        if not rule.run and not rule.family and len(named) == 1:
+        if not rule.run and not rule.family and not rule.tool and len(named) == 1:
             lists[rule.verdict, named[0], rule.why].append(rule)
         for place in range(1, len(rule.run)):
             around = (rule.run[:place], rule.run[place + 1 :])
@@ -93,9 +110,13 @@ def combine(rules: Iterable[SuggestedRule]) -> dict[SuggestedRule, SuggestedRule
 
 def wider(rule: SuggestedRule) -> Iterator[SuggestedRule]:
     """Yield rules that allow more than a combined rule: any word instead of the listed words, any command that contacts
-    the same host, or all files below the common folder of the paths. Yield nothing for a rule that denies.
+    the same host, all files below the common folder of the paths, or any call of the same tool. Yield nothing for a
+    rule that denies.
     """
     if rule.verdict == "deny" or rule.family:
+        return
+    if rule.only is not None:
+        yield replace(rule, values=(), only=None)
         return
     many = [place for place, word in enumerate(rule.run) if len(word) > 1]
     if many and rule.host:
