@@ -341,7 +341,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         _fields(
             """name text, state text, layer text, place text, transport text, command texts, url text or null,
             fault null, cwd text or null, variables texts, headers texts, hosts texts, read texts, write texts,
-            tools texts, exclude_tools texts, tiers object, timeout number"""
+            tools texts, exclude_tools texts, tiers object, timeout number, start_timeout number"""
         ),
     ),
     JsonOutput(

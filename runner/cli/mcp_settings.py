@@ -151,6 +151,7 @@ def _settings_json(server: ServerConfig) -> dict[str, object]:
         "exclude_tools": list(server.exclude_tools),
         "tiers": dict(server.tiers),
         "timeout": server.timeout,
+        "start_timeout": server.start_timeout,
     }
 
 

@@ -324,6 +324,8 @@ KEYS: tuple[Key, ...] = (
     _server_key("tiers", ValueType.TABLE, "the tier of tools: a pattern and `read`, `write`, `network` or `dangerous`",
         '{ "search_*" = "read" }'),
     _server_key("timeout", ValueType.SECONDS, "the maximum wall time of one call", "", default=60),
+    _server_key("start_timeout", ValueType.SECONDS, "the maximum time from the start of the server to its first answer",
+        "", default=30),
     _server_key("enabled", ValueType.SWITCH, "start the server with a session", "", widens=TIGHTEN, default=True),
 
     Key("secret.names", ValueType.TEXTS, TIGHTEN, "additional file names that are secret in every folder", adds=True,

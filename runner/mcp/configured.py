@@ -216,7 +216,7 @@ class _Finder:
                 folders[at] = tuple(paths.absolute(variables.word(text)) for text in texts_in(values.get(at)))
         except VariableError as error:
             return at, (f"{error.problem.what}, because {error.problem.why}", error.problem.fix)
-        timeout = values.get("timeout", 60.0)
+        timeout, start = values.get("timeout", 60.0), values.get("start_timeout", 30.0)
         return ServerConfig(
             name=name,
             layer=layer,
@@ -232,6 +232,7 @@ class _Finder:
             exclude_tools=texts_in(values.get("exclude_tools")),
             tiers=pairs_in(values.get("tiers")),
             timeout=float(timeout) if isinstance(timeout, int | float) else 60.0,
+            start_timeout=float(start) if isinstance(start, int | float) else 30.0,
             enabled=enabled,
             hosts=texts_in(values.get("hosts")),
             read=folders["read"],

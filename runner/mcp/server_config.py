@@ -25,6 +25,7 @@ class ServerConfig:
         exclude_tools: Patterns of tools that the model may not call.
         tiers: Pairs of a pattern of names of tools and the label of a tier (`read`, `write`, `network`, `dangerous`).
         timeout: The longest time of one call in seconds.
+        start_timeout: The longest time from the start of the server to its first answer in seconds.
         enabled: False if no session starts the server.
         hosts: Host rules that the sandbox of the server opens.
         read: Absolute paths that the server may read.
@@ -49,6 +50,7 @@ class ServerConfig:
     hosts: tuple[str, ...] = ()
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
+    start_timeout: float = 30.0
 
     @property
     def argv(self) -> tuple[str, ...]:

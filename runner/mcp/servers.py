@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from runner.mcp.stdio import PipeTransport
     from runner.mcp.wants import WantedRight
 
-START = 30.0  # seconds until a server has answered for the first time; the first start of a package may build it
+_PATIENCE = 2.0  # seconds that a request waits for a server before the user is told
+_ENDING = 30.0  # seconds until the record of a process that ended must be complete
 _PAUSES = (1.0, 4.0, 15.0)  # seconds before each restart of a server that ended by itself
 _LONGEST_TEXT = 8_000  # characters of the instructions of one server
 _DYING = 1.0  # seconds between the end of a connection and that of its process
@@ -149,8 +150,12 @@ class SessionServers:
             server.begin()
 
     async def ready(self) -> None:
-        """Wait until every server has started or failed."""
-        await asyncio.gather(*(server.settled() for server in self._servers.values()))
+        """Wait until every server has started or failed. The user is told about a server that takes long."""
+        settled = asyncio.gather(*(server.settled() for server in self._servers.values()))
+        done, _ = await asyncio.wait({settled}, timeout=_PATIENCE)
+        for server in () if done else self._servers.values():
+            server.tell_waiting()
+        await settled
 
     async def introduction(self) -> str:
         """Wait for the servers, and return their instructions for the model that were not returned before.
@@ -226,9 +231,9 @@ class SessionServers:
         """End the server until it is started anew."""
         await self._servers[name].close()
 
-    def recheck(self, name: str) -> None:
+    async def recheck(self, name: str) -> None:
         """Offer the tools of the server anew, after the user approved or withdrew some of them."""
-        self._servers[name].publish()
+        await self._servers[name].publish()
 
     async def prompt(self, name: str, prompt: str, arguments: dict[str, str]) -> ServerReply:
         """Return the messages of a prompt of the server. Raise ProblemError."""
@@ -258,6 +263,7 @@ class _SessionServer:
         self._changes = self._restarts = 0
         self._leaving = False
         self._asking = asyncio.Lock()
+        self._checking = asyncio.Lock()
 
     # ---- the start
 
@@ -272,6 +278,12 @@ class _SessionServer:
         if self._starting is not None:
             await asyncio.wait({self._starting})
 
+    def tell_waiting(self) -> None:
+        """Tell the user that the server has not answered yet, if it is being started."""
+        if self.state is ServerState.STARTING:
+            most = f"{self.config.start_timeout:g} s at most (`start_timeout`)"
+            self._all.ctx.emit(Notice(f"waiting for the server `{self.config.name}`, {most}"))
+
     async def _start(self) -> None:
         began = time.monotonic()
         self.state, self.problem = ServerState.STARTING, None
@@ -279,15 +291,14 @@ class _SessionServer:
             await (self._connect_remote() if self.config.url else self._connect_process())
             assert self._client is not None
             self.offer = await self._client.offer()
+            self._seconds = time.monotonic() - began
+            self.state = ServerState.READY
+            await self.publish()
         except (ProblemError, SandboxUnavailable) as error:
             await self._fail(error.problem)
         except BaseException:
             await self._drop()
             raise
-        else:
-            self._seconds = time.monotonic() - began
-            self.state = ServerState.READY
-            self.publish()
 
     async def _connect_process(self) -> None:
         ctx = self._all.ctx
@@ -324,7 +335,7 @@ class _SessionServer:
             self.config.name, transport, self._elicit, self._changed, self.config.timeout
         )
         self._client = client
-        await client.open(START)
+        await client.open(self.config.start_timeout)
 
     async def _elicit(self, asked: ElicitedForm | ElicitedUrl) -> ElicitedAnswer:
         """Put the question of the server to the user. Without a user, or if the question is not allowed, refuse it."""
@@ -341,15 +352,25 @@ class _SessionServer:
 
     # ---- the offer
 
-    def publish(self) -> None:
-        """Offer the approved tools to the model, and tell the user about the others."""
-        if self.offer is None or self.state is not ServerState.READY:
-            return
-        approved = self._all.check(self.config, self.offer)
+    async def publish(self) -> None:
+        """Offer the approved tools to the model, and tell the user about the others.
+
+        THREAT T204: the comparison reads the files of the server in a thread. Its result counts only for the connection
+        and the offer that were compared, and no call is made before the result is there.
+        """
+        async with self._checking:
+            offer, client = self.offer, self._client
+            if offer is None or self.state is not ServerState.READY:
+                return
+            approved = await asyncio.to_thread(self._all.check, self.config, offer)
+            if client is self._client and offer is self.offer and self.state is ServerState.READY:
+                self._put(offer, approved)
+
+    def _put(self, offer: ServerOffer, approved: ApprovedOffer) -> None:
         if approved.notice and approved.notice != self._approved.notice:
             self._all.ctx.emit(Notice(approved.notice))
         self._approved = approved
-        self._all.shelf.put(self.config, self.offer, [each for each in approved.tools if self._selected(each.name)])
+        self._all.shelf.put(self.config, offer, [each for each in approved.tools if self._selected(each.name)])
 
     def _selected(self, tool: str) -> bool:
         config = self.config
@@ -372,7 +393,7 @@ class _SessionServer:
         except ProblemError as error:
             self.problem = error.problem
             return
-        self.publish()
+        await self.publish()
 
     def instructions(self) -> str:
         """Return the instructions of the server if the user approved a tool beside them, else an empty text."""
@@ -401,6 +422,10 @@ class _SessionServer:
         client = await self.client_now()
         if isinstance(action, ReadServerResource):
             return await client.read(action.uri)
+        while self._checking.locked():  # a new offer is being compared with the pin
+            async with self._checking:
+                pass
+            client = await self.client_now()
         tool = next((each for each in self._approved.tools if each.name == action.name), None)
         if tool is None or (action.pin and tool_digest(tool) != action.pin):
             gone = "the server does not offer it any more" if tool is None else "its definition is another one by now"
@@ -504,7 +529,7 @@ class _SessionServer:
     async def _await_end(self, process: "SessionProcess", transport: "PipeTransport") -> None:
         """Wait for the end of the process. One that ended by itself after its start is started anew, a few times."""
         await process.process.wait()
-        await self._all.ctx.processes.ended(process.id, START)
+        await self._all.ctx.processes.ended(process.id, _ENDING)
         transport.ended()
         if self._leaving or self._process is not process or self.state is not ServerState.READY:
             return

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,10 @@ import pytest
 from runner.mcp.package_digest import package_of
 from runner.mcp.pinned_offers import PinnedOffers
 from runner.mcp.pins import PinStore, pin_of
-from tests.support.server_session import HOSTILE, hostile, server_session
+from runner.mcp.server_config import ServerConfig
+from runner.mcp.servers import ApprovedOffer, ServerState
+from tests.support.server_session import HOSTILE, environ, hostile, server_session
+from tools.server_offer import ServerOffer
 
 PATIENCE = 60.0  # seconds, only to end a test that hangs
 SEARCH = "/usr/local/bin:/usr/bin:/bin"
@@ -40,24 +44,17 @@ def test_a_session_loses_exactly_what_changed(
 ) -> None:
     sign, work, state = base / "signs" / "changed", base / "home/work", base / "state"
     config = hostile("one", kind, str(sign), read=(str(HOSTILE.parent), str(sign.parent)))
-    environ = {
-        "HOME": str(base / "home"),
-        "PATH": SEARCH,
-        "RINGFENCE_STATE_DIR": str(state),
-        "RINGFENCE_CONFIG_DIR": str(base / "config"),
-        "RINGFENCE_CACHE_DIR": str(base / "cache"),
-    }
 
     async def session() -> None:
         check = PinnedOffers(state, str(work), SEARCH)
-        async with server_session(work, environ, config, check=check) as found:
+        async with server_session(work, environ(base), config, check=check) as found:
             assert found.shelf.names["one"] == [], "nothing is approved yet"
             assert any("run `agent mcp pin one`" in text for text in found.notices)
             assert (await found.call("one", "echo", text="x")).problem is not None
             offer = found.servers.offer("one")
             assert offer is not None
             PinStore(state, str(work)).keep(config, pin_of(config, offer, package_of(config, SEARCH)))
-            found.servers.recheck("one")
+            await found.servers.recheck("one")
             assert (await found.call("one", "echo", text="x")).problem is None
             sign.touch()
             await found.servers.restart("one")
@@ -72,3 +69,38 @@ def test_a_session_loses_exactly_what_changed(
             await session()
 
     asyncio.run(bounded())
+
+
+@pytest.mark.threat("T204")
+def test_a_comparison_counts_only_for_the_process_that_it_was_about(base: Path) -> None:
+    """Restart the server while its offer is compared in a thread: the old result is dropped, and a call waits."""
+    work, entered, let_go = base / "home/work", threading.Event(), threading.Event()
+    config = hostile("one", "plain")
+    seen: list[str] = []
+
+    def check(config: ServerConfig, offer: ServerOffer) -> ApprovedOffer:
+        seen.append(threading.current_thread().name)
+        if len(seen) == 2:
+            entered.set()
+            assert let_go.wait(PATIENCE)
+            return ApprovedOffer(offer.tools, notice="approved too late")
+        return ApprovedOffer(offer.tools[:1])
+
+    async def session() -> None:
+        async with asyncio.timeout(PATIENCE), server_session(work, environ(base), config, check=check) as found:
+            assert found.shelf.names["one"] == ["echo"]
+            again = asyncio.create_task(found.servers.recheck("one"))
+            assert await asyncio.to_thread(entered.wait, PATIENCE)
+            call = asyncio.create_task(found.call("one", "echo", text="x"))
+            restart = asyncio.create_task(found.servers.restart("one"))
+            while found.row("one").state is ServerState.READY:
+                await asyncio.sleep(0.01)
+            let_go.set()
+            await asyncio.gather(again, restart)
+            assert found.shelf.names["one"] == ["echo"]
+            assert "approved too late" not in found.notices
+            await call  # in the old process or the new one, but not before the comparison
+            assert (await found.call("one", "read", path="/etc/hostname")).problem is not None
+        assert threading.current_thread().name not in seen, "the event loop reads no file of a package"
+
+    asyncio.run(session())

@@ -139,6 +139,20 @@ def test_a_server_that_floods_or_dies_is_ended_with_a_reason(place: Path, words:
 
 
 @pytest.mark.threat("T176")
+def test_the_wait_for_a_silent_server_is_told_and_ends(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runner.mcp.servers._PATIENCE", 0.1)
+
+    async def work() -> None:
+        config = hostile("silent", "silent", start_timeout=3.0)
+        async with server_session(place / "home/work", environ(place), config) as session:
+            assert session.notices[0] == "waiting for the server `silent`, 3 s at most (`start_timeout`)"
+            assert session.row("silent").state is ServerState.FAILED
+            assert "no answer in 3 s" in session.row("silent").error
+
+    run(work)
+
+
+@pytest.mark.threat("T176")
 def test_standard_error_without_end_and_silence_hold_up_nothing(place: Path) -> None:
     async def work() -> None:
         configs = (hostile("errors", "errors"), hostile("silent", "silent"), hostile("good", "plain"))

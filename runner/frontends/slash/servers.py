@@ -51,7 +51,7 @@ async def _changed(verb: str, name: str, servers: "SessionServers") -> None:
         case "stop":
             await servers.stop(name)
         case _:  # the user answered `agent mcp pin` in another terminal
-            servers.recheck(name)
+            await servers.recheck(name)
 
 
 def _line(row: "ServerRow") -> str:
