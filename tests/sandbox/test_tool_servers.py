@@ -143,11 +143,11 @@ def test_the_wait_for_a_silent_server_is_told_and_ends(place: Path, monkeypatch:
     monkeypatch.setattr("runner.mcp.servers._PATIENCE", 0.1)
 
     async def work() -> None:
-        config = hostile("silent", "silent", start_timeout=3.0)
+        config = hostile("silent", "silent", start_timeout=1.0)
         async with server_session(place / "home/work", environ(place), config) as session:
-            assert session.notices[0] == "waiting for the server `silent`, 3 s at most (`start_timeout`)"
+            assert session.notices[0] == "waiting for the server `silent`, 1 s at most (`start_timeout`)"
             assert session.row("silent").state is ServerState.FAILED
-            assert "no answer in 3 s" in session.row("silent").error
+            assert "no answer in 1 s" in session.row("silent").error
 
     run(work)
 
