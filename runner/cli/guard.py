@@ -31,7 +31,11 @@ _PREFIX = """
 
     --install also sets the shell prefix of Claude Code, which judges every command that passed no hook. --status tries
     it with the hooks switched off. Hooks and servers of a repository are judged by it as well."""
-_SECOND = dict.fromkeys(_AGENTS, "") | {"claude": _PREFIX}
+_REPLACE = """
+
+    A second hook can replace the command that the hook returns. With --replace-shell the agent has no shell tool of its
+    own, and calls the one of `agent mcp serve`."""
+_SECOND = {"claude": _PREFIX, "codex": _REPLACE, "gemini": _REPLACE}
 _SCOPES = ("user", "project")
 _UNUSED = "the hooks were not tried"
 SCOPE = Annotated[
@@ -77,6 +81,14 @@ def _command(agent: str, title: str) -> None:
         hooks_only: Annotated[
             bool, switch("--hooks-only", help="With --install: set no shell prefix of Claude Code.")
         ] = False,
+        replace_shell: Annotated[
+            bool,
+            switch(
+                "--replace-shell",
+                help="With --install, for Codex and Gemini CLI: switch their shell tool off and offer `bash` of "
+                "`agent mcp serve`.",
+            ),
+        ] = False,
         yes: Annotated[bool, switch("--yes", help="Write without a question.")] = False,
         no_canary: Annotated[bool, switch("--no-canary", help="With --status: do not run the agent.")] = False,
         json: JSON = False,
@@ -90,6 +102,9 @@ def _command(agent: str, title: str) -> None:
         if hooks_only and (agent != "claude" or not install):
             why = "only Claude Code has a shell prefix, which is set by --install"
             raise usage("--hooks-only has no effect here", why, "leave it out")
+        if replace_shell and (agent not in ("codex", "gemini") or not install or scope != "user" or redirect):
+            why = "it replaces the shell of Codex or Gemini CLI for all projects, by --install and without --redirect"
+            raise usage("--replace-shell cannot be used here", why, "leave it out")
         if scope not in _SCOPES:
             raise usage(f"there is no scope `{scope}`", "the scopes are user and project", "write --scope user")
         from runner.gate.gate import folder
@@ -101,7 +116,11 @@ def _command(agent: str, title: str) -> None:
             if mode is Mode.DANGEROUSLY:
                 why = "a guarded agent would be allowed everything"
                 raise usage("`--mode dangerously` cannot be installed", why, "use `--mode trust-project`")
-            options = HookOptions(mode.value if mode is not None else "", redirect, not cold, hooks_only)
+            options = HookOptions(mode.value if mode is not None else "", redirect, not cold, hooks_only, replace_shell)
+            if replace_shell:
+                from runner.frontends.guard.replaced_shell import require_library
+
+                require_library()
             return _change(agent, scope, options, here, install=install, yes=yes)
         from runner.frontends.guard.guard_status import guard_status
 
@@ -112,10 +131,11 @@ def _command(agent: str, title: str) -> None:
             _print_status(found)
         return Exit.DONE if found.in_force else Exit.FAILED
 
+    second = _SECOND.get(agent, "")
     run.__doc__ = f"""Guard {title}: install the hooks, remove them, or show whether they are in force.
 
     --install shows the change first and asks. --remove restores the files as they were. --status runs the agent with a
-    scripted model on loopback, if it is installed, and says whether its command ran in the sandbox.{_SECOND[agent]}
+    scripted model on loopback, if it is installed, and says whether its command ran in the sandbox.{second}
 
     **Examples**
 
@@ -137,6 +157,7 @@ def hook(
     mode: MODE = None,
     redirect: Annotated[bool, switch("--redirect", help="Deny each command and name the one to run instead.")] = False,
     warm: Annotated[bool, switch("--warm", help="Keep a process for the next calls.")] = False,
+    replaced: Annotated[bool, switch("--replaced", help="Deny the shell tool; pass the shell of ringfence.")] = False,
 ) -> int:
     """Answer one call of a guarded agent. The installed hook runs this command.
 
@@ -150,7 +171,7 @@ def hook(
 
     words = ["--mode", mode.value] if mode is not None else []
     words += ["--redirect"] if redirect else []
-    return run_hook([agent, *words, *(["--warm"] if warm else [])])
+    return run_hook([agent, *words, *(["--warm"] if warm else []), *(["--replaced"] if replaced else [])])
 
 
 def _change(agent: str, scope: str, options: "HookOptions", here: str, *, install: bool, yes: bool) -> int:
@@ -172,7 +193,7 @@ def _change(agent: str, scope: str, options: "HookOptions", here: str, *, instal
     apply_changes(agent, scope, changes, here, os.environ, installed=install)
     if install:
         print(f"{_AGENTS[agent]} is guarded; `agent guard {agent} --status` tries it")
-        if agent == "codex" and len(changes) == 1:
+        if agent == "codex" and not any("pre_tool_use" in key for change in changes for key in change.keys):
             print("Codex is not installed here, so its user must trust the hooks with `/hooks`")
     else:
         print(f"the hooks of {_AGENTS[agent]} are removed")
@@ -256,16 +277,17 @@ def _print_status(found: "GuardStatus") -> None:
         lines.append(f"second     {found.second.name}")
         lines += [f"obstacle   {text}" for text in found.second.obstacles]
         if found.second.canary is not None:
-            lines.append(f"canary     with its hooks off: {found.second.canary.why}")
+            lines.append(f"canary     {found.second.canary.why}{' (hooks off)' * (found.agent == 'claude')}")
     if found.unrun:
         lines.append(f"unrun      {len(found.unrun)} rewritten commands never ran: {_first(found.unrun)}")
     if found.unconfined:
         scripts = tuple(call.script for call in found.unconfined)
         lines.append(f"WARNING    {len(scripts)} commands ran without the sandbox: {_first(scripts)}")
     if found.second is not None and not found.second.holds:
-        lines.append(f"fix        run `agent guard {found.agent} --install` again")
+        lines.append(f"fix        run `agent guard {found.agent} --install` again, with the same options")
     elif found.canary is not None and found.canary.result == "outside":
-        lines.append(f"fix        run `agent guard {found.agent} --install --redirect`")
+        option = "--replace-shell" if found.agent in ("codex", "gemini") else "--redirect"
+        lines.append(f"fix        run `agent guard {found.agent} --install {option}`")
     for line in lines:
         print(visible(line, lines=False))
 

@@ -1,5 +1,7 @@
 """The answer to the input of a hook, in the form of its agent. Only this module is loaded to ask the resident judge."""
 
+import os
+
 TYPE_CHECKING = False  # the name that type checkers know, without the import of `typing`
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +29,11 @@ def answer_bytes(agent: str, options: dict[str, str], data: bytes) -> Rendered:
             call = replace(call, rewrites=False)
         if call.kind is CallKind.INERT:
             return module.render(call, GuardAnswer(HookAnswer.NONE))
+        if "--replaced" in options:
+            from runner.frontends.guard.replaced_shell import answered
+
+            if (answer := answered(call, os.environ)) is not None:
+                return module.render(call, answer)
         from runner.frontends.guard.verdicts import judge
 
         return module.render(call, judge(call, _mode(options.get("--mode")), options.get("--config")))

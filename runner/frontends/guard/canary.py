@@ -19,6 +19,8 @@ _REDIRECTION = re.compile(r"run exactly this instead: (\S+ exec --guard-token [0
 _SECONDS = 120.0  # until the agent must have ended
 _TOOLS = {"claude": ("Bash", "command"), "codex": ("exec_command", "cmd"), "gemini": ("run_shell_command", "command")}
 
+_REPLACED = {"codex": "mcp__ringfence__bash", "gemini": "mcp_ringfence_bash"}
+
 
 class CanaryResult(StrEnum):
     """The outcome of the canary.
@@ -64,15 +66,9 @@ def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str], *, hooks
     with tempfile.TemporaryDirectory(prefix="ringfence-canary-") as folder, ScriptedModel(calls) as model:
         words, more = agent_command(agent, program, model.address, folder)
         words += [] if hooks else ["--settings", '{"disableAllHooks": true}', "--allowedTools", tool]
-        try:
-            done = subprocess.run(
-                    words, cwd=cwd or folder, env={**environ, **more}, stdin=subprocess.DEVNULL, capture_output=True,
-                    timeout=_SECONDS, check=False,
-                )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return Canary(CanaryResult.STOPPED, f"the agent did not end within {_SECONDS:g} s", program)
-        except OSError as error:
-            return Canary(CanaryResult.STOPPED, f"the agent could not be started: {error.strerror}", program)
+        ended = _run(words, cwd or folder, {**environ, **more}, program)
+        if isinstance(ended, Canary):
+            return ended
         printed = any(word.upper() in result for result in model.results)
     ran = [token for _, token in tokens("used", environ) if token.script == script and token.tool != PREFIX_REFUSED]
     if hooks and ran and all(token.tool == PREFIX_TOOL for token in ran):
@@ -82,10 +78,79 @@ def try_canary(agent: str, cwd: str | None, environ: Mapping[str, str], *, hooks
     if printed:
         return Canary(CanaryResult.OUTSIDE, "its shell command ran WITHOUT the sandbox of ringfence", program)
     if not model.results:
-        code = done.returncode
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
-        return Canary(CanaryResult.STOPPED, f"it called no tool (exit code {code}); it says: {said[0]}", program)
+        return Canary(CanaryResult.STOPPED, f"it called no tool; it says: {ended}", program)
     return Canary(CanaryResult.STOPPED, f"its shell command did not run: {model.results[-1][:300]}", program)
+
+
+def try_replaced(agent: str, environ: Mapping[str, str]) -> tuple[Canary, Canary]:
+    """Let an installed agent whose shell is replaced call the shell of this program once.
+
+    Return the result for its hook, and the result for the shell: whether its own shell tool is offered no longer.
+    """
+    program = shutil.which(agent, path=environ.get("PATH", os.defpath))
+    if program is None:
+        absent = Canary(CanaryResult.ABSENT, f"there is no program `{agent}` on PATH")
+        return absent, absent
+    word = f"ringfence-canary-{os.urandom(8).hex()}"
+    own, _ = _TOOLS[agent]
+    tool, script = _REPLACED[agent], f"echo {word} | tr a-z A-Z"
+    with (
+        tempfile.TemporaryDirectory(prefix="ringfence-canary-") as folder,
+        ScriptedModel([ScriptedCall(tool, {"command": script})]) as model,
+    ):
+        words, more = agent_command(agent, program, model.address, folder)
+        ended = _run(words, folder, {**environ, **more}, program)
+        printed, offered, asked = any(word.upper() in result for result in model.results), model.offered, model.requests
+    if isinstance(ended, Canary):
+        return ended, ended
+    if not asked:
+        none = Canary(CanaryResult.STOPPED, f"it asked no model; it says: {ended}", program)
+        return none, none
+    if own in offered:
+        shell = Canary(CanaryResult.OUTSIDE, f"its own shell tool `{own}` is still offered", program)
+    else:
+        shell = Canary(CanaryResult.INSIDE, f"its own shell tool `{own}` is not offered", program)
+    if tool not in offered:
+        return Canary(CanaryResult.STOPPED, "the shell of ringfence is not offered", program), shell
+    if not printed:
+        return Canary(CanaryResult.STOPPED, "its command did not run in the shell of ringfence", program), shell
+    if not _recorded(script, environ):
+        return Canary(CanaryResult.OUTSIDE, "its command ran WITHOUT the sandbox of ringfence", program), shell
+    if not any(token.script == script for _, token in tokens("used", environ)):
+        why = "its command ran in the sandbox of ringfence, but its hook was not asked"
+        return Canary(CanaryResult.UNASKED, why, program), shell
+    return Canary(CanaryResult.INSIDE, "its command ran in the sandbox of ringfence", program), shell
+
+
+def _recorded(script: str, environ: Mapping[str, str]) -> bool:
+    """Return True if the audit log has an allowed run of `script` among its newest decisions."""
+    from runner.audit.decisions import deeds
+    from runner.audit.log import AuditLog, log_exists, own_log_place
+
+    place = own_log_place(environ)
+    if not log_exists(place):
+        return False
+    with AuditLog.open_to_read(place) as log:
+        for trail in deeds(log, limit=50):
+            action = trail.body.get("action")
+            if isinstance(action, dict) and action.get("script") == script:
+                return trail.body.get("verdict") == "allow"
+    return False
+
+
+def _run(words: list[str], folder: str, environ: Mapping[str, str], program: str) -> "str | Canary":
+    """Run an agent to its end. Return the last line of its error output, or the result if it could not be run."""
+    try:
+        done = subprocess.run(
+            words, cwd=folder, env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS,
+            check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Canary(CanaryResult.STOPPED, f"the agent did not end within {_SECONDS:g} s", program)
+    except OSError as error:
+        return Canary(CanaryResult.STOPPED, f"the agent could not be started: {error.strerror}", program)
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["nothing"]
+    return f"{said[0]} (exit code {done.returncode})"
 
 
 def _redirected(result: str, tool: str, argument: str) -> ScriptedCall | None:

@@ -105,7 +105,7 @@ def with_trust(path: str, text: str | None, entries: Mapping[str, str]) -> str:
     """Return the configuration of Codex with these trusted hashes. Comments and order stay."""
     import tomlkit
 
-    document = _document(path, text or "")
+    document = toml_document(path, text or "")
     hooks = document.setdefault("hooks", tomlkit.table(is_super_table=True))
     state = hooks.setdefault("state", tomlkit.table(is_super_table=True))
     for key, value in entries.items():
@@ -119,7 +119,7 @@ def without_trust(path: str, text: str, keys: tuple[str, ...]) -> str:
     """Return the configuration of Codex without the trusted hashes of these keys."""
     import tomlkit
 
-    document = _document(path, text)
+    document = toml_document(path, text)
     hooks = document.get("hooks")
     state = hooks.get("state") if hooks is not None else None
     if state is None:
@@ -134,7 +134,7 @@ def without_trust(path: str, text: str, keys: tuple[str, ...]) -> str:
     return str(tomlkit.dumps(document))
 
 
-def _document(path: str, text: str) -> "TOMLDocument":
+def toml_document(path: str, text: str) -> "TOMLDocument":
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 

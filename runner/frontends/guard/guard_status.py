@@ -6,8 +6,8 @@ import time
 from collections.abc import Mapping
 
 from policy.model.frozen import dataclass, replace
-from runner.frontends.guard.canary import Canary, CanaryResult, try_canary
-from runner.frontends.guard.installation import WrittenFile, written
+from runner.frontends.guard.canary import Canary, CanaryResult, try_canary, try_replaced
+from runner.frontends.guard.installation import WrittenFile, codex_config, written
 from runner.frontends.guard.settings_change import (
     VARIABLE,
     hook_file,
@@ -87,11 +87,19 @@ def guard_status(agent: str, scope: str, cwd: str, environ: Mapping[str, str], *
     text = read_settings(path)
     installed = text is not None and is_hook_line(agent, text.replace('\\"', '"'))
     rows = {row.path: row for row in written(agent, scope, cwd, environ)}
-    tried = try_canary(agent, cwd if scope == "project" else None, environ) if canary and installed else None
-    second = _second(agent, path, text, rows, cwd, environ)
-    if second is not None and canary and installed and not second.obstacles:
-        without = try_canary(agent, cwd if scope == "project" else None, environ, hooks=False)
-        second = replace(second, canary=without)
+    replaced = any(_is_replaced(line) for line in (text or "").splitlines())
+    second = (
+        _replaced(agent, path, text, rows, cwd, environ) if replaced else _prefix(agent, path, text, rows, cwd, environ)
+    )
+    tried = None
+    if canary and installed and replaced:
+        tried, shell = try_replaced(agent, environ)
+        second = replace(second, canary=shell) if second is not None else None
+    elif canary and installed:
+        here = cwd if scope == "project" else None
+        tried = try_canary(agent, here, environ)
+        if second is not None and not second.obstacles:
+            second = replace(second, canary=try_canary(agent, here, environ, hooks=False))
     now = time.time()
     return GuardStatus(
         agent,
@@ -107,7 +115,33 @@ def guard_status(agent: str, scope: str, cwd: str, environ: Mapping[str, str], *
     )
 
 
-def _second(
+def _is_replaced(line: str) -> bool:
+    return " guard hook " in line and " --replaced;" in line
+
+
+def _replaced(
+    agent: str, path: str, text: str | None, rows: Mapping[str, WrittenFile], cwd: str, environ: Mapping[str, str]
+) -> SecondMechanism:
+    """Return the state of the shell that replaces the one of Codex or Gemini CLI."""
+    from runner.frontends.guard.replaced_shell import codex_obstacles, gemini_obstacles, policy_file
+
+    if agent == "codex":
+        config, project = codex_config(environ), f"{cwd}/.codex/config.toml"
+        found = codex_obstacles(config, read_settings(config))
+        if project != config:
+            found += codex_obstacles(project, read_settings(project), own=False)
+    else:
+        policy, project = policy_file(environ), f"{cwd}/.gemini/settings.json"
+        rule = read_settings(policy)
+        found = gemini_obstacles(path, text)
+        if project != path:
+            found += gemini_obstacles(project, read_settings(project), own=False)
+        if rule is None or policy not in rows or not rows[policy].matches(rule):
+            found += (f"`{policy}` is missing or was changed",)
+    return SecondMechanism("own shell switched off, shell of ringfence", found, None)
+
+
+def _prefix(
     agent: str, path: str, text: str | None, rows: Mapping[str, WrittenFile], cwd: str, environ: Mapping[str, str]
 ) -> SecondMechanism | None:
     """Return the shell prefix of Claude Code, if it was installed or is in the settings."""

@@ -43,10 +43,12 @@ def run_hook(words: list[str]) -> int:
 def _options(words: list[str]) -> tuple[str, dict[str, str]]:
     """Return the name of the agent and its options. Raise ValueError for other words."""
     agent, *rest = words or [""]
-    switches = ("--redirect", "--warm")
+    switches = ("--redirect", "--warm", "--replaced")
     rest = [word for name in rest for word in ((name, "yes") if name in switches else (name,))]
     if len(rest) % 2 or any(name not in ("--mode", "--config", *switches) for name in rest[::2]):
-        raise ValueError("the hook takes an agent, and `--mode MODE`, `--config FILE`, `--redirect` or `--warm`")
+        raise ValueError(
+            "the hook takes an agent, and `--mode MODE`, `--config FILE`, `--redirect`, `--warm` or `--replaced`"
+        )
     return agent, dict(zip(rest[::2], rest[1::2], strict=True))
 
 

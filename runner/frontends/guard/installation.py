@@ -13,10 +13,10 @@ from pathlib import Path
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.frontends.guard.codex_trust import trust_entries, with_trust, without_trust
+from runner.frontends.guard.replaced_shell import POLICY, policy_file, with_codex_shell, without_codex_shell
 from runner.frontends.guard.settings_change import (
     HookOptions,
     hook_file,
-    hook_line,
     prefix_file,
     prefix_program,
     read_settings,
@@ -37,7 +37,7 @@ class WrittenFile:
         path: The path of the file.
         before: The content before, or None if there was no file.
         sha256: The hash of the content that was written.
-        keys: The keys of the trust entries in the file, for the configuration of Codex.
+        keys: The keys of what was added to the configuration of Codex: those of trusted hooks, and of the shell.
     """
 
     path: str
@@ -85,7 +85,7 @@ def planned_installation(
         why = "Claude Code would read a part of its path as an option"
         fix = "set RINGFENCE_STATE_DIR to another folder, or add --hooks-only"
         raise Stopped(Problem(f"`{prefix}` cannot be the shell prefix", why, fix), Exit.FAILED)
-    then = with_hooks(agent, path, before, hook_line(agent, options), prefix if wants_prefix else "")
+    then = with_hooks(agent, path, before, options, prefix if wants_prefix else "", environ)
     changes = [SettingsChange(path, now, then, before)]
     if prefix:
         program = read_settings(prefix)
@@ -94,13 +94,25 @@ def planned_installation(
             changes.insert(0, SettingsChange(prefix, program, text, mode=0o700))  # first: the settings name it
     if agent == "codex":
         entries = trust_entries(path, then, environ)
-        config = _codex_config(environ)
-        text = read_settings(config)
-        kept = _without_trust(agent, path, config, text, environ)
-        after = with_trust(config, kept, entries)
-        if entries:
-            changes.append(SettingsChange(config, text, after, kept, tuple(entries)))
+        config = codex_config(environ)
+        now = read_settings(config)
+        kept = _without_trust(agent, path, config, now, environ)
+        after, keys = with_trust(config, kept, entries) if entries else kept, tuple(entries)
+        if options.replace_shell:
+            after, added = with_codex_shell(config, after, options.mode, environ)
+            keys += added
+        if keys or after != now:
+            changes.append(SettingsChange(config, now, after, kept, keys))
+    if agent == "gemini":
+        changes += _policy_change(scope, environ, POLICY if options.replace_shell else None)
     return tuple(changes)
+
+
+def _policy_change(scope: str, environ: Mapping[str, str], then: str | None) -> list[SettingsChange]:
+    """Return the change of the rule that denies the shell tool of Gemini CLI, which only the user's scope has."""
+    path = policy_file(environ)
+    now = read_settings(path) if scope == "user" else None
+    return [SettingsChange(path, now, then)] if now is not None or then is not None else []
 
 
 def planned_removal(agent: str, scope: str, cwd: str, environ: Mapping[str, str]) -> tuple[SettingsChange, ...]:
@@ -111,8 +123,10 @@ def planned_removal(agent: str, scope: str, cwd: str, environ: Mapping[str, str]
     if agent == "claude":
         prefix = prefix_file(path, environ)
         changes.append(SettingsChange(prefix, read_settings(prefix), None))
+    if agent == "gemini":
+        changes += _policy_change(scope, environ, None)
     if agent == "codex":
-        config = _codex_config(environ)
+        config = codex_config(environ)
         text = read_settings(config)
         changes.append(SettingsChange(config, text, _without_trust(agent, path, config, text, environ)))
     return tuple(change for change in changes if change.now != change.then)
@@ -162,7 +176,7 @@ def _name(agent: str, path: str) -> str:
     return f"{agent}:{path}"
 
 
-def _codex_config(environ: Mapping[str, str]) -> str:
+def codex_config(environ: Mapping[str, str]) -> str:
     """Return the path of the user's configuration of Codex, which holds the trust in hooks of every scope."""
     return os.path.join(os.path.dirname(hook_file("codex", "user", "/", environ)), "config.toml")
 
@@ -184,7 +198,9 @@ def _without_trust(agent: str, hooks: str, path: str, now: str | None, environ: 
     row = _row(agent, hooks, path, environ)
     if row is None or now is None:
         return now
-    return row.before if _sha256(now) == row.sha256 else without_trust(path, now, row.keys)
+    if _sha256(now) == row.sha256:
+        return row.before
+    return without_codex_shell(path, without_trust(path, now, row.keys), row.keys)
 
 
 def _sha256(text: str) -> str:

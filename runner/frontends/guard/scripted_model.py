@@ -28,11 +28,16 @@ NextCall = Callable[[Sequence[str]], ScriptedCall | None]  # returns the call af
 
 
 class ScriptedModel:
-    """A running server. `address` is its URL without a path; `results` are the tool results that agents sent back."""
+    """A running server.
+
+    `address` is its URL without a path, `results` are the tool results that agents sent back, and `offered` the names
+    of all tools that they offered.
+    """
 
     def __init__(self, calls: "Sequence[ScriptedCall | NextCall]") -> None:
         self.results: list[str] = []
         self.requests = 0
+        self.offered: set[str] = set()
         self._calls = tuple(calls)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
@@ -56,6 +61,7 @@ class ScriptedModel:
         set of tools, such as one for a title, gets text.
         """
         self.requests += 1
+        self.offered.update(tools)
         if len(results) > len(self.results):
             self.results = list(results)
         if len(results) >= len(self._calls):
@@ -159,18 +165,27 @@ def _responses(model: ScriptedModel, request: dict[str, object]) -> tuple[str, b
     outputs = ("function_call_output", "custom_tool_call_output")
     results = [json.dumps(each.get("output")) for each in _items(request.get("input")) if each.get("type") in outputs]
     tools = [str(tool.get("name")) for tool in _items(request.get("tools"))]
+    # The tools of a server are in a namespace, such as `mcp__SERVER`.
+    spaces = {
+        f"{space['name']}__{tool.get('name')}": (space["name"], tool.get("name"))
+        for space in _items(request.get("tools"))
+        if space.get("type") == "namespace"
+        for tool in _items(space.get("tools"))
+    }
     custom = [str(tool.get("name")) for tool in _items(request.get("tools")) if tool.get("type") == "custom"]
-    call = model.next_call(results, tools)
+    call = model.next_call(results, [*tools, *spaces])
     item: dict[str, object] = {
         "type": "message", "id": "msg_guard", "role": "assistant", "status": "completed",
         "content": [{"type": "output_text", "text": _FINAL, "annotations": []}],
     }  # fmt: skip
     if call is not None:
         number = f"call_guard{len(results):04}"
-        common = {"id": f"fc_{number}", "call_id": number, "name": call.tool, "status": "completed"}
+        common: dict[str, object] = {"id": f"fc_{number}", "call_id": number, "name": call.tool, "status": "completed"}
         if call.tool in custom:
             item = {"type": "custom_tool_call", **common, "input": str(call.arguments.get("input", ""))}
         else:
+            if call.tool in spaces:
+                common["namespace"], common["name"] = spaces[call.tool]
             item = {"type": "function_call", **common, "arguments": json.dumps(dict(call.arguments))}
     usage = {
         "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,

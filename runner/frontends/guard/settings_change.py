@@ -28,12 +28,14 @@ class HookOptions:
         redirect: True if a command is never rewritten: it is denied, and the one to run is named.
         warm: True if a process stays between calls, so that the answers come faster.
         hooks_only: True if Claude Code gets no shell prefix.
+        replace_shell: True if the shell tool of Codex or Gemini CLI is switched off and that of this program offered.
     """
 
     mode: str = ""
     redirect: bool = False
     warm: bool = True
     hooks_only: bool = False
+    replace_shell: bool = False
 
 
 def hook_line(agent: str, options: HookOptions) -> str:
@@ -42,6 +44,7 @@ def hook_line(agent: str, options: HookOptions) -> str:
     words += ["--mode", options.mode] if options.mode else []
     words += ["--redirect"] if options.redirect else []
     words += ["--warm"] if options.warm else []
+    words += ["--replaced"] if options.replace_shell else []
     return f'{shlex.join(words)}; case $? in 0) exit 0;; 2) exit 2;; *) echo "{_BROKEN}" >&2; exit 2;; esac'
 
 
@@ -104,12 +107,17 @@ def hook_file(agent: str, scope: str, cwd: str, environ: Mapping[str, str]) -> s
     return os.path.abspath(user[agent] if scope == "user" else f"{cwd}/{project[agent]}")
 
 
-def with_hooks(agent: str, path: str, text: str | None, line: str, prefix: str = "") -> str:
+def with_hooks(
+    agent: str, path: str, text: str | None, options: HookOptions, prefix: str, environ: Mapping[str, str]
+) -> str:
     """Return the content of the file at `path` with the hooks, for its present content (None: there is no file).
 
-    `prefix` is the program that Claude Code gets as its shell prefix. Raise Stopped if the content cannot be changed.
+    `prefix` is the program that Claude Code gets as its shell prefix, or empty. Raise Stopped if the content cannot be
+    changed.
     """
-    return plugin(line) if agent == "opencode" else _with_hooks(agent, path, text, line, prefix)
+    if agent == "opencode":
+        return plugin(hook_line(agent, options))
+    return _with_hooks(agent, path, text, options, prefix, environ)
 
 
 def without_hooks(agent: str, path: str, text: str) -> str | None:
@@ -141,17 +149,23 @@ def _entries(agent: str, line: str) -> dict[str, dict[str, object]]:
     return before if agent == "codex" else {**before, "PostToolUseFailure": after}
 
 
-def _with_hooks(agent: str, path: str, text: str | None, line: str, prefix: str) -> str:
+def _with_hooks(
+    agent: str, path: str, text: str | None, options: HookOptions, prefix: str, environ: Mapping[str, str]
+) -> str:
     """Return the JSON settings with the hooks of this program, each as the last entry of its event."""
     settings = _parsed(path, _without_hooks(agent, path, text)) if text is not None else {}
     if agent == "cursor":
         settings.setdefault("version", 1)
     hooks = settings.setdefault("hooks", {})
-    for event, entry in _entries(agent, line).items():
+    for event, entry in _entries(agent, hook_line(agent, options)).items():
         listed = hooks.setdefault(event, []) if isinstance(hooks, dict) else None
         if not isinstance(listed, list):
             raise _unknown(path, f"its `hooks.{event}` is not a list")
         listed.append(entry)
+    if agent == "gemini" and options.replace_shell:
+        from runner.frontends.guard.replaced_shell import with_gemini_shell
+
+        with_gemini_shell(path, settings, options.mode, environ)
     if prefix:
         variables = settings.setdefault("env", {})
         if not isinstance(variables, dict):
@@ -192,6 +206,10 @@ def _without_hooks(agent: str, path: str, text: str) -> str:
     """Return the JSON settings without the hooks of this program. Lists and tables that become empty are removed."""
     settings = _parsed(path, text)
     changed = agent == "claude" and _without_prefix(settings)
+    if agent == "gemini":
+        from runner.frontends.guard.replaced_shell import without_gemini_shell
+
+        changed = without_gemini_shell(settings)
     hooks = settings.get("hooks")
     if not isinstance(hooks, dict):
         return _dumped(settings, text) if changed else text

@@ -22,6 +22,7 @@ _KEPT = 7 * 86_400.0  # seconds that the records of used and lapsed tokens are k
 _LARGEST = 64 << 20  # bytes of one record
 PREFIX_TOOL = "Bash, by the shell prefix"  # the tool of a token that the shell prefix made, and in the record
 PREFIX_REFUSED = "Bash, refused by the shell prefix"
+SERVER_TOOL = "bash, by the server of ringfence"  # of a call that the server judges
 _FIX = "let the agent call its shell tool again"
 
 
