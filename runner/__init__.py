@@ -1,8 +1,9 @@
 """The program around the policy engine and the sandbox: command line, agent, sessions, audit log.
 
 The packages in import order, highest first: `cli`, `api`, `frontends`, `agent`, `loop`, `mcp`, `engine`,
-`sessions`, `approval`, `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `config`, `stderr`, `secrets`,
-`state`, `text`, `events`, `event_values`, `messages`, `problems`. A package may import only those to the right of it.
+`sessions`, `approval`, `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `memory`, `config`, `stderr`,
+`secrets`, `state`, `text`, `events`, `event_values`, `messages`, `problems`. A package may import only those to the
+right of it.
 Start reading at `loop.py`.
 """
 

@@ -17,6 +17,7 @@ from runner.cli.guard import guard_app
 from runner.cli.mcp import mcp_app
 from runner.cli.mcp_pin import mcp_pin
 from runner.cli.mcp_try import mcp_call, mcp_test, mcp_why
+from runner.cli.memory import memory_app
 from runner.cli.policy import policy_app
 from runner.cli.processes import ports_app, processes_app
 from runner.cli.profile import profile_app
@@ -77,6 +78,7 @@ app.add_typer(auth_app, name="auth")
 app.add_typer(trust_app, name="trust")
 app.add_typer(grants_app, name="grants")
 app.add_typer(guard_app, name="guard")
+app.add_typer(memory_app, name="memory")
 app.command("undo", epilog=CODES)(undo)
 app.command("apply", epilog=CODES)(apply)
 app.command("approve", epilog=CODES)(approve)

@@ -60,6 +60,8 @@ _TRUST = """workspace text, sha256 text, state text, counts texts, widens object
 _GRANT = """id text, verdict text, scope text, what object, workspace text, agent text, session text, created time,
     expires time or null, uses number or null, who text, reason text, script text, over boolean, holds boolean,
     says text"""
+_NOTE = """name text, kind text, scope text, text text, created time, changed time, author text, session text,
+    outside texts"""
 _VALUE = "value any, from objects, overridden objects, ignored objects"
 _RESULT = """type text, exit number, reason text, limit text or null, turns number, usage object, cost number or null,
     seconds number, denied objects, changed objects, session text or null, log object, patch text or null, text text"""
@@ -218,6 +220,9 @@ OUTPUTS: tuple[JsonOutput, ...] = (
     ),
     JsonOutput("grants", Form.LINES, "Each remembered approval or refusal.", _fields(_GRANT), also=("grants list",)),
     JsonOutput("grants show", Form.OBJECT, "One remembered approval or refusal.", _fields(_GRANT)),
+    JsonOutput("memory", Form.LINES, "Each note.", _fields(_NOTE), also=("memory list",)),
+    JsonOutput("memory search", Form.LINES, "Each note that was found, best first.", _fields(_NOTE)),
+    JsonOutput("memory show", Form.OBJECT, "One note.", _fields(_NOTE)),
     JsonOutput("grants prune", Form.LINES, "Each removed grant.", _fields(_GRANT)),
     JsonOutput(
         "trust",

@@ -36,6 +36,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("init",),                                               "",                    0),
     (("trust", "show"),                                       "",                    0),
     (("grants", "list"),                                      "",                    0),
+    (("memory", "list"),                                      "",                    0),
     (("guard", "claude", "--no-canary"),                      "",                    1),
     (("mcp", "list"),                                         "",                    0),
     (("mcp", "logout", "--all"),                              "",                    0),

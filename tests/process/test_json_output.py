@@ -45,6 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
         made.agent("run", model, "--mode=trust-project", "go"),
         made.agent("batch", "../tasks.jsonl"),
         made.agent("grants", "add", "make build", "p"),
+        made.agent("memory", "add", "deploy on Fridays"),
         made.agent("audit", "merge", f"{base}/state/audit.db", "--into", f"{base}/merged.db"),
     ]
     assert [each.returncode for each in done] == [0] * len(done), [each.stderr for each in done]
@@ -88,6 +89,8 @@ WORDS: dict[str, Words] = {
     "grants show":       lambda place: ("grants", *_grant(place)),
     "mcp import":        ("mcp", "import", "{base}/servers.json", "--dry-run"),
     "mcp show":          ("mcp", "show", "docs"),
+    "memory search":     ("memory", "search", "deploy"),
+    "memory show":       ("memory", "show", "deploy-on-fridays"),
     "policy import":     ("policy", "import", "{base}/rules.json"),
     "policy judge":      ("policy", "judge"),
     "profile learn":     ("profile", "learn", "true"),
