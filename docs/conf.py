@@ -37,6 +37,7 @@ CONTENTS = {
         Permissions <guide/permissions>
         Slash commands <guide/slash>
         Sessions <guide/sessions>
+        Memory <guide/memory>
         Undo <guide/undo>
         One command <guide/one-command>
         Runs <guide/run>

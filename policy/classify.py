@@ -85,8 +85,8 @@ def _classify(action: Action, interpreter: Interpreter) -> Assessment:
             interpreter.findings.unknown(_TOO_MUCH, Check.TIME_LIMIT, None)
     findings = interpreter.findings
     plain = findings.worst is Tier.WRITE and not findings.beyond_plain_edits
-    # A signature speaks for the user wherever it is shown, so that every mode asks for it.
-    asked = findings.reasons if isinstance(action, actions.SignGit) else ()
+    # A signature speaks for the user wherever it is shown, and a note in every later session: every mode asks for them.
+    asked = findings.reasons if isinstance(action, actions.SignGit | actions.ProposeNote) else ()
     return Assessment(
         action,
         findings.effects,

@@ -9,6 +9,7 @@ from tools.edit import EditTool
 from tools.glob import GlobTool
 from tools.grep import GrepTool
 from tools.ls import LsTool
+from tools.memory import RecallTool, RememberTool
 from tools.processes import BashInputTool, BashKillTool, BashOutputTool
 from tools.read import ReadTool
 from tools.tool import ModelTool
@@ -26,3 +27,6 @@ TOOLS: tuple[ModelTool, ...] = (
     BashInputTool(),
     BashKillTool(),
 )
+
+# Tools of sessions with notes.
+NOTE_TOOLS: tuple[ModelTool, ...] = (RememberTool(), RecallTool())

@@ -12,10 +12,12 @@ from policy.model.action import (
     FetchAddress,
     GlobFiles,
     GrepFiles,
+    ProposeNote,
     ReadProcess,
     ReadServerResource,
     RunArgv,
     RunScript,
+    SearchNotes,
     SearchTools,
     SearchWeb,
     SignalProcess,
@@ -57,6 +59,8 @@ def powers(terms: Terms, around: Around, action: Action | None = None) -> str:
     """
     if isinstance(action, CallServerTool | ReadServerResource):
         return "An approval allows this one call, and nothing bounds here what the server does with it"
+    if isinstance(action, ProposeNote):
+        return "An approval stores exactly this text, and nothing more"
     if isinstance(action, SpawnAgent):
         return "An approval starts the agent, which never gets more rights than this one, and nothing more"
     rights = []
@@ -103,7 +107,17 @@ def _text(action: Action, around: Around) -> str:
             return process_words(action)
         case GlobFiles() | GrepFiles():
             return f"{action.tool} {quoted(action.pattern)} in {near(action.root, around)}"
-        case CallServerTool() | ReadServerResource() | SpawnAgent() | FetchAddress() | SearchWeb() | SearchTools():
+        case ProposeNote():
+            return f"remember {action.name or 'a note'}"
+        case (
+            CallServerTool()
+            | ReadServerResource()
+            | SpawnAgent()
+            | FetchAddress()
+            | SearchWeb()
+            | SearchTools()
+            | SearchNotes()
+        ):
             return tool_call_text(action)
         case _:
             return f"{action.tool} {near(action.path, around)}"
@@ -124,8 +138,15 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {action.url}"
         case SearchWeb():
             return f"{action.tool} {quoted(action.query)} with {action.provider}"
-        case SearchTools():
+        case SearchTools() | SearchNotes():
             return f"{action.tool} {quoted(action.query)}"
+        case ProposeNote():
+            change = (
+                f", in place of the text of `{action.name}`:\n{action.before}\n\nthe new text:" if action.name else ":"
+            )
+            outside = f" after text from outside ({', '.join(action.outside)})" if action.outside else ""
+            where = "all projects" if action.everywhere else "this project"
+            return f"{action.tool}{outside}, a note about {action.about} for {where}{change}\n{action.text}"
 
 
 def process_words(action: ReadProcess | WriteProcess | SignalProcess) -> str:

@@ -5,7 +5,9 @@ from policy.interpreter.findings import Findings
 from policy.model.action import (
     CallServerTool,
     FetchAddress,
+    ProposeNote,
     ReadServerResource,
+    SearchNotes,
     SearchTools,
     SearchWeb,
     SpawnAgent,
@@ -47,6 +49,18 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
         case SearchTools():
             text = "searches the descriptions of the tools of this session's servers"
             findings.add_reason(Tier.READ, text, Check.TOOL_SEARCH, None)
+        case SearchNotes():
+            findings.add_reason(Tier.READ, "searches your notes", Check.NOTE_SEARCH, None)
+        case ProposeNote():
+            findings.add_reason(Tier.DANGEROUS, _note(action), Check.NOTE, None)
+
+
+def _note(action: ProposeNote) -> str:
+    """Return what a note does. THREAT T216: the origin of the text is a part of the reason, which every card shows."""
+    verb = f"changes the note `{plain(action.name)}`, which" if action.name else "stores a note that"
+    where = "all later sessions of all projects" if action.everywhere else "all later sessions of this project"
+    outside = f"; text from outside was in view: {', '.join(map(plain, action.outside))}" if action.outside else ""
+    return f"{verb} {where} get{outside}"
 
 
 # The tiers that a user can choose for a tool of a server, by their labels. Without a choice, it is `mcp-external`.

@@ -307,10 +307,52 @@ class SearchTools:
     limit: int = 5
 
 
+@dataclass(frozen=True, slots=True)
+class ProposeNote:
+    """Store `text` as a note that later sessions get. The runner stores exactly this text after the user's approval.
+
+    The runner sets the fields from `before` on.
+
+    Attributes:
+        about: the kind of the note: `user`, `feedback`, `project` or `reference`.
+        name: the name of the note to change; empty for a new note.
+        everywhere: True for a note for all projects, False for one for the workspace.
+        before: the present text of the note to change; empty for a new note.
+        outside: the sources of text from outside that the session has read.
+    """
+
+    kind: ClassVar[str] = "ProposeNote"
+    tool: ClassVar[str] = "remember"
+    text: str
+    about: str = "project"
+    name: str = ""
+    everywhere: bool = False
+    before: str = ""
+    outside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SearchNotes:
+    """Return the notes of the user and the project that match `query`."""
+
+    kind: ClassVar[str] = "SearchNotes"
+    tool: ClassVar[str] = "recall"
+    query: str
+
+
 CommandAction = RunScript | RunArgv
 FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
-ToolAction = CallServerTool | ReadServerResource | SpawnAgent | FetchAddress | SearchWeb | SearchTools
+ToolAction = (
+    CallServerTool
+    | ReadServerResource
+    | SpawnAgent
+    | FetchAddress
+    | SearchWeb
+    | SearchTools
+    | ProposeNote
+    | SearchNotes
+)
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
 Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit
 
@@ -334,5 +376,6 @@ ACTIONS: dict[str, type[Action]] = {
         RunScript, StartProcess, RunArgv, StartServer, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
+        ProposeNote, SearchNotes,
     )
 }  # fmt: skip

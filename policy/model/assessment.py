@@ -318,6 +318,8 @@ class Check:
     # Calls of servers, agents and web tools
     AGENT_START             = RuleRef(RuleKind.BUILTIN, "tools/agent-start")
     ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")
+    NOTE                    = RuleRef(RuleKind.BUILTIN, "tools/note")
+    NOTE_SEARCH             = RuleRef(RuleKind.BUILTIN, "tools/note-search")
     SERVER_HINT             = RuleRef(RuleKind.BUILTIN, "tools/server-hint")
     SERVER_RESOURCE         = RuleRef(RuleKind.BUILTIN, "tools/server-resource")
     SERVER_START            = RuleRef(RuleKind.BUILTIN, "tools/server-start")

@@ -66,6 +66,8 @@ class Tool(StrEnum):
     WEB_FETCH = "web_fetch"
     WEB_SEARCH = "web_search"
     TOOL_SEARCH = "tool_search"
+    REMEMBER = "remember"
+    RECALL = "recall"
     BASH_OUTPUT = "bash_output"
     BASH_INPUT = "bash_input"
     BASH_KILL = "bash_kill"

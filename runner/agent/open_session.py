@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from runner.approval.open_questions import OpenQuestions
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
+    from runner.memory.session_notes import SessionNotes
     from tools.registry import ToolRegistry, ToolSelection
 
 
@@ -82,6 +83,7 @@ class SessionOptions:
         source: The configuration as the files have it now, so that a change takes effect while the session runs. None
             if the settings of the session never change.
         servers: The configured tool servers, enabled or not.
+        notes: True if the session uses the notes of the user and the workspace.
     """
 
     cwd: Path
@@ -97,15 +99,16 @@ class SessionOptions:
     context: Context = field(default_factory=Context)
     source: ConfigurationSource | None = None
     servers: "tuple[ServerConfig, ...]" = ()
+    notes: bool = False
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
     """Return the selection of tools of the settings. Raise a usage error if a name is that of no tool."""
-    from tools import TOOLS
+    from tools import NOTE_TOOLS, TOOLS
     from tools.registry import ToolSelection
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
-    if (problem := selection.fault([tool.name for tool in TOOLS])) is not None:
+    if (problem := selection.fault([tool.name for tool in (*TOOLS, *NOTE_TOOLS)])) is not None:
         raise usage(problem.what, problem.why, problem.fix)
     return selection
 
@@ -132,7 +135,8 @@ async def open_session(
 
     Raise SandboxUnavailable, AuditError, PlaceError, ConfigError, or a usage error for a limit; then nothing was run.
     """
-    from tools import TOOLS
+    from tools import NOTE_TOOLS, TOOLS
+    from tools.memory import RecallTool
     from tools.paths import SeenFiles
     from tools.registry import ToolRegistry
 
@@ -268,6 +272,12 @@ async def open_session(
 
         profiles = LiveProfile(profile, settings, options.source, lambda text: emit(Notice(text)), limited)
         registry = ToolRegistry(TOOLS, selection)
+        notes, context = None, replace(options.context, instructions=options.instructions, surroundings=around)
+        if options.notes:
+            notes, context = _notes_of(state, facts.workspace, session, options, context, emit)
+            for tool in NOTE_TOOLS:
+                if context.notes if isinstance(tool, RecallTool) else not options.unattended:
+                    registry.add(tool)
         servers = None
         if options.servers:  # most sessions have none
             servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)
@@ -296,7 +306,7 @@ async def open_session(
             processes=processes,
             forwards=forwards,
             journal=journal,
-            context=redactor.mask(replace(options.context, instructions=options.instructions, surroundings=around)),
+            context=redactor.mask(context),
             undo=undo,
             grants=grants,
             models=models,
@@ -304,12 +314,33 @@ async def open_session(
             fallback=str(settings.value("fallback_model") or ""),
             model_why=model.why,
             servers=servers,
+            notes=notes,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         if servers is not None:
             servers.begin(ctx)
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
         yield ctx
+
+
+def _notes_of(
+    state: Path, workspace: str, session: str, options: SessionOptions, context: Context, emit: Emit
+) -> "tuple[SessionNotes | None, Context]":
+    """Return the notes of the session, and `context` with the text about them; None if they cannot be used."""
+    from runner.memory.note import NoteError
+    from runner.memory.session_notes import SessionNotes
+    from runner.memory.store import NoteStore
+
+    continued = options.beginning is not None and options.beginning.past is not None
+    notes = SessionNotes(NoteStore(state, workspace), session, continued=continued)
+    try:
+        text, stored = notes.told()
+    except NoteError as error:
+        _emit_problem(error.problem, emit)
+        return None, context
+    for notice in stored.notices[:3]:
+        emit(Notice(notice))
+    return notes, replace(context, notes=text, noted=len(stored.notes))
 
 
 def _servers_of(

@@ -20,6 +20,7 @@ from runner.providers.catalog import full_name
 from runner.providers.key_options import KeyFlags, key_request
 from runner.providers.remotes import PROVIDERS
 from runner.sessions.selection import SessionSelection, parse_selection
+from runner.state.paths import BATCH
 
 if TYPE_CHECKING:
     from runner.agent.model_choice import ChooseRow
@@ -126,15 +127,18 @@ def prepare_start(
     asker: "Asker | None" = None,
     choose: "ChooseRow | None" = None,
     model: "OpenModel | None" = None,
+    notes: bool = False,
 ) -> SessionStart:
     """Return the values for the first session. Files are read, but no session is opened.
 
     With `asks`, a question about trust may be put on this terminal or to `asker`. `choose` lets the user choose a model
-    if none is named. `model`, if not None, is used instead of every other model. Raise Stopped, ConfigError,
-    SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves; CommandChosen
-    if the user chooses a command instead.
+    if none is named. `model`, if not None, is used instead of every other model. With `notes`, the session uses the
+    notes of the user, unless the settings switch them off or `agent batch` started this process. Raise Stopped,
+    ConfigError, SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves;
+    CommandChosen if the user chooses a command instead.
     """
     options, settings = prepare_options(args, unattended, asks=asks, asker=asker)
+    options = replace(options, notes=notes and bool(settings.value("memory")) and BATCH not in os.environ)
     given, named = model, model is not None or bool(args.model or args.provider)
 
     def open_model(own: str) -> "OpenModel":

@@ -12,7 +12,7 @@ from operator import itemgetter
 from policy.describe.phrases import Around, near
 from policy.describe.summary import caveats, summarize
 from policy.evaluation import EvaluationContext
-from policy.model.action import Action, EditFile, RunScript, WriteFile
+from policy.model.action import Action, EditFile, ProposeNote, RunScript, WriteFile
 from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Kind
 from policy.model.profile import MAIN
@@ -108,6 +108,8 @@ def _command(ask: Ask) -> tuple[str, tuple[Mark, ...], tuple[str, ...]]:
 
 
 def _change(action: Action, before: str | None, around: Around) -> FileChange | None:
+    if isinstance(action, ProposeNote):
+        return _note_change(action)
     if not isinstance(action, WriteFile | EditFile):
         return None
     look = getattr(around, "look", None)
@@ -178,6 +180,26 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
     added = sum(row.startswith("+") for row in rows)
     removed = len(_lines(first)) if cut else sum(row.startswith("-") for row in rows)
     return FileChange(path, new, added, removed, tuple(map(_row, _cut(rows))), "; ".join(filter(None, (note, cut))))
+
+
+def _note_change(action: ProposeNote) -> FileChange:
+    """Return the change of a note with every line of both texts, so that the whole new text can be read."""
+    first, second = action.before.split("\n"), action.text.split("\n")
+    if not action.name:
+        rows = [f"+{line}" for line in second]
+    else:
+        from difflib import SequenceMatcher  # few sessions change notes
+
+        rows = []
+        for name, start, end, begin, stop in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
+            if name == "equal":
+                rows += [f" {line}" for line in first[start:end]]
+            else:
+                rows += [f"-{line}" for line in first[start:end]] + [f"+{line}" for line in second[begin:stop]]
+    added, removed = (sum(row.startswith(sign) for row in rows) for sign in "+-")
+    where = "all projects" if action.everywhere else "this project"
+    title = f"note {action.name or '(new)'}, {action.about}, {where}"
+    return FileChange(safe_line(title), not action.name, added, removed, tuple(map(_row, rows)), "")
 
 
 def _rows(old: str, new: str) -> tuple[list[str], str]:

@@ -51,7 +51,7 @@ def memory(context: typer.Context, json: JSON = False) -> int:
 
         agent memory
         agent memory add "run the tests with make check"
-        agent memory add --kind user --user "I prefer short answers"
+        agent memory add --kind user "I prefer short answers"
         agent memory search deploy
         agent memory remove run-the-tests-with-make-check
     """
@@ -115,7 +115,8 @@ def show(name: NAME, cwd: CWD = None, json: JSON = False) -> int:
 def add(text: TEXT = None, kind: KIND = None, everywhere: EVERYWHERE = False, cwd: CWD = None) -> int:
     """Store a note of your own.
 
-    A note has at most 8 KiB in 200 lines, without control characters, invisible characters or keys.
+    A note has at most 8 KiB in 200 lines, without control characters, invisible characters or keys. A note of the kind
+    `user` is for all projects.
 
     **Examples**
 
@@ -124,7 +125,7 @@ def add(text: TEXT = None, kind: KIND = None, everywhere: EVERYWHERE = False, cw
         agent memory add - < note.md
     """
     now = time.time()
-    scope = NoteScope.USER if everywhere else NoteScope.PROJECT
+    scope = NoteScope.USER if everywhere or kind is NoteKind.USER else NoteScope.PROJECT
     stored = _store(cwd).add(Note("", kind or NoteKind.PROJECT, scope, _given(text), now, now))
     print(f"stored {stored.name}: {one_line(stored.title, _WIDE)}")
     return Exit.DONE

@@ -257,6 +257,7 @@ KEYS: tuple[Key, ...] = (
         "give the model the trusted `AGENTS.md`, `CLAUDE.md` and `GEMINI.md` of the repository", True),
     Key("skills",
         ValueType.SWITCH, TIGHTEN, "tell the model about your skills and the trusted ones of the repository", True),
+    Key("memory", ValueType.SWITCH, TIGHTEN, "give the model your notes of earlier sessions (`agent memory`)", True),
 
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", ValueType.TEXT, NEVER, f"the address of `{name}`", check=validators.address,

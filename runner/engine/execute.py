@@ -21,10 +21,12 @@ from policy.model.action import (
     Action,
     CallServerTool,
     ProcessAction,
+    ProposeNote,
     ReadProcess,
     ReadServerResource,
     RunArgv,
     RunScript,
+    SearchNotes,
     SearchTools,
     StartProcess,
 )
@@ -227,6 +229,8 @@ async def _run(
     started, began = time.monotonic(), time.time()
     action = permit.action
     printed = OutputBuffer(permit.terms.limits.output, listener(planned.call, ctx.emit))
+    if ctx.notes is not None:
+        ctx.notes.saw(action, permit.terms)
 
     def listen(stream: int, chunk: bytes) -> None:
         printed.take(stream, chunk)
@@ -238,6 +242,12 @@ async def _run(
             outcome = await perform(permit, number, planned.tiers, ctx, listen, by_user=planned.call.own)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
+        elif isinstance(action, ProposeNote | SearchNotes):
+            if ctx.notes is None:
+                problem = Problem("nothing was done", "this session has no notes", "do without them")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await asyncio.to_thread(ctx.notes.perform, action)
         elif isinstance(action, CallServerTool | ReadServerResource):
             if ctx.servers is None:
                 problem = Problem("nothing was called", "this session has no tool servers", "do it another way")

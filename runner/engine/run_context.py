@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from runner.engine.server_access import ServerAccess
     from runner.engine.signing import SigningBroker
     from runner.events import Emit
+    from runner.memory.session_notes import SessionNotes
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
     from runner.state.output_store import OutputStore
@@ -130,6 +131,7 @@ class RunContext:
         signing: The broker that signs commits and tags for commands, or None if there is no place for it.
         model_why: Why the model of the beginning is used, if the user did not name it.
         servers: The tool servers of the session, or None if it has none.
+        notes: The notes that last across sessions, or None if the session uses none.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
         client: The name that the program at the other end states, if such a program calls the tools; else empty.
@@ -168,6 +170,7 @@ class RunContext:
     signing: "SigningBroker | None" = None
     model_why: str = ""
     servers: "ServerAccess | None" = None
+    notes: "SessionNotes | None" = None
     agent: str = MAIN
     parent: str | None = None
     client: str = ""

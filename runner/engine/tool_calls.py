@@ -4,7 +4,7 @@ import codecs
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from policy.model.action import Action, ProcessAction, SignalProcess, StartProcess, WriteProcess
+from policy.model.action import Action, ProcessAction, ProposeNote, SignalProcess, StartProcess, WriteProcess
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem
@@ -107,6 +107,8 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
         from runner.engine.process_actions import known  # few sessions have processes that stay
 
         action = known(action, ctx)
+    elif isinstance(action, ProposeNote) and ctx.notes is not None:
+        action = ctx.notes.known(action, ctx.agent, ctx.tools.names)
     return action if isinstance(action, Problem) else Planned(call, tool, action)
 
 

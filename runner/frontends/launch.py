@@ -69,7 +69,7 @@ def start_run(
         outlet = stack.enter_context(files).get("--last-message")
         unattended = is_unattended(args.unattended)
         asks = not (unattended or args.json) and os.isatty(0) and os.isatty(2)
-        start = prepare_start(args, unattended=unattended, choose=ask_on_terminal if asks else None)
+        start = prepare_start(args, unattended=unattended, choose=ask_on_terminal if asks else None, notes=True)
         apart = lines is None and form is OutputForm.TEXT
         emit = lines or (AnswerApart(guarded(transcript(sys.stderr))) if apart else guarded(transcript()))
         ending = asyncio.run(play(words, start, approver_for(unattended, emit), emit, lines))
@@ -115,7 +115,7 @@ def start_conversation(args: RunArgs) -> int:
             return start_terminal(lambda: args, early, args.prompt)
     from runner.agent.agent import Agent
 
-    start = prepare_start(args, unattended=False, choose=ask_on_terminal if os.isatty(0) else None)
+    start = prepare_start(args, unattended=False, choose=ask_on_terminal if os.isatty(0) else None, notes=True)
     if not os.isatty(0) and not take_terminal():
         fix = "give a prompt, or start `agent` at a terminal"
         raise usage("there is no user to answer", "standard input was the key, and there is no terminal", fix)

@@ -7,11 +7,13 @@ from policy.model.action import (
     EditFile,
     GlobFiles,
     GrepFiles,
+    ProposeNote,
     ReadFile,
     ReadProcess,
     ReadServerResource,
     RunArgv,
     RunScript,
+    SearchNotes,
     SearchTools,
     SignalProcess,
     SignGit,
@@ -139,6 +141,11 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("calls", f"the server {action.server} once, which acts with its own rights{stated}"),)
         case SearchTools():
             return (("reads", "the descriptions of the tools of this session's servers"),)
+        case SearchNotes():
+            return (("reads", "your notes"),)
+        case ProposeNote():
+            origin = f"text from outside was in view: {', '.join(action.outside)}" if action.outside else ""
+            return (("stores", "this text alone, as a note"), *((("origin", origin),) if origin else ()))
         case SpawnAgent():
             return (("starts", f"the agent {action.agent}, whose actions are judged like those of this one"),)
         case _:

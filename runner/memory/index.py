@@ -88,13 +88,11 @@ def _score(note: Note, wanted: set[str]) -> float:
 def _among(word: str, words: set[str]) -> bool:
     return word in words or (
         len(word) >= _PREFIX
-        and any(
-            each.startswith(word) or (len(each) >= _PREFIX and word.startswith(each)) for each in words
-        )
+        and any(each.startswith(word) or (len(each) >= _PREFIX and word.startswith(each)) for each in words)
     )
 
 
-def answer_text(found: Sequence[Note], query: str) -> str:
+def answer_text(found: Sequence[Note]) -> str:
     """Return the whole text of notes for the model, between marks."""
     if not found:
         return "[no note matches; try other words]"

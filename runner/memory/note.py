@@ -121,6 +121,13 @@ def text_fault(text: str) -> str:
     return ""
 
 
+def kind_of_words(words: str) -> tuple[NoteKind, str]:
+    """Return the kind that a text begins with, `project` without one, and the rest of the text."""
+    first, _, rest = words.strip().partition(" ")
+    kind = next((each for each in NoteKind if each.value == first and rest.strip()), None)
+    return (NoteKind.PROJECT, words) if kind is None else (kind, rest.strip())
+
+
 def tidied(text: str) -> str:
     """Return `text` as a note stores it: without blank lines around it, tabs as blanks, lines without blanks at the
     end.

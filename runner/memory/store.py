@@ -69,7 +69,7 @@ class NoteStore:
             found: list[Note] = []
             with self._opened(scope) as folder:
                 for name in sorted(os.listdir(folder)) if folder is not None else ():
-                    if not name.endswith(".md") or name == INDEX:
+                    if folder is None or not name.endswith(".md") or name == INDEX:
                         continue
                     try:
                         found.append(_load(folder, name, scope))
@@ -160,8 +160,8 @@ class NoteStore:
 
     @contextlib.contextmanager
     def _opened(self, scope: NoteScope, *, make: bool = False) -> Iterator[int | None]:
-        """Open the folder of `scope`; None if it does not exist. Raise NoteError for a link, and for a folder that other
-        users could have written.
+        """Open the folder of `scope`; None if it does not exist. Raise NoteError for a link, and for a folder that
+        other users could have written.
         """
         handle = None
         try:

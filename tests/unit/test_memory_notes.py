@@ -109,9 +109,7 @@ TEXTS: list[tuple[str, str, str]] = [
 
 @pytest.mark.threat("T215")
 @pytest.mark.parametrize(("text", "fault", "why"), TEXTS, ids=[row[-1] for row in TEXTS])
-def test_a_text_that_a_question_cannot_show_whole_is_no_note(
-    store: NoteStore, text: str, fault: str, why: str
-) -> None:
+def test_a_text_that_a_question_cannot_show_whole_is_no_note(store: NoteStore, text: str, fault: str, why: str) -> None:
     assert fault in text_fault(text), why
     if fault:
         with pytest.raises(NoteError):

@@ -17,6 +17,7 @@ from policy.model.action import (
     FetchAddress,
     ReadServerResource,
     RunScript,
+    SearchNotes,
     SearchTools,
     SearchWeb,
     SpawnAgent,
@@ -82,6 +83,7 @@ TIERS: list[tuple[Action, Tier, str]] = [
     (SearchWeb("bash arrays", "brave", "api.search.brave.com"), Tier.NETWORK,      "a search"),
     (SearchWeb("bash arrays", "brave"),                         Tier.NETWORK,      "at a host that is not known"),
     (SearchTools("issues"),                                     Tier.READ,         "a search in descriptions"),
+    (SearchNotes("deploy"),                                     Tier.READ,         "a search in notes"),
 ]
 # fmt: on
 
@@ -549,6 +551,7 @@ EVERY: tuple[ToolAction, ...] = (
     PAGE,
     SearchWeb("bash arrays", "brave", "api.search.brave.com"),
     SearchTools("create an issue"),
+    SearchNotes("deploy"),
 )
 
 

@@ -168,6 +168,8 @@ class Context:
         added: Texts that are appended to the base.
         skills: The skills that the model may load.
         commands: The custom commands of the repository. The model is not told about them.
+        notes: The text about the notes of earlier sessions, inside marks.
+        noted: The number of these notes.
         surroundings: The date, machine and Git state at the start of the session.
         instructions: The texts of the repository, each inside marks.
         files: The names of the files that `instructions` come from.
@@ -177,6 +179,8 @@ class Context:
     added: tuple[SourcedText, ...] = ()
     skills: tuple[Skill, ...] = ()
     commands: tuple[PromptFile, ...] = ()
+    notes: str = ""
+    noted: int = 0
     surroundings: Surroundings = Surroundings()
     instructions: str = ""
     files: tuple[str, ...] = ()
@@ -242,6 +246,7 @@ class Context:
         rows = (
             ("instructions", ", ".join(self.files) or "the repository", self.instructions),
             ("skills", many(len(self.skills), "skill"), listing(self.skills)),
+            ("notes", many(self.noted, "note"), self.notes),
             ("git", "the repository", f"{_GIT}\n\n{marked('git-state', git)}" if git else ""),
         )
         return tuple(_part(name, source, "preamble", text) for name, source, text in rows if text)

@@ -25,7 +25,7 @@ def serve(args: "RunArgs", prompt: str | None) -> int:
         # There is no user at a terminal: the program answers, and a question that it does not answer is refused.
         questions = Questions(lambda event: agent.conversation.ctx.emit(event))
         agent = Agent(
-            start=lambda: prepare_start(args, unattended=args.unattended, asks=False),
+            start=lambda: prepare_start(args, unattended=args.unattended, asks=False, notes=True),
             approver=None if args.unattended else questions,
             emit=emit,
         )

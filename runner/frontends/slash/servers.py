@@ -90,6 +90,8 @@ async def _send_prompt(name: str, prompt: str, given: list[str], servers: "Sessi
     reply = await servers.prompt(name, prompt, _arguments(given, known[prompt]))
     texts = [str(block.get("text", "")) for block in reply.content if block.get("type") == "text"]
     text = visible("\n\n".join(texts), prose=True)
+    if (notes := host.conversation.ctx.notes) is not None:
+        notes.note_outside([f"the server {name}"])
     head = f"The user chose the prompt `{prompt}` of the tool server `{name}`. Its text is that of the server:"
     await host.send(f"{head}\n{marked('server-prompt', text, server=name)}", f"/mcp:{name}:{prompt} {' '.join(given)}")
 

@@ -1,0 +1,56 @@
+"""The sources of text from outside that an action brings into the view of a model.
+
+Text from outside is what neither the user nor the workspace wrote: results of tool servers and of web tools, the output
+of commands that could reach a host, and files of dependencies.
+"""
+
+import re
+
+from policy.model.action import (
+    Action,
+    CallServerTool,
+    EditFile,
+    FetchAddress,
+    GlobFiles,
+    GrepFiles,
+    ListFolder,
+    ReadFile,
+    ReadServerResource,
+    RunArgv,
+    RunScript,
+    SearchWeb,
+    WriteFile,
+)
+from policy.model.verdict import Terms
+
+# Folders with code of other authors, in a path or in the words of a command.
+_DEPENDENCIES = re.compile(
+    r"(?:^|[\s/'\"=:])(node_modules|site-packages|dist-packages|bower_components|vendor|third_party|\.?venv|\.tox|\.cargo"
+    r"|\.m2|\.gradle|\.yarn|\.pnpm-store)(?:[/\s'\"]|$)"
+)
+
+
+def outside_sources(action: Action, terms: Terms) -> tuple[str, ...]:
+    """Return the sources of outside text that the result of `action` may contain, in words for the user; empty if there
+    are none. `terms` are the rights that it ran with.
+    """
+    match action:
+        case CallServerTool() | ReadServerResource():
+            return (f"the server {action.server}",)
+        case FetchAddress():
+            return ("a web page",)
+        case SearchWeb():
+            return ("a web search",)
+        case RunScript():
+            words = action.script
+        case RunArgv():
+            words = " ".join(action.argv)
+        case ReadFile() | ListFolder() | WriteFile() | EditFile():
+            words = action.path
+        case GrepFiles() | GlobFiles():
+            words = f"{action.root} {action.pattern}"
+        case _:
+            words = ""
+    found = _DEPENDENCIES.search(words)
+    hosts = tuple(f"the host {host}" for host in terms.open_hosts[:3])
+    return (*hosts, *((f"the folder {found[1]}",) if found else ()))
