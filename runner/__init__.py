@@ -2,8 +2,7 @@
 
 The packages in import order, highest first: `cli`, `api`, `frontends`, `agent`, `loop`, `mcp`, `engine`,
 `sessions`, `approval`, `doctor`, `audit`, `changes`, `gate`, `facts`, `providers`, `memory`, `config`, `stderr`,
-`secrets`, `state`, `text`, `events`, `event_values`, `messages`, `problems`. A package may import only those to the
-right of it.
+`secrets`, `state`, `text`, `events`, `event_values`, `messages`, `problems`. Each may import only those to its right.
 Start reading at `loop.py`.
 """
 

@@ -43,9 +43,9 @@ def memory(context: typer.Context, json: JSON = False) -> int:
     """List, show, search, add, change and remove notes that last across sessions.
 
     A note is one Markdown file in the state folder, for one project or with `--user` for all of them. The model gets
-    the list of notes as information without authority. Only you write notes: here, with `/memory add`, or with a yes
-    to a note that the model proposes. `agent ci` and `agent batch` use no notes. `memory = false` in the configuration
-    switches them off.
+    the list of notes as information without authority. Only you write notes: here, with `/memory add`, or by an
+    approval of a note that the model proposes. `agent ci` and `agent batch` use no notes. `memory = false` in the
+    configuration switches them off.
 
     **Examples**
 
@@ -64,7 +64,9 @@ def memory(context: typer.Context, json: JSON = False) -> int:
 
 @memory_app.command("list")
 def listing(cwd: CWD = None, json: JSON = False) -> int:
-    """List the notes of this workspace, then those for all projects, the latest first.
+    """List the notes of this workspace, then those for all projects.
+
+    The latest note is the first. `outside` marks a note that a model proposed while text from outside was in view.
 
     **Examples**
 
@@ -99,6 +101,8 @@ def search(
 def show(name: NAME, cwd: CWD = None, json: JSON = False) -> int:
     """Print a note with its origin.
 
+    The origin is the author, the session, the date, and the sources of text from outside that were in view.
+
     **Examples**
 
         agent memory show run-the-tests
@@ -121,7 +125,7 @@ def add(text: TEXT = None, kind: KIND = None, everywhere: EVERYWHERE = False, cw
     **Examples**
 
         agent memory add "run the tests with make check"
-        agent memory add --kind reference "the API is described at https://docs.example.com/api" --user
+        agent memory add --kind reference "the API: https://docs.example.com"
         agent memory add - < note.md
     """
     now = time.time()
@@ -181,7 +185,9 @@ def remove(
 
 @memory_app.command("path")
 def path(everywhere: EVERYWHERE = False, cwd: CWD = None) -> int:
-    """Print the folder of the notes of this workspace, whether or not it exists.
+    """Print the folder of the notes of this workspace.
+
+    The folder is created with the first note.
 
     **Examples**
 

@@ -26,7 +26,7 @@ class NoteError(ProblemError):
 
 
 class NoteKind(StrEnum):
-    """What a note is about."""
+    """The subject of a note."""
 
     USER = "user"  # the user: role, knowledge, preferences
     FEEDBACK = "feedback"  # how the user wants the work done
@@ -35,14 +35,14 @@ class NoteKind(StrEnum):
 
 
 class NoteScope(StrEnum):
-    """Where a note counts."""
+    """The workspaces in which a note counts."""
 
     PROJECT = "project"  # in one workspace
     USER = "user"  # in all workspaces
 
 
 class NoteAuthor(StrEnum):
-    """Who wrote the text of a note."""
+    """The author of the text of a note."""
 
     USER = "user"
     MODEL = "model"  # the user accepted it after a question that showed the whole text

@@ -1,4 +1,4 @@
-"""The sources of text from outside that an action brings into the view of a model.
+"""The sources of text from outside that the result of an action contains.
 
 Text from outside is what neither the user nor the workspace wrote: results of tool servers and of web tools, the output
 of commands that could reach a host, and files of dependencies.

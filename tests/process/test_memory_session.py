@@ -163,7 +163,7 @@ def test_the_sources_of_text_from_outside(action: object, terms: Terms, sources:
 # Attempts of a model to store a note without a question that the user answers with yes.
 # fmt: off
 ATTEMPTS: list[tuple[dict[str, object], dict[str, object], int, str]] = [
-    (NEW, {},                                                          1, "the user says no"),
+    (NEW, {},                                                          1, "the user refuses"),
     (NEW, {"mode": Mode.ACCEPT_EDITS},                                 1, "mode accept-edits"),
     (NEW, {"mode": Mode.TRUST_PROJECT},                                1, "mode trust-project"),
     (NEW, {"mode": Mode.DANGEROUSLY},                                  1, "mode dangerously"),
