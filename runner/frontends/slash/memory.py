@@ -88,7 +88,6 @@ _command = partial(SlashCommand, group="Conversation")
 
 # fmt: off
 COMMANDS = (
-    _command("memory", "[show NAME|add [KIND] TEXT|edit NAME TEXT|remove NAME]",
-             "list or change your notes for later sessions", _memory, words=_words),
+    _command("memory", "[add TEXT|...]", "list or change your notes for later sessions", _memory, words=_words),
 )
 # fmt: on
