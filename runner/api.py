@@ -59,6 +59,7 @@ from runner.events import (
     Emit,
     ErrorRaised,
     Event,
+    InputWanted,
     MalformedCall,
     ModelText,
     ModelThinking,
@@ -124,9 +125,9 @@ __all__ = [  # noqa: RUF022  # by subject
     "Pick", "PlanAnswer", "Question", "Ruling", "Stay", "Tier", "Yes",
     # events
     "ActionFinished", "CallBegun", "Changed", "CommandOutput", "Compacted", "ContextUsed", "Denied", "Display", "Emit",
-    "ErrorRaised", "Event", "MalformedCall", "ModelText", "ModelThinking", "Notice", "PickWanted", "PlanProposed",
-    "ProcessEnded", "ProcessStarted", "Prompted", "QuestionAnswered", "QuestionAsked", "Queued", "Resumed", "Retrying",
-    "RunEnded", "SessionStarted", "Steered", "ToolProposed", "Unqueued", "VerdictReached",
+    "ErrorRaised", "Event", "InputWanted", "MalformedCall", "ModelText", "ModelThinking", "Notice", "PickWanted",
+    "PlanProposed", "ProcessEnded", "ProcessStarted", "Prompted", "QuestionAnswered", "QuestionAsked", "Queued",
+    "Resumed", "Retrying", "RunEnded", "SessionStarted", "Steered", "ToolProposed", "Unqueued", "VerdictReached",
     # errors
     "AuditError", "ConfigError", "Error", "Failure", "PlaceError", "Problem", "ProviderError", "SandboxUnavailable",
     "SecretError", "SessionError", "SetupError", "StateError", "Stopped",

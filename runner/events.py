@@ -264,6 +264,25 @@ class PickWanted(_Event, type="pick_wanted"):
 
 
 @dataclass(frozen=True, slots=True)
+class InputWanted(_Event, type="input_wanted"):
+    """A tool server requests input, in JSON mode. A program answers with `id` and `yes`, `no` or `cancel`; `yes` to a
+    form has `values`.
+
+    `server` is the name of the server, and `message` its text. `fields` are the fields of a form, and `url` is the
+    whole address of a page for the user to open; the other one is empty. `host` is the host of that address. `warning`
+    names a risk of it.
+    """
+
+    id: str
+    server: str
+    message: str
+    fields: tuple[dict[str, object], ...] = ()
+    url: str = ""
+    host: str = ""
+    warning: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class QuestionAnswered(_Event, type="question_answered"):
     """The user answered a question.
 
@@ -417,8 +436,8 @@ class RunEnded(_Event, type="run_ended"):
 Event = (
     SessionStarted | Resumed | Prompted | ModelText | ModelThinking | CallBegun | ContextUsed | Compacted | Retrying
     | Queued | Unqueued | Steered | Changed | PlanProposed | ToolProposed | VerdictReached | QuestionAsked
-    | PickWanted | QuestionAnswered | CommandOutput | ActionFinished | ProcessStarted | ProcessEnded | Denied
-    | MalformedCall | Notice | Display | ErrorRaised | RunEnded
+    | PickWanted | InputWanted | QuestionAnswered | CommandOutput | ActionFinished | ProcessStarted | ProcessEnded
+    | Denied | MalformedCall | Notice | Display | ErrorRaised | RunEnded
 )  # fmt: skip
 
 

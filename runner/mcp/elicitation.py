@@ -12,6 +12,7 @@ from policy.model.frozen import dataclass
 from runner.text.sanitize import one_line, visible_prose
 
 _MOST_FIELDS = 30
+_LARGEST = 64 << 10  # characters of the schema of a form
 _SECRET = re.compile(
     r"pass(?:word|phrase|code)|secret|token|api.?key|credential|private.?key|\bpin\b|\bcvv\b|\botp\b|card.?number|"
     r"\bssn\b|recovery|mnemonic|seed.?phrase",
@@ -48,6 +49,8 @@ class ElicitedForm:
         """
         if len(self.fields) > _MOST_FIELDS:
             return f"it has more than {_MOST_FIELDS} fields"
+        if len(str(self.schema)) > _LARGEST:
+            return "it is too large"
         for name, each in self.fields.items():
             words = " ".join(str(each.get(key, "")) for key in ("title", "description", "format"))
             if _SECRET.search(f"{name} {words}".replace("_", " ").replace("-", " ")) or _SECRET.search(name):
@@ -109,6 +112,56 @@ CANCELLED = ElicitedAnswer()
 REFUSED = ElicitedAnswer(refused=True)
 
 Elicitor = Callable[[ElicitedForm | ElicitedUrl], Awaitable[ElicitedAnswer]]
+
+
+def shown_fields(asked: ElicitedForm) -> tuple[dict[str, object], ...]:
+    """Return the fields of a form for a program that shows them: names, types and texts on one line each."""
+    found: list[dict[str, object]] = []
+    for name, shape in asked.fields.items():
+        default = shape.get("default")
+        found.append({
+            "name": name,
+            "title": one_line(str(shape.get("title") or name), _LONGEST),
+            "description": one_line(str(shape.get("description") or ""), _LONGEST),
+            "type": str(shape.get("type")),
+            "choices": _choices(shape),
+            "required": name in asked.required,
+            "default": default if isinstance(default, str | int | float | bool) else None,
+        })  # fmt: skip
+    return tuple(found)
+
+
+def values_fault(asked: ElicitedForm, values: Mapping[str, object]) -> str:
+    """Return why `values` cannot be the answer to a form, or an empty text."""
+    if unknown := next((name for name in values if name not in asked.fields), None):
+        return f"the form has no field `{one_line(unknown, 100)}`"
+    if missing := next((name for name in asked.required if name in asked.fields and name not in values), None):
+        return f"the field `{one_line(missing, 100)}` has no value"
+    for name, value in values.items():
+        shape = asked.fields[name]
+        if fault := _value_fault(value, shape, _choices(shape)):
+            return f"the field `{one_line(name, 100)}` {fault}"
+    return ""
+
+
+def _value_fault(value: object, shape: Mapping[str, object], choices: Sequence[str]) -> str:
+    match shape.get("type"):
+        case "boolean":
+            return "" if isinstance(value, bool) else "needs true or false"
+        case "integer":
+            return "" if type(value) is int else "needs a whole number"
+        case "number":
+            finite = type(value) in (int, float) and value == value and abs(value) != float("inf")  # type: ignore[arg-type]  # a number
+            return "" if finite else "needs a number"
+        case "array":
+            texts = isinstance(value, list) and all(isinstance(each, str) for each in value)
+            right = texts and isinstance(value, list) and (not choices or all(each in choices for each in value))
+            return "" if right else "needs a list of texts, each of them one of its choices"
+        case _:
+            longest = shape.get("maxLength")
+            if not isinstance(value, str) or (isinstance(longest, int) and len(value) > longest):
+                return "needs a text" if not isinstance(value, str) else f"needs a text of at most {longest} characters"
+            return "" if not choices or value in choices else "needs one of its choices"
 
 
 async def refuse_all(asked: ElicitedForm | ElicitedUrl) -> ElicitedAnswer:

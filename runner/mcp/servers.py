@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from policy.model.action import CallServerTool, ReadServerResource
@@ -341,14 +342,18 @@ class _SessionServer:
         """Put the question of the server to the user. Without a user, or if the question is not allowed, refuse it."""
         ctx = self._all.ctx
         ask = getattr(ctx.approver, "ask_text", None)
-        if ctx.unattended or ask is None:
+        answer = getattr(ctx.approver, "answer_server", None)
+        if answer is None and ask is not None:
+            answer = partial(answer_at_terminal, ask=ask)
+        if ctx.unattended or answer is None:
             ctx.emit(Notice(f"the server `{self.config.name}` asked for input, and there is no user to give it"))
             return await refuse_all(asked)
         if asked.fault:
             ctx.emit(Notice(f"a question of the server `{self.config.name}` was refused: {one_line(asked.fault, 300)}"))
             return await refuse_all(asked)
         async with self._asking:  # one question of this server at a time
-            return await answer_at_terminal(asked, ask)
+            found: ElicitedAnswer = await answer(asked)
+            return found
 
     # ---- the offer
 

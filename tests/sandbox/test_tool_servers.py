@@ -15,6 +15,9 @@ import pytest
 from policy.model.action import CallServerTool, ReadServerResource
 from policy.model.tier import Mode
 from runner.audit.chain import Wanted
+from runner.events import Event, InputWanted
+from runner.frontends.jsonl.approver import Questions
+from runner.frontends.jsonl.protocol import AnswerLine
 from runner.mcp.servers import ServerState
 from tests.support.server_session import environ, hostile, server_session
 
@@ -302,6 +305,16 @@ def test_resources_prompts_progress_and_questions(place: Path) -> None:
             assert not answers
             assert asked[0][0] == "the tool server `one` asks:"
             assert any("the field" in notice or "asks for a secret" in notice for notice in session.notices)
+
+            def emit(event: Event) -> None:  # a program in JSON mode
+                assert isinstance(event, InputWanted)
+                answer = AnswerLine(event.id, "yes", values={str(event.fields[0]["name"]): "blue"})
+                asyncio.get_running_loop().call_soon(program.answer, answer)
+
+            program = Questions(emit)
+            session.ctx.approver.answer_server = program.answer_server  # type: ignore[attr-defined]  # as in JSON mode
+            answer = text_of(await session.call("one", "ask", field="colour"))
+            assert json.loads(answer)["content"] == {"colour": "blue"}
 
     run(work)
 

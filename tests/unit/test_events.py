@@ -59,6 +59,8 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
     (events.QuestionAsked("1.1", "may it?"), {"type": "question_asked"}, "question"),
     (events.PickWanted("p1", "which?", ({"value": "a", "label": "A", "detail": ""},)),
      {"type": "pick_wanted", "rows": [{"value": "a", "label": "A", "detail": ""}]}, "a list to pick from"),
+    (events.InputWanted("p1", "one", "please", ({"name": "a", "required": True, "default": None},)),
+     {"type": "input_wanted", "fields": [{"name": "a", "required": True, "default": None}], "url": ""}, "a form of a server"),
     (events.QuestionAnswered("1.1", False, "no"), {"type": "question_answered", "yes": False, "feedback": "no"}, "answer"),
     (events.CommandOutput("1.1", 2, "x"), {"type": "output", "stream": 2}, "output"),
     (events.ActionFinished("1.1", 1, 0.5, None, (VIOLATION,), PROBLEM, "t", None),

@@ -23,10 +23,21 @@ from runner.approval.approver import (
     Yes,
 )
 from runner.approval.remembered import NOTHING, Offer
-from runner.events import Emit, PickWanted
+from runner.events import Emit, InputWanted, PickWanted
 from runner.frontends.jsonl.protocol import AnswerLine
 from runner.frontends.slash.command import Row
+from runner.mcp.elicitation import (
+    CANCELLED,
+    REFUSED,
+    ElicitedAnswer,
+    ElicitedForm,
+    ElicitedUrl,
+    shown_fields,
+    values_fault,
+)
+from runner.text.sanitize import visible_prose
 
+_LONGEST_MESSAGE = 4000  # characters of the text of a tool server
 _NO_USER = "there is no user to answer"
 
 
@@ -107,6 +118,21 @@ class Questions:
         answer = await self._listed(title, rows, _Pending(lambda line: _picked(line, rows), None, loose=True))
         return answer if isinstance(answer, str) else None
 
+    async def answer_server(self, asked: ElicitedForm | ElicitedUrl) -> ElicitedAnswer:
+        """Ask the program for the input that a tool server requests. The caller has checked that it may be requested.
+
+        An interruption, and the end of input, leave the question without an answer.
+        """
+        self._lists += 1
+        id, message = f"p{self._lists}", visible_prose(asked.message)[:_LONGEST_MESSAGE]
+        if isinstance(asked, ElicitedUrl):
+            event = InputWanted(id, asked.server, message, (), asked.url, asked.host, asked.warning)
+        else:
+            event = InputWanted(id, asked.server, message, shown_fields(asked))
+        self._emit(event)
+        (answer,) = await self._answers({id: _Pending(partial(_server_answer, asked), CANCELLED, loose=True)})
+        return answer if isinstance(answer, ElicitedAnswer) else CANCELLED
+
     def answer(self, said: AnswerLine) -> None:
         """Answer the question that the program's line names. Raise NoAnswer if the line answers nothing."""
         pending = self._pending.get(said.id)
@@ -146,6 +172,19 @@ class Questions:
         finally:
             for id in named:
                 del self._pending[id]
+
+
+def _server_answer(asked: ElicitedForm | ElicitedUrl, said: AnswerLine) -> ElicitedAnswer:
+    """Return the answer to a request of a tool server. Raise NoAnswer if the line is no clear and complete answer."""
+    form = isinstance(asked, ElicitedForm)
+    if said.bare and said.answer in ("no", "cancel"):
+        return REFUSED if said.answer == "no" else CANCELLED
+    if said.answer != "yes" or said.feedback is not None or said.command is not None or (said.values is None) is form:
+        how = "yes with `values`" if form else "yes, after the user opened the page"
+        raise NoAnswer(f"`{said.answer}` is not an answer to this request", f"answer {how}, no, or cancel")
+    if isinstance(asked, ElicitedForm) and (fault := values_fault(asked, said.values or {})):
+        raise NoAnswer(fault, "correct `values`; the request is still open")
+    return ElicitedAnswer(accepted=True, values=dict(said.values or {}))
 
 
 def _picked(said: AnswerLine, rows: Sequence[Row]) -> str | None:

@@ -46,18 +46,19 @@ class AnswerLine:
     """An answer to the question or the list with that `id`.
 
     `answer` is yes, no, stop, edit (with `command`) or a key of the question's card. For a list, `answer` is the value
-    of a row, or no.
+    of a row, or no. For input that a tool server requests, it is yes (with `values` for a form), no, or cancel.
     """
 
     id: str
     answer: str
     feedback: str | None = None
     command: str | None = None
+    values: Mapping[str, object] | None = None
 
     @property
     def bare(self) -> bool:
-        """Return True if the answer has neither feedback nor a command."""
-        return self.feedback is None and self.command is None
+        """Return True if the answer has neither feedback nor a command nor values."""
+        return self.feedback is None and self.command is None and self.values is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,7 @@ _SHAPES: Mapping[str, tuple[Mapping[str, Field], Callable[..., Input]]] = {
     "follow_up": ({"text": _WORDS},                      FollowUp),
     "take_back": ({},                                    TakeBack),
     "answer":    ({"id": _SHORT, "answer": (str, 2000, True), "feedback": (str, _TEXT, False),
-                   "command": (str, _TEXT, False)},      AnswerLine),
+                   "command": (str, _TEXT, False), "values": (dict, 0, False)}, AnswerLine),
     "interrupt": ({},                                    Interrupt),
     "mode":      ({"mode": _SHORT},                      lambda mode: SetMode(_one_of(Mode, "mode", mode))),
     "model":     ({"model": (str, 500, True)},           SetModel),
@@ -166,7 +167,7 @@ def parse(line: bytes) -> Input:
         if value is None and not needed:
             found.pop(name, None)
         elif not isinstance(value, of):
-            raise _misread(f"{kind} needs `{name}`, a text")
+            raise _misread(f"{kind} needs `{name}`, {'a text' if of is str else 'an object'}")
         elif isinstance(value, str) and len(value) > most:
             raise _misread(f"`{name}` is longer than {most} characters", "make it shorter")
         elif name in ("text", "command") and isinstance(value, str) and not value.strip():

@@ -29,7 +29,7 @@ _WORD = {Ruling.ALLOW: ("allowed", "green"), Ruling.ASK: ("asks", "yellow"), Rul
 # Events that do not end the paragraph that the model is writing.
 _LIVE = (
     events.ModelText | events.ModelThinking | events.PlanProposed | events.CommandOutput | events.CallBegun
-    | events.ContextUsed | events.PickWanted
+    | events.ContextUsed | events.PickWanted | events.InputWanted
 )  # fmt: skip
 
 
@@ -72,8 +72,10 @@ class Transcript:
                 pass  # not shown
             case events.PlanProposed(call):  # a call of an earlier prompt may have the same key
                 self._actions.pop(call, None)
-            case events.CommandOutput() | events.CallBegun() | events.ContextUsed() | events.PickWanted():
+            case events.CommandOutput() | events.CallBegun() | events.ContextUsed():
                 pass  # the end of a call shows its output, folded
+            case events.PickWanted() | events.InputWanted():
+                pass  # the question itself is shown
             case events.SessionStarted():
                 self._cwd = event.cwd
                 self._labelled(wording.session_labels(event))

@@ -36,7 +36,7 @@ from runner.text.sanitize import one_line, visible
 # Events after which the block that the model is writing stays open.
 _LIVE = (
     events.ModelText | events.ModelThinking | events.CallBegun | events.CommandOutput | events.ContextUsed
-    | events.Queued | events.Unqueued | events.PickWanted
+    | events.Queued | events.Unqueued | events.PickWanted | events.InputWanted
     | events.VerdictReached | events.QuestionAnswered | events.QuestionAsked
 )  # fmt: skip
 
@@ -78,8 +78,10 @@ class Screen:
             case events.CommandOutput(call, _, text):
                 if call in self._cards:
                     self._cards[call].printed(text)
-            case events.ContextUsed() | events.Queued() | events.Unqueued() | events.PickWanted():
-                pass  # the status line, the queue and the list show these
+            case events.ContextUsed() | events.Queued() | events.Unqueued():
+                pass  # the status line and the queue show these
+            case events.PickWanted() | events.InputWanted():
+                pass  # the list and the question themselves are shown
             case events.CallBegun(tool):
                 self._writing.calls(tool)
             case events.VerdictReached() | events.QuestionAnswered() | events.QuestionAsked():
