@@ -93,10 +93,13 @@ def user(base: Path) -> dict[str, str]:
             "mcpServers": {"one": {"command": "/bin/server", "args": ["a b", "$c"]}},
             "projects": {"/p": {"mcpServers": {"two": {"command": "two"}}}},
         },
-        ".claude/plugins/installed_plugins.json": {"plugins": {"p@m": [{"installPath": str(plugin)}]}},
+        ".claude/plugins/installed_plugins.json": {
+            "plugins": {"p@m": [{"installPath": str(plugin)}, {"installPath": str(base / "work/p")}]}
+        },
         "plugin root/hooks/hooks.json": {"hooks": {"Stop": [{"hooks": [{"command": "${CLAUDE_PLUGIN_ROOT}/h.sh"}]}]}},
         "plugin root/.mcp.json": {"mcpServers": {"p": {"command": "${CLAUDE_PLUGIN_ROOT}/s", "args": ["--x"]}}},
         "work/.claude/settings.json": {"hooks": {"Stop": [{"hooks": [{"command": "of-the-repository"}]}]}},
+        "work/p/hooks/hooks.json": {"hooks": {"Stop": [{"hooks": [{"command": "plugin-in-the-workspace"}]}]}},
         "work/.mcp.json": {"mcpServers": {"r": {"command": "repository-server"}}},
     }
     for name, content in files.items():
@@ -111,7 +114,7 @@ OWN = [
     ("status --line",                       ["/bin/sh", "-c", "status --line"],    "the-status-line"),
     ("/bin/server 'a b' \\$c",              ["/bin/server", "a b", "$c"],          "a-server"),
     ("two",                                 ["/bin/sh", "-c", "two"],              "a-server-of-a-project"),
-    ("${CLAUDE_PLUGIN_ROOT}/h.sh",          ["/bin/sh", "-c", "${CLAUDE_PLUGIN_ROOT}/h.sh"], "a-hook-of-a-plugin"),
+    ("${CLAUDE_PLUGIN_ROOT}/h.sh",  ["/bin/sh", "-c", "${CLAUDE_PLUGIN_ROOT}/h.sh"],       "a-hook-of-a-plugin"),
     ("'ROOT/s' --x",                        ["ROOT/s", "--x"],                     "a-server-of-a-plugin"),
     ("say \"$X\" 'a b'; id",                None,                                  "more-than-a-hook"),
     ("/bin/server 'a b' $c",                ["/bin/server", "a b", "$c"],          "the-same-words-run-without-a-shell"),
@@ -119,6 +122,7 @@ OWN = [
     ("/bin/server",                         ["/bin/sh", "-c", "/bin/server"],      "a-server-without-its-words"),
     ("of-the-repository",                   None,                                  "a-hook-of-the-repository"),
     ("repository-server",                   None,                                  "a-server-of-the-repository"),
+    ("plugin-in-the-workspace",             None,                                  "a-plugin-in-the-workspace"),
     ("",                                    None,                                  "empty"),
     ("'",                                   None,                                  "an-open-quote"),
 ]

@@ -1,4 +1,4 @@
-"""The shell of this program in place of that of Codex and Gemini CLI: the files, the answers of the hook, the status."""
+"""The shell of this program in place of that of Codex and Gemini CLI: files, answers of the hook, and the status."""
 
 import json
 import os
@@ -22,7 +22,7 @@ CONFIG, POLICY = ".codex/config.toml", ".gemini/policies/ringfence-guard.toml"
 BEFORE = [
     ("codex",  CONFIG,                  None,                                                         "codex-none"),
     ("codex",  CONFIG,                  '# mine\nmodel = "m"  # keep\n',                              "codex-plain"),
-    ("codex",  CONFIG,                  "[features]\nx = true\nshell_tool = false\n[mcp_servers.a]\ncommand = 'a'\n", "codex-off"),
+    ("codex",  CONFIG,        "[features]\nx = 1\nshell_tool = false\n[mcp_servers.a]\ncommand = 'a'\n", "codex-off"),
     ("gemini", ".gemini/settings.json", None,                                                         "gemini-none"),
     ("gemini", ".gemini/settings.json", '{\n    "mcpServers": {"a": {"command": "a"}}, "z": 1\n}',    "gemini-another"),
 ]
@@ -117,37 +117,36 @@ def test_an_entry_of_the_user_is_not_replaced(agent: str, name: str, text: str, 
     assert (tmp_path / name).read_text() == text
 
 
-def edited(base: Path, name: str, old: str, new: str) -> None:
-    text = (base / name).read_text()
-    assert old in text
-    (base / name).write_text(text.replace(old, new))
-
-
 # fmt: off
-HARMS: list[tuple[str, Callable[[Path], object], str]] = [
-    ("codex",  lambda base: edited(base, CONFIG, "shell_tool = false", "shell_tool = true"),            "shell-on"),
-    ("codex",  lambda base: edited(base, CONFIG, "shell_tool = false", ""),                             "shell-key-removed"),
-    ("codex",  lambda base: edited(base, CONFIG, '"mcp", "serve"', '"-c", "serve"'),                    "server-changed"),
-    ("codex",  lambda base: edited(base, CONFIG, "required = true", "enabled = false"),                 "server-off"),
-    ("codex",  lambda base: put(base, CONFIG, "["),                                                     "config-broken"),
-    ("codex",  lambda base: put(base, "w/.codex/config.toml", "[features]\nshell_tool = true\n"),       "codex-project"),
-    ("codex",  lambda base: put(base, "w/.codex/config.toml", "[mcp_servers.ringfence]\nargs = []\n"),  "codex-project-server"),
-    ("gemini", lambda base: edited(base, ".gemini/settings.json", '"mcp",', '"-c",'),                   "gemini-server-changed"),
-    ("gemini", lambda base: (base / POLICY).unlink(),                                                   "policy-deleted"),
-    ("gemini", lambda base: edited(base, POLICY, '"deny"', '"allow"'),                                  "policy-changed"),
-    ("gemini", lambda base: put(base, "w/.gemini/settings.json", '{"mcpServers": {"ringfence": {}}}'),  "gemini-project"),
+HARMS: list[tuple[str, str, str, str | None, str]] = [  # without an old text, the whole file; without a new one, no file
+    ("codex",  CONFIG,                    "shell_tool = false", "shell_tool = true",                   "shell-on"),
+    ("codex",  CONFIG,                    "shell_tool = false", "",                                    "shell-key-removed"),
+    ("codex",  CONFIG,                    '"mcp", "serve"',     '"-c", "serve"',                       "server-changed"),
+    ("codex",  CONFIG,                    "required = true",    "enabled = false",                     "server-off"),
+    ("codex",  CONFIG,                    "",                   "[",                                   "config-broken"),
+    ("codex",  "w/.codex/config.toml",    "",                   "[features]\nshell_tool = true\n",     "codex-project"),
+    ("codex",  "w/.codex/config.toml",    "",                   "[mcp_servers.ringfence]\na = 1\n",    "project-server"),
+    ("gemini", ".gemini/settings.json",   '"mcp",',             '"-c",',                               "gemini-server"),
+    ("gemini", POLICY,                    "",                   None,                                  "policy-deleted"),
+    ("gemini", POLICY,                    '"deny"',             '"allow"',                             "policy-changed"),
+    ("gemini", "w/.gemini/settings.json", "",                   '{"mcpServers": {"ringfence": {}}}',   "gemini-project"),
 ]
 # fmt: on
 
 
 @pytest.mark.threat("T196")
 @pytest.mark.threat("T200")
-@pytest.mark.parametrize(("agent", "harm", "why"), HARMS, ids=[row[-1] for row in HARMS])
+@pytest.mark.parametrize(("agent", "name", "old", "new", "why"), HARMS, ids=[row[-1] for row in HARMS])
 def test_the_status_names_what_is_not_in_force(
-    agent: str, harm: Callable[[Path], object], why: str, tmp_path: Path
+    agent: str, name: str, old: str, new: str | None, why: str, tmp_path: Path
 ) -> None:
     install(tmp_path, agent)
-    harm(tmp_path)
+    if new is None:
+        (tmp_path / name).unlink()
+    else:
+        text = (tmp_path / name).read_text() if old else ""
+        assert old in text
+        put(tmp_path, name, text.replace(old, new) if old else new)
     found = guard_status(agent, "user", str(tmp_path / "w"), environ(tmp_path), canary=False)
     assert found.second is not None
     assert len(found.second.obstacles) == 1, found.second.obstacles

@@ -25,6 +25,10 @@ def files(base: Path) -> list[str]:
         f"{base}/state/guard/installed.json",
         f"{base}/state/guard/open/x",
         f"{base}/state/guard/claude-shell-0",
+        f"{base}/home/.claude/plugins/installed_plugins.json",
+        f"{base}/home/.claude/plugins/cache/m/p/1/hooks/hooks.json",
+        f"{base}/home/.claude/shell-snapshots/snapshot-bash-1-a.sh",
+        f"{base}/home/.gemini/policies/ringfence-guard.toml",
     ]
 
 

@@ -123,7 +123,7 @@ print(json.dumps({"hookSpecificOutput": answer}))
 @pytest.mark.threat("T200")
 @pytest.mark.parametrize("agent", ["claude"])
 def test_a_command_that_another_hook_puts_in_runs_in_the_sandbox(guarded: Guarded, agent: str) -> None:
-    """One of several calls at least must get the command of the other hook: the agent takes the answer that it reads last."""
+    """At least one of several calls gets the command of the other hook: the answer that the agent reads last counts."""
     settings = Path(hook_file(agent, "user", str(guarded.work), guarded.environ))
     found = json.loads(settings.read_text())
     script = 'python3 -c \'import os; print("state", os.path.exists("../state"))\'; echo a >> made.txt'

@@ -4,6 +4,7 @@ The files of a repository do not count: a hook or a server that a repository con
 """
 
 import json
+import os
 import shlex
 from collections.abc import Iterator, Mapping
 
@@ -44,7 +45,11 @@ def _commands(environ: Mapping[str, str]) -> Iterator[tuple[str, list[str] | Non
         rows = list(projects.values()) if isinstance(projects, dict) else []
         for row in (state, *rows):
             yield from _within(row.get("mcpServers") if isinstance(row, dict) else None)
+    # THREAT T200: a sandboxed command can write in the workspace, so a plugin there counts as part of the repository.
+    places = [os.path.realpath(place) for place in (environ.get("CLAUDE_PROJECT_DIR") or "", ".") if place]
     for root in _plugins(_json(f"{folder}/plugins/installed_plugins.json")):
+        if any(f"{os.path.realpath(root)}/".startswith(f"{place.rstrip('/')}/") for place in places):
+            continue
         for name in ("hooks/hooks.json", ".mcp.json", ".claude-plugin/plugin.json"):
             for command, args in _within(_json(f"{root}/{name}")):
                 yield command, args
