@@ -117,7 +117,7 @@ OWN = [
     ("${CLAUDE_PLUGIN_ROOT}/h.sh",  ["/bin/sh", "-c", "${CLAUDE_PLUGIN_ROOT}/h.sh"],       "a-hook-of-a-plugin"),
     ("'ROOT/s' --x",                        ["ROOT/s", "--x"],                     "a-server-of-a-plugin"),
     ("say \"$X\" 'a b'; id",                None,                                  "more-than-a-hook"),
-    ("/bin/server 'a b' $c",                ["/bin/server", "a b", "$c"],          "the-same-words-run-without-a-shell"),
+    ("/bin/server 'a b' $c",                ["/bin/server", "a b", "$c"],          "the-same-words-without-a-shell"),
     ("/bin/server 'a b' \\$c more",         None,                                  "more-than-a-server"),
     ("/bin/server",                         ["/bin/sh", "-c", "/bin/server"],      "a-server-without-its-words"),
     ("of-the-repository",                   None,                                  "a-hook-of-the-repository"),

@@ -118,18 +118,19 @@ def test_an_entry_of_the_user_is_not_replaced(agent: str, name: str, text: str, 
 
 
 # fmt: off
-HARMS: list[tuple[str, str, str, str | None, str]] = [  # without an old text, the whole file; without a new one, no file
-    ("codex",  CONFIG,                    "shell_tool = false", "shell_tool = true",                   "shell-on"),
-    ("codex",  CONFIG,                    "shell_tool = false", "",                                    "shell-key-removed"),
-    ("codex",  CONFIG,                    '"mcp", "serve"',     '"-c", "serve"',                       "server-changed"),
-    ("codex",  CONFIG,                    "required = true",    "enabled = false",                     "server-off"),
-    ("codex",  CONFIG,                    "",                   "[",                                   "config-broken"),
-    ("codex",  "w/.codex/config.toml",    "",                   "[features]\nshell_tool = true\n",     "codex-project"),
-    ("codex",  "w/.codex/config.toml",    "",                   "[mcp_servers.ringfence]\na = 1\n",    "project-server"),
-    ("gemini", ".gemini/settings.json",   '"mcp",',             '"-c",',                               "gemini-server"),
-    ("gemini", POLICY,                    "",                   None,                                  "policy-deleted"),
-    ("gemini", POLICY,                    '"deny"',             '"allow"',                             "policy-changed"),
-    ("gemini", "w/.gemini/settings.json", "",                   '{"mcpServers": {"ringfence": {}}}',   "gemini-project"),
+# Without an old text the whole file is written; without a new one it is deleted.
+HARMS: list[tuple[str, str, str, str | None, str]] = [
+    ("codex",  CONFIG,                    "shell_tool = false", "shell_tool = true",  "shell-on"),
+    ("codex",  CONFIG,                    "shell_tool = false", "",  "shell-key-removed"),
+    ("codex",  CONFIG,                    '"mcp", "serve"',     '"-c", "serve"',  "server-changed"),
+    ("codex",  CONFIG,                    "required = true",    "enabled = false",  "server-off"),
+    ("codex",  CONFIG,                    "",                   "[",  "config-broken"),
+    ("codex",  "w/.codex/config.toml",    "",                   "[features]\nshell_tool = true\n",  "codex-project"),
+    ("codex",  "w/.codex/config.toml",    "",                   "[mcp_servers.ringfence]\na = 1\n",  "project-server"),
+    ("gemini", ".gemini/settings.json",   '"mcp",',             '"-c",',  "gemini-server"),
+    ("gemini", POLICY,                    "",                   None,  "policy-deleted"),
+    ("gemini", POLICY,                    '"deny"',             '"allow"',  "policy-changed"),
+    ("gemini", "w/.gemini/settings.json", "",                   '{"mcpServers": {"ringfence": {}}}',  "gemini-project"),
 ]
 # fmt: on
 
