@@ -17,6 +17,7 @@ from policy.model.verdict import Ask, Deny, Limits, Problem, Verdict
 from policy.rules.rulebook import RuleBook
 
 if TYPE_CHECKING:
+    from policy.model.agent_limit import AgentLimit
     from policy.permission.flag_rights import FlagRights
 
 _YOURSELF = "run it yourself outside the agent, and let the agent use the files that it leaves in the workspace"
@@ -40,6 +41,7 @@ class EvaluationContext:
         unattended: True if no person can answer a question. Every question then becomes a denial.
         backend: The name of the sandbox backend that would run the action, or None if it is not chosen yet.
         matrix: The permission matrix. Only simulations use a matrix other than the built-in one.
+        agents: The limits of the acting sub-agent and of every agent above it. Empty for the agent `main`.
     """
 
     facts: Facts
@@ -53,6 +55,7 @@ class EvaluationContext:
     unattended: bool = False
     backend: str | None = None
     matrix: Matrix = field(default_factory=lambda: MATRIX)
+    agents: "tuple[AgentLimit, ...]" = ()
 
     def with_rules(self, rules: tuple[PermissionRule, ...]) -> "EvaluationContext":
         """Return a copy of this context with `rules` appended to the user's rules."""
@@ -73,7 +76,13 @@ class EvaluationContext:
 
     def classify(self, action: Action) -> Assessment:
         """Return the effects, tiers and reasons of `action`. They do not depend on the mode."""
+        if self.agents:
+            return classify(action, self.facts, self.rules, self._limited().profile, self.source, self.typed)
         return classify(action, self.facts, self.rules, self.profile, self.source, self.typed)
+
+    def _limited(self) -> "EvaluationContext":
+        """Return a copy with the rules that the limits of the agents state."""
+        return self.with_rules(tuple(rule for limit in self.agents for rule in limit.rules))
 
     def decide(
         self, assessment: Assessment, *, mode: Mode | None = None, unattended: bool = False, offline: bool = True
@@ -81,17 +90,27 @@ class EvaluationContext:
         """Return the verdict on an action that this context classified; `mode` replaces the mode of this context, and
         `offline` is as in `policy.decide.decide`.
         """
-        verdict = decide(
-            assessment,
-            self.facts,
-            self.profile,
-            mode or self.mode,
-            unattended=unattended or self.unattended,
-            environment=self.environment,
-            limits=self.limits,
-            matrix=self.matrix,
-            offline=offline,
-        )
+        profile = self._limited().profile if self.agents else self.profile
+
+        def decided(mode: Mode) -> Verdict:
+            return decide(
+                assessment,
+                self.facts,
+                profile,
+                mode,
+                unattended=unattended or self.unattended,
+                environment=self.environment,
+                limits=self.limits,
+                matrix=self.matrix,
+                offline=offline,
+            )
+
+        verdict = decided(mode or self.mode)
+        if self.agents:
+            from policy.permission.agent_limits import within_limit  # only for sub-agents
+
+            for limit in self.agents:
+                verdict = within_limit(verdict, limit, decided)
         return within_backend(verdict, assessment, self.backend)
 
 

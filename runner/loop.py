@@ -72,7 +72,7 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     limit: Limit | None = None
     try:
-        notes = [_process_note(ctx)]
+        notes = [_process_note(ctx), _agent_note(ctx)]
         try:
             if ctx.servers is not None:  # the first request describes their tools
                 notes.append(ctx.redactor.text(await ctx.servers.introduction()))
@@ -112,6 +112,12 @@ def _process_note(ctx: RunContext) -> str:
     from runner.engine.process_notes import prompt_note  # few sessions have processes that stay
 
     return f"\n\n{note}" if (note := ctx.redactor.text(prompt_note(ctx.processes, ctx.agent))) else ""
+
+
+def _agent_note(ctx: RunContext) -> str:
+    """Return the note about sub-agents that have ended in the background; empty without any."""
+    note = ctx.redactor.text(ctx.agents.note(ctx.agent)) if ctx.agents is not None else ""
+    return f"\n\n{note}" if note else ""
 
 
 def _end_run(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:

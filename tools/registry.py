@@ -87,3 +87,26 @@ class ToolRegistry(Sequence[ModelTool]):
     def __getitem__(self, place: slice) -> Sequence[ModelTool]: ...
     def __getitem__(self, place: int | slice) -> ModelTool | Sequence[ModelTool]:
         return self._selected()[place]
+
+
+class NarrowedTools(ToolRegistry):
+    """The tools of another registry that a second selection keeps. They follow changes of that registry."""
+
+    def __init__(self, above: ToolRegistry, selection: ToolSelection, hidden: Sequence[str] = ()) -> None:
+        """`hidden` are names of tools that are left out whatever the selection keeps."""
+        super().__init__(selection=selection)
+        self._above = above
+        self._hidden = frozenset(hidden)
+
+    def add(self, tool: ModelTool) -> None:
+        """Add a tool to the other registry."""
+        self._above.add(tool)
+
+    @property
+    def every(self) -> tuple[ModelTool, ...]:
+        """Return the selected tools: there is no other way to them."""
+        return tuple(self._selected())
+
+    def _selected(self) -> list[ModelTool]:
+        selects = self.selection.selects
+        return [tool for tool in self._above if tool.name not in self._hidden and selects(tool.name)]

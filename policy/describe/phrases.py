@@ -12,6 +12,7 @@ from policy.model.action import (
     FetchAddress,
     GlobFiles,
     GrepFiles,
+    ManageAgent,
     ProposeNote,
     ReadProcess,
     ReadServerResource,
@@ -113,6 +114,7 @@ def _text(action: Action, around: Around) -> str:
             CallServerTool()
             | ReadServerResource()
             | SpawnAgent()
+            | ManageAgent()
             | FetchAddress()
             | SearchWeb()
             | SearchTools()
@@ -133,7 +135,12 @@ def tool_call_text(action: ToolAction) -> str:
         case SpawnAgent():
             mode = f" in mode {action.mode}" if action.mode else ""
             tools = f" with {', '.join(action.tools)}" if action.tools else ""
-            return f"{action.tool} {action.agent}{mode}{tools}: {action.prompt}"
+            where = " in a worktree of its own" if action.isolation else ""
+            later = " in the background" if action.background else ""
+            model = f" on {action.model}" if action.model else ""
+            return f"{action.tool} {action.agent}{mode}{tools}{model}{where}{later}: {action.prompt}"
+        case ManageAgent():
+            return f"{action.tool} {action.agent}" + (f": {action.text}" if action.text else "")
         case FetchAddress():
             return f"{action.tool} {action.url}"
         case SearchWeb():

@@ -52,7 +52,13 @@ def _candidates(
                     yield replace(action, script=line), f"`{plain(line, _LONGEST)}`"
                 elif not script:
                     yield replace(action, argv=argv), f"`{plain(line, _LONGEST)}`"
-        case actions.SignGit() | actions.SearchTools() | actions.ProposeNote() | actions.SearchNotes():
+        case (
+            actions.SignGit()
+            | actions.SearchTools()
+            | actions.ManageAgent()
+            | actions.ProposeNote()
+            | actions.SearchNotes()
+        ):
             return  # no approval of these can be remembered
         case actions.CallServerTool() | actions.ReadServerResource():
             yield from _other_arguments(action, whats[0])

@@ -5,6 +5,7 @@ from policy.interpreter.findings import Findings
 from policy.model.action import (
     CallServerTool,
     FetchAddress,
+    ManageAgent,
     ProposeNote,
     ReadServerResource,
     SearchNotes,
@@ -41,6 +42,13 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             _certain(certain_tool(action.agent), "agent", action.agent, findings)
             if action.mode not in _MODES:
                 findings.unknown(f"there is no mode `{plain(action.mode)}`", Check.AGENT_START, None)
+        case ManageAgent():
+            what = {"output": "reads the report of", "message": "sends a message to", "stop": "stops"}
+            if action.operation not in what:
+                findings.unknown(f"`{plain(action.operation)}` is not done with an agent", Check.AGENT_START, None)
+            text = f"{what.get(action.operation, 'uses')} the agent `{plain(action.agent)}`, which this agent started"
+            findings.add_reason(Tier.READ, text, Check.AGENT_CONTROL, None)
+            _certain(certain_tool(action.agent), "agent", action.agent, findings)
         case FetchAddress():
             _address(action.url, findings)
         case SearchWeb():

@@ -261,8 +261,14 @@ class SpawnAgent:
     """Start the agent `agent` with `prompt` as its task.
 
     Attributes:
-        mode: the mode of the agent as its label; empty for the mode of the agent that starts it.
+        mode: the mode of the agent as its label; empty for the mode of the agent that starts it. The agent never gets
+            more rights than the agent that starts it, whatever its mode is.
         tools: patterns of the tools that the agent may use; empty for those of the agent that starts it.
+        model: the model of the agent as `provider:model`; empty for that of the agent that starts it.
+        background: True if the agent that starts it does not wait for its end.
+        isolation: `worktree` if the agent works in a Git worktree of its own; empty for the same folder.
+        turns: the most requests to the model; 0 for the limit of the agent that starts it.
+        tokens: the most tokens, sent and received; 0 for what is left of the budget of the agent that starts it.
     """
 
     kind: ClassVar[str] = "SpawnAgent"
@@ -271,6 +277,35 @@ class SpawnAgent:
     prompt: str
     mode: str = ""
     tools: tuple[str, ...] = ()
+    model: str = ""
+    background: bool = False
+    isolation: str = ""
+    turns: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ManageAgent:
+    """Read the report of a sub-agent, send it a message, or stop it. An agent can do this only with agents that it
+    started itself, and with agents below these.
+
+    Attributes:
+        agent: the name of the sub-agent, such as `explore-1`.
+        operation: `output`, `message` or `stop`.
+        text: the message.
+        wait: the most seconds to wait for the end of the sub-agent before its report is read.
+    """
+
+    kind: ClassVar[str] = "ManageAgent"
+    agent: str
+    operation: str
+    text: str = ""
+    wait: float = 0.0
+
+    @property
+    def tool(self) -> str:
+        """Return the name of the tool in rules: `agent_output`, `agent_message` or `agent_stop`."""
+        return f"agent_{self.operation}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +382,7 @@ ToolAction = (
     CallServerTool
     | ReadServerResource
     | SpawnAgent
+    | ManageAgent
     | FetchAddress
     | SearchWeb
     | SearchTools
@@ -375,7 +411,7 @@ ACTIONS: dict[str, type[Action]] = {
     for each in (
         RunScript, StartProcess, RunArgv, StartServer, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
-        CallServerTool, ReadServerResource, SpawnAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
+        CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
         ProposeNote, SearchNotes,
     )
 }  # fmt: skip

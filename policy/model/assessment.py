@@ -316,6 +316,8 @@ class Check:
     UNREADABLE_SCRIPT       = RuleRef(RuleKind.BUILTIN, "classification/unreadable-script")
 
     # Calls of servers, agents and web tools
+    AGENT_CONTROL           = RuleRef(RuleKind.BUILTIN, "tools/agent-control")
+    AGENT_LIMIT             = RuleRef(RuleKind.BUILTIN, "tools/agent-limit")
     AGENT_START             = RuleRef(RuleKind.BUILTIN, "tools/agent-start")
     ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")
     NOTE                    = RuleRef(RuleKind.BUILTIN, "tools/note")

@@ -19,6 +19,25 @@ def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(rule) for rule in found if rule is not None))
 
 
+def contains(patterns: Iterable[str], wanted: str) -> bool:
+    """Return True if one of `patterns` permits everything that the entry `wanted` of Terms permits."""
+    target = _rule(wanted)
+    rules = [rule for text in patterns if (rule := _rule(text)) is not None]
+    return target is not None and any(_within(target, rule) for rule in rules)
+
+
+def _within(inner: HostRule, outer: HostRule) -> bool:
+    below = outer.host.startswith("*.") and inner.host.endswith(outer.host[1:]) and len(inner.host) >= len(outer.host)
+    folder = outer.prefix.rstrip("/") + "/"
+    return (
+        (inner.host == outer.host or below)
+        and (not outer.ports or (bool(inner.ports) and set(inner.ports) <= set(outer.ports)))
+        and (not outer.methods or (bool(inner.methods) and set(inner.methods) <= set(outer.methods)))
+        and (not outer.prefix or inner.prefix == outer.prefix or inner.prefix.startswith(folder))
+        and (outer.private or not inner.private)
+    )
+
+
 def meets(pattern: str, wanted: str) -> bool:
     """Return True if `pattern`, which forbids or asks, may be about the host `wanted`.
 

@@ -58,6 +58,7 @@ from sandbox.backends import open_backend
 
 if TYPE_CHECKING:
     from runner.approval.open_questions import OpenQuestions
+    from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
     from runner.memory.session_notes import SessionNotes
@@ -83,6 +84,7 @@ class SessionOptions:
         source: The configuration as the files have it now, so that a change takes effect while the session runs. None
             if the settings of the session never change.
         servers: The configured tool servers, enabled or not.
+        agents: The kinds of sub-agents that the model may start.
         notes: True if the session uses the notes of the user and the workspace.
     """
 
@@ -99,6 +101,7 @@ class SessionOptions:
     context: Context = field(default_factory=Context)
     source: ConfigurationSource | None = None
     servers: "tuple[ServerConfig, ...]" = ()
+    agents: "tuple[AgentDefinition, ...]" = ()
     notes: bool = False
 
 
@@ -282,6 +285,13 @@ async def open_session(
         if options.servers:  # most sessions have none
             servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)
             stack.push_async_callback(servers.close)
+        agents = None
+        if options.agents:
+            from runner.children.session_agents import SessionAgents
+
+            kept = state if options.beginning is not None else None
+            agents = SessionAgents(options.agents, registry, lambda: _view_of(settings), kept)
+            stack.push_async_callback(agents.close)
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -314,11 +324,14 @@ async def open_session(
             fallback=str(settings.value("fallback_model") or ""),
             model_why=model.why,
             servers=servers,
+            agents=agents,
             notes=notes,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         if servers is not None:
             servers.begin(ctx)
+        if agents is not None:
+            agents.begin(ctx)
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
         yield ctx
 

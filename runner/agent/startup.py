@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from runner.agent.model_choice import ChooseRow
     from runner.agent.open_session import SessionOptions
     from runner.config import Settings
+    from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.config.inventory import Inventory
     from runner.config.trust.prompt import Asker
     from runner.engine.run_limits import RunLimits
@@ -226,6 +227,8 @@ def prepare_options(
         settings, instructions, files = apply_trust(trust, settings, os.environ, lambda hashes: reload(trusted=hashes))
     servers, server_notices = _tool_servers(settings, trust.workspace, files)
     settings = replace(settings, notices=(*settings.notices, *server_notices))
+    agents, agent_notices = _sub_agents(settings, files)
+    settings = replace(settings, notices=(*settings.notices, *agent_notices))
     sources = read_context(files, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
@@ -242,6 +245,7 @@ def prepare_options(
         context=sources.context,
         source=source,
         servers=servers,
+        agents=agents,
     )
     return options, settings
 
@@ -259,6 +263,18 @@ def _tool_servers(
 
     found = find_servers(settings, workspace, os.environ, os.path.realpath(home(os.environ)), files)
     return found.servers, (*found.notices, *map(str, found.faults))
+
+
+def _sub_agents(
+    settings: "Settings", files: "Inventory | None"
+) -> "tuple[tuple[AgentDefinition, ...], tuple[str, ...]]":
+    """Return the kinds of sub-agents, and notices about files that define none."""
+    if not settings.value("agents"):
+        return (), ()
+    from runner.config.agentfiles.definitions.find import find_agents
+
+    found = find_agents(files, os.environ)
+    return found.definitions, found.notices
 
 
 def with_options(settings: "Settings", args: RunArgs) -> "Settings":

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from policy.grants.grant import Grant
+    from policy.model.agent_limit import AgentLimit
     from runner.audit.fact_recorder import FactRecorder
 
 TEXT_KEPT = 16_384  # characters of one text
@@ -144,6 +145,7 @@ class Decision:
     parent: str | None = None  # the agent that started it
     call: str = ""  # the id that a guarded agent gave the call; empty for a call of this program
     client: str = ""  # the name that the program at the other end of `agent mcp serve` states; empty without one
+    limits: "tuple[AgentLimit, ...]" = ()  # of the acting sub-agent and the agents above it
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -154,6 +156,11 @@ class Decision:
             from runner.gate.grants.codec import to_json
 
             granted = [to_json(grant) for grant in self.granted]
+        limits: list[dict[str, object]] = []
+        if self.limits:  # most decisions are about actions of the agent `main`
+            from runner.audit.agent_limits import limit_body
+
+            limits = [limit_body(limit) for limit in self.limits]
         of_users = dict.fromkeys((*assessment.asked, *assessment.covered.values()))  # rules that ask, or allow a part
         return {
             **_head("decided", session, self.agent, self.parent),
@@ -184,6 +191,7 @@ class Decision:
             **({"client": bounded(self.client)} if self.client else {}),
             **({"policy": self.policy} if self.policy else {}),
             **({"call": bounded(self.call)} if self.call else {}),
+            **({"limits": limits} if limits else {}),
         }
 
 

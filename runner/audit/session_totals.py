@@ -3,6 +3,7 @@
 import asyncio
 from types import TracebackType
 
+from policy.model.profile import MAIN
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.log import AuditLog
@@ -27,7 +28,7 @@ class SessionTotals:
         """Return a function that adds each RunEnded to the totals and passes every event to `emit`."""
 
         def watching(event: Event) -> None:
-            if isinstance(event, RunEnded):
+            if isinstance(event, RunEnded) and event.agent == MAIN:  # its numbers include those of its sub-agents
                 self._last = event
                 self._turns += event.turns
                 self._usage = {name: total + getattr(event.usage, name) for name, total in self._usage.items()}

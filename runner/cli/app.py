@@ -3,6 +3,7 @@
 import typer
 
 from runner.agent.options import not_known
+from runner.cli.agents import agents_app
 from runner.cli.apply import apply
 from runner.cli.approve import approve
 from runner.cli.audit import audit_app
@@ -67,6 +68,7 @@ app.add_typer(batch_app, name="batch")
 app.add_typer(policy_app, name="policy")
 app.add_typer(profile_app, name="profile")
 app.add_typer(config_app, name="config")
+app.add_typer(agents_app, name="agents")
 app.add_typer(mcp_app, name="mcp")
 mcp_app.command("call", epilog=CODES)(mcp_call)
 mcp_app.command("pin")(mcp_pin)

@@ -57,6 +57,9 @@ def _fields(text: str) -> tuple[JsonField, ...]:
 _DECISION = """id number, hash text, time time, session text, kind text, tool text, verdict? text, tiers? texts,
     action? object or null, outcome object or null"""
 _TRUST = """workspace text, sha256 text, state text, counts texts, widens objects, entries objects, changed objects"""
+_AGENT_KIND = """name text, description text, owner text, source text, mode text or null, read_only boolean,
+    tools texts, without texts, hosts texts or null, denied texts, asked texts, model text or null,
+    turns number or null, isolation text or null, background boolean, notices texts, prompt text"""
 _GRANT = """id text, verdict text, scope text, what object, workspace text, agent text, session text, created time,
     expires time or null, uses number or null, who text, reason text, script text, over boolean, holds boolean,
     says text"""
@@ -296,6 +299,8 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("config",),
     ),
     JsonOutput("config get", Form.OBJECT, "One setting and the layers that set it.", _fields(f"key text, {_VALUE}")),
+    JsonOutput("agents list", Form.LINES, "Each kind of sub-agent.", _fields(_AGENT_KIND)),
+    JsonOutput("agents show", Form.OBJECT, "One kind of sub-agent.", _fields(_AGENT_KIND)),
     JsonOutput(
         "mcp list",
         Form.LINES,

@@ -21,6 +21,7 @@ class EntryKind(Enum):
     COMMAND = "command"
     HOOK = "hook"
     SKILL = "skill"
+    AGENT = "agent"
     SERVERS = "tool-servers"  # `servers` was the kind of files that no version started
 
     @property

@@ -259,6 +259,8 @@ KEYS: tuple[Key, ...] = (
         ValueType.SWITCH, TIGHTEN, "tell the model about your skills and the trusted ones of the repository", True),
     Key("memory", ValueType.SWITCH, TIGHTEN, "give the model your notes of earlier sessions (`agent memory`)", True),
 
+    Key("agents", ValueType.SWITCH, TIGHTEN, "let the model start sub-agents", True),
+
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", ValueType.TEXT, NEVER, f"the address of `{name}`", check=validators.address,
             example=f'"https://{name}.example/v1"'),

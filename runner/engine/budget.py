@@ -1,6 +1,6 @@
 """The budget of one run: what the run used, compared with its limits before and after each request."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import NoReturn
@@ -52,8 +52,18 @@ class BudgetMeter:
         parent: The agent that started it, or None for `main`.
     """
 
-    def __init__(self, limits: RunLimits, *, unattended: bool, agent: str = MAIN, parent: str | None = None) -> None:
+    def __init__(
+        self,
+        limits: RunLimits,
+        *,
+        unattended: bool,
+        agent: str = MAIN,
+        parent: str | None = None,
+        above: "Callable[[], BudgetMeter | None]" = lambda: None,
+    ) -> None:
+        """`above` returns the meter of the agent that started this one, which pays for this run, too."""
         self.agent, self.parent = agent, parent
+        self._above = above
         self.turns = 0
         self.usage = Usage()
         self._counted = Usage()
@@ -80,6 +90,8 @@ class BudgetMeter:
         Raise BudgetExceeded if tokens or money are left for fewer than LEAST_ANSWERED tokens.
         """
         limits = self._limits
+        if (above := self._above()) is not None:  # a share of the budget is never more than the rest of the whole
+            wanted = above.share(messages, wanted)
         most, limit = float(wanted), None
         sends = max(self._sent, _bytes(messages) // _BYTES)
         if limits.tokens is not None:
@@ -98,6 +110,16 @@ class BudgetMeter:
             raise self._exceeded(f"stopped before a request that would exceed {self._limit_text(limit)}", limit)
         return int(most)
 
+    def share(self, messages: Sequence[Message], wanted: int) -> int:
+        """Return `max_answer_tokens` for a request with `messages` of a sub-agent, which repeats no request of this
+        run.
+        """
+        sent, self._sent = self._sent, 0
+        try:
+            return self.max_answer_tokens(messages, wanted)
+        finally:
+            self._sent = sent
+
     def answered(self, usage: Usage, messages: Sequence[Message], answer: AssistantMessage) -> None:
         """Count a request with `messages` and its answer against the budgets.
 
@@ -111,7 +133,7 @@ class BudgetMeter:
 
     def aside(self, usage: Usage, sent: Sequence[Message], answer: AssistantMessage, price: Price | None) -> Usage:
         """Charge the run for a request with `sent` at `price` (None if unknown), and return the charged tokens."""
-        self.usage += usage
+        self._used(usage)
         if price != FREE and usage == Usage():
             usage = Usage(-(-_bytes(sent) // _BYTES_AT_LEAST), -(-_bytes((answer,)) // _BYTES_AT_LEAST))
         elif price != FREE:  # a count below the minimum for `sent` and `answer` is raised
@@ -133,14 +155,23 @@ class BudgetMeter:
         sent = self._sent + -(-added // _BYTES_AT_LEAST)
         self._pay(Usage(sent, -(-_length(text) // _BYTES_AT_LEAST)), self._limits.price)
 
+    def _used(self, usage: Usage) -> None:
+        self.usage += usage
+        if (above := self._above()) is not None:
+            above._used(usage)
+
     def _pay(self, usage: Usage, price: Price | None) -> None:
         self._counted += usage
         if self.money is not None:
             paid = cost(usage, price)
             self.money = self.money + paid if paid is not None else None
+        if (above := self._above()) is not None:
+            above._pay(usage, price)
 
     def affords(self, sends: int, most: int, price: Price | None) -> bool:
         """Return True if a side request of `sends` tokens with an answer of `most` tokens stays within the limits."""
+        if (above := self._above()) is not None and not above.affords(sends, most, price):
+            return False
         limits = self._limits
         if limits.tokens is not None and self.tokens + sends + most > limits.tokens:
             return False
@@ -157,6 +188,8 @@ class BudgetMeter:
         """Raise BudgetExceeded if the run used more tokens or money than its limits, or if its cost is unknown although
         money is limited. Calls of the last answer are then not executed.
         """
+        if (above := self._above()) is not None:
+            above.check()
         limits = self._limits
         if limits.tokens is not None and self.tokens > limits.tokens:
             self._used_up(f"{self.tokens} tokens", Limit.TOKENS)
@@ -176,6 +209,8 @@ class BudgetMeter:
     def printed(self, count: int) -> None:
         """Count `count` bytes of output. Raise BudgetExceeded if the limit is exceeded."""
         self.output += count
+        if (above := self._above()) is not None:
+            above.printed(count)
         if self._limits.output is not None and self.output > self._limits.output:
             self._used_up(f"{self.output} bytes of output", Limit.OUTPUT)
 
@@ -190,6 +225,13 @@ class BudgetMeter:
         if self._unattended and (self._row >= limits.row or self.denials >= limits.total):
             count = f"{self._row} denials in a row" if self._row >= limits.row else f"{self.denials} denials"
             raise self._exceeded(f"stopped after {count}: there is no user who could answer", Limit.DENIALS)
+
+    @property
+    def remaining(self) -> tuple[int | None, float | None]:
+        """Return the tokens and the money that are left; None for no limit."""
+        limits = self._limits
+        tokens = None if limits.tokens is None else max(limits.tokens - self.tokens, 0)
+        return tokens, None if limits.money is None or self.money is None else max(limits.money - self.money, 0.0)
 
     @property
     def tokens(self) -> int:

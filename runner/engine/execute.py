@@ -15,11 +15,11 @@ from dataclasses import replace
 from policy.decide import starts_without_network
 from policy.evaluation import EvaluationContext
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
-from policy.grants.grant import GrantScope
 from policy.grants.resolve import answerer
 from policy.model.action import (
     Action,
     CallServerTool,
+    ManageAgent,
     ProcessAction,
     ProposeNote,
     ReadProcess,
@@ -28,12 +28,14 @@ from policy.model.action import (
     RunScript,
     SearchNotes,
     SearchTools,
+    SpawnAgent,
     StartProcess,
+    ToolAction,
 )
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.tier import Ruling
-from policy.model.verdict import Allow, Ask, Deny, Permit, Problem, Terms, Verdict
+from policy.model.verdict import Allow, Ask, Deny, Permit, Problem, Rights, Terms, Verdict
 from runner.approval.approver import Question
 from runner.approval.card import card, of_agent
 from runner.approval.remembered import NOTHING, offer_of_host
@@ -41,7 +43,7 @@ from runner.audit import records
 from runner.audit.records import Decision
 from runner.changes.undo.lock import UndoError
 from runner.engine.authorize import Authorization, Evaluation, authorize
-from runner.engine.judge import CallRequester, evaluate_action
+from runner.engine.judge import CallRequester, evaluate_action, scopes
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
 from runner.engine.signature_requests import signing
@@ -107,6 +109,7 @@ def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContex
         agent=ctx.agent,
         parent=ctx.parent,
         client=ctx.client,
+        limits=ctx.limited(),
     )
 
 
@@ -188,8 +191,19 @@ async def _run_recorded(
             outcome = Outcome(status=1, problem=problem)
             ctx.audit.finished(number, outcome, agent=ctx.agent, parent=ctx.parent)
             return outcome
-    if ctx.undo is None:
+    if ctx.undo is None or isinstance(permit.action, ToolAction):
         return await _run(permit, number, planned, ctx, lambda: None, stopped)
+    if permit.terms.rights is not Rights.WORKSPACE_WRITE and not permit.terms.write:
+        return await _run_undoable(permit, number, planned, ctx, stopped)
+    async with ctx.changing:  # the looks before and after an action must not see changes of another agent
+        return await _run_undoable(permit, number, planned, ctx, stopped)
+
+
+async def _run_undoable(
+    permit: Permit, number: int, planned: Planned, ctx: RunContext, stopped: StopListener
+) -> Outcome:
+    """Run the permit between two looks at the files."""
+    assert ctx.undo is not None
     words = ctx.redactor.text(action_words(planned.action, ctx.cwd))
     try:
         running = await ctx.undo.before(permit, words, planned.call.key)
@@ -240,6 +254,12 @@ async def _run(
             from runner.engine.process_actions import perform  # few sessions have processes that stay
 
             outcome = await perform(permit, number, planned.tiers, ctx, listen, by_user=planned.call.own)
+        elif isinstance(action, SpawnAgent | ManageAgent):
+            if ctx.agents is None:
+                problem = Problem("no agent was started", "this session has no sub-agents", "do the work yourself")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await ctx.agents.perform(permit, ctx.agent)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
         elif isinstance(action, ProposeNote | SearchNotes):
@@ -275,6 +295,8 @@ async def _run(
             stopped(finished(planned, outcome, ctx, number))
         raise
     changed = look()
+    if changed and ctx.agent != MAIN:
+        ctx.changed.update(changed)
     if isinstance(action, StartProcess) and action.stays and outcome.problem is None:
         return outcome  # `SessionProcesses` records the outcome when the process has ended
     # What a process was stopped from belongs to the outcome of that process.
@@ -319,7 +341,7 @@ class _EscalationRequester(CallRequester):
         """
         offered = NOTHING
         if self.extra.flag == "--host" and not self.granted_rights and not self.call.own:
-            offered = offer_of_host(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.grants)
+            offered = offer_of_host(context, ask, scopes(self.ctx), self.grants)
         question_card = replace(card(ask, offered, around=context.facts), editable=False, own=self.call.own)
         question_card = of_agent(question_card, self.ctx.agent, self.ctx.parent)
         source = "reported by the program itself" if self.violation.inferred else "reported by the sandbox"

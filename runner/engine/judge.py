@@ -15,6 +15,7 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from policy.model.tier import Mode
 from policy.model.verdict import Ask, Problem, Verdict
 from runner.approval.approver import Answer, Halt, Later, Question, Yes, ask_approver
@@ -81,6 +82,7 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
         source=ctx.source,
         unattended=ctx.unattended,
         backend=ctx.sandbox.name,
+        agents=ctx.limited(),
     )
     assessment, verdict = context.evaluate(action)
     lookup = with_grants(context, assessment, verdict, ctx.grants)
@@ -130,7 +132,7 @@ class CallRequester:
                 parent=self.ctx.parent,
             )
             return Question(self.call.key, ask, NOTHING, own_card, before, again)
-        offered = offer(context, ask, (GrantScope.SESSION, GrantScope.PROJECT), self.ctx.grants)
+        offered = offer(context, ask, scopes(self.ctx), self.ctx.grants)
         question_card = card(ask, offered, around=context.facts, before=before)
         edits = accept_edits_allows(context, action)
         question_card = of_agent(replace(question_card, edits=edits), self.ctx.agent, self.ctx.parent)
@@ -213,8 +215,14 @@ def _accept_edits(ctx: RunContext) -> None:
 async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tuple[Sequence[Answer], float]:
     """Put `questions` to the approver, and return the answers and the time that they took in seconds."""
     questions = tuple(replace(each, id=f"q{next(_NUMBERS)}") for each in questions)
-    for each in questions:
-        ctx.emit(QuestionAsked(each.call, each.ask.question, each.card, each.again, each.id))
-    began = time.monotonic()
-    answers = await ask_approver(ctx.approver, questions)
-    return answers, time.monotonic() - began
+    async with ctx.asking:  # another agent may have a question
+        for each in questions:
+            ctx.emit(QuestionAsked(each.call, each.ask.question, each.card, each.again, each.id))
+        began = time.monotonic()
+        answers = await ask_approver(ctx.approver, questions)
+        return answers, time.monotonic() - began
+
+
+def scopes(ctx: RunContext) -> tuple[GrantScope, ...]:
+    """Return the scopes of answers that may be remembered. An approval for a sub-agent ends with the session."""
+    return (GrantScope.SESSION, GrantScope.PROJECT) if ctx.agent == MAIN else (GrantScope.SESSION,)

@@ -9,7 +9,7 @@ import time
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.approval.approver import MODES_AFTER_PLAN, Leave, Stay
-from runner.engine.context.context import LONGEST_PLAN, PLAN_TOOL, plan_tool
+from runner.engine.context.context import LONGEST_PLAN, PLAN_TOOL
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, ModelCall, refused
 from runner.events import Changed, MalformedCall, PlanProposed, QuestionAnswered
@@ -29,7 +29,7 @@ def proposal(call: ModelCall, ctx: RunContext) -> Proposal | CallResult | None:
 
     Return None for a call of another tool, and if the plan tool is not offered.
     """
-    if call.name != PLAN_TOOL or not plan_tool(ctx.live.mode, unattended=ctx.unattended):
+    if call.name != PLAN_TOOL or not ctx.plan_tool():
         return None
     arguments = call.of.arguments or {}
     plan = arguments.get("plan")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 from policy.model.action import Action, ProcessAction, ReadProcess, SignalProcess, StartProcess, WriteProcess
+from policy.model.profile import MAIN
 from policy.model.verdict import Permit, Problem, Rights
 from runner.engine.output_log import OutputLog, line_pattern
 from runner.engine.processes import SessionProcess, TooManyProcesses
@@ -33,8 +34,10 @@ def known(action: Action, ctx: "RunContext") -> Action | Problem:
     if not isinstance(action, ProcessAction):
         return action
     found = ctx.processes.get(action.process)
-    if found is None or found.server:
-        names = ", ".join(f"`{each.id}`" for each in ctx.processes.commands)
+    # THREAT T225: a sub-agent reaches no process of another agent, which may have more rights.
+    if found is None or found.server or (ctx.agent != MAIN and found.agent != ctx.agent):
+        mine = [each for each in ctx.processes.commands if ctx.agent in (MAIN, each.agent)]
+        names = ", ".join(f"`{each.id}`" for each in mine)
         why = f"the processes of this session are {names}" if names else "this session has started no process"
         fix = "start one with `bash` and `background`; processes of an earlier run have ended"
         return Problem(f"there is no process `{action.process[:20]}`", why, fix)

@@ -21,6 +21,7 @@ from runner.messages import Thinking
 from runner.sessions.journal import Journal
 
 if TYPE_CHECKING:
+    from policy.model.agent_limit import AgentLimit
     from policy.model.facts import Facts
     from policy.model.profile import Profile
     from policy.model.tier import Mode
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from runner.audit.log import AuditLog
     from runner.changes.undo.recorder import SnapshotRecorder
     from runner.config.live_profile import LiveProfile
+    from runner.engine.agent_access import AgentAccess
+    from runner.engine.budget import BudgetMeter
     from runner.engine.context.context import RequestPart
     from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcesses
@@ -56,6 +59,7 @@ class LiveSettings:
         model: The name of the model at that provider.
         limits: The limits of the run, at the price of that model.
         thinking: The amount of reasoning that the model is asked for.
+        spent: The budget of the latest run, or None before the first one.
     """
 
     mode: "Mode"
@@ -63,6 +67,7 @@ class LiveSettings:
     model: str
     limits: RunLimits = field(default_factory=RunLimits)
     thinking: Thinking = Thinking.OFF
+    spent: "BudgetMeter | None" = None
     _model_changed: asyncio.Future[None] | None = field(default=None, init=False)
 
     @property
@@ -135,6 +140,13 @@ class RunContext:
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
         client: The name that the program at the other end states, if such a program calls the tools; else empty.
+        agents: The sub-agents of the session, or None if it offers none.
+        limited: A function that returns the limits of the acting agent and of the agents above it, as of now.
+        above: A function that returns the budget that pays for this agent, too, or None.
+        asking: A lock that is held while a question is open, so that several agents ask one after another.
+        changing: A lock that is held while an action that may change files runs, so that changes can be undone one by
+            one.
+        changed: The files that a sub-agent changed, by path, with the kind of change.
     """
 
     session: str
@@ -174,6 +186,12 @@ class RunContext:
     agent: str = MAIN
     parent: str | None = None
     client: str = ""
+    agents: "AgentAccess | None" = None
+    limited: "Callable[[], tuple[AgentLimit, ...]]" = lambda: ()
+    above: "Callable[[], BudgetMeter | None]" = lambda: None
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    changed: dict[str, str] = field(default_factory=dict)
 
     @property
     def profile(self) -> "Profile":
@@ -200,7 +218,11 @@ class RunContext:
 
     def tool_specs(self) -> "tuple[ToolSpec, ...]":
         """Return the descriptions of the tools that the model may call in the current mode."""
-        return tool_specs(self.tools) + plan_tool(self.live.mode, unattended=self.unattended)
+        return tool_specs(self.tools) + self.plan_tool()
+
+    def plan_tool(self) -> "tuple[ToolSpec, ...]":
+        """Return the tool that ends plan mode. A sub-agent has none, because its mode belongs to its limits."""
+        return plan_tool(self.live.mode, unattended=self.unattended) if self.agent == MAIN else ()
 
     def context_parts(self, messages: "Sequence[Message]" = ()) -> "tuple[RequestPart, ...]":
         """Return every part of a request with `messages`, in the order of the request."""

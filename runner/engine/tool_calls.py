@@ -4,11 +4,18 @@ import codecs
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from policy.model.action import Action, ProcessAction, ProposeNote, SignalProcess, StartProcess, WriteProcess
+from policy.model.action import (
+    Action,
+    ManageAgent,
+    ProcessAction,
+    ProposeNote,
+    SignalProcess,
+    StartProcess,
+    WriteProcess,
+)
 from policy.model.frozen import dataclass
 from policy.model.tier import Tier
 from policy.model.verdict import Allow, Deny, Problem
-from runner.engine.context.context import plan_tool
 from runner.engine.run_context import RunContext
 from runner.events import ActionFinished, CommandOutput, Denied, Emit
 from runner.gate.wording import action_words
@@ -87,6 +94,8 @@ class Judgement:
         The start of a process, its input and a signal keep their order, whatever their tier is.
         """
         evaluation = self.evaluation
+        if isinstance(self.planned.action, ManageAgent):
+            return False
         if isinstance(self.planned.action, StartProcess | WriteProcess | SignalProcess):
             return False
         return isinstance(evaluation.verdict, Allow) and evaluation.assessment.tiers == (Tier.READ,)
@@ -94,7 +103,7 @@ class Judgement:
 
 def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
     """Return the action that `call` asks for, or the problem: an unknown tool, broken JSON, or unfit arguments."""
-    own = plan_tool(ctx.live.mode, unattended=ctx.unattended)
+    own = ctx.plan_tool()
     tools = ctx.tools.every if call.own else ctx.tools
     tool = find(tools, call.name, [each.name for each in own])
     if isinstance(tool, Problem):

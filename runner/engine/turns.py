@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+from policy.model.action import SpawnAgent
+from policy.model.profile import MAIN
 from policy.model.verdict import Problem
 from runner.engine.budget import BudgetExceeded, BudgetMeter
 from runner.engine.completion import Completion
@@ -41,7 +43,10 @@ class TurnLoop:
     def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
         self.messages = messages
         self._ctx = ctx
-        self.spent = BudgetMeter(ctx.live.limits, unattended=ctx.unattended, agent=ctx.agent, parent=ctx.parent)
+        self.spent = BudgetMeter(
+            ctx.live.limits, unattended=ctx.unattended, agent=ctx.agent, parent=ctx.parent, above=ctx.above
+        )
+        ctx.live.spent = self.spent
         self.denied: list[Denied] = []
         self.answer = ""
         self._completion = Completion(messages, ctx, self.spent)
@@ -203,6 +208,9 @@ class TurnLoop:
             if isinstance(judged, Judgement) and judged.only_reads and judged.early is None:
                 self._read(place, judged)
                 continue
+            if isinstance(judged, Judgement) and isinstance(judged.planned.action, SpawnAgent):
+                self._spawn(place, judged)
+                continue
             await asyncio.gather(*self._reading)
             if isinstance(judged, CallResult):  # the call did not become an action, so it was not denied either
                 self._keep(place, judged.result)
@@ -233,7 +241,8 @@ class TurnLoop:
 
     def _key(self, place: int) -> str:
         """Return the key of the call at `place` of the current answer."""
-        return f"{self.spent.turns}.{place + 1}"
+        key = f"{self.spent.turns}.{place + 1}"
+        return key if self._ctx.agent == MAIN else f"{self._ctx.agent}:{key}"
 
     def _read(self, place: int, judged: Judgement) -> None:
         """Run a call that only reads at the same time as others."""
@@ -244,6 +253,20 @@ class TurnLoop:
                 report = await execute_call(judged, self._ctx, self._stopped(place))
                 self._keep(place, report.result)
                 self.spent.printed(report.output)
+
+        self._reading.append(asyncio.create_task(beside()))
+
+    def _spawn(self, place: int, judged: Judgement) -> None:
+        """Start a sub-agent, which works at the same time as others. Its denial counts like any other."""
+
+        async def beside() -> None:
+            report = await execute_call(judged, self._ctx, self._stopped(place))
+            self._keep(place, report.result)
+            if report.denied is None:
+                self.spent.allowed()
+            else:
+                self.denied.append(report.denied)
+                self.spent.denied()
 
         self._reading.append(asyncio.create_task(beside()))
 
@@ -273,6 +296,8 @@ class TurnLoop:
 
             if note := self._ctx.redactor.text(end_note(self._ctx.processes, self._ctx.agent)):
                 result = replace(result, content=(*result.content, TextBlock(f"\n{note}")))
+        if self._ctx.agents is not None and (note := self._ctx.redactor.text(self._ctx.agents.note(self._ctx.agent))):
+            result = replace(result, content=(*result.content, TextBlock(f"\n{note}")))
         self._results[place] = result
         if self._written:
             self._ctx.journal.result(place, result)

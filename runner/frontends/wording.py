@@ -10,7 +10,7 @@ from policy.model.tier import Tier
 from runner import events
 from runner.approval.card import safe, squeeze_blanks
 from runner.event_values import PastRow
-from runner.gate.wording import rule_words
+from runner.gate.wording import action_words, rule_words
 from runner.problems import Exit
 from runner.text.phrases import many
 from runner.text.sanitize import one_line, visible
@@ -34,6 +34,7 @@ BADGE_COLOURS = {  # text colour, background colour
 NOT_HELD = "missing"  # the label of a protection that the sandbox does not enforce
 _FOLD, _FAILED_FOLD = (6, 4), (2, 12)  # lines before and after the fold; the cause of a failure is at the end
 _HOSTS = 5  # contacted hosts that are named
+_LONGEST_AGENT_LINE = 300  # characters
 _LONGEST_COMMAND = 200  # characters of the command of a process
 _COMMAND_LINES, _COMMAND_CHARACTERS = 12, 2000  # shown of one command; a question shows the whole command
 
@@ -124,6 +125,34 @@ def note_words(
         case events.ProcessEnded(process, status, seconds, ended_by):
             how = f"ended with status {status}" if ended_by is None else f"was ended ({ended_by})"
             return f"{process} {how} after {wait_words(seconds)}"
+
+
+def agent_event_words(event: events.Event, cwd: str) -> str:
+    """Return one line about the event of a sub-agent; empty for an event that is not shown. Its report to the agent
+    that started it has the result of its work.
+    """
+    match event:
+        case events.Prompted(text):
+            words = f"started by {event.parent}: {text}"
+        case events.ToolProposed(_, tool, action):
+            words = action_words(action, cwd) if action is not None else tool
+        case events.Denied(_, action, problem=problem):
+            words = f"denied: {action}: {problem.why}"
+        case events.MalformedCall(_, tool, problem):
+            words = f"refused call of {tool}: {problem.what}"
+        case events.ErrorRaised(problem):
+            words = f"failed: {problem.what}"
+        case events.Notice(text):
+            words = text
+        case (
+            events.Retrying() | events.Compacted() | events.Changed() | events.ProcessStarted() | events.ProcessEnded()
+        ):
+            words = note_words(event)
+        case events.RunEnded():
+            words = run_end_words(event)
+        case _:
+            return ""
+    return one_line(f"[{event.agent}] {words}", _LONGEST_AGENT_LINE)
 
 
 def run_end_words(event: events.RunEnded) -> str:

@@ -7,6 +7,7 @@ from policy.model.action import (
     EditFile,
     GlobFiles,
     GrepFiles,
+    ManageAgent,
     ProposeNote,
     ReadFile,
     ReadProcess,
@@ -147,9 +148,19 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             origin = f"text from outside was in view: {', '.join(action.outside)}" if action.outside else ""
             return (("stores", "this text alone, as a note"), *((("origin", origin),) if origin else ()))
         case SpawnAgent():
-            return (("starts", f"the agent {action.agent}, whose actions are judged like those of this one"),)
+            return (("starts", _spawned(action)),)
+        case ManageAgent():
+            return (("uses", f"the agent {action.agent}, which this agent started"),)
         case _:
             return (("network", _network(terms)), *_credentials(terms))
+
+
+def _spawned(action: SpawnAgent) -> str:
+    """Return what an approval of the start of a sub-agent allows, in words."""
+    within = {"plan": ", which reads and changes nothing", "": ""}.get(action.mode, f" in mode {action.mode}")
+    tools = f", with the tools {', '.join(action.tools)}" if action.tools else ""
+    where = ", in a Git worktree of its own" if action.isolation else ""
+    return f"the agent {action.agent}{within}{tools}{where}; its actions are judged one by one, like those of this one"
 
 
 def _signing(action: SignGit) -> tuple[tuple[str, str], ...]:

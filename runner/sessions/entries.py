@@ -146,7 +146,10 @@ KINDS: dict[str, dict[str, FieldCheck]] = {
 }
 # fmt: on
 # Fields that an entry may also have: entries of earlier versions, and those of the agent `main`, have none.
-_OPTIONAL: dict[str, dict[str, FieldCheck]] = {"call": {"agent": _text, "parent": _maybe(_text)}}
+_OPTIONAL: dict[str, dict[str, FieldCheck]] = {
+    "call": {"agent": _text, "parent": _maybe(_text)},
+    "session": {"agent": _text, "parent": _text, "main": _name},  # the file of a sub-agent
+}
 _ANSWER: dict[str, FieldCheck] = {**KINDS["message"], "place": _count, "call": _text, "error": _switch}
 
 

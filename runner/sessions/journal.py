@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from policy.model.profile import MAIN
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.audit.chain import now
@@ -197,6 +198,9 @@ class Journal:
             return emit
 
         def both(event: Event) -> None:
+            if event.agent != MAIN:  # a sub-agent has a file of its own
+                emit(event)
+                return
             match event:
                 case Notice(text):
                     self._put_lenient("notice", {"text": text})

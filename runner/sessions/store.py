@@ -25,6 +25,7 @@ from runner.text.phrases import os_reason
 _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
 _KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,39}-[0-9a-f]{16}")
 _POINTER = "latest"
+_AGENTS = "agents"
 # SAFETY: open(2). No link is followed, and opening a pipe that another process put there does not wait.
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -52,26 +53,35 @@ class StoredSession:
 class SessionStore:
     """The sessions of one workspace. Their folder is created with the first session."""
 
-    def __init__(self, state: Path, key: str) -> None:
+    def __init__(self, state: Path, key: str, *, of_agents: bool = False) -> None:
+        """With `of_agents`, the store has the files of sub-agents, which are in a folder below that of the sessions."""
         self._state = state
         self.key = key
+        self.of_agents = of_agents
 
     @classmethod
     def of(cls, state: Path, workspace: str) -> "SessionStore":
         return cls(state, workspace_key(workspace))
 
     @classmethod
-    def all(cls, state: Path) -> "list[SessionStore]":
-        """Return the stores of all workspaces that have a folder in `state`."""
+    def all(cls, state: Path, *, of_agents: bool = False) -> "list[SessionStore]":
+        """Return the stores of all workspaces that have a folder in `state`, then, with `of_agents`, those of the
+        sub-agents.
+        """
         try:
-            names = os.listdir(state / "sessions")
+            names = sorted(name for name in os.listdir(state / "sessions") if _KEY.fullmatch(name))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [cls(state, name) for name in sorted(names) if _KEY.fullmatch(name)]
+        below = [cls(state, name, of_agents=True) for name in names if of_agents]
+        return [*(cls(state, name) for name in names), *(each for each in below if each.folder.is_dir())]
 
     @property
     def folder(self) -> Path:
-        return self._state / "sessions" / self.key
+        return self._state.joinpath("sessions", *self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (self.key, _AGENTS) if self.of_agents else (self.key,)
 
     def path(self, id: str) -> Path:
         return self.folder / f"{id}.jsonl"
@@ -141,7 +151,12 @@ class SessionStore:
             os.unlink(f"{id}.jsonl", dir_fd=folder)
 
     def note_latest(self, id: str) -> None:
-        """Make this session the one that `--continue` takes. Raise OSError or SessionError."""
+        """Make this session the one that `--continue` takes. Raise OSError or SessionError.
+
+        A sub-agent's conversation is never continued.
+        """
+        if self.of_agents:
+            return
         with self._opened() as folder:
             if self._latest() == id:
                 return
@@ -174,7 +189,7 @@ class SessionStore:
         handle = os.open(self._state, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
         path = self._state
         try:
-            for name in ("sessions", self.key):
+            for name in ("sessions", *self._names):
                 path /= name
                 if make:
                     with contextlib.suppress(FileExistsError):

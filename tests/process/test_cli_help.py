@@ -89,6 +89,7 @@ COMPLETIONS = [
             "mcp",
             "memory",
             "guard",
+            "agents",
         },
     ),
     (

@@ -35,6 +35,8 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("config", "show"),                                      "",                    0),
     (("init",),                                               "",                    0),
     (("trust", "show"),                                       "",                    0),
+    (("agents", "list"),                                      "",                    0),
+    (("agents", "show", "explore"),                           "",                    0),
     (("grants", "list"),                                      "",                    0),
     (("memory", "list"),                                      "",                    0),
     (("guard", "claude", "--no-canary"),                      "",                    1),

@@ -73,6 +73,7 @@ def _gone(place: CliHarness) -> tuple[str, ...]:
 Words = tuple[str, ...] | Callable[[CliHarness], tuple[str, ...]]
 # fmt: off
 WORDS: dict[str, Words] = {
+    "agents show":       ("agents", "show", "explore"),
     "apply":             ("apply", "--check", "{base}/change.patch"),
     "audit merge":       ("audit", "merge", "{base}/state/audit.db", "--into", "{base}/again.db"),
     "audit prune":       ("audit", "prune", "--older-than", "1d", "--dry-run"),

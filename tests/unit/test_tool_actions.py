@@ -15,6 +15,7 @@ from policy.model.action import (
     Action,
     CallServerTool,
     FetchAddress,
+    ManageAgent,
     ReadServerResource,
     RunScript,
     SearchNotes,
@@ -547,7 +548,8 @@ def test_an_action_that_is_not_certain_is_never_remembered() -> None:
 EVERY: tuple[ToolAction, ...] = (
     replace(ISSUE, hints=("destructive", "open-world"), tier="network"),
     ReadServerResource("github", "repo://acme/web"),
-    replace(EXPLORE, mode="plan", tools=("read", "grep")),
+    replace(EXPLORE, mode="plan", tools=("read", "grep"), model="openai:small"),
+    ManageAgent("explore-1", "message", "look at the tests, too"),
     PAGE,
     SearchWeb("bash arrays", "brave", "api.search.brave.com"),
     SearchTools("create an issue"),
@@ -555,7 +557,21 @@ EVERY: tuple[ToolAction, ...] = (
 )
 
 
-_NOT_SHOWN = ("type", "hints", "host", "server", "name", "tier", "limit")  # fields that are no text of the action
+_NOT_SHOWN = (
+    "type",
+    "hints",
+    "host",
+    "server",
+    "name",
+    "tier",
+    "limit",
+    "background",
+    "isolation",
+    "turns",
+    "tokens",
+    "operation",
+    "wait",
+)  # fields that are no text of the action
 
 
 @pytest.mark.parametrize("action", EVERY, ids=[each.kind for each in EVERY])

@@ -18,6 +18,7 @@ from policy.model.tier import MATRIX, Matrix, Mode, Ruling
 from policy.model.verdict import Verdict
 from policy.permission.flag_rights import FlagRights
 from policy.rules.rulebook import RuleBook
+from runner.audit.agent_limits import agent_limit
 from runner.audit.decisions import DecisionTrail, answer_source
 from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
@@ -153,6 +154,7 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
             unattended=deed.session.body.get("unattended") is True if policy.unattended is None else policy.unattended,
             backend=reach if isinstance(reach, str) else None,
             matrix=policy.matrix,
+            agents=tuple(agent_limit(each) for each in items(body.get("limits")) if isinstance(each, dict)),
         )
     except (ValueError, OverflowError) as error:
         raise _UnknownError("not as this version writes it", str(error)) from None

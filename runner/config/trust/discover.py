@@ -25,6 +25,10 @@ INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 PROMPTS = (f"{OURS}/SYSTEM.md", f"{OURS}/APPEND_SYSTEM.md")
 SKILLS = (f"{OURS}/skills", ".agents/skills", ".claude/skills")  # of two skills with one name, the first is used
 COMMANDS = f"{OURS}/commands"
+# Of two agents with one name, that of the first folder is used.
+AGENTS = (
+    f"{OURS}/agents", ".claude/agents", ".codex/agents", ".gemini/agents", ".opencode/agent", ".opencode/agents",
+)  # fmt: skip
 # Of two servers with one name, that of the first file is used.
 SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
 _TEXTS = (EntryKind.INSTRUCTIONS, EntryKind.PROMPT)
@@ -72,7 +76,9 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
                 _all(found, ours, f"{OURS}/hooks", EntryKind.HOOK)
                 _all(found, ours, COMMANDS, EntryKind.COMMAND)
         for path in SKILLS:
-            _skills(found, top, path)
+            _apart(found, top, path, EntryKind.SKILL)
+        for path in AGENTS:
+            _apart(found, top, path, EntryKind.AGENT)
         if cwd != workspace and inside(cwd, workspace):
             _between(found, top, os.path.relpath(cwd, workspace).split("/"))
     _above(found, workspace, home)
@@ -135,13 +141,14 @@ def _all(found: "_Found", at: int, path: str, kind: EntryKind) -> None:
     found.contents.update(below.contents)
 
 
-def _skills(found: "_Found", top: int, path: str) -> None:
+def _apart(found: "_Found", top: int, path: str, kind: EntryKind) -> None:
+    """Add everything below the folder `path`, whose parent folder may belong to another program."""
     above = os.path.dirname(path)
     if above in found.entries:
         return
-    with _closing(found.folder(top, above, above, EntryKind.SKILL)) as handle:
+    with _closing(found.folder(top, above, above, kind)) as handle:
         if handle is not None:
-            _all(found, handle, path, EntryKind.SKILL)
+            _all(found, handle, path, kind)
 
 
 def _servers(found: "_Found", top: int) -> None:

@@ -12,6 +12,7 @@ from runner.config.trust.store import TrustAnswer
 from runner.config.trust.widening import Widening
 
 if TYPE_CHECKING:
+    from runner.config.agentfiles.definitions.find import FoundAgents
     from runner.config.serverfiles.read_servers import ServerFile
 
 
@@ -51,7 +52,8 @@ class TrustReview:
         prompts = {each.path for each in self.prompts}
         commands = {each.source for each in self.commands.found}
         started = {each.path for each in self.servers if any(not server.fault for server in each.servers)}
-        counting = widening | told | skills | prompts | commands | started
+        agents = {each.source for each in self.agents.definitions}
+        counting = widening | told | skills | prompts | commands | started | agents
         return tuple(each.path for each in self.inventory.entries if each.path in counting)
 
     @property
@@ -66,6 +68,11 @@ class TrustReview:
     def commands(self) -> CommandFiles:
         """Return the custom commands of the repository, and files that are faulty commands."""
         return commands_of(self.inventory)
+
+    @property
+    def agents(self) -> "FoundAgents":
+        """Return the sub-agents that the repository defines, and files that define none."""
+        return agents_of(self.inventory)
 
     @property
     def servers(self) -> "tuple[ServerFile, ...]":
@@ -92,6 +99,13 @@ def commands_of(inventory: Inventory) -> CommandFiles:
     """Return the custom commands of a repository, and notices about files that are no commands."""
     kinds = {each.path for each in inventory.entries if each.kind is EntryKind.COMMAND}
     return of_contents({path: data for path, data in inventory.contents.items() if path in kinds}, COMMANDS)
+
+
+def agents_of(inventory: Inventory) -> "FoundAgents":
+    """Return the sub-agents that a repository defines, and the files that define none."""
+    from runner.config.agentfiles.definitions.find import repository_agents  # few repositories have such a file
+
+    return repository_agents(inventory)
 
 
 def servers_of(inventory: Inventory) -> "tuple[ServerFile, ...]":

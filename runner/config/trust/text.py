@@ -58,6 +58,7 @@ def summary(review: TrustReview) -> str:
         (told, "text", "would be given to the model"),
         (commands, "command", "could be typed"),
         (skills, "skill", "would be offered to the model"),
+        (len(review.agents.definitions), "sub-agent", "could be started by the model"),
         (servers, "tool server", "would be started"),
     )
     return "in short: " + ", ".join(f"{many(count, noun)} {effect}" for count, noun, effect in effects if count)
@@ -99,6 +100,11 @@ def _sections(review: TrustReview) -> Iterator[tuple[str, list[str]]]:
     title = "you could type these /commands, whose texts go to the model as if you wrote them; no rule changes"
     commands = review.commands
     yield title, [f"  /{each.name}  {_line(each.source)}  {each.summary}" for each in commands.found]
+    title = "the model could start these sub-agents, which get at most the rights of the session; no rule changes"
+    agents = review.agents
+    rows = [f"  {each.name}  {_line(each.source)}  {one_line(each.description, _WIDE)}" for each in agents.definitions]
+    yield title, rows
+    yield "sub-agents that cannot be used", [f"  {_line(each)}" for each in agents.notices]
     yield "commands that cannot be used", [f"  {_line(each)}" for each in commands.notices]
     yield "skills that cannot be used", [f"  {_line(each.path)}  {_line(each.why)}" for each in review.skills[1]]
     yield (

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.model.profile import MAIN
 from policy.model.tier import Mode
 from policy.model.verdict import Problem
 from runner.agent.startup import RunArgs, SessionStart, chosen_model, opener, prepare_options, with_session
@@ -225,6 +226,8 @@ class Run:
         if isinstance(event, ModelText) and not self._writing and self._log is not None:
             self._log.ungroup()  # the model's text is shown between the groups of its turns
         self._show(event)
+        if event.agent != MAIN:
+            return
         match event:
             case SessionStarted():
                 self._content.started = event

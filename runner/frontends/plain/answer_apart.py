@@ -1,5 +1,6 @@
 """The events of a run without the answer of the model, which is written to another place."""
 
+from policy.model.profile import MAIN
 from runner.events import Emit, Event, ModelText, RunEnded, ToolProposed
 
 
@@ -15,6 +16,9 @@ class AnswerApart:
         self._withheld: list[ModelText] = []
 
     def __call__(self, event: Event) -> None:
+        if event.agent != MAIN:  # the answer is that of the agent that the user instructs
+            self._show(event)
+            return
         match event:
             case ModelText():
                 self._withheld.append(event)

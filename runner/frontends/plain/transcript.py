@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from policy.model.action import Action, EditFile, RunArgv, RunScript, WriteFile
+from policy.model.profile import MAIN
 from policy.model.tier import Ruling, Tier
 from policy.model.verdict import Problem
 from runner import events
@@ -63,6 +64,11 @@ class Transcript:
 
     def __call__(self, event: events.Event) -> None:
         """Draw `event`."""
+        if event.agent != MAIN:
+            if words := wording.agent_event_words(event, self._cwd):
+                self._flow.end()
+                self._print(self._styled(self._fit(words), "dim"))
+            return
         if not isinstance(event, _LIVE):
             self._flow.end()
         match event:

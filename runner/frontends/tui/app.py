@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.input import Input
 
+from policy.model.profile import MAIN
 from runner.events import Changed, Event, RunEnded
 from runner.frontends.slash.command import Row
 from runner.frontends.tui.bell import Bell
@@ -155,8 +156,9 @@ class App:
     def emit(self, event: Event) -> None:
         """Show `event` with the next frame."""
         self.status.take(event)
-        self._wait.take(event, time.monotonic())
-        self._progress.take(event, time.monotonic())
+        if event.agent == MAIN:
+            self._wait.take(event, time.monotonic())
+            self._progress.take(event, time.monotonic())
         self.soon()
         if self._cycling and isinstance(event, Changed):
             self._cycled = replace(event, was=self._cycled.was if self._cycled is not None else event.was)
@@ -165,7 +167,7 @@ class App:
                 self.screen.take(self._cycled)
             self._cycled = None
             self.screen.take(event)
-        if isinstance(event, RunEnded) and not self.host.waiting:
+        if isinstance(event, RunEnded) and event.agent == MAIN and not self.host.waiting:
             self.bell.over()
 
     def cycle_mode(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import assert_never
 
+from policy.model.profile import MAIN
 from policy.model.tier import Ruling
 from policy.model.verdict import Problem
 from runner import events
@@ -67,6 +68,11 @@ class Screen:
 
     def take(self, event: events.Event) -> None:
         """Store the rows of an event, which `done` and `live` return later."""
+        if event.agent != MAIN:
+            if words := wording.agent_event_words(event, self._cwd):
+                self._writing.end()
+                self._note(words)
+            return
         if not isinstance(event, _LIVE):
             self._writing.end()
         theme = self.theme

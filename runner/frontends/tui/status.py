@@ -2,6 +2,7 @@
 
 import math
 
+from policy.model.profile import MAIN
 from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from runner.events import (
     Changed,
@@ -41,6 +42,7 @@ class StatusLine:
         self.notice = ""  # shown instead of the values until the next key
         self.ports: tuple[int, ...] = ()  # on which processes of the session listen
         self._processes: set[str] = set()
+        self._agents: set[str] = set()
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -49,12 +51,20 @@ class StatusLine:
         self._cost: float | None = None
 
     def take(self, event: Event) -> None:
+        """Note what `event` changes. Of sub-agents the line shows only how many work, and their processes."""
+        if event.agent != MAIN and not isinstance(event, ProcessStarted | ProcessEnded):
+            if isinstance(event, Prompted):
+                self._agents.add(event.agent)
+            elif isinstance(event, RunEnded):
+                self._agents.discard(event.agent)
+            return
         match event:
             case SessionStarted():
                 self._mode, self._model = event.mode.value, _short(event.model)
                 self._sandbox = event.enforcement.level.value.lower()
                 self._context, self._full = "", 0.0
                 self._processes.clear()
+                self._agents.clear()
             case ProcessStarted(process):
                 self._processes.add(process)
             case ProcessEnded(process):
@@ -88,6 +98,7 @@ class StatusLine:
             (1, "dim" if self._sandbox == "full" else "bold ansired", f"sandbox {self._sandbox}"),
             (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
             (3, "dim", self._background()),
+            (3, "dim", f"{len(self._agents)} agent{'s' * (len(self._agents) > 1)}" if self._agents else ""),
             (6, "dim", "? help"),
         ]
         parts = [part for part in parts if part[2]]

@@ -74,6 +74,12 @@ class GrantStore:
         self._latest = 0.0
         self._session: dict[str, Grant] = {}
 
+    def of_agent(self, key: GrantHolder) -> "GrantStore":
+        """Return a store for another agent of the same session, which shares all grants and holds those of `key`."""
+        other = GrantStore(None, key, self._tell, journal=self._journal, redact=self.redact, clock=self._clock)
+        other._file, other._session, other._told = self._file, self._session, self._told
+        return other
+
     def live(self) -> _Grants:
         """Return the grants that `key` may use now. An unchanged file costs one stat call."""
         now = self._now()

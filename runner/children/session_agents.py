@@ -1,0 +1,241 @@
+"""The sub-agents of one session: their starts, their ends, and the messages to them."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from policy.model.action import ManageAgent, SpawnAgent
+from policy.model.profile import MAIN
+from policy.model.verdict import Permit, Problem
+from runner.children.child import AgentState, Child
+from runner.children.child_context import ChildPlan, child_context, close_journal
+from runner.config.agentfiles.definitions.definition import AgentDefinition
+from runner.engine.run_context import RunContext
+from runner.events import Notice
+from runner.loop import Ending, run
+from runner.messages import Message
+from runner.text.sanitize import marked
+from sandbox.backend import Outcome
+from tools.agent import AgentMessageTool, AgentOutputTool, AgentStopTool, AgentTool, OfferedAgent
+
+if TYPE_CHECKING:
+    from runner.engine.compaction.view import ConversationView
+    from tools.registry import ToolRegistry
+
+MOST_RUNNING = 10  # sub-agents of a session that run at the same time
+MOST_DEPTH = 3  # levels of sub-agents
+MOST_STARTED = 200  # sub-agents of one session
+
+
+class SessionAgents:
+    """The sub-agents of one session. Only the thread of the event loop uses it."""
+
+    def __init__(
+        self,
+        definitions: Sequence[AgentDefinition],
+        registry: "ToolRegistry",
+        view: "Callable[[], ConversationView]",
+        state: Path | None,
+    ) -> None:
+        """`view` makes the view of one conversation. `state` is the folder of session files, or None for none."""
+        self.definitions = {each.name: each for each in definitions}
+        self._registry = registry
+        self._view = view
+        self._state = state
+        self._children: dict[str, Child] = {}
+        self._numbers: Counter[str] = Counter()
+        self._main: RunContext | None = None
+        registry.add(AgentTool([_offered(each) for each in definitions]))
+
+    @property
+    def all(self) -> tuple[Child, ...]:
+        """Return the sub-agents in the order of their starts."""
+        return tuple(self._children.values())
+
+    def get(self, name: str) -> Child | None:
+        """Return the sub-agent of that name, or None."""
+        return self._children.get(name)
+
+    def begin(self, ctx: RunContext) -> None:
+        """Use the session of the agent `main`, whose context is `ctx`."""
+        self._main = ctx
+
+    async def perform(self, permit: Permit, agent: str) -> Outcome:
+        """Start a sub-agent of `agent`, or do with one what `permit` allows."""
+        action = permit.action
+        if isinstance(action, SpawnAgent):
+            return await self._start(action, self._context(agent))
+        assert isinstance(action, ManageAgent)
+        child = self._children.get(action.agent)
+        if child is None or not self._below(child, agent):  # THREAT T228: an agent steers only agents below it
+            mine = [each.name for each in self.all if self._below(each, agent)]
+            why = f"your agents are {', '.join(mine)}" if mine else "you have started no agent"
+            return _failed(f"there is no agent `{action.agent}` of yours", why, "use a name from its start")
+        match action.operation:
+            case "output":
+                return await self._output(child, action.wait)
+            case "message":
+                return self._message(child, action.text, agent)
+            case _:
+                await self.stop(child.name)
+                child.known = True
+                return Outcome(0, f"{child.name} is stopped".encode())
+
+    def note(self, agent: str) -> str:
+        """Return the note for `agent` about its background agents that have ended since the last note."""
+        ended = [
+            each for each in self.all if each.parent == agent and each.background and each.ending and not each.known
+        ]
+        for each in ended:
+            each.known = True
+        rows = "\n".join(f"{each.row}; `agent_output` has its report" for each in ended)
+        return f"[note of the program] agents that have ended:\n{rows} [end of the note]" if rows else ""
+
+    async def stop(self, name: str) -> None:
+        """Stop the sub-agent and all agents below it, and wait for their ends."""
+        child = self._children[name]
+        for each in self.all:
+            if each.parent == name and each.state is AgentState.RUNNING:
+                await self.stop(each.name)
+        task = child.task
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def stop_all(self) -> int:
+        """Stop all sub-agents. Return the number of those that ran."""
+        running = [each for each in self.all if each.state is AgentState.RUNNING]
+        for each in running:
+            await self.stop(each.name)
+        return len(running)
+
+    def send(self, name: str, text: str) -> bool:
+        """Send a message of the user to a running sub-agent. Return False if it does not run."""
+        child = self._children.get(name)
+        if child is None or child.ctx is None or child.state is not AgentState.RUNNING:
+            return False
+        child.ctx.steering.steer(child.ctx.redactor.text(text))
+        return True
+
+    async def close(self) -> None:
+        """Stop all sub-agents at the end of the session."""
+        await self.stop_all()
+
+    def _context(self, agent: str) -> RunContext:
+        ctx = self._main if agent == MAIN else self._children[agent].ctx
+        assert ctx is not None  # an agent that acts has begun
+        return ctx
+
+    def _below(self, child: Child, agent: str) -> bool:
+        above: Child | None = child
+        while above is not None:
+            if above.parent == agent:
+                return True
+            above = self._children.get(above.parent)
+        return False
+
+    async def _start(self, action: SpawnAgent, ctx: RunContext) -> Outcome:
+        definition = self.definitions.get(action.agent)
+        if definition is None:
+            return _failed(f"there is no kind of agent `{action.agent}`", "it was not offered", "use another kind")
+        above = self._children.get(ctx.agent)
+        depth = above.depth + 1 if above is not None else 1
+        if depth > MOST_DEPTH:
+            why = f"agents are started at most {MOST_DEPTH} levels deep"
+            return _failed("the agent was not started", why, "do the work yourself")
+        # THREAT T229: a model that starts agents without end fills neither the memory nor the machine.
+        if sum(each.state is AgentState.RUNNING for each in self.all) >= MOST_RUNNING:
+            why = f"{MOST_RUNNING} agents run, the most at the same time"
+            return _failed("the agent was not started", why, "wait until one has ended, or do the work yourself")
+        if len(self._children) >= MOST_STARTED:
+            why = f"this session has started {MOST_STARTED} agents, the most"
+            return _failed("the agent was not started", why, "do the work yourself")
+        self._numbers[definition.name] += 1
+        name = f"{definition.name}-{self._numbers[definition.name]}"
+        child = Child(name, definition.name, ctx.agent, depth, background=action.background)
+        cwd, workspace = ctx.cwd, ctx.look().workspace
+        plan = ChildPlan(
+            name,
+            definition,
+            action,
+            depth,
+            cwd,
+            workspace,
+            self._context(MAIN).context,
+            self._state,
+            self._view(),
+            child.watch,
+        )
+        made = child_context(plan, ctx, MOST_DEPTH)
+        if isinstance(made, Problem):
+            return Outcome(1, problem=made)
+        child.ctx = made
+        self._children[name] = child
+        child.task = asyncio.create_task(self._work(child, made, action.prompt), name=name)
+        if action.background:
+            self._offer_controls()
+            return Outcome(0, f"{name} works in the background; a note tells when it has ended".encode())
+        try:
+            await asyncio.shield(child.task)
+        except asyncio.CancelledError:
+            await self.stop(name)
+            raise
+        finally:
+            child.known = True
+        return Outcome(0, child.report.encode("utf-8", "replace"), seconds=child.seconds)
+
+    async def _work(self, child: Child, ctx: RunContext, prompt: str) -> Ending:
+        history: list[Message] = []
+        ending = None
+        try:
+            ending = await run(prompt, ctx, history)
+            while ending.exit.value == 0 and (more := ctx.steering.next()) is not None:  # it came with the last answer
+                ending = await run(more.text, ctx, history, more.typed)
+            return ending
+        finally:
+            child.end(ending or _broken())
+            close_journal(ctx)
+            for each in ctx.processes.alive:
+                if each.agent == child.name:  # nobody could use them any more
+                    await ctx.processes.end(each.id)
+            if child.background:
+                ctx.emit(Notice(f"the agent {child.row}"))
+
+    async def _output(self, child: Child, wait: float) -> Outcome:
+        if child.task is not None and not child.task.done() and wait > 0:
+            await asyncio.wait([child.task], timeout=wait)
+        if child.state is AgentState.RUNNING:
+            return Outcome(0, child.row.encode("utf-8", "replace"))
+        child.known = True
+        return Outcome(0, child.report.encode("utf-8", "replace"))
+
+    def _message(self, child: Child, text: str, sender: str) -> Outcome:
+        # THREAT T228: what one agent writes to another may repeat what it read.
+        if not self.send(child.name, f"Message of another agent:\n{marked('message', text, sender=sender)}"):
+            return _failed(f"`{child.name}` got no message", "it has ended", "start another agent")
+        return Outcome(0, f"sent; {child.name} reads it after its current calls".encode())
+
+    def _offer_controls(self) -> None:
+        """Offer the tools for agents in the background from the first one on."""
+        names = {tool.name for tool in self._registry.every}
+        for tool in (AgentOutputTool(), AgentMessageTool(), AgentStopTool()):
+            if tool.name not in names:
+                self._registry.add(tool)
+
+
+def _offered(of: AgentDefinition) -> OfferedAgent:
+    mode = of.mode.value if of.mode is not None else ""
+    return OfferedAgent(of.name, of.description, mode, of.tools, of.model, of.isolation, of.background, of.turns)
+
+
+def _failed(what: str, why: str, fix: str) -> Outcome:
+    return Outcome(1, problem=Problem(what, why, fix))
+
+
+def _broken() -> Ending:
+    from runner.messages import Usage
+    from runner.problems import Exit
+
+    return Ending(Exit.FAILED, "the approver or a listener failed", 0, Usage(), ())
