@@ -284,7 +284,9 @@ def _print_status(found: "GuardStatus") -> None:
         scripts = tuple(call.script for call in found.unconfined)
         lines.append(f"WARNING    {len(scripts)} commands ran without the sandbox: {_first(scripts)}")
     if found.second is not None and not found.second.holds:
-        lines.append(f"fix        run `agent guard {found.agent} --install` again, with the same options")
+        lines.append(
+            f"fix        correct that, or run `agent guard {found.agent} --install` again, with the same options"
+        )
     elif found.canary is not None and found.canary.result == "outside":
         option = "--replace-shell" if found.agent in ("codex", "gemini") else "--redirect"
         lines.append(f"fix        run `agent guard {found.agent} --install {option}`")
