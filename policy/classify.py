@@ -106,6 +106,8 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             return _script(action, interpreter)
         case actions.StartServer():
             _server(action, interpreter)
+        case actions.RunHook():
+            _hook(action, interpreter)
         case actions.RunArgv(argv=()):
             interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
         case actions.RunArgv(argv=argv):
@@ -153,6 +155,17 @@ def _server(action: actions.StartServer, interpreter: Interpreter) -> None:
         words = [literal(word) for word in action.argv]
         inner.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
     judge_server_start(action, interpreter.findings, inner.findings.reasons)
+
+
+def _hook(action: actions.RunHook, interpreter: Interpreter) -> None:
+    """Judge the run of a hook, as the start of a tool server is judged."""
+    from policy.interpreter.tool_call import judge_hook_run  # few sessions have hooks
+
+    inner = Interpreter(interpreter.facts, interpreter.rules, interpreter.profile, grammar, ())
+    if action.argv:
+        words = [literal(word) for word in action.argv]
+        inner.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
+    judge_hook_run(action, interpreter.findings, inner.findings.reasons)
 
 
 def _input(action: actions.WriteProcess, interpreter: Interpreter) -> None:

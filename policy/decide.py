@@ -8,7 +8,7 @@ from policy.model.action import RunArgv, RunScript, StartProcess
 from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Facts
 from policy.model.frozen import replace
-from policy.model.profile import Profile
+from policy.model.profile import Layer, Profile
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling, Tier
 from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
 from policy.terms import Floor, terms_for
@@ -168,6 +168,8 @@ def _floor_problem(assessment: Assessment, facts: Facts, tier: Tier, reason: Rea
     elif reason.rule.kind is RuleKind.GRANT:
         fix = f"do it another way, or {fix}; `agent grants revoke {reason.rule.id}` removes the refusal"
         return Problem(what, why, fix)
+    elif any(rule.ref == reason.rule and rule.layer is Layer.HOOK for rule in profile.permissions):
+        fix = f"do it another way, or ask the user about the hook {near(str(reason.rule), facts)}"
     else:
         fix = f"do it another way, or change the rule at {near(str(reason.rule), facts)}, or {fix}"
     return Problem(what, f"{why}; no mode allows that", fix)

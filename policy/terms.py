@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import isfinite
 
 from policy.describe.phrases import near, plain
-from policy.model.action import RunArgv, RunScript, SignGit, StartServer, ToolAction
+from policy.model.action import RunArgv, RunHook, RunScript, SignGit, StartServer, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
@@ -16,6 +16,7 @@ from policy.model.tier import Tier
 from policy.model.verdict import READ_ONLY_TMP, UNNAMED, Limits, Rights, Terms
 
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
+HOOK_OUTPUT = 1 << 20  # bytes that a hook may print; a longer output is a failure of the hook
 _USUAL_WALL = Limits().wall
 
 # The sandbox provides its own /proc and /dev; those of the machine are never passed in.
@@ -59,6 +60,8 @@ def terms_for(
         return Terms(rights=Rights.READ_ONLY, workspace=facts.workspace, home=facts.home, limits=limits)
     if isinstance(assessment.action, StartServer):
         return _server_terms(assessment.action, assessment, facts, profile, environment, limits)
+    if isinstance(assessment.action, RunHook):
+        return _hook_terms(assessment.action, assessment, facts, profile, environment, limits)
     read: set[str] = set()
     write: set[str] = set()
     effects = assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed
@@ -162,6 +165,62 @@ def _server_terms(
         limits=limits,
         credentials=names,
         repository=facts.repository if works else (),
+    )
+
+
+def _hook_terms(
+    action: RunHook,
+    assessment: Assessment,
+    facts: Facts,
+    profile: Profile,
+    environment: Environment,
+    limits: Limits,
+) -> Terms | Floor:
+    """Return the rights of a hook: it reads the workspace and the system, and gets what its configuration names.
+
+    INVARIANT: only typed rights count. A hook that is not `wider` changes nothing and has no network.
+    """
+    secrets = Secrets(profile, facts.home, facts.private)
+    read, write = set[str](), set[str]()
+    works = False
+    for effect in assessment.typed:
+        changes = effect.kind in _CHANGES
+        if effect.kind is not EffectKind.READS and not (changes and action.wider):
+            continue
+        found = _outside(effect, facts, secrets)
+        if isinstance(found, Floor):
+            return found
+        if changes and effect.scope is Scope.WORKSPACE:
+            if effect.target != facts.workspace:
+                why = f"a hook changes the whole workspace or nothing of it, not {near(effect.target, facts)} alone"
+                fix = 'name the whole workspace (`write = ["."]`), or a folder outside of it'
+                return Floor(Tier.DENIED, why, fix)
+            works = True
+            continue
+        (write if changes else read).update(found)
+    hosts: tuple[str, ...] = ()
+    if action.wider or action.url:
+        hosts = tuple(sorted({each.target for each in assessment.typed if each.kind is EffectKind.CONNECTS}))
+    limits = _limits(assessment, replace(limits, output=min(limits.output, HOOK_OUTPUT)))
+    if not action.argv:  # no sandbox: the runner itself sends the request
+        return Terms(Rights.READ_ONLY, facts.workspace, facts.home, hosts=hosts, limits=limits)
+    locked, hidden, shown = with_path_denials(facts, profile)
+    over = facts.caching if works else (*(() if hosts else facts.reading), ("TMPDIR", READ_ONLY_TMP))
+    return Terms(
+        rights=Rights.WORKSPACE_WRITE if works else Rights.READ_ONLY,
+        workspace=facts.workspace,
+        home=facts.home,
+        system=_readable(facts.system, secrets),
+        read=tuple(sorted(path for path in read if not any(inside(path, root) for root in write))),
+        write=tuple(sorted(write)),
+        hidden=hidden,
+        shown=shown,
+        locked=locked,
+        hosts=hosts,
+        env=_merged(environment, over),
+        cache=facts.cache if works else "",
+        unix=profile.unix_sockets and works,
+        limits=limits,
     )
 
 

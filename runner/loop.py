@@ -13,7 +13,7 @@ from runner.engine.budget import BudgetExceeded, Limit
 from runner.engine.execute import StopListener, execute_call
 from runner.engine.judge import judge_call
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import CallResult, ModelCall
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall
 from runner.engine.turns import TurnLoop
 from runner.events import Denied, ErrorRaised, Prompted, RunEnded
 from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
@@ -30,8 +30,16 @@ async def handle_call(call: ModelCall, ctx: RunContext, stopped: StopListener = 
 
     If the task is cancelled while a command runs, `stopped` is called with the result so far.
     """
-    judged = judge_call(call, ctx)
-    return judged if isinstance(judged, CallResult) else await execute_call(judged, ctx, stopped)
+    if ctx.hooks is None or call.own:  # hooks are about calls of the model
+        judged = judge_call(call, ctx)
+        return judged if isinstance(judged, CallResult) else await execute_call(judged, ctx, stopped)
+    from runner.engine.hooked_calls import after_call, judge_hooked  # few sessions have hooks
+
+    judged = await judge_hooked(call, ctx)
+    if isinstance(judged, CallResult):
+        return judged
+    report = await execute_call(judged, ctx, stopped)
+    return await after_call(judged, report, ctx) if isinstance(judged, Judgement) else report
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +80,23 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     limit: Limit | None = None
     try:
-        notes = [_process_note(ctx), _agent_note(ctx)]
+        refusal, notes = "", [_process_note(ctx), _agent_note(ctx)]
         try:
-            if ctx.servers is not None:  # the first request describes their tools
+            if ctx.hooks is not None:
+                refusal, added = await _ask_hooks(prompt, ctx, resumed=len(work.messages) > 0)
+                notes.append(added)
+            if ctx.servers is not None and not refusal:  # the first request describes their tools
                 notes.append(ctx.redactor.text(await ctx.servers.introduction()))
         finally:  # a prompt that is stopped before the first request stays in the conversation
+            notes = [] if refusal else notes
+            prompt = f"[a prompt that a hook refused: {refusal}]" if refusal else prompt
             blocks = tuple(TextBlock(text) for text in (prompt, *notes) if text)
             asked, typed = UserMessage(blocks), typed or (prompt if len(blocks) > 1 else "")
             work.messages.append(asked)
             ctx.journal.message(asked, typed=typed)
         async with asyncio.timeout(ctx.live.limits.seconds) as clock:
-            reason = await work.through(clock.when())
-        exit = Exit.DENIED if work.denied else Exit.DONE
+            reason = refusal or await work.through(clock.when())
+        exit = Exit.DENIED if work.denied or refusal else Exit.DONE
     except BudgetExceeded as end:
         exit, reason, limit = end.exit, end.reason, end.limit
     except BREAKS as error:
@@ -127,3 +140,11 @@ def _end_run(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Li
     ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money, text)
     ctx.emit(RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money, text))
     return ending
+
+
+async def _ask_hooks(prompt: str, ctx: RunContext, *, resumed: bool) -> tuple[str, str]:
+    """Ask the hooks about a prompt. Return the sentence about a refusal, or an empty text, and the texts they add."""
+    from runner.engine.hooked_calls import begin_prompt, refused_prompt  # few sessions have hooks
+
+    denial, added = await begin_prompt(prompt, ctx, resumed=resumed)
+    return (refused_prompt(denial, ctx) if denial is not None else ""), f"\n\n{added}" if added else ""

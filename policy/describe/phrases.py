@@ -17,6 +17,7 @@ from policy.model.action import (
     ReadProcess,
     ReadServerResource,
     RunArgv,
+    RunHook,
     RunScript,
     SearchNotes,
     SearchTools,
@@ -99,6 +100,8 @@ def _text(action: Action, around: Around) -> str:
         case StartServer():
             what = action.url or " ".join(map(quoted, action.argv))
             return f"{'connect to' if action.url else 'start'} the server {action.server}: {what}"
+        case RunHook():
+            return hook_text(action)
         case RunArgv():
             return " ".join(map(quoted, action.argv))
         case SignGit():
@@ -123,6 +126,12 @@ def _text(action: Action, around: Around) -> str:
             return tool_call_text(action)
         case _:
             return f"{action.tool} {near(action.path, around)}"
+
+
+def hook_text(action: RunHook) -> str:
+    """Return the run of a hook: its event, its place, and its command, address or question."""
+    what = action.url or action.question or " ".join(map(quoted, action.argv))
+    return f"run the hook {action.place} of {action.event}: {what}"
 
 
 def tool_call_text(action: ToolAction) -> str:

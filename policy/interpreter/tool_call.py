@@ -8,6 +8,7 @@ from policy.model.action import (
     ManageAgent,
     ProposeNote,
     ReadServerResource,
+    RunHook,
     SearchNotes,
     SearchTools,
     SearchWeb,
@@ -78,7 +79,11 @@ _CHOSEN = {
 }
 
 
-_STAYS = (Tier.DANGEROUS, Tier.SECRET, Tier.DENIED)  # tiers of the command of a server that no configuration lifts
+_STAYS = (
+    Tier.DANGEROUS,
+    Tier.SECRET,
+    Tier.DENIED,
+)  # tiers of the command of a server or hook that no configuration lifts
 
 
 def judge_server_start(action: StartServer, findings: Findings, of_command: tuple[Reason, ...]) -> None:
@@ -91,6 +96,26 @@ def judge_server_start(action: StartServer, findings: Findings, of_command: tupl
     if action.url:
         _address(action.url, findings)
     if not action.argv and not action.url:
+        findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
+    for reason in of_command:
+        if reason.tier in _STAYS:
+            findings.add_reason(reason.tier, reason.text, reason.rule, None)
+
+
+def judge_hook_run(action: RunHook, findings: Findings, of_command: tuple[Reason, ...]) -> None:
+    """Add the effects and tiers of the run of a hook. `of_command` are the reasons of its command alone.
+
+    A hook that may only read has tier read, whatever its command is: its terms grant nothing else.
+    """
+    effect = findings.add_effect(EffectKind.RUNS, f"a hook of {action.event}")
+    verb = "sends the event to" if action.url else "asks the small model by" if action.question else "runs"
+    more = ", which may do more than read, as your configuration says" if action.wider else ", which may only read"
+    text = f"{verb} the hook {plain(action.place)} of {plain(action.event)}{more if action.argv else ''}"
+    tier = Tier.EXECUTE if action.wider or action.url else Tier.READ
+    findings.add_reason(tier, text, Check.HOOK_RUN, None, effect)
+    if action.url and not (action.url.startswith(("https://", "http://")) and endpoint(action.url)):
+        findings.unknown("the host of the address is not certain", Check.WEB_TOOL, None)
+    if not action.argv and not action.url and not action.question:
         findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
     for reason in of_command:
         if reason.tier in _STAYS:

@@ -69,6 +69,32 @@ class StartServer(RunArgv):
 
 
 @dataclass(frozen=True, slots=True)
+class RunHook(RunArgv):
+    """Run a hook of the configuration: a confined command, a request to `url`, or a question to the small model. The
+    rights of the hook are those that the configuration names, and no others.
+
+    Attributes:
+        event: the event that the hook answers, such as `PreToolUse`.
+        place: the file and the line of the hook, as `PATH:LINE`.
+        wider: True if the configuration gives the hook more than reading: a path that it may change, or a host.
+        url: the address of an HTTP hook, which has no words; empty for other hooks.
+        question: the question of a prompt hook, which has no words; empty for other hooks.
+    """
+
+    kind: ClassVar[str] = "RunHook"
+    event: str = ""
+    place: str = ""
+    wider: bool = False
+    url: str = ""
+    question: str = ""
+
+    @property
+    def tool(self) -> str:  # type: ignore[override]  # the name depends on the event
+        """Return the name in rules: `hook@PreToolUse`. No tool can have a name with `@`."""
+        return f"hook@{self.event}"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFile:
     """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines."""
 
@@ -409,7 +435,8 @@ def file_action(tool: str, path: str, *, content: str, old: str, glob: str, rege
 ACTIONS: dict[str, type[Action]] = {
     each.kind: each
     for each in (
-        RunScript, StartProcess, RunArgv, StartServer, ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
+        RunScript, StartProcess, RunArgv, StartServer, RunHook,
+        ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
         ProposeNote, SearchNotes,

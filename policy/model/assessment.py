@@ -322,6 +322,7 @@ class Check:
     ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")
     NOTE                    = RuleRef(RuleKind.BUILTIN, "tools/note")
     NOTE_SEARCH             = RuleRef(RuleKind.BUILTIN, "tools/note-search")
+    HOOK_RUN                = RuleRef(RuleKind.BUILTIN, "tools/hook-run")
     SERVER_HINT             = RuleRef(RuleKind.BUILTIN, "tools/server-hint")
     SERVER_RESOURCE         = RuleRef(RuleKind.BUILTIN, "tools/server-resource")
     SERVER_START            = RuleRef(RuleKind.BUILTIN, "tools/server-start")

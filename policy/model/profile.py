@@ -33,6 +33,7 @@ class Layer(StrEnum):
     NAMED = "named"  # by `--config`
     TYPED = "typed"  # by flags of this one action, such as `--host`
     GRANT = "grant"  # a remembered answer of a user
+    HOOK = "hook"  # an answer of a hook to one action, which may only ask and deny
 
 
 class Source(StrEnum):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from policy.describe.phrases import near
-from policy.model.action import Action, CallServerTool, StartServer, ToolAction
+from policy.model.action import Action, CallServerTool, RunHook, StartServer, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, Scope, Step
 from policy.model.command_pattern import belongs, exact
 from policy.model.facts import Facts
@@ -24,6 +24,8 @@ def whose(rule: PermissionRule, facts: Facts) -> str:
     """Return `your rule ~/.config/ringfence/config.toml:12`, `the repository's rule FILE:3` or `your grant g1`."""
     if rule.layer is Layer.TYPED and rule.ref.kind is RuleKind.FLAG:
         return f"`{rule.ref.id}` of this command line"
+    if rule.layer is Layer.HOOK:
+        return f"the hook {near(rule.ref.id, facts)}:{rule.ref.line}"
     if rule.layer is Layer.GRANT:
         kind = "grant" if rule.verdict is Ruling.ALLOW else "remembered refusal"
         return f"your {kind} {rule.ref.id}"
@@ -119,6 +121,8 @@ def _by_tool(tier: Tier, action: Action) -> bool:
     """Return True if a rule that only names tools can allow `tier` for `action`."""
     if isinstance(action, CallServerTool):
         return tier in OF_SERVER
+    if isinstance(action, RunHook):
+        return tier is Tier.EXECUTE
     return tier in BY_TOOL and isinstance(action, ToolAction | StartServer)
 
 

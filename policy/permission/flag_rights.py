@@ -27,6 +27,7 @@ class FlagRights:
         env: pairs of the name and the value of a variable.
         by: the rule of a configuration file that adds the rights; None if the user typed them.
         server: the name of the tool server whose start a configuration file allows; empty for other actions.
+        hook: the event of the hook whose run a configuration file allows; empty for other actions.
     """
 
     read: tuple[str, ...] = ()
@@ -35,6 +36,7 @@ class FlagRights:
     env: tuple[tuple[str, str], ...] = ()
     by: RuleRef | None = None
     server: str = ""
+    hook: str = ""
 
     @property
     def rules(self) -> tuple[PermissionRule, ...]:
@@ -46,17 +48,21 @@ class FlagRights:
             PermissionRule(Ruling.ALLOW, host, Layer.TYPED, host=self.hosts),
         )
         usable = tuple(rule for rule in rules if rule.read or rule.write or rule.host)
-        if not self.server:
+        if not self.server and not self.hook:
             return usable
-        start = (f"mcp__{self.server}__@start",)
-        by = self.by or RuleRef(RuleKind.FLAG, "--server")
+        start = (f"mcp__{self.server}__@start" if self.server else f"hook@{self.hook}",)
+        by = self.by or RuleRef(RuleKind.FLAG, "--server" if self.server else "--hook")
         return (*usable, PermissionRule(Ruling.ALLOW, by, Layer.TYPED, tool=start))
 
     @property
     def words(self) -> tuple[str, ...]:
         """Return the flags for records and for the user: variables without their values."""
         servers = (self.server,) if self.server else ()
-        named = (("--read", self.read), ("--write", self.write), ("--host", self.hosts), ("--server", servers))
+        hooks = (self.hook,) if self.hook else ()
+        named = (
+            ("--read", self.read), ("--write", self.write), ("--host", self.hosts), ("--server", servers),
+            ("--hook", hooks),
+        )  # fmt: skip
         bounds = [f"{flag} {value}" for flag, values in named for value in values]
         return (*bounds, *(f"--env {name}" for name, _ in self.env))
 

@@ -59,6 +59,7 @@ from sandbox.backends import open_backend
 if TYPE_CHECKING:
     from runner.approval.open_questions import OpenQuestions
     from runner.config.agentfiles.definitions.definition import AgentDefinition
+    from runner.hooks.configured import ConfiguredHooks
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
     from runner.memory.session_notes import SessionNotes
@@ -86,6 +87,7 @@ class SessionOptions:
         servers: The configured tool servers, enabled or not.
         agents: The kinds of sub-agents that the model may start.
         notes: True if the session uses the notes of the user and the workspace.
+        hooks: The configured hooks, or None if there are none.
     """
 
     cwd: Path
@@ -103,6 +105,7 @@ class SessionOptions:
     servers: "tuple[ServerConfig, ...]" = ()
     agents: "tuple[AgentDefinition, ...]" = ()
     notes: bool = False
+    hooks: "ConfiguredHooks | None" = None
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -292,6 +295,12 @@ async def open_session(
             kept = state if options.beginning is not None else None
             agents = SessionAgents(options.agents, registry, lambda: _view_of(settings), kept)
             stack.push_async_callback(agents.close)
+        hooks = None
+        if options.hooks is not None:  # most sessions have none
+            from runner.hooks.session_hooks import SessionHooks
+
+            hooks = SessionHooks(options.hooks, environ, settings.network)
+            stack.push_async_callback(hooks.close)
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -326,12 +335,15 @@ async def open_session(
             servers=servers,
             agents=agents,
             notes=notes,
+            hooks=hooks,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         if servers is not None:
             servers.begin(ctx)
         if agents is not None:
             agents.begin(ctx)
+        if hooks is not None:
+            hooks.begin(ctx)
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
         yield ctx
 

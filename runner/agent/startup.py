@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runner.config.inventory import Inventory
     from runner.config.trust.prompt import Asker
     from runner.engine.run_limits import RunLimits
+    from runner.hooks.configured import ConfiguredHooks
     from runner.mcp.server_config import ServerConfig
     from runner.providers import OpenModel
     from runner.secrets.secret import Secret
@@ -229,6 +230,8 @@ def prepare_options(
     settings = replace(settings, notices=(*settings.notices, *server_notices))
     agents, agent_notices = _sub_agents(settings, files)
     settings = replace(settings, notices=(*settings.notices, *agent_notices))
+    hooks, hook_notices = _configured_hooks(settings, trust.workspace, files)
+    settings = replace(settings, notices=(*settings.notices, *hook_notices))
     sources = read_context(files, os.environ, skilled=bool(settings.value("skills")))
     settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
@@ -246,6 +249,7 @@ def prepare_options(
         source=source,
         servers=servers,
         agents=agents,
+        hooks=hooks,
     )
     return options, settings
 
@@ -275,6 +279,24 @@ def _sub_agents(
 
     found = find_agents(files, os.environ)
     return found.definitions, found.notices
+
+
+def _configured_hooks(
+    settings: "Settings", workspace: str, files: "Inventory | None"
+) -> "tuple[ConfiguredHooks | None, tuple[str, ...]]":
+    """Return the configured hooks, or None if there are none, and notices about those that cannot be used."""
+    from runner.config.inventory import EntryKind
+    from runner.state.paths import home
+
+    own = os.path.realpath(home(os.environ))
+    mine = any(os.path.isdir(os.path.join(own, each)) for each in (".claude", ".codex", ".gemini"))
+    theirs = files is not None and (files.hashes(EntryKind.HOOK) or files.hashes(EntryKind.SERVERS))
+    if not (settings.entries("hook") or mine or theirs):
+        return None, ()
+    from runner.hooks.configured import find_hooks  # most configurations name no hook
+
+    found = find_hooks(settings, workspace, own, files)
+    return (found if found.hooks else None), (*found.notices, *map(str, found.faults))
 
 
 def with_options(settings: "Settings", args: RunArgs) -> "Settings":

@@ -23,11 +23,12 @@ _BRIEF = 200  # characters of a text of `brief_rows`
 _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
-    "granted", "reach", "rules", "facts", "model", "agent", "parent", "client",
+    "granted", "reach", "rules", "facts", "model", "agent", "parent", "client", "hooks",
 ))
 _FINISHED = frozenset((
     "kind", "time", "decided", "agent", "parent", "status", "seconds", "ended_by", "bytes", "truncated", "problem",
     "violations", "connections", "connected", "enforcement", "started", "used", "changed", "changes",
+    "hook",
 ))
 # fmt: on
 _ACTOR = ("agent", "parent")
@@ -156,6 +157,15 @@ def _answer(body: Body) -> Iterator[ExplanationSection]:
     names = dict.fromkeys([*texts(body.get("grants")), *kept])
     yield "grants", shown([_grant(name, kept.get(name, {})) for name in names])
     yield "added by flags", shown(list(texts(body.get("typed"))))
+    yield "hooks", shown([_hook_line(each) for each in map(mapping, items(body.get("hooks")))])
+
+
+def _hook_line(answer: Body) -> str:
+    """Return the answer of a hook with its file and line."""
+    said = "failed, which counts as" if answer.get("failed") else "answered"
+    record = f", record {answer.get('record')}" if answer.get("record") else ", which did not run"
+    why = f": {text(answer.get('reason'))}" if answer.get("reason") else ""
+    return f"{text(answer.get('place'))} ({text(answer.get('event'))}{record}) {said} {text(answer.get('answer'))}{why}"
 
 
 def _grant(name: str, kept: Body) -> str:
@@ -214,6 +224,7 @@ def _outcome(deed: DecisionTrail) -> Iterator[ExplanationSection]:
     lines += [f"{cpu:g} s of CPU" + (f", {memory} bytes of memory" if memory else "")] if cpu is not None else []
     problem = mapping(body.get("problem"))
     lines += [text(problem.get("what")), f"why: {text(problem.get('why'))}"] if problem else []
+    lines += [_hook_line(mapping(body.get("hook")))] if body.get("hook") else []
     yield "outcome", shown(lines)
     files = [mapping(item) for item in items(body.get("changed"))]
     changed = [f"{text(file.get('how'))} {text(file.get('path'))}" for file in files]

@@ -146,6 +146,7 @@ class Decision:
     call: str = ""  # the id that a guarded agent gave the call; empty for a call of this program
     client: str = ""  # the name that the program at the other end of `agent mcp serve` states; empty without one
     limits: "tuple[AgentLimit, ...]" = ()  # of the acting sub-agent and the agents above it
+    hooks: "tuple[RecordedHook, ...]" = ()  # the answers of hooks that the decision rests on
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -192,7 +193,33 @@ class Decision:
             **({"policy": self.policy} if self.policy else {}),
             **({"call": bounded(self.call)} if self.call else {}),
             **({"limits": limits} if limits else {}),
+            **({"hooks": [each.body() for each in self.hooks]} if self.hooks else {}),
         }
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedHook:
+    """Answer of a hook.
+
+    Attributes:
+        event: event that the hook was asked about
+        place: file and line of the hook
+        answer: allow, modify, retry, ask or deny
+        reason: reason in the words of the hook, or of its failure
+        record: number of the record of the run of the hook; 0 if it did not run
+        failed: True if the hook gave no answer, so that its failure counts
+    """
+
+    event: str
+    place: str
+    answer: str
+    reason: str = ""
+    record: int = 0
+    failed: bool = False
+
+    def body(self) -> dict[str, object]:
+        """Return one entry of the field `hooks` of a decision, and the field `hook` of the outcome of a hook."""
+        return {**_values(self), "place": bounded(self.place), "reason": bounded(self.reason)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +231,14 @@ class Ran:
         given: bytes of standard input
         changed: pairs of a path and `added`, `modified` or `deleted`; None if changes were not recorded
         printed: bytes of standard output and standard error of a process that stayed, whose outcome has no output
+        hook: answer that the hook gave, if the action was the run of a hook
     """
 
     started: float
     given: int = 0
     changed: tuple[tuple[str, str], ...] | None = None
     printed: tuple[int, int] | None = None
+    hook: RecordedHook | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -431,6 +460,7 @@ def finished_body(
         ],
         "connected": len(outcome.connections),
         "enforcement": _enforcement(outcome.enforcement),
+        **({"hook": ran.hook.body()} if ran is not None and ran.hook is not None else {}),
     }
 
 

@@ -15,6 +15,7 @@ from runner.cli.doctor import demo, doctor
 from runner.cli.gate import exec_help, why_help
 from runner.cli.grants import grants_app
 from runner.cli.guard import guard_app
+from runner.cli.hooks import hooks_app
 from runner.cli.mcp import mcp_app
 from runner.cli.mcp_pin import mcp_pin
 from runner.cli.mcp_try import mcp_call, mcp_test, mcp_why
@@ -70,6 +71,7 @@ app.add_typer(profile_app, name="profile")
 app.add_typer(config_app, name="config")
 app.add_typer(agents_app, name="agents")
 app.add_typer(mcp_app, name="mcp")
+app.add_typer(hooks_app, name="hooks")
 mcp_app.command("call", epilog=CODES)(mcp_call)
 mcp_app.command("pin")(mcp_pin)
 mcp_app.command("test")(mcp_test)

@@ -38,6 +38,9 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     findings += models(settings, os.environ, keyring=keyring)
     if isinstance(place := audit_place(settings, os.environ), str):
         findings += (record(place),)
+    from runner.hooks.checks import hook_checks
+
+    findings += hook_checks(settings, os.environ)
     if json:
         print(
             json_line({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]})

@@ -312,6 +312,29 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         also=("mcp",),
     ),
     JsonOutput(
+        "hooks list",
+        Form.LINES,
+        "Each hook. `state` is `on`, `untrusted`, or `fault` with a reason in `fault`. `runs` counts those in the log.",
+        _fields(
+            """event text, matcher text or null, state text, kind text or null, form text or null,
+            scope text or null, place text, runs_what text or null, rights text or null, on_failure text or null,
+            runs number, failures number, fault text or null"""
+        ),
+        also=("hooks",),
+    ),
+    JsonOutput(
+        "hooks test",
+        Form.OBJECT,
+        "The answers of the hooks of one event to a sample input. `decision` is the strictest one.",
+        _fields("event text, decision text, answers objects"),
+    ),
+    JsonOutput(
+        "hooks import",
+        Form.LINES,
+        "Each hook of another program. `entry` is the `[[hook]]` entry as TOML; `imported` is false if it is there.",
+        _fields("event text, source text, imported boolean, entry text"),
+    ),
+    JsonOutput(
         "mcp pin",
         Form.OBJECT,
         "The offer of one tool server beside its pin. `stored` is true if the pin is that of this offer.",

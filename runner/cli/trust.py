@@ -283,7 +283,7 @@ def _entry(entry: "InventoryEntry") -> Mapping[str, object]:
     return {
         "path": entry.path,
         "kind": entry.kind.value,
-        "used": entry.kind.used and not entry.refused,
+        "used": not entry.refused,
         "executable": entry.executable,
         "bytes": entry.size,
         "sha256": entry.sha256 or None,

@@ -24,11 +24,6 @@ class EntryKind(Enum):
     AGENT = "agent"
     SERVERS = "tool-servers"  # `servers` was the kind of files that no version started
 
-    @property
-    def used(self) -> bool:
-        """Return True if this version uses entries of this kind."""
-        return self is not EntryKind.HOOK
-
 
 @dataclass(frozen=True, slots=True)
 class InventoryEntry:

@@ -23,6 +23,7 @@ from runner.config.credential_table import (
     MOST_CREDENTIALS,
     credential,
 )
+from runner.config.hook_table import HOOK_EXAMPLE, HOOK_HELP, HOOK_KEYS, MOST_HOOKS, check_hook
 from runner.config.migrations import VERSION
 from runner.config.validators import Fault
 
@@ -331,6 +332,9 @@ KEYS: tuple[Key, ...] = (
         "", default=30),
     _server_key("enabled", ValueType.SWITCH, "start the server with a session", "", widens=TIGHTEN, default=True),
 
+    Key("hooks.files", ValueType.TEXTS, YOURS, "the programs whose hook files in your home are used; by default all",
+        check=validators.hook_clients, example='["claude"]'),
+
     Key("secret.names", ValueType.TEXTS, TIGHTEN, "additional file names that are secret in every folder", adds=True,
         check=lambda value: list_fault(value, ("secret", "names")), example='["*.vault"]'),
     Key("deny.commands", ValueType.PATTERNS, TIGHTEN,
@@ -375,6 +379,10 @@ LISTS: tuple[TableList, ...] = (
     TableList("credential", NEVER, "a header that the proxy adds to requests of commands, which never see it",
         CREDENTIAL_KEYS, check=credential, example=CREDENTIAL_EXAMPLE,
         helps=CREDENTIAL_HELP, most=MOST_CREDENTIALS),
+    TableList("hook", NEVER, "a program, an address or a question that is asked at an event of a session, in a sandbox",
+        HOOK_KEYS, check=check_hook, example=HOOK_EXAMPLE,
+        choices={"on_failure": ("deny", "continue"), "form": ("ringfence", "claude", "codex", "gemini")},
+        helps=HOOK_HELP, most=MOST_HOOKS),
 )
 # fmt: on
 
@@ -391,6 +399,7 @@ SECTIONS: Mapping[str, str] = {
     "sandbox.network": "The way from the sandbox's proxy to the network. No file of a repository can set it.",
     "sandbox.container": "The sandbox of `--backend container`.",
     "mcp": "Tool servers (MCP). Each runs in a sandbox of its own; `agent mcp add` writes such a table.",
+    "hooks": "Hooks. Each `[[hook]]` runs in a sandbox of its own at an event of a session (docs/guide/hooks.md).",
     "secret": "Files that no action may read, in any mode.",
     "deny": "Commands that no action may run, in any mode.",
     "audit": "The log of all decisions. Credentials of a collector belong into OTEL_EXPORTER_OTLP_HEADERS.",

@@ -63,6 +63,13 @@ def near(value: str, known: Sequence[str]) -> str:
     return f"; did you mean `{matches[0]}`?" if matches else ""
 
 
+def hook_clients(value: Value) -> Fault | None:
+    """Check the names of programs whose hook files are used."""
+    known = ("claude", "codex", "gemini")
+    wrong = next((each for each in value if isinstance(each, str) and each not in known), None)  # type: ignore[union-attr]  # the shape is TEXTS
+    return choice("program", wrong, known) if wrong is not None else None
+
+
 def database(value: Value) -> Fault | None:
     """Check the address of a PostgreSQL database, which must not contain a password."""
     scheme, found, rest = str(value).partition("://")

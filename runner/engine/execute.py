@@ -69,19 +69,27 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     """
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
-    authorization = await authorize(judgement.evaluation, CallRequester(ctx, judgement.planned.call), judgement.early)
+    requester = CallRequester(ctx, judgement.planned.call, hooked=judgement.hooked)
+    authorization = await authorize(judgement.evaluation, requester, judgement.early)
     assessment, verdict = authorization.evaluation.assessment, authorization.verdict
     planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
     judgement = replace(judgement, planned=planned)
     decision = _decision(judgement, authorization, ctx)
-    decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=authorization.proposed)
+    hooked, proposed = judgement.hooked, authorization.proposed
+    if hooked is not None:
+        proposed = hooked.proposed or proposed
+        decision = replace(decision, hooks=hooked.recorded)
+    decision = replace(decision, grants=authorization.names, granted=authorization.by, proposed=proposed)
     number = _record(planned, decision, ctx)
 
     def told(report: CallResult) -> CallResult:
-        if authorization.proposed is None:
+        if authorization.proposed is None and (hooked is None or hooked.proposed is None):
             return report
         who, action = answerer(ctx.approver.name), action_words(planned.action, ctx.cwd)
-        return headed(report, f"{who} changed your command; this is the result of:\n{action}", ctx)
+        if authorization.proposed is None and hooked is not None:
+            who = f"the hook {hooked.changed_by}"
+        what = "command" if isinstance(planned.action, RunScript) else "call"
+        return headed(report, f"{who} changed your {what}; this is the result of:\n{action}", ctx)
 
     if isinstance(verdict, Deny):
         return told(denied(planned, verdict, ctx, number))
@@ -371,6 +379,12 @@ async def request_escalation(
         asked = _with_right(now, had, extra, granted_rights) if extra else None
         if extra is None or asked is None or _right(asked, had).words in ctx.refused_rights:
             continue
+        if ctx.hooks is not None:
+            from runner.engine.hooked_calls import ask_before_question  # few sessions have hooks
+
+            if (denial := await ask_before_question(asked, planned, ctx)) is not None:
+                ctx.emit(Notice(f"the hook {denial.place} denies one more right: {one_line(denial.reason, _LONGEST)}"))
+                return None
         requester = _EscalationRequester(ctx, planned.call, had, extra, granted_rights, violation)
         try:
             decision = await authorize(asked, requester)

@@ -4,6 +4,7 @@ Questions are put to the approver one by one, or as one list for a whole turn.
 """
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import time
@@ -15,18 +16,18 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
 from policy.model.action import Action, RunScript
 from policy.model.frozen import dataclass
-from policy.model.profile import MAIN
+from policy.model.profile import MAIN, PermissionRule
 from policy.model.tier import Mode
 from policy.model.verdict import Ask, Problem, Verdict
 from runner.approval.approver import Answer, Halt, Later, Question, Yes, ask_approver
-from runner.approval.card import accept_edits_allows, card, of_agent
+from runner.approval.card import accept_edits_allows, card, of_agent, safe_line
 from runner.approval.remembered import NOTHING, offer, with_grants
 from runner.audit import records
 from runner.audit.fact_recorder import FactRecorder
 from runner.engine.authorize import EDITED, EarlyAnswer, Evaluation, text_before
 from runner.engine.plan_mode import Proposal, proposal
 from runner.engine.run_context import RunContext
-from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, plan, refused
+from runner.engine.tool_calls import CallResult, HookedCall, Judgement, ModelCall, Planned, plan, refused
 from runner.engine.unworkable import unworkable
 from runner.events import Changed, MalformedCall, Notice, QuestionAnswered, QuestionAsked, ToolProposed, VerdictReached
 from runner.gate.gate import ruling
@@ -68,8 +69,8 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
     return CallResult(refused(call, evaluated, ctx))
 
 
-def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
-    """Return the verdict on `action` as of now, with remembered answers applied."""
+def evaluate_action(action: Action, ctx: RunContext, rules: tuple[PermissionRule, ...] = ()) -> Evaluation:
+    """Return the verdict on `action` as of now, with remembered answers applied. `rules` are answers of hooks."""
     # The state of the machine is read once, with a record of the facts that the verdict depends on.
     profile = ctx.profile
     noted = FactRecorder(ctx.look(), profile)
@@ -84,6 +85,7 @@ def evaluate_action(action: Action, ctx: RunContext) -> Evaluation:
         backend=ctx.sandbox.name,
         agents=ctx.limited(),
     )
+    context = context.with_rules(rules)
     assessment, verdict = context.evaluate(action)
     lookup = with_grants(context, assessment, verdict, ctx.grants)
     noted.parts()  # read now: a question may be open for minutes
@@ -96,6 +98,7 @@ class CallRequester:
 
     ctx: RunContext
     call: ModelCall
+    hooked: HookedCall | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def approver(self) -> str:
@@ -109,7 +112,7 @@ class CallRequester:
 
     def evaluate(self, action: Action) -> Evaluation:
         """Return the verdict on `action` as of now."""
-        return evaluate_action(action, self.ctx)
+        return evaluate_action(action, self.ctx, self.hooked.rules if self.hooked is not None else ())
 
     def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
         """Emit the verdict."""
@@ -136,18 +139,23 @@ class CallRequester:
         question_card = card(ask, offered, around=context.facts, before=before)
         edits = accept_edits_allows(context, action)
         question_card = of_agent(replace(question_card, edits=edits), self.ctx.agent, self.ctx.parent)
+        if self.hooked is not None and (said := self.hooked.changed_words(self.ctx.cwd)):
+            question_card = replace(question_card, caveats=(safe_line(said), *question_card.caveats))
         edited = partial(self._about_edited, action) if isinstance(action, RunScript) else None
         return Question(self.call.key, ask, offered, question_card, before, again, edited=edited)
 
     def _about_edited(self, action: RunScript, script: str) -> Question | None:
         """Return the question about `script` in place of the script of `action`, or None if it leads to none."""
-        evaluation = evaluate_action(replace(action, script=script), self.ctx)
+        evaluation = self.evaluate(replace(action, script=script))
         if not isinstance(evaluation.verdict, Ask):
             return None
         return self.question(evaluation.recalled.context, evaluation.verdict, EDITED)
 
     async def ask(self, question: Question) -> tuple[Answer, float]:
         """Put the question to the approver of the session."""
+        if self.ctx.hooks is not None:
+            fields = {"message": question.ask.question, "title": "ringfence", "notification_type": "permission_prompt"}
+            self.ctx.hooks.tell("Notification", "permission_prompt", fields)
         (answer,), seconds = await _ask_approver((question,), self.ctx)
         return answer, seconds
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from runner.engine.agent_access import AgentAccess
     from runner.engine.budget import BudgetMeter
     from runner.engine.context.context import RequestPart
+    from runner.engine.hook_access import HookAccess
     from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcesses
     from runner.engine.server_access import ServerAccess
@@ -137,6 +138,7 @@ class RunContext:
         model_why: Why the model of the beginning is used, if the user did not name it.
         servers: The tool servers of the session, or None if it has none.
         notes: The notes that last across sessions, or None if the session uses none.
+        hooks: The hooks of the session, or None if it has none.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
         client: The name that the program at the other end states, if such a program calls the tools; else empty.
@@ -183,6 +185,7 @@ class RunContext:
     model_why: str = ""
     servers: "ServerAccess | None" = None
     notes: "SessionNotes | None" = None
+    hooks: "HookAccess | None" = None
     agent: str = MAIN
     parent: str | None = None
     client: str = ""

@@ -27,7 +27,10 @@ from tools.file_result import problem_of
 from tools.tool import ModelTool, TextPart, find
 
 if TYPE_CHECKING:
+    from policy.model.profile import PermissionRule
+    from runner.audit.records import RecordedHook
     from runner.engine.authorize import EarlyAnswer, Evaluation
+    from runner.engine.hook_access import EventAnswer
 
 _LONGEST_NAME = 200  # characters
 _REFUSED = 1000  # characters of a refused action; the event `ToolProposed` contains the whole action
@@ -72,6 +75,32 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class HookedCall:
+    """The effect of hooks on one call.
+
+    Attributes:
+        rules: The rules about the action that the answers are; they ask or deny.
+        recorded: The answers for the record.
+        proposed: The action that the model proposed, if a hook changed it; else None.
+        changed_by: The file and line of the hook that changed it, or empty.
+        answers: The answers.
+    """
+
+    rules: "tuple[PermissionRule, ...]"
+    recorded: "tuple[RecordedHook, ...]"
+    proposed: Action | None
+    changed_by: str
+    answers: "tuple[EventAnswer, ...]"
+
+    def changed_words(self, cwd: str) -> str:
+        """Return what the model proposed before a hook changed it, for the card; empty if no hook changed it."""
+        if self.proposed is None:
+            return ""
+        words = one_line(action_words(self.proposed, cwd), _REFUSED)
+        return f"the hook {self.changed_by} changed this action; the model proposed: {words}"
+
+
+@dataclass(frozen=True, slots=True)
 class Judgement:
     """The verdict on one planned call, before a user is asked.
 
@@ -80,12 +109,14 @@ class Judgement:
         evaluation: The verdict on its action.
         model: The model that made the call, as `provider:model`.
         early: The answer that the user gave before the call was due, or None.
+        hooked: The effect of hooks on the call, or None in a session without hooks.
     """
 
     planned: Planned
     evaluation: "Evaluation"
     model: str
     early: "EarlyAnswer | None" = None
+    hooked: HookedCall | None = None
 
     @property
     def only_reads(self) -> bool:

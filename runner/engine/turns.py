@@ -10,6 +10,7 @@ from runner.engine.budget import BudgetExceeded, BudgetMeter
 from runner.engine.completion import Completion
 from runner.engine.execute import StopListener, execute_call
 from runner.engine.judge import announce, ask_ahead, evaluate_call, judge_call
+from runner.engine.plan_mode import Proposal
 from runner.engine.run_context import RunContext
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall, headed
 from runner.events import Denied, Notice, Steered
@@ -51,6 +52,9 @@ class TurnLoop:
         self.answer = ""
         self._completion = Completion(messages, ctx, self.spent)
         self._slots = asyncio.Semaphore(ctx.live.limits.parallel)
+        self._retries = 0  # times that hooks of Stop let the run go on
+        if ctx.hooks is not None:
+            ctx.hooks.use_budget(ctx.agent, self.spent)
         self._reset_turn()
 
     def _reset_turn(self) -> None:
@@ -94,13 +98,43 @@ class TurnLoop:
                     raise BudgetExceeded(reason, self.spent.cut_off())
                 if reply.stop is Stop.REFUSAL:
                     raise BudgetExceeded("the model declined to answer", exit=Exit.FAILED)
-                return "done"
+                if self._ctx.hooks is None or not await self._goes_on(reply):
+                    return "done"
+                continue
             await self._turn(self._limited(reply.message))
+            if self._ctx.hooks is not None:
+                await self._sampled(reply)
             for text in self._ctx.steering.injected():  # sent by the user in the meantime
                 message = UserMessage((TextBlock(text),))
                 self.messages.append(message)
                 self._ctx.journal.message(message)
                 self._ctx.emit(Steered(text))
+
+    async def _goes_on(self, reply: Reply) -> bool:
+        """Return True if a hook lets the run go on after its last answer, with the text of the hook as a message."""
+        from runner.engine.hooked_calls import ask_to_stop  # few sessions have hooks
+
+        await self._sampled(reply)
+        text = await ask_to_stop(self.answer, self._retries, self._ctx)
+        if not text:
+            return False
+        self._retries += 1
+        self._say(text)
+        return True
+
+    async def _sampled(self, reply: Reply) -> None:
+        """Run the hooks of an answer of the model, and append the texts that they add to the conversation."""
+        from runner.engine.hooked_calls import tell_sampling  # few sessions have hooks
+
+        answer = "".join(each.text for each in reply.message.content if isinstance(each, TextBlock))
+        if text := await tell_sampling(answer, len(reply.message.calls), self._ctx):
+            self._say(text)
+
+    def _say(self, text: str) -> None:
+        """Append a message of the program to the conversation."""
+        message = UserMessage((TextBlock(text),))
+        self.messages.append(message)
+        self._ctx.journal.message(message)
 
     def _limited(self, message: AssistantMessage) -> AssistantMessage:
         """Return the message with at most _MOST_KEPT calls, since every later request repeats all of them.
@@ -125,6 +159,9 @@ class TurnLoop:
         """Start a complete call of an incomplete reply if it and all calls before it only read."""
         place, self._seen = self._seen, self._seen + 1
         if self._ordered or place >= self._ctx.live.limits.calls:
+            return
+        if self._ctx.hooks is not None and self._ctx.hooks.wants("PreToolUse"):  # they are asked first, in order
+            self._ordered = True
             return
         self._completion.notice_model_change()
         keyed = ModelCall(self._key(place), call)
@@ -197,13 +234,22 @@ class TurnLoop:
             (place, ModelCall(self._key(place), call)) for place, call in enumerate(calls) if place not in self._begun
         ]
         most = self._ctx.live.limits.calls
-        early = await ask_ahead([call for place, call in keyed if place < most], self._ctx)
+        hooks = self._ctx.hooks
+        guarded = hooks is not None and (hooks.wants("PreToolUse") or hooks.wants("PermissionRequest"))
+        # A hook may change a call, or answer in place of the user, so no question is put before it is asked.
+        early = {} if guarded else await ask_ahead([call for place, call in keyed if place < most], self._ctx)
         for place, call in keyed:
             if place >= most:
                 await self._refuse(place, call)
                 continue
             self._completion.notice_model_change()
-            judged = judge_call(call, self._ctx, early.get(call.key))
+            if guarded:
+                from runner.engine.hooked_calls import judge_hooked  # few sessions have hooks
+
+                await asyncio.gather(*self._reading)  # a hook sees the state after the calls before
+                judged = await judge_hooked(call, self._ctx)
+            else:
+                judged = judge_call(call, self._ctx, early.get(call.key))
             # A call with an early answer may have become another command.
             if isinstance(judged, Judgement) and judged.only_reads and judged.early is None:
                 self._read(place, judged)
@@ -216,7 +262,7 @@ class TurnLoop:
                 self._keep(place, judged.result)
                 await asyncio.sleep(0)  # lets the time limit or the user end the run between two such calls
                 continue
-            report = await execute_call(judged, self._ctx, self._stopped(place))
+            report = await self._execute(judged, place)
             self._keep(place, report.result)
             self.spent.printed(report.output)
             if report.denied is None:
@@ -225,6 +271,19 @@ class TurnLoop:
                 self.denied.append(report.denied)
                 self.spent.denied()
         await asyncio.gather(*self._reading)
+
+    async def _execute(self, judged: Judgement | Proposal, place: int) -> CallResult:
+        """Execute a call, and ask the hooks about its result."""
+        report = await execute_call(judged, self._ctx, self._stopped(place))
+        if self._ctx.hooks is None or not isinstance(judged, Judgement):
+            return report
+        from runner.engine.hooked_calls import after_call  # few sessions have hooks
+
+        try:
+            return await after_call(judged, report, self._ctx)
+        except BaseException:
+            self._keep(place, report.result)  # the action ran, so that its result stays in the conversation
+            raise
 
     async def _refuse(self, place: int, call: ModelCall) -> None:
         """Refuse a call beyond the largest number of calls of a reply. It is recorded, and not evaluated."""
@@ -250,7 +309,7 @@ class TurnLoop:
 
         async def beside() -> None:
             async with self._slots:
-                report = await execute_call(judged, self._ctx, self._stopped(place))
+                report = await self._execute(judged, place)
                 self._keep(place, report.result)
                 self.spent.printed(report.output)
 

@@ -1,6 +1,6 @@
 """Wording of actions, terms and cells for transcripts, questions and records."""
 
-from policy.describe.phrases import process_words, tool_call_text
+from policy.describe.phrases import hook_text, process_words, tool_call_text
 from policy.model.action import (
     Action,
     CallServerTool,
@@ -13,6 +13,7 @@ from policy.model.action import (
     ReadProcess,
     ReadServerResource,
     RunArgv,
+    RunHook,
     RunScript,
     SearchNotes,
     SearchTools,
@@ -47,6 +48,8 @@ def action_words(action: Action, workspace: str) -> str:
         return f"sign a {action.what} with your key {action.key}\n{action.payload.rstrip()}"
     if isinstance(action, ReadProcess | WriteProcess | SignalProcess):
         return process_words(action)
+    if isinstance(action, RunHook):
+        return hook_text(action)
     import shlex  # most actions are scripts
 
     if isinstance(action, StartServer):

@@ -41,6 +41,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("memory", "list"),                                      "",                    0),
     (("guard", "claude", "--no-canary"),                      "",                    1),
     (("mcp", "list"),                                         "",                    0),
+    (("hooks", "list"),                                       "",                    0),
     (("mcp", "logout", "--all"),                              "",                    0),
     (("approve",),                                            "",                    2),
     (("processes", "list"),                                   "",                    0),

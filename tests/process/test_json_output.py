@@ -32,7 +32,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
     subprocess.run(["git", "init", "-q"], **git)  # type: ignore[call-overload]  # the same for both
     write = {"calls": [{"name": "write", "arguments": {"path": "b.txt", "content": "two\n"}}]}
     (base / "config" / "ringfence").mkdir(parents=True)
-    (base / "config" / "ringfence" / "config.toml").write_text('[mcp.docs]\nurl = "https://mcp.example.com/mcp"\n')
+    configuration = '[mcp.docs]\nurl = "https://mcp.example.com/mcp"\n[[hook]]\nevent = "Stop"\ncommand = "true"\n'
+    (base / "config" / "ringfence" / "config.toml").write_text(configuration)
+    hooks = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}
+    (base / "hooks.json").write_text(json.dumps(hooks))
     (base / "servers.json").write_text('{"servers": [{"command": "uvx", "args": ["notes-server"]}]}')
     (base / "script.json").write_text(json.dumps({"turn": [write, {"text": "Written."}]}))
     model = f"--model=scripted:{base}/script.json"
@@ -88,6 +91,8 @@ WORDS: dict[str, Words] = {
     "exec":              ("exec", "echo a; cat /etc/hostname"),
     "grants prune":      lambda place: ("grants", *_gone(place)),
     "grants show":       lambda place: ("grants", *_grant(place)),
+    "hooks import":      ("hooks", "import", "{base}/hooks.json", "--dry-run"),
+    "hooks test":        ("hooks", "test", "Stop"),
     "mcp import":        ("mcp", "import", "{base}/servers.json", "--dry-run"),
     "mcp show":          ("mcp", "show", "docs"),
     "memory search":     ("memory", "search", "deploy"),
@@ -219,6 +224,7 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
         ("approve",),
         ("ports",),
         ("mcp",),
+        ("hooks",),
     ],
 )
 def test_an_empty_list_is_no_line(tmp_path: Path, words: tuple[str, ...]) -> None:

@@ -27,6 +27,7 @@ from runner.audit.records import (
     Patching,
     Ran,
     RecordedAnswer,
+    RecordedHook,
     RecordedPlan,
     Refusal,
     SessionEnd,
@@ -106,6 +107,7 @@ def everything(path: Path) -> None:
                 policy="00",
                 call="c1",
                 client="probe 1.0",
+                hooks=(RecordedHook("PreToolUse", "config.toml:1", "allow"),),
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))
@@ -114,7 +116,8 @@ def everything(path: Path) -> None:
         outcome = Outcome(
             1, violations=(violation,), connections=(made,), problem=problem, enforcement=FULL, used=Used(1.0, 2)
         )
-        log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),)))
+        hook = RecordedHook("PreToolUse", "config.toml:1", "deny", "no", 2)
+        log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),), hook=hook))
         log.started(2, "p1", agent="main", terminal=False)
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
         log.forwarded(session, Forwarding("p1", "c", 1, 2, "terminal"))

@@ -322,8 +322,8 @@ def test_the_first_start_asks_and_a_change_asks_again(harness: Harness, screen: 
         '.ringfence/config.toml:1  mode: "default" -> "trust-project"',
         '.ringfence/config.toml:3  [[rule]]: verdict = "allow", run = ["npm", "test"], why = "ours"',
         "| # Shop",
-        "this version does not use these",
-        ".ringfence/hooks/before  hook, 10 bytes",
+        "files that hooks may run; a change of one of them ends your trust",
+        ".ringfence/hooks/before  10 bytes",
     ):
         assert line in seen
     screen.type("")

@@ -10,10 +10,10 @@ from policy.evaluation import EvaluationContext
 from policy.grants.grant import Grant
 from policy.grants.resolve import resolve
 from policy.model.action import ACTIONS, Action
-from policy.model.assessment import Assessment
+from policy.model.assessment import Assessment, RuleRef
 from policy.model.facts import PathFact
 from policy.model.frozen import dataclass
-from policy.model.profile import Profile, Source
+from policy.model.profile import Layer, PermissionRule, Profile, Source
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling
 from policy.model.verdict import Verdict
 from policy.permission.flag_rights import FlagRights
@@ -22,19 +22,19 @@ from runner.audit.agent_limits import agent_limit
 from runner.audit.decisions import DecisionTrail, answer_source
 from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
-from runner.audit.fields import items, number
+from runner.audit.fields import items, mapping, number, text
 from runner.audit.records import AnswerSource
 from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json
 
 NOT_ASKED = "facts that were not requested then"  # the only kind of NotRecorded that `now` of `rejudge` can avoid
 _CONTENTS = ("content", "old", "new", "prompt")  # no verdict depends on these fields, so they may be cut or masked
-_DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted")
+_DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted", "hooks")
 _PARTS, _CASES = 256, 20_000  # numbers of recorded parts and of verdicts in memory
 
 RecordedParts = Callable[[str], dict[str, object] | None]  # finds a recorded part of the facts (`AuditLog.facts`)
 TodaysDisk = Callable[[str], PathFact]  # describes a path as it is today
-_FLAGS = ("--read", "--write", "--host", "--env", "--server")
+_FLAGS = ("--read", "--write", "--host", "--env", "--server", "--hook")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +158,7 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
         )
     except (ValueError, OverflowError) as error:
         raise _UnknownError("not as this version writes it", str(error)) from None
+    context = context.with_rules(_rules_of_hooks(items(body.get("hooks")), action.tool))
     assessment, verdict = context.evaluate(action)
     by: tuple[Grant, ...] = ()
     without: Ruling | None = None
@@ -224,6 +225,17 @@ def _day(body: Mapping[str, object], session: Mapping[str, object]) -> date:
     return (when + timedelta(seconds=offset if isinstance(offset, int) else 0)).date()
 
 
+def _rules_of_hooks(answers: list[object], tool: str) -> tuple[PermissionRule, ...]:
+    """Return the answers of hooks as the rules that they were: a replay asks no hook again."""
+    found = []
+    for each in map(mapping, answers):
+        verdict = {"ask": Ruling.ASK, "deny": Ruling.DENY}.get(text(each.get("answer")))
+        if verdict is not None:
+            ref = RuleRef.parse(text(each.get("place")))
+            found.append(PermissionRule(verdict, ref, Layer.HOOK, tool=(tool,), why=text(each.get("reason"))))
+    return tuple(found)
+
+
 def _typed(words: list[object]) -> FlagRights | None:
     """Return the rights that flags added, with empty values of variables; None without any. Raises ValueError."""
     if not words:
@@ -234,6 +246,6 @@ def _typed(words: list[object]) -> FlagRights | None:
         if not isinstance(word, str) or flag not in _FLAGS:
             raise ValueError("it contains a flag that was cut or is unknown")
         values[flag].append(value)
-    read, write, hosts, env, servers = map(tuple, values.values())
-    server = servers[0] if servers else ""
-    return FlagRights(read, write, hosts, tuple((name, "") for name in env), server=server)
+    read, write, hosts, env, servers, hooks = map(tuple, values.values())
+    server, hook = servers[0] if servers else "", hooks[0] if hooks else ""
+    return FlagRights(read, write, hosts, tuple((name, "") for name in env), server=server, hook=hook)

@@ -31,6 +31,11 @@ AGENTS = (
 )  # fmt: skip
 # Of two servers with one name, that of the first file is used.
 SERVER_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml")
+# Files of other programs that may configure hooks. Some of them configure tool servers as well.
+FILES_WITH_HOOKS = (
+    ".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json", ".codex/config.toml",
+    ".gemini/settings.json",
+)  # fmt: skip
 _TEXTS = (EntryKind.INSTRUCTIONS, EntryKind.PROMPT)
 
 LARGEST = 1 << 20  # bytes of one file
@@ -75,6 +80,7 @@ def look(workspace: str, *, cwd: str = "", home: str = "") -> Inventory:
                     found.file(ours, os.path.basename(path), path, EntryKind.PROMPT)
                 _all(found, ours, f"{OURS}/hooks", EntryKind.HOOK)
                 _all(found, ours, COMMANDS, EntryKind.COMMAND)
+        _hooks(found, top, workspace)
         for path in SKILLS:
             _apart(found, top, path, EntryKind.SKILL)
         for path in AGENTS:
@@ -166,6 +172,58 @@ def _servers(found: "_Found", top: int) -> None:
 
             if not contains_servers(path, found.contents[path]):
                 del found.entries[path], found.contents[path]
+
+
+def _hooks(found: "_Found", top: int, workspace: str) -> None:
+    """Add the files that configure hooks, and the scripts that these hooks name.
+
+    THREAT T211: the content of a script is part of what the user trusts, like the line that names it.
+    """
+    named: list[str] = []
+    for path in FILES_WITH_HOOKS:
+        above, _, name = path.rpartition("/")
+        known = path in found.entries
+        if not known and above not in found.entries:
+            with _closing(found.folder(top, above, above, EntryKind.HOOK)) as handle:
+                if handle is not None:
+                    found.file(handle, name, path, EntryKind.HOOK)
+        data = found.contents.get(path)
+        if data is None:
+            continue
+        from runner.config.hookfiles.read_hooks import contains_hooks, scripts_of  # few repositories have such a file
+
+        if b"hooks" in data and contains_hooks(path, data):
+            named += [f"{above}/hooks/", *scripts_of(path, data, workspace)]
+        elif not known:
+            del found.entries[path], found.contents[path]
+    for path in CONFIGURATION:
+        if b"[[hook]]" in found.contents.get(path, b""):
+            from runner.config.hookfiles.read_hooks import scripts_of_table
+
+            named += scripts_of_table(found.contents[path], workspace)
+    for path in dict.fromkeys(named):
+        _script(found, top, path)
+
+
+def _script(found: "_Found", top: int, path: str) -> None:
+    """Add the file `path` of the workspace, or everything below it if `path` ends with a slash. No link is followed."""
+    *above, name = path.rstrip("/").split("/")
+    at, below = os.dup(top), ""
+    try:
+        for each in above:
+            below = f"{below}{each}/"
+            try:
+                inner = os.open(each, _PLAIN | os.O_DIRECTORY, dir_fd=at)
+            except OSError:
+                return
+            os.close(at)
+            at = inner
+        if path.endswith("/"):
+            _all(found, at, f"{below}{name}", EntryKind.HOOK)
+        elif path not in found.entries and not _is_folder(at, name):
+            found.file(at, name, path, EntryKind.HOOK)
+    finally:
+        os.close(at)
 
 
 def _between(found: "_Found", top: int, names: list[str]) -> None:

@@ -7,12 +7,13 @@ from runner.config.agentfiles.custom_commands import CommandFiles, of_contents
 from runner.config.agentfiles.instructions import read_texts
 from runner.config.agentfiles.skills import Broken, Skill, choose_skills, skills_in
 from runner.config.inventory import EntryKind, Inventory, InventoryEntry, differences
-from runner.config.trust.discover import COMMANDS, SKILLS
+from runner.config.trust.discover import COMMANDS, FILES_WITH_HOOKS, SKILLS
 from runner.config.trust.store import TrustAnswer
 from runner.config.trust.widening import Widening
 
 if TYPE_CHECKING:
     from runner.config.agentfiles.definitions.find import FoundAgents
+    from runner.config.hookfiles.hook import HookFile
     from runner.config.serverfiles.read_servers import ServerFile
 
 
@@ -53,7 +54,8 @@ class TrustReview:
         commands = {each.source for each in self.commands.found}
         started = {each.path for each in self.servers if any(not server.fault for server in each.servers)}
         agents = {each.source for each in self.agents.definitions}
-        counting = widening | told | skills | prompts | commands | started | agents
+        hooked = {each.path for each in self.hooks if each.hooks}
+        counting = widening | told | skills | prompts | commands | started | agents | hooked
         return tuple(each.path for each in self.inventory.entries if each.path in counting)
 
     @property
@@ -78,6 +80,11 @@ class TrustReview:
     def servers(self) -> "tuple[ServerFile, ...]":
         """Return the files of other clients that configure tool servers."""
         return servers_of(self.inventory)
+
+    @property
+    def hooks(self) -> "tuple[HookFile, ...]":
+        """Return the files of other programs that configure hooks."""
+        return hooks_of(self.inventory)
 
     @property
     def skills(self) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
@@ -115,6 +122,15 @@ def servers_of(inventory: Inventory) -> "tuple[ServerFile, ...]":
     from runner.config.serverfiles.read_servers import server_files  # few repositories have such a file
 
     return server_files(inventory)
+
+
+def hooks_of(inventory: Inventory) -> "tuple[HookFile, ...]":
+    """Return the files of other programs that configure hooks."""
+    if not any(path in inventory.contents for path in FILES_WITH_HOOKS):
+        return ()
+    from runner.config.hookfiles.read_hooks import hook_files  # few repositories have such a file
+
+    return hook_files(inventory)
 
 
 def skills_of(inventory: Inventory) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 HEADING = "this repository contains files that are used only if you trust them"
 QUESTION = "trust these files exactly as they are now?"
 SERVERS = "these tool servers (MCP) would be started, each in a sandbox, and the model could call their tools"
+HOOKS = "these hooks would run at events of a session, each in a sandbox that may only read the workspace"
 _FIRST = 3  # lines of a text that are shown; `show` prints the whole text
 _WIDE = 150  # characters of such a line
 _ROWS = 20  # lines of a section in a brief description
@@ -40,6 +41,8 @@ def description(review: TrustReview, *, brief: bool = False) -> list[str]:
         lines += ["", "these entries would change your settings", *map(_widening, review.widenings)]
     if servers := list(_server_rows(review)):
         lines += ["", SERVERS, *servers]
+    if hooks := list(_hook_rows(review)):
+        lines += ["", HOOKS, *hooks]
     for title, rows in _sections(review):
         if rows:
             lines += ["", title, *_shorten_rows(rows, brief)]
@@ -52,6 +55,7 @@ def summary(review: TrustReview) -> str:
     wide, skills = len(review.widenings), len(review.skills[0]) if review.skilled else 0
     prompts, commands = len(review.prompts), len(review.commands.found)
     servers = sum(not each.fault for file in review.servers for each in file.servers)
+    hooks = sum(len(file.hooks) for file in review.hooks)
     effects = (
         (wide, "setting", "would change"),
         (prompts, "text", "would be part of the system prompt"),
@@ -60,6 +64,7 @@ def summary(review: TrustReview) -> str:
         (skills, "skill", "would be offered to the model"),
         (len(review.agents.definitions), "sub-agent", "could be started by the model"),
         (servers, "tool server", "would be started"),
+        (hooks, "hook", "would run"),
     )
     return "in short: " + ", ".join(f"{many(count, noun)} {effect}" for count, noun, effect in effects if count)
 
@@ -107,9 +112,10 @@ def _sections(review: TrustReview) -> Iterator[tuple[str, list[str]]]:
     yield "sub-agents that cannot be used", [f"  {_line(each)}" for each in agents.notices]
     yield "commands that cannot be used", [f"  {_line(each)}" for each in commands.notices]
     yield "skills that cannot be used", [f"  {_line(each.path)}  {_line(each.why)}" for each in review.skills[1]]
+    settings = {file.path for file in review.hooks}
     yield (
-        "this version does not use these",
-        [line for each in entries if not each.kind.used for line in _unused_rows(each)],
+        "files that hooks may run; a change of one of them ends your trust",
+        [_script_row(each) for each in entries if each.kind is EntryKind.HOOK and each.path not in settings],
     )
     yield (
         "these are not read, and never used",
@@ -138,9 +144,19 @@ def _text_rows(review: TrustReview, entry: InventoryEntry) -> Iterator[str]:
         yield f"    | {one_line(line, _WIDE)}"
 
 
-def _unused_rows(entry: InventoryEntry) -> Iterator[str]:
-    what = f"{entry.kind.value}{', executable' if entry.executable else ''}"
-    yield f"  {_line(entry.path)}  {what}, {entry.size:,} bytes"
+def _script_row(entry: InventoryEntry) -> str:
+    return f"  {_line(entry.path)}  {'executable, ' if entry.executable else ''}{entry.size:,} bytes"
+
+
+def _hook_rows(review: TrustReview) -> Iterator[str]:
+    """Yield the hooks of each file. They are never shortened: the user must see the complete command line."""
+    for file in review.hooks:
+        yield f"  {_line(file.path)}  {many(len(file.hooks), 'hook')}"
+        for each in file.hooks:
+            on = f"{each.event}({each.matcher})" if each.matcher else each.event
+            yield f"    {_line(on)}: {_line(each.words)}"
+        for fault in file.faults:
+            yield f"    {_line(fault.event or 'a hook')}: cannot be used: {_line(fault.why)}"
 
 
 def _server_rows(review: TrustReview) -> Iterator[str]:

@@ -42,6 +42,7 @@ _MOST = 120_000  # tokens of one request to the model; a summary of more text is
 _UNKNOWN = 24_000  # tokens of one request if the size of the model's context window is unknown
 _LONGEST = 60.0  # seconds of wait that a server may request; the conversation waits as long
 LONGEST = 16_000  # characters of notes
+_SHORT_ANSWER = 2_048  # tokens of the answer to a side question
 ANSWER = 8_192  # tokens of the answer, including the thinking of some models
 _SAID, _RESULT, _CALL = 4_000, 1_200, 800  # characters of one text, result and call
 
@@ -110,6 +111,21 @@ class Summarizer:
             spent.aside(reply.usage, asked.messages, reply.message, price)
         text = "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
         return middle_out(access.redactor.text(text).strip(), LONGEST) or None
+
+    async def ask(self, system: str, question: str, access: "ModelAccess", spent: "BudgetMeter | None") -> str | None:
+        """Return the answer of the small model to `question`, or None if the budget does not allow it.
+
+        Raise ProviderError.
+        """
+        small, price = self._small_model(access)
+        asked = Request(small.model, system, (UserMessage((TextBlock(question),)),), (), max_tokens=_SHORT_ANSWER)
+        if spent is not None and not spent.affords(round(sum(map(weight_of, asked.messages))), _SHORT_ANSWER, price):
+            return None
+        reply = await _reply(small, asked, access)
+        access.journal.usage(reply.usage, model=small.named, price=price)
+        if spent is not None:
+            spent.aside(reply.usage, asked.messages, reply.message, price)
+        return "".join(block.text for block in reply.message.content if isinstance(block, TextBlock))
 
     def _small_model(self, access: "ModelAccess") -> "tuple[OpenModel, Price | None]":
         """Return the small model and its price.

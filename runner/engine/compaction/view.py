@@ -62,6 +62,11 @@ class ConversationView:
         proven = self._proven.get(spec)
         return min(known, proven) if known and proven else known or proven
 
+    @property
+    def summarizer(self) -> Summarizer:
+        """Return the small model for side questions."""
+        return self._summarizer
+
     def raise_windows(self) -> None:
         """Raise context windows learned from refusals by a quarter. Called at the start of a run.
 

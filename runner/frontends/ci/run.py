@@ -158,7 +158,14 @@ class Run:
                 from runner.mcp.configured import servers_in_copy
 
                 servers = servers_in_copy(servers, review.original, review.copy.path)
-            options = replace(options, cwd=review.cwd, instructions=instructions, source=source, servers=servers)
+            hooks = options.hooks
+            if hooks is not None:
+                from runner.hooks.configured import hooks_in_copy
+
+                hooks = hooks_in_copy(hooks, review.original, review.copy.path)
+            options = replace(
+                options, cwd=review.cwd, instructions=instructions, source=source, servers=servers, hooks=hooks
+            )
             try:
                 work(options, review.settings)
             finally:
@@ -206,9 +213,9 @@ class Run:
         """Yield a notice with the settings and files of the repository that are ignored, if there are any."""
         if args.trust_config is not None:
             return
-        from runner.config.trust.discover import INSTRUCTIONS, PROMPTS, SKILLS
+        from runner.config.trust.discover import FILES_WITH_HOOKS, INSTRUCTIONS, PROMPTS, SKILLS
 
-        every = (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS, *PROMPTS, *SKILLS)
+        every = (PROJECT_FILE, LOCAL_FILE, *INSTRUCTIONS, *PROMPTS, *SKILLS, *FILES_WITH_HOOKS)
         listed = ", ".join(f"`{name}`" for name in every if os.path.lexists(f"{self._workspace}/{name}"))
         if listed:
             how = "to use it, add `--trust-config HASH` (`agent trust show`)"
