@@ -211,6 +211,11 @@ class SessionServers:
         """Return all servers as rows."""
         return tuple(server.row() for server in self._servers.values())
 
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Return the names of the servers that can be used now."""
+        return tuple(name for name, server in self._servers.items() if server.state is ServerState.READY)
+
     def offer(self, name: str) -> ServerOffer | None:
         """Return what the server offered last; None before that, or if there is no such server."""
         server = self._servers.get(name)

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from policy.model.tool_names import certain_tool
 from runner.frontends.slash.command import CommandHost, Mistake, SlashCommand, say
 from runner.text.phrases import many
 from runner.text.sanitize import marked, one_line, visible
@@ -109,6 +110,23 @@ def _arguments(given: list[str], prompt: "OfferedPrompt") -> dict[str, str]:
     if wrong or missing:
         raise Mistake(f"write the arguments as NAME=VALUE; this prompt has {', '.join(names) or 'none'}")
     return {name: value for name, _, value in pairs}
+
+
+def prompt_rows(host: CommandHost) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the prompts of the running servers: the name of the command (`mcp:SERVER:PROMPT`), a description on one
+    line, and the names of the arguments.
+
+    A name of a server that cannot be typed as one word, or with characters that may look like others, is left out.
+    """
+    servers, rows = _servers(host), []
+    for name in servers.running if servers is not None else ():
+        offer = servers.offer(name) if servers is not None else None
+        for prompt in offer.prompts if offer is not None else ():
+            arguments = tuple(each for each, _, _ in prompt.arguments)
+            if all(map(certain_tool, (prompt.name, *arguments))):
+                note = visible(one_line(prompt.description, _LONGEST), lines=False)
+                rows.append((f"mcp:{name}:{prompt.name}", note, arguments))
+    return rows
 
 
 _command = partial(SlashCommand, group="Processes")

@@ -12,6 +12,7 @@ from policy.model.tier import Mode
 from runner.engine.process_view import listening
 from runner.events import Display
 from runner.frontends.slash.command import SHELL, CommandHost, Row, SlashCommand, find, is_command, run_line
+from runner.frontends.slash.servers import prompt_rows
 from runner.frontends.tui.app import App
 from runner.frontends.tui.keys import HELP
 from runner.frontends.tui.menu import MenuEntry, Proposals, best
@@ -109,7 +110,8 @@ class TerminalController(CommandHost):
             self.conversation.set_mode(_MODES[at % len(_MODES)])
 
     def proposals(self, before: str) -> Proposals | None:
-        """Return the names of commands, or their first arguments, if the input is one line that begins with `/`.
+        """Return the names of commands, or their first arguments, if the input is one line that begins with `/`. After
+        `/mcp:`, return the prompts of tool servers, or the names of the arguments of one.
 
         A `ProposalSource`: `before` is the text before the cursor.
         """
@@ -119,10 +121,19 @@ class TerminalController(CommandHost):
         if not blank:
             if "/" in name:
                 return None  # a path
+            if name.startswith("mcp:"):
+                prompts = best(name, prompt_rows(self) if self.open else (), lambda row: row[0])
+                return Proposals(0, [MenuEntry(f"/{each}", note, not args, bool(args)) for each, note, args in prompts])
             known = best(name, self.commands, lambda each: " ".join(each.names))
             known.sort(key=lambda each: not any(own.startswith(name) for own in each.names))
             entries = [MenuEntry(f"/{each.name}", each.summary, each.ready, each.usage != "") for each in known]
             return Proposals(0, entries)
+        if name.startswith("mcp:"):
+            arguments = next((args for each, _, args in prompt_rows(self) if each == name), ()) if self.open else ()
+            typed = rest.split(" ")
+            used = {word.partition("=")[0] for word in typed if "=" in word}
+            left = [f"{each}=" for each in arguments if each not in used and each.startswith(typed[-1])]
+            return Proposals(len(before) - len(typed[-1]), [MenuEntry(each) for each in left]) if left else None
         command = next((each for each in self.commands if name in each.names), None)
         if command is None or " " in rest or not self.open:
             return None

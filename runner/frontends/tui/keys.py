@@ -227,7 +227,8 @@ def _complete(app: App, *, whole: bool = False) -> None:
         start, entry = app.menu.chosen
         buffer = app.editor.buffer
         buffer.delete_before_cursor(buffer.cursor_position - start)
-        buffer.insert_text(entry.text if whole or (entry.ready and not entry.more) else f"{entry.text.rstrip()} ")
+        alone = whole or (entry.ready and not entry.more) or entry.text.endswith("=")  # no blank before a value
+        buffer.insert_text(entry.text if alone else f"{entry.text.rstrip()} ")
         app.propose()
 
 
