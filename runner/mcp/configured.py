@@ -18,7 +18,7 @@ from runner.config.inventory import EntryKind, Inventory
 from runner.config.server_values import NARROWING, pairs_in, server_fault, texts_in, url_fault
 from runner.config.settings import ConfigLayer, LayerValues, Settings
 from runner.config.validators import Fault
-from runner.mcp.server_config import ServerConfig
+from runner.mcp.server_config import ServerConfig, WorkspaceCopy
 from runner.mcp.variables import UserVariables, VariableError, register_values
 from runner.text.sanitize import visible
 
@@ -81,7 +81,8 @@ def find_servers(
 def servers_in_copy(servers: Iterable[ServerConfig], original: str, copy: str) -> tuple[ServerConfig, ...]:
     """Return the servers for `copy`, a copy of the workspace `original`, with every path of the workspace moved there.
 
-    THREAT T94: a server of a session in a copy would otherwise change the workspace itself.
+    THREAT T94: a server of a session in a copy would otherwise change the workspace itself. THREAT T205: a pin of the
+    workspace approves a server in the copy only if it is the same command line, and the same files, there.
     """
     place = re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(original)}(?=/|\Z|[^A-Za-z0-9_.-])")
 
@@ -100,6 +101,7 @@ def servers_in_copy(servers: Iterable[ServerConfig], original: str, copy: str) -
             cwd=moved(each.cwd),
             read=all_moved(each.read),
             write=all_moved(each.write),
+            copied=WorkspaceCopy(original, copy, each),
         )
         for each in servers
     )

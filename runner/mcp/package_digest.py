@@ -8,7 +8,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from hashlib import file_digest, sha256
 from itertools import pairwise
@@ -86,7 +86,8 @@ REMOTE = PackageDigest(PackageState.REMOTE)
 def package_of(config: ServerConfig, search: str | None) -> PackageDigest:
     """Return the digest of what `config` runs. `search` is the PATH on which its command is looked up.
 
-    Reads files, and follows the links of the command only. Never raises for content of the disk.
+    Reads files, and follows the links of the command only. In a copy of a workspace, the files of the copy are read and
+    named as those of the workspace. Never raises for content of the disk.
     """
     if not config.command:
         return REMOTE
@@ -98,7 +99,7 @@ def package_of(config: ServerConfig, search: str | None) -> PackageDigest:
     if path is None:
         why = f"the program `{one_line(config.command, 80)}` was not found, so that nothing of it is covered"
         return PackageDigest(PackageState.MISSING, config.command, "", why)
-    digester = _Digester(search)
+    digester = _Digester(search, config.copied.named if config.copied is not None else str)
     try:
         name = digester.program(os.path.abspath(path), config.args, config.cwd)
         return digester.result(name)
@@ -131,8 +132,9 @@ def _downloaded(program: str, words: Sequence[str]) -> PackageDigest:
 class _Digester:
     """The files of one package, with their digests or their sizes."""
 
-    def __init__(self, search: str | None) -> None:
-        self._search = search
+    def __init__(self, search: str | None, named: Callable[[str], str]) -> None:
+        """`named` returns the path by which the digest names a file."""
+        self._search, self._named = search, named
         self._files: dict[str, str] = {}  # by path
         self._extra: list[str] = []  # texts that belong to the package
         self._bytes = 0
@@ -145,12 +147,12 @@ class _Digester:
             self._files = {path: _size(path) for path in self._files}
             self._warning = "the package is too large to be read: a change of the same size goes unnoticed"
         total = sha256()
-        for path, digest in sorted(self._files.items()):
+        for path, digest in sorted((self._named(path), digest) for path, digest in self._files.items()):
             total.update(f"{path}\0{digest}\n".encode("utf-8", "surrogatepass"))
         for text in self._extra:
             total.update(f"+{text}\n".encode("utf-8", "surrogatepass"))
         state = PackageState.SIZES if self._large else PackageState.CONTENT
-        return PackageDigest(state, name, total.hexdigest(), self._warning)
+        return PackageDigest(state, self._named(name), total.hexdigest(), self._warning)
 
     def program(self, path: str, args: Sequence[str], cwd: str) -> str:
         """Add a program and what it runs. Return the name of the package, or the path of the program."""
@@ -281,7 +283,7 @@ class _Digester:
             self._files[path] = "missing"
             return
         if stat.S_ISLNK(found.st_mode):
-            self._files[path] = f"link {os.readlink(path)}"
+            self._files[path] = f"link {self._named(os.readlink(path))}"
             return
         if not stat.S_ISREG(found.st_mode):
             self._files[path] = "special"

@@ -250,7 +250,10 @@ def _tool_pin(tool: OfferedTool) -> ToolPin | None:
 
 
 def _runs(config: ServerConfig) -> str:
-    """Return what the client runs or connects to as canonical JSON: no value of a variable or a header is in it."""
+    """Return what the client runs or connects to as canonical JSON: no value of a variable or a header is in it. In a
+    copy of a workspace, the paths are those of the workspace.
+    """
+    config = config.copied.config if config.copied is not None else config
     if config.command:
         names = sorted(name for name, _ in config.env)
         return canonical({"argv": list(config.argv), "cwd": config.cwd, "env": names})
@@ -297,7 +300,9 @@ class PinStore:
         return self._file(config).change(lambda before: (None, before is not None))[0]
 
     def _file(self, config: ServerConfig) -> StateFile[ServerPin | None]:
-        where = self._workspace if config.layer in _REPOSITORY else ""
+        copied = config.copied
+        own = copied.original if copied is not None and copied.path == self._workspace else self._workspace
+        where = own if config.layer in _REPOSITORY else ""
         name = f"{_hash(canonical({'where': where, 'name': config.name}))[:32]}.json"
 
         def parse(content: dict[str, object], version: int) -> ServerPin | None:

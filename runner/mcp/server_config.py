@@ -7,6 +7,26 @@ from policy.model.profile import Layer
 
 
 @dataclass(frozen=True, slots=True)
+class WorkspaceCopy:
+    """A copy of the workspace, in which a server works in place of the workspace itself.
+
+    Attributes:
+        original: The absolute path of the workspace.
+        path: The absolute path of the copy.
+        config: The settings of the server for the workspace, about which the user was asked.
+    """
+
+    original: str
+    path: str
+    config: "ServerConfig"
+
+    def named(self, path: str) -> str:
+        """Return `path`, with the workspace in place of the copy if it lies there."""
+        inside = path == self.path or path.startswith(f"{self.path}/")
+        return f"{self.original}{path[len(self.path) :]}" if inside else path
+
+
+@dataclass(frozen=True, slots=True)
 class ServerConfig:
     """The settings of one tool server.
 
@@ -30,6 +50,7 @@ class ServerConfig:
         hosts: Host rules that the sandbox of the server opens.
         read: Absolute paths that the server may read.
         write: Absolute paths that the server may change.
+        copied: The copy of the workspace in which the server works, or None.
     """
 
     name: str
@@ -51,6 +72,7 @@ class ServerConfig:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     start_timeout: float = 30.0
+    copied: "WorkspaceCopy | None" = None
 
     @property
     def argv(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from runner.changes.review.session import reviewed
 from runner.config import load
 from tests.support import forked_agent
 from tests.support.review_workspaces import base, git_apply, sh, tree
+from tests.support.server_session import HOSTILE
 from tests.support.undo_workspace import picture
 
 __all__ = ("base",)  # a fixture
@@ -168,3 +170,35 @@ def test_the_patch_names_what_programs_would_run_by_themselves(
         patch = review.patch()
     assert patch.obeyed == obeyed
     assert any("auto-run files, which other programs run" in note for note in patch.notes) is bool(obeyed)
+
+
+SERVER = """
+[mcp.one]
+command = "{python}"
+args    = ["-u", "${{workspaceFolder}}/tool/server.py", "plain"]
+read    = ["."]
+
+[[rule]]
+verdict = "allow"
+tool    = ["mcp__one__echo"]
+"""
+
+
+@pytest.mark.threat("T205")
+def test_a_pinned_server_of_the_workspace_works_in_the_copy(base: Path) -> None:
+    environ = world(base, BEFORE, SERVER.format(python=sys.executable))
+    (base / "w/tool").mkdir()
+    shutil.copy(HOSTILE, base / "w/tool/server.py")
+    words = [AGENT, "mcp", "pin", "one", "--yes", "--cwd", str(base / "w")]
+    pinned = forked_agent.run(words, env=environ, capture_output=True, timeout=120)
+    assert pinned.returncode == 0, pinned.stderr.decode()
+    stored = os.listdir(base / "state/server-pins")
+    calls = [{"name": "mcp__one__echo", "arguments": {"text": "a walnut"}}]
+    (base / "s.json").write_text(json.dumps({"turn": [{"calls": calls}, {"text": "done"}]}))
+    model = ("--model", f"scripted:{base}/s.json", "--mode", "trust-project", "--cwd", str(base / "w"))
+    words = [AGENT, "ci", "go", "--json", "--review", "--patch", f"{base}/p", *model]
+    done = forked_agent.run(words, env=environ, capture_output=True, timeout=120, cwd=base)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    texts = [each["text"] for each in events if each["type"] == "finished"]
+    assert [text.splitlines()[1] for text in texts] == ["a walnut"], done.stderr.decode()
+    assert os.listdir(base / "state/server-pins") == stored

@@ -1,7 +1,9 @@
 """Tests of the tool servers of the configuration: values, layers of the user and of the repository, variables."""
 
 import os
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -10,9 +12,12 @@ import pytest
 from policy.model.profile import Layer
 from runner.config import ConfigError, load
 from runner.mcp.configured import ConfiguredServers, find_servers, servers_in_copy
+from runner.mcp.package_digest import package_of
+from runner.mcp.pins import PinStore, checked, pin_of
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.variables import UserVariables, VariableError
 from runner.secrets.redactor import masked
+from tools.server_offer import ServerOffer
 
 SHARED = ".ringfence/config.toml"
 
@@ -281,3 +286,42 @@ def test_a_session_in_a_copy_has_the_servers_of_the_copy() -> None:
         ("/copy", "/w-2"),
         ("/copy/out",),
     )
+
+
+CHANGES: list[tuple[str, tuple[str, ...], str]] = [
+    ("", (), "the same files and the same command line"),
+    ("server.py", ("package",), "another program in the copy"),
+    ("beside.py", ("package",), "a module beside it"),
+    ("args", ("command line",), "another command line"),
+]
+
+
+@pytest.mark.threat("T205")
+@pytest.mark.parametrize("layer", [Layer.USER, Layer.TRUSTED])
+@pytest.mark.parametrize(("changed", "changes", "why"), CHANGES, ids=[row[-1] for row in CHANGES])
+def test_a_pin_counts_in_a_copy_of_the_same_content(
+    changed: str, changes: tuple[str, ...], why: str, layer: Layer, tmp_path: Path
+) -> None:
+    work, copy, other, state = (str(tmp_path / name) for name in ("w", "ringfence-copy-1", "other", "state"))
+    Path(state).mkdir(mode=0o700)
+    for folder in (work, copy):
+        (Path(folder) / "tool").mkdir(parents=True)
+        for name in ("server.py", "beside.py"):
+            (Path(folder) / "tool" / name).write_text("one")
+        (Path(folder) / "tool/link.py").symlink_to(f"{folder}/tool/beside.py")
+    given = ServerConfig("a", layer, command=sys.executable, args=("-u", f"{work}/tool/server.py"), read=(work,))
+    PinStore(state, work).keep(given, pin_of(given, ServerOffer(), package_of(given, None)))
+    if changed == "args":
+        given = replace(given, args=(*given.args, "--more"))
+    elif changed:
+        (Path(copy) / "tool" / changed).write_text("two")
+    (found,) = servers_in_copy((given,), work, copy)
+    check = checked(found, ServerOffer(), package_of(found, None), PinStore(state, copy).get(found))
+    assert check.changes == changes, why
+    assert check.pin.runs == pin_of(given, ServerOffer(), package_of(given, None)).runs
+    elsewhere = PinStore(state, other).get(found)  # a session that does not work in this copy
+    assert (elsewhere is None) is (layer is Layer.TRUSTED)
+    without = checked(
+        replace(found, copied=None), ServerOffer(), package_of(found, None), PinStore(state, work).get(given)
+    )
+    assert "command line" in without.changes

@@ -13,7 +13,7 @@ from runner.mcp.servers import ServerState, SessionServers
 from tools.server_offer import OfferedPrompt, ServerOffer
 
 PROMPTS = (
-    OfferedPrompt("greet", "", "Greets\x1b[2J\nsomebody", (("who", "", True), ("how", "", False))),
+    OfferedPrompt("greet", "", "Greets\x1b[2J\neverybody", (("who", "", True), ("how", "", False))),
     OfferedPrompt("daily"),
     OfferedPrompt("two words"),
     OfferedPrompt("gre\u0435t"),
