@@ -12,6 +12,7 @@ from runner.providers.endpoint import SetupError
 
 if TYPE_CHECKING:
     from runner.config import Settings
+    from runner.engine.hook_access import HookAccess
     from runner.events import Emit
     from runner.messages import Provider
     from runner.secrets.redactor import Redactor
@@ -69,6 +70,7 @@ class ModelAccess:
         journal: The journal of the session.
         emit: The receiver of events.
         redactor: The redactor of secrets in texts.
+        hooks: The hooks of the session, or None.
     """
 
     provider: "Provider"
@@ -79,6 +81,7 @@ class ModelAccess:
     journal: "Journal"
     emit: "Emit"
     redactor: "Redactor"
+    hooks: "HookAccess | None" = None
 
     @property
     def named(self) -> str:

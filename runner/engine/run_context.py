@@ -212,7 +212,15 @@ class RunContext:
         """Return the model that the next request is sent to, with the services of that request."""
         live = self.live
         return ModelAccess(
-            live.provider, live.model, live.limits, self.models, self.gauge, self.journal, self.emit, self.redactor
+            live.provider,
+            live.model,
+            live.limits,
+            self.models,
+            self.gauge,
+            self.journal,
+            self.emit,
+            self.redactor,
+            self.hooks,
         )
 
     def system_prompt(self) -> str:

@@ -230,7 +230,7 @@ class ConversationView:
         focus: str = "",
     ) -> Compacted | None:
         """Apply `level` if that gains enough, and return its event, else None."""
-        before = self._size(messages, access)
+        before, told = self._size(messages, access), False
         most = before - max(room * GAINS.get(level, 0), 1)
         fold = replace(self._fold, space=min(self._fold.space, max(int(room * _TOLD), 400)))
         kept = max(kept_from(messages, room * KEEPS[level] / access.gauge.rate), fold.cut)
@@ -245,6 +245,7 @@ class ConversationView:
                 fold = replace(fold, cut=kept)
                 notes = None
                 if self._gains(fold, messages, access, most):
+                    told = await _ask_hooks("PreCompact", level, focus, access)
                     notes = await self._notes(level, messages[self._fold.cut : kept], focus, access, spent)
                 # Without notes the earlier fold stays, which gains nothing.
                 fold = self._fold if notes is None else replace(fold, notes=notes)
@@ -252,6 +253,8 @@ class ConversationView:
             if level in _RETRIED_LATER:  # but not with every request
                 self._rests[level] = before + room * _REST
             return None
+        if not told:
+            await _ask_hooks("PreCompact", level, focus, access)
         self._set(messages, fold)
         if spent is not None:
             spent.shortened()
@@ -262,6 +265,7 @@ class ConversationView:
         access.emit(event)
         cost = spent.money if spent is not None else None
         access.emit(access.gauge.used(self.visible(messages), self.window(access.named), cost))
+        await _ask_hooks("PostCompact", level, focus, access)
         return event
 
     def _gains(self, fold: CompactionRecord, messages: Sequence[Message], access: "ModelAccess", most: float) -> bool:
@@ -324,3 +328,11 @@ class ConversationView:
 def _fits(fold: CompactionRecord, last: Message, messages: Sequence[Message]) -> bool:
     """Return True if `last`, the last message before the end of `fold`, is still there, apart from its thoughts."""
     return fold.end <= len(messages) and thoughtless(messages[fold.end - 1]) == thoughtless(last)
+
+
+async def _ask_hooks(event: str, level: CompactionLevel, focus: str, access: "ModelAccess") -> bool:
+    """Run the hooks of a compaction, and return True. Their answers have no effect: the window is full."""
+    if access.hooks is not None and access.hooks.wants(event):
+        trigger = "manual" if level is CompactionLevel.ASKED else "auto"
+        await access.hooks.ask(event, trigger, {"trigger": trigger, "custom_instructions": focus})
+    return True
