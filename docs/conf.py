@@ -38,6 +38,7 @@ CONTENTS = {
         Slash commands <guide/slash>
         Sessions <guide/sessions>
         Memory <guide/memory>
+        Skills <guide/skills>
         Undo <guide/undo>
         One command <guide/one-command>
         Runs <guide/run>

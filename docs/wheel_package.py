@@ -17,7 +17,7 @@ from pathlib import Path
 
 PACKAGE = "ringfence"
 PARTS = ("policy", "profiles", "runner", "sandbox", "tools")
-SUFFIXES = {".py", ".toml", ".json", ".css", ".html", ".js", ".typed"}  # of the files that a wheel contains
+SUFFIXES = {".py", ".md", ".toml", ".json", ".css", ".html", ".js", ".typed"}  # of the files that a wheel contains
 
 # Texts that look like the name of a module and are allowed, by file and beginning of the text, with the reason.
 ALLOWED = {

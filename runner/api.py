@@ -11,6 +11,7 @@ from policy.model.action import (
     GlobFiles,
     GrepFiles,
     ListFolder,
+    LoadSkill,
     ProposeNote,
     ReadFile,
     ReadServerResource,
@@ -135,9 +136,9 @@ __all__ = [  # noqa: RUF022  # by subject
     "AssistantMessage", "Message", "Provider", "Reply", "Request", "ScriptedProvider", "Stop", "StreamEvent",
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
-    "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "ProposeNote",
-    "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes", "SearchTools", "SearchWeb", "SignGit",
-    "SpawnAgent", "WriteFile",
+    "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "LoadSkill",
+    "ProposeNote", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes", "SearchTools", "SearchWeb",
+    "SignGit", "SpawnAgent", "WriteFile",
     # the sandbox alone
     "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",
     "Rights", "Terms", "Violation", "open_backend", "open_gate",

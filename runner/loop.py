@@ -77,6 +77,7 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     """
     work = TurnLoop(ctx, [] if history is None else history)
     prompt = ctx.redactor.text(prompt)  # the user may have pasted a key by mistake
+    ctx.skills.begin(prompt, ctx.context)
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     limit: Limit | None = None
     try:

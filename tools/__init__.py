@@ -12,6 +12,7 @@ from tools.ls import LsTool
 from tools.memory import RecallTool, RememberTool
 from tools.processes import BashInputTool, BashKillTool, BashOutputTool
 from tools.read import ReadTool
+from tools.skill import SkillTool
 from tools.tool import ModelTool
 from tools.write import WriteTool
 
@@ -28,5 +29,6 @@ TOOLS: tuple[ModelTool, ...] = (
     BashKillTool(),
 )
 
-# Tools of sessions with notes.
+# Tools of sessions with notes, and of sessions with skills.
 NOTE_TOOLS: tuple[ModelTool, ...] = (RememberTool(), RecallTool())
+SKILL_TOOL: ModelTool = SkillTool()

@@ -12,6 +12,7 @@ from policy.model.action import (
     FetchAddress,
     GlobFiles,
     GrepFiles,
+    LoadSkill,
     ManageAgent,
     ProposeNote,
     ReadProcess,
@@ -122,6 +123,7 @@ def _text(action: Action, around: Around) -> str:
             | SearchWeb()
             | SearchTools()
             | SearchNotes()
+            | LoadSkill()
         ):
             return tool_call_text(action)
         case _:
@@ -156,6 +158,8 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {quoted(action.query)} with {action.provider}"
         case SearchTools() | SearchNotes():
             return f"{action.tool} {quoted(action.query)}"
+        case LoadSkill():
+            return f"{action.tool} {quoted(action.skill)}" + (f" ({action.source})" if action.source else "")
         case ProposeNote():
             change = (
                 f", in place of the text of `{action.name}`:\n{action.before}\n\nthe new text:" if action.name else ":"

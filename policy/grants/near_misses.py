@@ -58,6 +58,7 @@ def _candidates(
             | actions.ManageAgent()
             | actions.ProposeNote()
             | actions.SearchNotes()
+            | actions.LoadSkill()
         ):
             return  # no approval of these can be remembered
         case actions.CallServerTool() | actions.ReadServerResource():

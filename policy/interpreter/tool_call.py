@@ -5,6 +5,7 @@ from policy.interpreter.findings import Findings
 from policy.model.action import (
     CallServerTool,
     FetchAddress,
+    LoadSkill,
     ManageAgent,
     ProposeNote,
     ReadServerResource,
@@ -60,6 +61,8 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             findings.add_reason(Tier.READ, text, Check.TOOL_SEARCH, None)
         case SearchNotes():
             findings.add_reason(Tier.READ, "searches your notes", Check.NOTE_SEARCH, None)
+        case LoadSkill():
+            findings.add_reason(Tier.READ, f"loads the skill `{plain(action.skill)}`", Check.SKILL, None)
         case ProposeNote():
             findings.add_reason(Tier.DANGEROUS, _note(action), Check.NOTE, None)
 

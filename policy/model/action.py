@@ -401,6 +401,19 @@ class SearchNotes:
     query: str
 
 
+@dataclass(frozen=True, slots=True)
+class LoadSkill:
+    """Give the model the text of the skill `skill`. No other file is read and nothing is run.
+
+    The runner sets `source`: the origin of the skill in words.
+    """
+
+    kind: ClassVar[str] = "LoadSkill"
+    tool: ClassVar[str] = "skill"
+    skill: str
+    source: str = ""
+
+
 CommandAction = RunScript | RunArgv
 FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
@@ -414,6 +427,7 @@ ToolAction = (
     | SearchTools
     | ProposeNote
     | SearchNotes
+    | LoadSkill
 )
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
 Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit
@@ -439,6 +453,6 @@ ACTIONS: dict[str, type[Action]] = {
         ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
-        ProposeNote, SearchNotes,
+        ProposeNote, SearchNotes, LoadSkill,
     )
 }  # fmt: skip

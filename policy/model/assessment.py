@@ -326,6 +326,7 @@ class Check:
     SERVER_HINT             = RuleRef(RuleKind.BUILTIN, "tools/server-hint")
     SERVER_RESOURCE         = RuleRef(RuleKind.BUILTIN, "tools/server-resource")
     SERVER_START            = RuleRef(RuleKind.BUILTIN, "tools/server-start")
+    SKILL                   = RuleRef(RuleKind.BUILTIN, "tools/skill")
     SERVER_TOOL             = RuleRef(RuleKind.BUILTIN, "tools/server-tool")
     TOOL_SEARCH             = RuleRef(RuleKind.BUILTIN, "tools/tool-search")
     UNCLEAR_NAME            = RuleRef(RuleKind.BUILTIN, "tools/unclear-name")

@@ -72,6 +72,7 @@ class Tool(StrEnum):
     TOOL_SEARCH = "tool_search"
     REMEMBER = "remember"
     RECALL = "recall"
+    SKILL = "skill"
     BASH_OUTPUT = "bash_output"
     BASH_INPUT = "bash_input"
     BASH_KILL = "bash_kill"

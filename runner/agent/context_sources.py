@@ -1,7 +1,7 @@
 """The context that a session begins with: the user's own prompt files and skills, and those of a trusted repository.
 
 The user's prompt files are SYSTEM.md and APPEND_SYSTEM.md in the configuration folder; the user's skills are in
-`~/.agents/skills`. Every sandbox may read the skills. No command can read the configuration folder.
+`~/.agents/skills`, which every sandbox may read. No command can read the configuration folder.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
 from runner.config.agentfiles import instructions
-from runner.config.agentfiles.skills import FILE, Broken, Skill, choose_skills, skills_in
+from runner.config.agentfiles.skills import FILE, Broken, Skill, built_in_skills, choose_skills, skills_in
 from runner.config.inventory import EntryKind
 from runner.engine.context.context import Context, SourcedText
 from runner.problems import Exit, Stopped
@@ -39,11 +39,13 @@ class ContextSources:
     notices: tuple[str, ...]
 
 
-def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True) -> ContextSources:
+def read_context(
+    inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True, packaged: bool = False
+) -> ContextSources:
     """Return the context of a session, with notices. `inventory` is the trusted content of the repository, or None.
 
-    With `skilled`, the context contains the skills. Raise Stopped if a prompt file of the user cannot be used, since
-    the user relies on its text.
+    With `skilled`, the context contains the skills, and with `packaged` those of the program, too. Raise Stopped if a
+    prompt file of the user cannot be used, since the user relies on its text.
     """
     folder = os.path.dirname(str(paths.config_file(environ)))
     base, added = (read_own_text(os.path.join(folder, name)) for name in (BASE_FILE, ADDED_FILE))
@@ -55,7 +57,7 @@ def read_context(inventory: "Inventory | None", environ: Mapping[str, str], *, s
     texts = tuple(each for each in (added, theirs.get(ADDED_FILE)) if each is not None)
     if ADDED_FILE in theirs:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
-    skills, broken = skills_at(inventory, environ) if skilled else ((), ())
+    skills, broken = skills_at(inventory, environ, packaged=packaged) if skilled else ((), ())
     files = tuple(each.path for each in instructions.read_texts(inventory)) if inventory is not None else ()
     commands: tuple[PromptFile, ...] = ()
     if inventory is not None:
@@ -112,10 +114,13 @@ def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
 
 
 def skills_at(
-    inventory: "Inventory | None", environ: Mapping[str, str]
+    inventory: "Inventory | None", environ: Mapping[str, str], *, packaged: bool = False
 ) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """Return the user's skills and then the trusted skills of the repository; and the skills that are not used, with
-    the reason. Paths are absolute.
+    """Return the user's skills, with `packaged` those of the program, and then the trusted skills of the repository;
+    and the skills that are not used, with the reason. Paths are absolute.
+
+    THREAT T219: of skills with one name the first is used, so that a repository replaces neither the user's skills nor
+    those of the program.
     """
     home = os.path.realpath(paths.home(environ))
     groups: list[tuple[Skill, ...]] = []
@@ -127,6 +132,8 @@ def skills_at(
         broken += bad
     elif os.path.isdir(place):
         broken.append(Broken(place, "is a folder that other users can write to"))
+    if packaged:
+        groups.append(built_in_skills())
     if inventory is not None:
         from runner.config.trust.evaluate import skills_of
 

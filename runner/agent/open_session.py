@@ -110,11 +110,11 @@ class SessionOptions:
 
 def selected_tools(settings: Settings) -> "ToolSelection":
     """Return the selection of tools of the settings. Raise a usage error if a name is that of no tool."""
-    from tools import NOTE_TOOLS, TOOLS
+    from tools import NOTE_TOOLS, SKILL_TOOL, TOOLS
     from tools.registry import ToolSelection
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
-    if (problem := selection.fault([tool.name for tool in (*TOOLS, *NOTE_TOOLS)])) is not None:
+    if (problem := selection.fault([tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL)])) is not None:
         raise usage(problem.what, problem.why, problem.fix)
     return selection
 
@@ -141,7 +141,7 @@ async def open_session(
 
     Raise SandboxUnavailable, AuditError, PlaceError, ConfigError, or a usage error for a limit; then nothing was run.
     """
-    from tools import NOTE_TOOLS, TOOLS
+    from tools import NOTE_TOOLS, SKILL_TOOL, TOOLS
     from tools.memory import RecallTool
     from tools.paths import SeenFiles
     from tools.registry import ToolRegistry
@@ -284,6 +284,8 @@ async def open_session(
             for tool in NOTE_TOOLS:
                 if context.notes if isinstance(tool, RecallTool) else not options.unattended:
                     registry.add(tool)
+        if any(not skill.quiet for skill in context.skills):
+            registry.add(SKILL_TOOL)
         servers = None
         if options.servers:  # most sessions have none
             servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)

@@ -134,12 +134,12 @@ def prepare_start(
     """Return the values for the first session. Files are read, but no session is opened.
 
     With `asks`, a question about trust may be put on this terminal or to `asker`. `choose` lets the user choose a model
-    if none is named. `model`, if not None, is used instead of every other model. With `notes`, the session uses the
-    notes of the user, unless the settings switch them off or `agent batch` started this process. Raise Stopped,
-    ConfigError, SetupError, SecretError, SessionError, StateError or PlaceError; KeyboardInterrupt if the user leaves;
-    CommandChosen if the user chooses a command instead.
+    if none is named. `model`, if not None, is used instead of every other model. With `notes`, the session has the
+    skills of the program and uses the notes of the user, unless the settings switch them off; if `agent batch` started
+    this process, the session uses no notes. Raise Stopped, ConfigError, SetupError, SecretError, SessionError,
+    StateError or PlaceError; KeyboardInterrupt if the user leaves; CommandChosen if the user chooses a command instead.
     """
-    options, settings = prepare_options(args, unattended, asks=asks, asker=asker)
+    options, settings = prepare_options(args, unattended, asks=asks, asker=asker, packaged=notes)
     options = replace(options, notes=notes and bool(settings.value("memory")) and BATCH not in os.environ)
     given, named = model, model is not None or bool(args.model or args.provider)
 
@@ -185,12 +185,13 @@ def prepare_options(
     usual: "RunLimits | None" = None,
     asks: bool = True,
     asker: "Asker | None" = None,
+    packaged: bool = False,
 ) -> "tuple[SessionOptions, Settings]":
     """Return the options and the settings of a session, from the command line and the configuration.
 
     Without `repository`, all settings of the repository are ignored, even those that tighten. `usual` are the limits of
     a run that neither options nor settings set. With `asks`, a question about trust may be put on this terminal or to
-    `asker`.
+    `asker`. With `packaged`, the session has the skills of the program.
     """
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
@@ -232,7 +233,7 @@ def prepare_options(
     settings = replace(settings, notices=(*settings.notices, *agent_notices))
     hooks, hook_notices = _configured_hooks(settings, trust.workspace, files)
     settings = replace(settings, notices=(*settings.notices, *hook_notices))
-    sources = read_context(files, os.environ, skilled=bool(settings.value("skills")))
+    sources = read_context(files, os.environ, skilled=bool(settings.value("skills")), packaged=packaged)
     settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
     options = SessionOptions(

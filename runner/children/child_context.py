@@ -13,7 +13,7 @@ from policy.model.frozen import dataclass
 from policy.model.tier import Mode, no_looser
 from policy.model.verdict import Problem
 from runner.config.agentfiles.definitions.definition import AgentDefinition
-from runner.engine.context.context import BASE, Context, Refusals, SourcedText
+from runner.engine.context.context import BASE, Context, Refusals, SkillsInForce, SourcedText
 from runner.engine.context.tokens import ContextMeter
 from runner.engine.run_context import LiveSettings, RunContext
 from runner.engine.steering import Steering
@@ -40,7 +40,7 @@ all that `{parent}` gets, so it must be complete and short.
 - You have at most the rights of `{parent}`. A refusal that says that this agent may not do something is final: name \
 it in your report.
 """
-_OWN_TOOLS = ("agent_output", "agent_message", "agent_stop")
+_OWN_TOOLS = ("agent_output", "agent_message", "agent_stop", "remember")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ def child_context(plan: ChildPlan, parent: RunContext, most_depth: int) -> RunCo
         grants=parent.grants.of_agent(GrantHolder(parent.grants.key.workspace, plan.name, parent.session)),
         steering=Steering(parent.steering.delivery),
         refusals=Refusals(),
+        skills=SkillsInForce(parent.skills.restricting),
         gauge=ContextMeter(),
         view=plan.view,
         servers=_SharedServers(parent.servers) if parent.servers is not None else None,

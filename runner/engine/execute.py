@@ -19,6 +19,7 @@ from policy.grants.resolve import answerer
 from policy.model.action import (
     Action,
     CallServerTool,
+    LoadSkill,
     ManageAgent,
     ProcessAction,
     ProposeNote,
@@ -270,6 +271,10 @@ async def _run(
                 outcome = await ctx.agents.perform(permit, ctx.agent)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
+        elif isinstance(action, LoadSkill):
+            from runner.engine.skill_use import load_skill  # few calls load a skill
+
+            outcome = load_skill(action, ctx)
         elif isinstance(action, ProposeNote | SearchNotes):
             if ctx.notes is None:
                 problem = Problem("nothing was done", "this session has no notes", "do without them")

@@ -53,8 +53,19 @@ def evaluate_call(call: ModelCall, ctx: RunContext, early: EarlyAnswer | None = 
     if isinstance(planned, Problem):
         return planned
     evaluation = evaluate_action(planned.action, ctx)
-    problem = unworkable(planned.action, evaluation) if early is None else None
+    problem = _outside_skills(call, planned.action, evaluation, ctx)
+    if problem is None and early is None:
+        problem = unworkable(planned.action, evaluation)
     return problem or Judgement(planned, evaluation, ctx.live.named, early)
+
+
+def _outside_skills(call: ModelCall, action: Action, evaluation: Evaluation, ctx: RunContext) -> Problem | None:
+    """Return the problem of a call that a skill in force does not allow, or None."""
+    if call.own or not (skills := ctx.skills.restricting):
+        return None
+    from runner.engine.skill_use import beyond_skills  # few skills name their tools
+
+    return beyond_skills(skills, action, evaluation.assessment, evaluation.recalled.context.facts)
 
 
 def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -> Judgement | CallResult:
@@ -194,7 +205,9 @@ async def ask_ahead(calls: Sequence[ModelCall], ctx: RunContext) -> Mapping[str,
         planned = plan(call, ctx)
         if isinstance(planned, Planned):
             evaluation = evaluate_action(planned.action, ctx)
-            if isinstance(evaluation.verdict, Ask) and unworkable(planned.action, evaluation) is None:
+            if not isinstance(evaluation.verdict, Ask) or _outside_skills(call, planned.action, evaluation, ctx):
+                continue
+            if unworkable(planned.action, evaluation) is None:
                 context = evaluation.recalled.context
                 questions.append(CallRequester(ctx, call).question(context, evaluation.verdict, ""))
     if len(questions) < 2:

@@ -10,7 +10,7 @@ from policy.grants.grant import GrantHolder
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN, Source
 from runner.engine.compaction.view import ConversationView
-from runner.engine.context.context import Context, Refusals, plan_tool, tool_specs
+from runner.engine.context.context import Context, Refusals, SkillsInForce, plan_tool, tool_specs
 from runner.engine.context.tokens import ContextMeter
 from runner.engine.model_access import ModelAccess, OpenModels
 from runner.engine.run_limits import RunLimits
@@ -129,6 +129,7 @@ class RunContext:
         grants: The remembered answers.
         steering: The messages that a user sends while a run is in progress.
         refusals: The counts of refused calls, for hints to the model.
+        skills: The skills that are in force in the current run.
         gauge: The meter of the model's context window.
         view: The part of the conversation that the model is sent.
         fallback: The model (`provider:model`) used if the chosen one stays busy, or an empty string.
@@ -176,6 +177,7 @@ class RunContext:
     grants: GrantStore = field(default_factory=_no_grants)
     steering: Steering = field(default_factory=Steering)
     refusals: Refusals = field(default_factory=Refusals)
+    skills: SkillsInForce = field(default_factory=SkillsInForce)
     gauge: ContextMeter = field(default_factory=ContextMeter)
     view: ConversationView = field(default_factory=ConversationView)
     fallback: str = ""

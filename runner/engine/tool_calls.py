@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.action import (
     Action,
+    LoadSkill,
     ManageAgent,
     ProcessAction,
     ProposeNote,
@@ -147,6 +148,10 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
         from runner.engine.process_actions import known  # few sessions have processes that stay
 
         action = known(action, ctx)
+    elif isinstance(action, LoadSkill):
+        from runner.engine.skill_use import known_skill  # few calls load a skill
+
+        action = known_skill(action, ctx)
     elif isinstance(action, ProposeNote) and ctx.notes is not None:
         action = ctx.notes.known(action, ctx.agent, ctx.tools.names)
     return action if isinstance(action, Problem) else Planned(call, tool, action)

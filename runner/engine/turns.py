@@ -106,6 +106,7 @@ class TurnLoop:
                 await self._sampled(reply)
             for text in self._ctx.steering.injected():  # sent by the user in the meantime
                 message = UserMessage((TextBlock(text),))
+                self._ctx.skills.hear(text, self._ctx.context)
                 self.messages.append(message)
                 self._ctx.journal.message(message)
                 self._ctx.emit(Steered(text))

@@ -7,6 +7,7 @@ from policy.model.action import (
     EditFile,
     GlobFiles,
     GrepFiles,
+    LoadSkill,
     ManageAgent,
     ProposeNote,
     ReadFile,
@@ -145,6 +146,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("calls", f"the server {action.server} once, which acts with its own rights{stated}"),)
         case SearchTools():
             return (("reads", "the descriptions of the tools of this session's servers"),)
+        case LoadSkill():
+            return (("reads", "the text of this skill"),)
         case SearchNotes():
             return (("reads", "your notes"),)
         case ProposeNote():

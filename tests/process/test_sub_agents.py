@@ -16,8 +16,10 @@ from runner.approval.approver import Unattended
 from runner.cli.main import main
 from runner.config import load
 from runner.config.agentfiles.definitions.definition import BUILT_IN, AgentDefinition
+from runner.config.agentfiles.skills import Skill
+from runner.engine.context.context import Context
 from runner.engine.run_limits import RunLimits
-from runner.events import Denied, Event, RunEnded, ToolProposed
+from runner.events import Denied, Event, MalformedCall, RunEnded, ToolProposed
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -100,6 +102,7 @@ def play(
     definitions: tuple[AgentDefinition, ...] = BUILT_IN,
     bounds: RunLimits | None = None,
     prompts: tuple[str, ...] = ("go",),
+    context: Context | None = None,
 ) -> Played:
     """Play one session in a fresh workspace `w`, unattended, and return what happened."""
     workspace, home = tmp_path / "w", tmp_path / "h"
@@ -114,7 +117,12 @@ def play(
         settings = load(workspace, os.environ)
         model = OpenModel(PlayedModel(scripts), "m")
         options = SessionOptions(
-            workspace, unattended=True, mode=mode, agents=definitions, bounds=bounds or RunLimits()
+            workspace,
+            unattended=True,
+            mode=mode,
+            agents=definitions,
+            bounds=bounds or RunLimits(),
+            context=context or Context(),
         )
         async with open_session(
             options,
@@ -176,6 +184,22 @@ def test_a_child_never_has_more_than_its_kind_allows(
     assert not (tmp_path / "w/made.txt").exists()
     assert [event.action for event in played.of("explore-1", Denied)] == ["$ echo x > made.txt"]  # type: ignore[attr-defined]
     assert "refused: 1 action" in played.results[0]
+
+
+@pytest.mark.threat("T218")
+@pytest.mark.threat("T224")
+def test_a_skill_in_force_restricts_a_child_too_and_a_child_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = Skill("narrow", "reads", "/s/narrow/SKILL.md", "yours", "Read.", allowed=("Task", "Read"))
+    scripts: dict[str, list[object]] = {
+        "main": [[("skill", {"name": "narrow"})], [spawn("general")], [bash("touch made")], "done"],
+        "general-1": [[bash("touch made")], "tried"],
+    }
+    played = play(tmp_path, monkeypatch, scripts, context=Context(skills=(skill,)))
+    assert not (tmp_path / "w/made").exists()
+    refused = [event for event in played.events if isinstance(event, MalformedCall)]
+    assert [event.agent for event in refused] == ["general-1", "main"]
 
 
 @pytest.mark.threat("T224")

@@ -15,6 +15,7 @@ from policy.model.action import (
     Action,
     CallServerTool,
     FetchAddress,
+    LoadSkill,
     ManageAgent,
     ReadServerResource,
     RunScript,
@@ -85,6 +86,7 @@ TIERS: list[tuple[Action, Tier, str]] = [
     (SearchWeb("bash arrays", "brave"),                         Tier.NETWORK,      "at a host that is not known"),
     (SearchTools("issues"),                                     Tier.READ,         "a search in descriptions"),
     (SearchNotes("deploy"),                                     Tier.READ,         "a search in notes"),
+    (LoadSkill("commit", "built in"),                           Tier.READ,         "a skill"),
 ]
 # fmt: on
 
@@ -554,6 +556,7 @@ EVERY: tuple[ToolAction, ...] = (
     SearchWeb("bash arrays", "brave", "api.search.brave.com"),
     SearchTools("create an issue"),
     SearchNotes("deploy"),
+    LoadSkill("commit", "built in"),
 )
 
 

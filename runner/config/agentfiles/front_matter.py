@@ -34,11 +34,13 @@ class FrontMatter:
         texts: the settings of the front matter that are texts.
         others: the names of the settings that are lists or tables.
         body: the text below the front matter.
+        lists: the settings that are lists of texts.
     """
 
     texts: Mapping[str, str]
     others: tuple[str, ...]
     body: str
+    lists: Mapping[str, tuple[str, ...]]
 
 
 def front_matter(text: str, literal: Collection[str] = ()) -> FrontMatter:
@@ -49,15 +51,15 @@ def front_matter(text: str, literal: Collection[str] = ()) -> FrontMatter:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
-        return FrontMatter({}, (), text)
+        return FrontMatter({}, (), text, {})
     ends = (place for place, line in enumerate(lines[1 : _MOST_LINES + 1], 1) if line.rstrip() == "---")
     end = next(ends, None)
     if end is None:
         raise HeadError(f"its front matter has no second line `---` in the first {_MOST_LINES} lines")
     if sum(map(len, lines[:end])) > _LONGEST:
         raise HeadError(f"its front matter is longer than {_LONGEST >> 10} KiB")
-    texts, others = _settings([_quoted(line, literal) for line in lines[1:end]])
-    return FrontMatter(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"))
+    texts, others, lists = _settings([_quoted(line, literal) for line in lines[1:end]])
+    return FrontMatter(texts, tuple(others), "\n".join(lines[end + 1 :]).strip("\n"), lists)
 
 
 def _quoted(line: str, literal: Collection[str]) -> str:
@@ -79,10 +81,11 @@ def _in_quotes(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the texts, and the names of the other settings."""
+def _settings(lines: list[str]) -> tuple[dict[str, str], list[str], dict[str, tuple[str, ...]]]:
+    """Return the texts, the names of the other settings, and those of them that are lists of texts."""
     texts: dict[str, str] = {}
     others: list[str] = []
+    lists: dict[str, tuple[str, ...]] = {}
     depth = count = documents = 0
     name: str | None = None  # the setting whose value comes next
     try:
@@ -97,12 +100,18 @@ def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
                     if name is None:
                         raise HeadError("a name in its front matter is a list or a table")
                     others.append(name)
+                    if isinstance(event, yaml.SequenceStartEvent):
+                        lists[name] = ()
+                elif depth > 1 and name is not None:
+                    lists.pop(name, None)  # a list with lists or tables in it
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
                 name = None if depth == 1 else name
             elif isinstance(event, yaml.ScalarEvent) and depth == 0 and event.value:
                 raise HeadError("its front matter is not a table of `name: text`")
+            elif isinstance(event, yaml.ScalarEvent) and depth == 2 and name in lists:
+                lists[name] = (*lists[name], event.value)
             elif isinstance(event, yaml.ScalarEvent) and depth == 1:
                 if name is not None:
                     texts[name], name = event.value, None
@@ -115,7 +124,7 @@ def _settings(lines: list[str]) -> tuple[dict[str, str], list[str]]:
         raise HeadError(f"line {line} of its front matter is not valid YAML: {_shown(error.problem or '')}") from None
     except yaml.YAMLError:
         raise HeadError("its front matter contains a character that YAML forbids") from None
-    return texts, others
+    return texts, others, lists
 
 
 def _check(event: yaml.Event, count: int, documents: int, depth: int) -> None:

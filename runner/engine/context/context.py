@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode, Tier
 from runner.config.agentfiles.custom_commands import PromptFile
-from runner.config.agentfiles.skills import Skill, listing
+from runner.config.agentfiles.skills import Skill, called_skill, listing
 from runner.engine.context.tokens import weight, weight_of, weight_of_tools
 from runner.messages import Message, TextBlock, ToolSpec, UserMessage
 from runner.text.phrases import many
@@ -259,6 +259,36 @@ def tool_specs(tools: "Sequence[ModelTool]") -> tuple[ToolSpec, ...]:
 
 def _part(name: str, source: str, where: str, text: str) -> RequestPart:
     return RequestPart(name, source, where, text, round(weight(text)))
+
+
+class SkillsInForce:
+    """The skills that are in force in the current run: those that the user or the model called since it began, and
+    `inherited` ones of the agent that started this one.
+    """
+
+    def __init__(self, inherited: Sequence[Skill] = ()) -> None:
+        self._inherited = tuple(inherited)
+        self._skills: dict[str, Skill] = {}
+
+    def begin(self, prompt: str, context: Context) -> None:
+        """Begin a run with `prompt`: skills of earlier runs are not in force any more."""
+        self._skills.clear()
+        self.hear(prompt, context)
+
+    def hear(self, prompt: str, context: Context) -> None:
+        """Take a further prompt of the user, which may call a skill."""
+        name = called_skill(prompt)
+        if (skill := context.skill(name) if name else None) is not None:
+            self.load(skill)
+
+    def load(self, skill: Skill) -> None:
+        """Put a skill in force."""
+        self._skills[skill.name] = skill
+
+    @property
+    def restricting(self) -> tuple[Skill, ...]:
+        """Return the skills in force that name the tools which may be used."""
+        return tuple(each for each in (*self._inherited, *self._skills.values()) if each.allowed is not None)
 
 
 # ---- hints for a model that repeats a refused call

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 from policy.model.frozen import dataclass
 from runner.config.agentfiles.custom_commands import PromptFile, of_folder
 from runner.config.agentfiles.skills import invoked
-from runner.frontends.slash import agents, conversation, files, hooks, memory, policy, processes, servers, settings
+from runner.frontends.slash import (
+    agents,
+    conversation,
+    files,
+    hooks,
+    memory,
+    policy,
+    processes,
+    servers,
+    settings,
+    skills,
+)
 from runner.frontends.slash.command import CommandHost, SlashCommand, find
 from runner.state.paths import config_file
 from runner.text.sanitize import one_line
@@ -28,6 +39,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     *servers.COMMANDS,
     *memory.COMMANDS,
     *hooks.COMMANDS,
+    *skills.COMMANDS,
     *conversation.COMMANDS[1:],
 )
 

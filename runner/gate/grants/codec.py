@@ -17,7 +17,7 @@ _ID = re.compile(r"g[0-9a-f]{8}")
 _RULINGS = {"allow": Ruling.ALLOW, "deny": Ruling.DENY}
 _TIERS = {tier.label: tier for tier in Tier if tier not in NEVER and tier not in (Tier.READ, Tier.UNKNOWN)}
 _CALLED = frozenset([Tool.AGENT.value, Tool.WEB_FETCH.value, Tool.WEB_SEARCH.value])
-_NOTES = frozenset([Tool.REMEMBER.value, Tool.RECALL.value])  # no grant is about them
+_NOTES = frozenset([Tool.REMEMBER.value, Tool.RECALL.value, Tool.SKILL.value])  # no grant is about them
 _USED = frozenset(tool.value for tool in Tool) - _CALLED - _NOTES  # tools with commands and paths
 _SCOPES = {scope.value: scope for scope in GrantScope}
 # Fields of a grant that are JSON values of the same name.
