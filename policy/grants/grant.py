@@ -17,7 +17,8 @@ _LONGEST_LINE = 300  # characters of a command or reason on one line
 class GrantScope(StrEnum):
     """The reach of a remembered answer. An answer for a single use is not remembered."""
 
-    SESSION = "session"
+    SESSION = "session"  # for the agent that asked
+    AGENTS = "agents"  # this session, for all of its agents
     PROJECT = "project"  # this workspace, by its path
     USER = "user"  # every workspace
 
@@ -182,6 +183,11 @@ class Grant:
             shape=what.shape if allows else None,
         )
 
+    @property
+    def of_session(self) -> bool:
+        """Return True if the grant ends with its session."""
+        return self.span in (GrantScope.SESSION, GrantScope.AGENTS)
+
     def ended(self, now: float) -> bool:
         """Return True if the grant has expired or has no remaining uses."""
         return self.over or self.uses == 0 or (self.expires is not None and now >= self.expires)
@@ -200,12 +206,13 @@ class GrantHolder:
     session: str
 
     def holds(self, grant: Grant) -> bool:
-        """Return True if `grant` was given to this holder. INVARIANT: another agent inherits a refusal, never an
-        approval.
+        """Return True if `grant` was given to this holder. INVARIANT: another agent inherits a refusal, and an approval
+        only if the user chose the scope of all agents of the session.
         """
-        if grant.ruling is Ruling.ALLOW and grant.agent != self.agent:
+        for_one = grant.span is not GrantScope.AGENTS
+        if grant.ruling is Ruling.ALLOW and for_one and grant.agent != self.agent:
             return False
-        if grant.span is GrantScope.SESSION and grant.session != self.session:
+        if grant.of_session and grant.session != self.session:
             return False
         return grant.span is GrantScope.USER or grant.workspace == self.workspace
 

@@ -295,7 +295,14 @@ async def open_session(
             from runner.children.session_agents import SessionAgents
 
             kept = state if options.beginning is not None else None
-            agents = SessionAgents(options.agents, registry, lambda: _view_of(settings), kept)
+            agents = SessionAgents(
+                options.agents,
+                registry,
+                lambda: _view_of(settings),
+                kept,
+                lambda folder: gather(folder, environ, profiles.now()),
+                environ,
+            )
             stack.push_async_callback(agents.close)
         hooks = None
         if options.hooks is not None:  # most sessions have none

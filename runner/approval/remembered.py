@@ -25,7 +25,9 @@ HELP = (
 )
 # The letters of the first, second and third choice in each scope; a capital covers more. Digits are never answers:
 # questions are numbered, so a digit meant as the number of a question could grant something.
-_LETTERS = {GrantScope.SESSION: "sSt", GrantScope.PROJECT: "pPT", GrantScope.USER: "uUv"}
+_LETTERS = {
+    GrantScope.SESSION: "sSt", GrantScope.AGENTS: "gGh", GrantScope.PROJECT: "pPT", GrantScope.USER: "uUv",
+}  # fmt: skip
 _SECONDS = {"m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _LIFE = re.compile(r"([1-9][0-9]{0,3})([mhdw])")
 _USES = re.compile(r"([1-9][0-9]{0,5})x")
@@ -33,6 +35,7 @@ _MOST_LIFE = 3650 * 86_400.0  # seconds
 _DAYS = f"{USUAL_LIFE / 86_400:g} days"
 _PLACES = {
     GrantScope.SESSION: "in this session",
+    GrantScope.AGENTS: "in this session, for all agents",
     GrantScope.PROJECT: "in this project",
     GrantScope.USER: "in all your projects",
 }
@@ -45,7 +48,7 @@ def where_words(span: GrantScope, *, yes: bool, short: bool = False) -> str:
     With `short`, return fewer words, for a narrow screen.
     """
     place = _PLACES[span] if yes or span is not GrantScope.USER else "in any of your projects"
-    lasts = yes and span is not GrantScope.SESSION
+    lasts = yes and span in (GrantScope.PROJECT, GrantScope.USER)
     if short:
         return place.removeprefix("in ") + (f", {_DAYS}" if lasts else "")
     return place + (f" for {_DAYS}" if lasts else "")
@@ -111,7 +114,10 @@ class Offer:
             return _with_options(RememberedAnswer(self.never.whats, Ruling.DENY, self.spans[0]), rest)
         for letter, choice, span in self.lettered:
             if first == letter:
-                return _with_options(RememberedAnswer(choice.whats, Ruling.ALLOW, span), rest)
+                keep = _with_options(RememberedAnswer(choice.whats, Ruling.ALLOW, span), rest)
+                # THREAT T224: an approval for a sub-agent never outlives the session
+                lasts = keep is not None and not keep.of_session
+                return None if lasts and GrantScope.PROJECT not in self.spans else keep
         if (
             first.isnumeric()
             and _with_options(RememberedAnswer((), Ruling.ALLOW, GrantScope.PROJECT), rest) is not None
@@ -246,7 +252,7 @@ def keep(
     no = "" if wanted.ruling is Ruling.ALLOW else "never "
     told = " and ".join(f"{grant.id}: {no}{about(grant)}" for grant in made)
     where = where_words(wanted.span, yes=False)
-    if wanted.span is GrantScope.SESSION:
+    if wanted.of_session:
         back = " and ".join(f"`/grants revoke {name}`" for name in names)
     else:
         back = f"`agent grants revoke {' '.join(names)}`"

@@ -14,6 +14,7 @@ from runner.text.phrases import many
 from runner.text.sanitize import marked, one_line
 
 if TYPE_CHECKING:
+    from runner.children.worktree import Worktree
     from runner.loop import Ending
 
 _LINE = 120  # characters of the last line
@@ -40,7 +41,8 @@ class Child:
         depth: the number of agents above it.
         background: True if its parent does not wait for it.
         ctx: its context.
-        branch: the Git branch of its worktree, or empty.
+        worktree: its Git worktree, or None if it has none, or if that had no changes.
+        patch: the file with the changes in its worktree, or empty.
         ending: the end of its last run, or None while it runs.
         known: True if its parent was told of its end.
     """
@@ -51,8 +53,8 @@ class Child:
         self.parent = parent
         self.depth = depth
         self.background = background
-        self.branch = ""
-        self.folder = ""
+        self.worktree: Worktree | None = None
+        self.patch = ""
         self.ctx: RunContext | None = None
         self.task: asyncio.Task[Ending] | None = None
         self.ending: Ending | None = None
@@ -115,7 +117,7 @@ class Child:
     def row(self) -> str:
         """Return the agent as one line."""
         cost = f", {self.cost:.4f}" if self.cost else ""
-        where = f" on branch {self.branch}" if self.branch else ""
+        where = f" on branch {self.worktree.branch}" if self.worktree is not None else ""
         head = f"{self.name} ({self.kind}, started by {self.parent}){where}: {self.state.value}"
         last = f": {self.last}" if self.last else ""
         return f"{head}, {self.seconds:.0f} s, {many(self.tokens, 'token')}{cost}{last}"
@@ -139,8 +141,10 @@ class Child:
             files = [f"{one_line(path, 200)} ({kind})" for path, kind in sorted(changed.items())[:_MOST_CHANGES]]
             more = [f"{len(changed) - _MOST_CHANGES} more"] if len(changed) > _MOST_CHANGES else []
             lines.append(f"changed: {', '.join([*files, *more])}")
-        if self.branch:
-            lines.append(f"its work is on the Git branch {self.branch}, in {self.folder}; the user merges it")
+        if self.worktree is not None and ending is not None:
+            ways = f"`git merge {self.worktree.branch}` merges its commits"
+            ways += f", and `agent apply {self.patch}` all of its changes" if self.patch else ""
+            lines.append(f"its work is in its own worktree, {self.worktree.path}; the user decides: {ways}")
         if sources := self.sources.words:
             lines.append(f"it read text that others wrote: {sources}")
         text = ending.text[:_LONGEST].strip() or "(it wrote no last message)"

@@ -28,6 +28,7 @@ from tools.registry import NarrowedTools, ToolSelection
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from policy.model.facts import Facts
     from policy.model.verdict import Permit
     from runner.engine.compaction.view import ConversationView
     from runner.engine.server_access import ServerAccess
@@ -54,6 +55,7 @@ class ChildPlan:
         depth: the number of agents above it.
         cwd: its folder.
         workspace: its workspace.
+        look: returns the state of the machine around its workspace.
         texts: the texts for the model of the agent `main`.
         state: the folder of the program's state, or None if sessions are not stored.
         view: the view of its conversation.
@@ -66,6 +68,7 @@ class ChildPlan:
     depth: int
     cwd: str
     workspace: str
+    look: "Callable[[], Facts]"
     texts: Context
     state: "Path | None"
     view: "ConversationView"
@@ -110,13 +113,14 @@ def child_context(plan: ChildPlan, parent: RunContext, most_depth: int) -> RunCo
         parent,
         cwd=plan.cwd,
         live=live,
+        look=plan.look,
         tools=NarrowedTools(parent.tools, selection, hidden),
         seen=SeenFiles(),
         emit=emit,
         journal=journal,
         context=_texts(plan, parent),
         undo=parent.undo if plan.cwd == parent.cwd else None,
-        grants=parent.grants.of_agent(GrantHolder(parent.grants.key.workspace, plan.name, parent.session)),
+        grants=parent.grants.of_agent(GrantHolder(plan.workspace, plan.name, parent.session)),
         steering=Steering(parent.steering.delivery),
         refusals=Refusals(),
         skills=SkillsInForce(parent.skills.restricting),

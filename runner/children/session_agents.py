@@ -1,8 +1,11 @@
 """The sub-agents of one session: their starts, their ends, and the messages to them."""
 
 import asyncio
+import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +14,7 @@ from policy.model.profile import MAIN
 from policy.model.verdict import Permit, Problem
 from runner.children.child import AgentState, Child
 from runner.children.child_context import ChildPlan, child_context, close_journal
-from runner.config.agentfiles.definitions.definition import AgentDefinition
+from runner.config.agentfiles.definitions.definition import WORKTREE, AgentDefinition
 from runner.engine.run_context import RunContext
 from runner.events import Notice
 from runner.loop import Ending, run
@@ -21,6 +24,8 @@ from sandbox.backend import Outcome
 from tools.agent import AgentMessageTool, AgentOutputTool, AgentStopTool, AgentTool, OfferedAgent
 
 if TYPE_CHECKING:
+    from policy.model.facts import Facts
+    from runner.children.worktree import Worktree
     from runner.engine.compaction.view import ConversationView
     from tools.registry import ToolRegistry
 
@@ -38,8 +43,14 @@ class SessionAgents:
         registry: "ToolRegistry",
         view: "Callable[[], ConversationView]",
         state: Path | None,
+        gather: "Callable[[str], Facts]",
+        environ: Mapping[str, str],
     ) -> None:
-        """`view` makes the view of one conversation. `state` is the folder of session files, or None for none."""
+        """`view` makes the view of one conversation. `state` is the folder of session files, or None for none. `gather`
+        returns the state of the machine around a folder.
+        """
+        self._gather = gather
+        self._environ = environ
         self.definitions = {each.name: each for each in definitions}
         self._registry = registry
         self._view = view
@@ -155,24 +166,17 @@ class SessionAgents:
         self._numbers[definition.name] += 1
         name = f"{definition.name}-{self._numbers[definition.name]}"
         child = Child(name, definition.name, ctx.agent, depth, background=action.background)
-        cwd, workspace = ctx.cwd, ctx.look().workspace
-        plan = ChildPlan(
-            name,
-            definition,
-            action,
-            depth,
-            cwd,
-            workspace,
-            self._context(MAIN).context,
-            self._state,
-            self._view(),
-            child.watch,
-        )
-        made = child_context(plan, ctx, MOST_DEPTH)
-        if isinstance(made, Problem):
-            return Outcome(1, problem=made)
-        child.ctx = made
-        self._children[name] = child
+        self._children[name] = child  # at once, so that agents that start meanwhile are counted
+        problem = None
+        try:
+            problem = await self._prepare(child, definition, action, ctx)
+        except BaseException:
+            del self._children[name]
+            raise
+        if problem is not None:
+            del self._children[name]
+            return Outcome(1, problem=problem)
+        made = self._context(name)
         child.task = asyncio.create_task(self._work(child, made, action.prompt), name=name)
         if action.background:
             self._offer_controls()
@@ -186,6 +190,48 @@ class SessionAgents:
             child.known = True
         return Outcome(0, child.report.encode("utf-8", "replace"), seconds=child.seconds)
 
+    async def _prepare(
+        self, child: Child, definition: AgentDefinition, action: SpawnAgent, ctx: RunContext
+    ) -> Problem | None:
+        """Give `child` its folder and its context. Return the problem, or None."""
+        cwd, workspace, look = ctx.cwd, ctx.look().workspace, ctx.look
+        worktree: Worktree | None = None
+        if action.isolation == WORKTREE:
+            from runner.children.worktree import make_worktree  # few agents have one
+
+            created = make_worktree(workspace, child.name, ctx.session, self._environ)
+            if isinstance(created, Problem):
+                return created
+            worktree = created
+            cwd = os.path.normpath(os.path.join(worktree.path, os.path.relpath(cwd, workspace)))
+            workspace, look = worktree.path, partial(self._gather, worktree.path)
+        texts = self._context(MAIN).context
+        plan = ChildPlan(
+            child.name, definition, action, child.depth, cwd, workspace, look, texts, self._state, self._view(),
+            child.watch,
+        )  # fmt: skip
+        made = child_context(plan, ctx, MOST_DEPTH)
+        if isinstance(made, Problem):
+            return made
+        child.ctx = made
+        if worktree is not None:
+            from runner.children.worktree import check_out
+
+            child.worktree = worktree
+            return await check_out(worktree, replace(made, cwd=worktree.path))
+        return None
+
+    async def _close_worktree(self, child: Child, ctx: RunContext) -> None:
+        """Note the changes in the worktree of `child`. A worktree without changes is removed."""
+        from runner.children.worktree import result_of
+
+        assert child.worktree is not None
+        result = await result_of(child.worktree, replace(ctx, cwd=child.worktree.path))
+        ctx.changed.update(result.changed)
+        child.patch = result.patch
+        if not result.changed and not result.committed and not os.path.lexists(child.worktree.path):
+            child.worktree = None
+
     async def _work(self, child: Child, ctx: RunContext, prompt: str) -> Ending:
         history: list[Message] = []
         ending = None
@@ -195,11 +241,13 @@ class SessionAgents:
                 ending = await run(more.text, ctx, history, more.typed)
             return ending
         finally:
-            child.end(ending or _broken())
-            close_journal(ctx)
             for each in ctx.processes.alive:
                 if each.agent == child.name:  # nobody could use them any more
                     await ctx.processes.end(each.id)
+            if child.worktree is not None:
+                await self._close_worktree(child, ctx)
+            child.end(ending or _broken())
+            close_journal(ctx)
             if child.background:
                 ctx.emit(Notice(f"the agent {child.row}"))
 

@@ -246,4 +246,4 @@ async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tup
 
 def scopes(ctx: RunContext) -> tuple[GrantScope, ...]:
     """Return the scopes of answers that may be remembered. An approval for a sub-agent ends with the session."""
-    return (GrantScope.SESSION, GrantScope.PROJECT) if ctx.agent == MAIN else (GrantScope.SESSION,)
+    return (GrantScope.SESSION, GrantScope.PROJECT) if ctx.agent == MAIN else (GrantScope.SESSION, GrantScope.AGENTS)

@@ -5,14 +5,19 @@ record and the sandbox are real.
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable
+import subprocess
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from policy.model.tier import Mode
+from policy.grants.grant import GrantScope
+from policy.model.action import SpawnAgent
+from policy.model.tier import Mode, Ruling
+from policy.model.verdict import Ask
 from runner.agent.open_session import SessionOptions, open_session
-from runner.approval.approver import Unattended
+from runner.approval.approver import Answer, Approver, No, PlanAnswer, Question, Unattended, Yes
+from runner.approval.remembered import NOTHING, Offer
 from runner.cli.main import main
 from runner.config import load
 from runner.config.agentfiles.definitions.definition import BUILT_IN, AgentDefinition
@@ -20,6 +25,8 @@ from runner.config.agentfiles.skills import Skill
 from runner.engine.context.context import Context
 from runner.engine.run_limits import RunLimits
 from runner.events import Denied, Event, MalformedCall, RunEnded, ToolProposed
+from runner.gate.grants.store import RememberedAnswer
+from runner.gate.wording import action_words
 from runner.loop import Ending, run
 from runner.messages import (
     AssistantMessage,
@@ -102,6 +109,7 @@ def play(
     definitions: tuple[AgentDefinition, ...] = BUILT_IN,
     bounds: RunLimits | None = None,
     prompts: tuple[str, ...] = ("go",),
+    approver: Approver | None = None,
     context: Context | None = None,
 ) -> Played:
     """Play one session in a fresh workspace `w`, unattended, and return what happened."""
@@ -118,7 +126,7 @@ def play(
         model = OpenModel(PlayedModel(scripts), "m")
         options = SessionOptions(
             workspace,
-            unattended=True,
+            unattended=approver is None,
             mode=mode,
             agents=definitions,
             bounds=bounds or RunLimits(),
@@ -129,7 +137,7 @@ def play(
             settings,
             os.environ,
             model=model,
-            approver=Unattended(lambda event: None),
+            approver=approver or Unattended(lambda event: None),
             emit=played.events.append,
         ) as ctx:
             for prompt in prompts:
@@ -438,3 +446,187 @@ def test_a_report_cannot_end_its_marks(tmp_path: Path, monkeypatch: pytest.Monke
     mark = lines[1].partition('number="')[2].partition('"')[0]
     assert lines[-1] == f"</agent-report {mark}>"
     assert [line for line in lines if line.endswith(f"</agent-report {mark}>")] == [lines[-1]]
+
+
+class ScopeApprover:
+    """An approver that approves starts of agents, and other actions with the scope that its table names for an agent."""
+
+    name = "person"
+
+    def __init__(self, scopes: dict[str, GrantScope | None]) -> None:
+        self.scopes = scopes
+        self.asked: list[tuple[str, str]] = []
+        self.open = 0
+
+    async def ask_all(self, questions: Sequence[Question]) -> list[Answer]:
+        self.open += 1
+        assert self.open == 1, "several agents ask one after another"
+        await asyncio.sleep(0.01)
+        self.open -= 1
+        return [self.about(each) for each in questions]
+
+    def about(self, question: Question) -> Answer:
+        agent = question.card.agent
+        action = question.ask.assessment.action
+        if isinstance(action, SpawnAgent):
+            return Yes()
+        self.asked.append((agent, action_words(action, "/")))
+        scope = self.scopes.get(agent)
+        if scope is None:
+            return No()
+        choice = question.offer.choices[0]
+        return Yes(RememberedAnswer(choice.whats, Ruling.ALLOW, scope))
+
+    async def ask(self, ask: Ask, offer: Offer = NOTHING) -> Answer:
+        raise AssertionError("a question with its card is asked")
+
+    async def leave_plan(self, plan: str) -> PlanAnswer:
+        raise AssertionError("no plan is proposed")
+
+
+@pytest.mark.threat("T224")
+@pytest.mark.parametrize(
+    ("scope", "asked"),
+    [(GrantScope.SESSION, ["main", "general-1", "general-2"]), (GrantScope.AGENTS, ["main", "general-1"])],
+)
+def test_an_approval_is_that_of_one_agent_unless_the_user_says_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: GrantScope, asked: list[str]
+) -> None:
+    """opencode#26700: an approval of the parent must not spread by itself."""
+    scripts: dict[str, list[object]] = {
+        "main": [[bash("make x")], [spawn("general")], [spawn("general")], "done"],
+        "general-1": [[bash("make x")], "1"],
+        "general-2": [[bash("make x")], "2"],
+    }
+    approver = ScopeApprover({"main": GrantScope.SESSION, "general-1": scope, "general-2": GrantScope.SESSION})
+    play(tmp_path, monkeypatch, scripts, Mode.DEFAULT, approver=approver)
+    assert [agent for agent, _ in approver.asked] == asked
+
+
+@pytest.mark.threat("T224")
+def test_a_refusal_holds_for_every_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(ScopeApprover):
+        def about(self, question: Question) -> Answer:
+            answer = super().about(question)
+            never = question.offer.never
+            if isinstance(answer, No) and never is not None:
+                return No(keep=RememberedAnswer(never.whats, Ruling.DENY, GrantScope.SESSION))
+            return answer
+
+    scripts: dict[str, list[object]] = {
+        "main": [[bash("make x")], [spawn("general")], "done"],
+        "general-1": [[bash("make x")], "1"],
+    }
+    approver = Refusing({"main": None, "general-1": GrantScope.SESSION})
+    played = play(tmp_path, monkeypatch, scripts, Mode.DEFAULT, approver=approver)
+    assert [agent for agent, _ in approver.asked] == ["main"]
+    assert len(played.of("general-1", Denied)) == 1
+
+
+@pytest.mark.threat("T224")
+def test_questions_of_agents_side_by_side_are_asked_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general") for _ in range(4)], "done"],
+        **{f"general-{number}": [[bash(f"make x{number}")], "ok"] for number in range(1, 5)},
+    }
+    approver = ScopeApprover({f"general-{number}": None for number in range(1, 5)})
+    played = play(tmp_path, monkeypatch, scripts, Mode.DEFAULT, approver=approver)
+    assert sorted(agent for agent, _ in approver.asked) == ["general-1", "general-2", "general-3", "general-4"]
+    assert len(played.results) == 4
+
+
+def git(folder: Path, *words: str) -> str:
+    own = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    done = subprocess.run(["git", *own, *words], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    workspace = tmp_path / "w"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "src/a.txt").write_text("one\n")
+    git(workspace, "init", "-q")
+    git(workspace, "add", ".")
+    git(workspace, "commit", "-qm", "first")
+    return workspace
+
+
+WRITES = "cd src && echo two >> a.txt && echo new > b.txt"
+COMMITS = "git add -A && git -c user.name=a -c user.email=a@example.org commit -qm work"
+
+
+def test_agents_in_worktrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path) -> None:
+    """Three agents work side by side on the same file; the user applies one and merges another."""
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general", isolation="worktree") for _ in range(3)], "done"],
+        "general-1": [[bash(WRITES)], "changed"],
+        "general-2": [[bash(f"{WRITES} && {COMMITS}")], "committed"],
+        "general-3": [[bash("ls src")], "looked"],
+    }
+    played = play(tmp_path, monkeypatch, scripts)
+    first, second, third = played.results
+    assert git(repository, "status", "--porcelain") == "", "the workspace stays as it was"
+    assert "changed: src/a.txt (modified), src/b.txt (added)" in first
+    assert "changed: src/a.txt (modified), src/b.txt (added)" in second
+    assert "worktree" not in third, "a worktree without changes is removed"
+    branches = git(repository, "branch", "--format=%(refname:short)").split()
+    assert [name for name in branches if name.startswith("ringfence-general-")] == sorted(
+        name for name in branches if "general-1" in name or "general-2" in name
+    )
+    assert git(repository, "fsck", "--no-dangling", "--connectivity-only") == ""
+    assert len(git(repository, "worktree", "list").splitlines()) == 3
+    patch = first.partition("`agent apply ")[2].partition("`")[0]
+    git(repository, "apply", "--check", patch)
+    branch = second.partition("`git merge ")[2].partition("`")[0]
+    git(repository, "merge", "-q", branch)
+    assert (repository / "src/a.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.threat("T230")
+def test_a_hostile_repository_runs_nothing_for_a_worktree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    """Hooks and filters of the repository run in no place but the sandbox of the sub-agent."""
+    ran = tmp_path / "ran"
+    for name in ("post-checkout", "reference-transaction", "post-index-change"):
+        hook = repository / ".git/hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {ran}-{name}\n")
+        hook.chmod(0o755)
+    git(repository, "config", "filter.evil.smudge", f"sh -c 'touch {ran}-smudge; cat'")
+    git(repository, "config", "core.fsmonitor", f"touch {ran}-fsmonitor; false")
+    (repository / ".git/info/attributes").write_text("*.txt filter=evil\n")
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general", isolation="worktree")], "done"],
+        "general-1": [[bash("echo two >> src/a.txt")], "changed"],
+    }
+    play(tmp_path, monkeypatch, scripts)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("ran")] == []
+
+
+@pytest.mark.threat("T230")
+@pytest.mark.parametrize("place", ["worktrees", "refs/heads"])
+def test_no_link_in_the_git_folder_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path, place: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    target = repository / ".git" / place
+    if target.exists():
+        for entry in target.iterdir():
+            entry.rename(elsewhere / entry.name)
+        target.rmdir()
+    target.symlink_to(elsewhere)
+    before = sorted(elsewhere.iterdir())
+    scripts: dict[str, list[object]] = {"main": [[spawn("general", isolation="worktree")], "done"]}
+    played = play(tmp_path, monkeypatch, scripts)
+    assert "the agent got no worktree" in played.results[0]
+    assert sorted(elsewhere.iterdir()) == before
+    assert list((tmp_path / "h/.local/share/ringfence/worktrees").glob("*/*")) == [], "nothing is left behind"
+
+
+def test_a_folder_without_git_has_no_worktrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts: dict[str, list[object]] = {"main": [[spawn("general", isolation="worktree")], "done"]}
+    played = play(tmp_path, monkeypatch, scripts)
+    assert "the workspace is no Git repository with a commit" in played.results[0]
+    assert not played.of("general-1", RunEnded)

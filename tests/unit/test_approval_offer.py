@@ -145,3 +145,18 @@ def test_the_choices_say_what_they_are_and_what_they_are_not() -> None:
 
 def test_a_yes_keeps_nothing() -> None:
     assert asked("y")[0] == Yes()
+
+
+@pytest.mark.threat("T224")
+def test_an_approval_for_a_sub_agent_ends_with_the_session() -> None:
+    of_child = offer(evaluation_context(), ASK, (GrantScope.SESSION, GrantScope.AGENTS), STORE)
+    assert of_child.keys[:4] == ("s", "g", "S", "G")
+    spans = {}
+    for line in ("s", "g", "s 12h 3x", "g project", "s user", "g user 1d"):
+        keep = of_child.picked(line)
+        spans[line] = keep.span if isinstance(keep, RememberedAnswer) else keep
+    assert spans == {
+        "s": GrantScope.SESSION, "g": GrantScope.AGENTS, "s 12h 3x": GrantScope.SESSION,
+        "g project": None, "s user": None, "g user 1d": None,
+    }  # fmt: skip
+    assert any("in this session, for all agents" in line for line in of_child.lines)

@@ -250,6 +250,8 @@ def test_a_grant_is_for_whom_it_was_given(why: str) -> None:
         project = replace(base, ruling=ruling, span=GrantScope.PROJECT)
         session = replace(base, ruling=ruling, span=GrantScope.SESSION, session="s1")
         user = replace(base, ruling=ruling, span=GrantScope.USER, workspace=EVERYWHERE)
+        agents = replace(base, ruling=ruling, span=GrantScope.AGENTS, session="s1")
+        assert key.holds(agents) is (same_place and key.session == "s1"), "for every agent of the session"
         assert key.holds(project) is (same_place and heard)
         assert key.holds(user) is heard
         assert key.holds(session) is (same_place and heard and key.session == "s1")

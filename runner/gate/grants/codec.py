@@ -94,7 +94,7 @@ def from_json(found: object) -> Grant:
     )
     what.end()
     grant.end()
-    for_user, for_session = made.span is GrantScope.USER, made.span is GrantScope.SESSION
+    for_user, for_session = made.span is GrantScope.USER, made.of_session
     if for_user != (made.workspace == "") or for_session != bool(made.session):
         raise ValueError(f"`{name}` has a workspace or a session that does not fit its scope")
     if not made.agent or not (words or made.what.read or made.what.write or made.what.calls) or not made.what.tiers:

@@ -41,6 +41,11 @@ class RememberedAnswer:
     uses: int | None = None
     reason: str = ""
 
+    @property
+    def of_session(self) -> bool:
+        """Return True if the answer ends with the session."""
+        return self.span in (GrantScope.SESSION, GrantScope.AGENTS)
+
 
 def grant_file(folder: Path) -> StateFile[_Grants]:
     """Return the file with the list of grants in the state folder."""
@@ -107,7 +112,7 @@ class GrantStore:
         INVARIANT: two processes cannot consume the same use, since it is consumed under the lock of the file.
         """
         counted = {grant.id for grant in grants if grant.uses is not None}
-        stored_ids = {grant.id for grant in grants if grant.span is not GrantScope.SESSION}
+        stored_ids = {grant.id for grant in grants if not grant.of_session}
         live = {grant.id for grant in self.live()}
         if not live >= {grant.id for grant in grants}:
             return False
@@ -138,7 +143,7 @@ class GrantStore:
         """
         now = self._clock()
         life = wanted.life
-        if life is None and wanted.ruling is Ruling.ALLOW and wanted.span is not GrantScope.SESSION:
+        if life is None and wanted.ruling is Ruling.ALLOW and not wanted.of_session:
             life = USUAL_LIFE
         made = tuple(
             Grant(
@@ -148,7 +153,7 @@ class GrantStore:
                 span=wanted.span,
                 workspace=EVERYWHERE if wanted.span is GrantScope.USER else self.key.workspace,
                 agent=self.key.agent,
-                session=self.key.session if wanted.span is GrantScope.SESSION else "",
+                session=self.key.session if wanted.of_session else "",
                 created=now,
                 expires=None if life is None else now + life,
                 uses=wanted.uses,
@@ -158,7 +163,7 @@ class GrantStore:
             )
             for what in wanted.whats
         )
-        if wanted.span is GrantScope.SESSION or self._file is None:
+        if wanted.of_session or self._file is None:
             for grant in made:
                 self._session[grant.id] = grant
                 self._journal(grant)
@@ -191,7 +196,7 @@ class GrantStore:
             except ValueError as error:
                 self._say(f"a grant of this session cannot be read: {error}; the grant is ignored")
                 continue
-            if grant.span is GrantScope.SESSION and grant.workspace == self.key.workspace:
+            if grant.of_session and grant.workspace == self.key.workspace:
                 self._session[grant.id] = replace(grant, session=self.key.session)
         now = self._now()
         self._session = {
@@ -269,7 +274,7 @@ def _parse(body: dict[str, object], version: int) -> _Grants:
     grants = tuple(map(from_json, listed))
     if len({grant.id for grant in grants}) != len(grants):
         raise ValueError("two grants have the same id")
-    if any(grant.span is GrantScope.SESSION for grant in grants):
+    if any(grant.of_session for grant in grants):
         raise ValueError("it contains a grant of scope session, which belongs in the journal of that session")
     return grants
 

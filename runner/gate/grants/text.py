@@ -23,8 +23,8 @@ def about(grant: Grant) -> str:
 
 
 def _where(grant: Grant, here: str) -> str:
-    if grant.span is GrantScope.SESSION:
-        return "in this session"
+    if grant.of_session:
+        return "in this session" + (", for all of its agents" if grant.span is GrantScope.AGENTS else "")
     if grant.span is GrantScope.USER:
         return "in all your folders"
     return "in this folder" if grant.workspace == here else f"in {grant.workspace}"
@@ -59,13 +59,19 @@ def labelled_fields(grant: Grant, now: float) -> list[tuple[str, str]]:
         ("connects to", ", ".join(what.host)),
         ("tiers", ", ".join(tier.label for tier in what.tiers)),
         ("where", "all your folders" if grant.span is GrantScope.USER else grant.workspace),
-        ("agent", grant.agent if grant.ruling is Ruling.ALLOW else "every agent"),
+        ("agent", _holder(grant)),
         ("left", ", ".join(_left(grant, now)) or "until it is revoked"),
         ("made", f"{_time(grant.created)} by {grant.who}"),
         ("because", grant.reason),
         ("asked at", grant.script),
     ]
     return [(label, text) for label, text in rows if text]
+
+
+def _holder(grant: Grant) -> str:
+    if grant.ruling is Ruling.DENY:
+        return "every agent"
+    return "all agents of the session" if grant.span is GrantScope.AGENTS else grant.agent
 
 
 def _time(seconds: float) -> str:
