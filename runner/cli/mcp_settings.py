@@ -21,6 +21,7 @@ from runner.gate.gate import folder
 from runner.mcp.configured import ConfiguredServers, find_servers, names_of, servers_here
 from runner.mcp.importers.plan import PlannedServer, as_literals, plan_import
 from runner.mcp.importers.sources import CLIENTS, client_sources, file_source
+from runner.mcp.pins import PinStore
 from runner.mcp.server_config import ServerConfig
 from runner.problems import Exit, Stopped, usage
 from runner.secrets.redactor import masked
@@ -274,7 +275,7 @@ def _require_no_keys(values: Mapping[str, Value]) -> None:
 
 
 def run_remove(name: str, *, scope: str, cwd: str | None) -> int:
-    """Remove the table of one server and return the exit code."""
+    """Remove the table of one server, forget its approval, and return the exit code."""
     path, layer = _file(scope, cwd)
     new = without_table(_text(path, layer), ("mcp", name))
     if new is None:
@@ -286,6 +287,9 @@ def run_remove(name: str, *, scope: str, cwd: str | None) -> int:
         raise usage(f"`{name}` cannot be removed", f"{path} does not contain it", fix)
     write(path, new, own=layer is ConfigLayer.USER)
     print(f"removed: mcp.{name} from {visible(str(path), lines=False)}")
+    store = PinStore(places.state_dir(os.environ), workspace_at(str(folder(cwd)), os.environ))
+    if store.forget(ServerConfig(name, Layer.USER if layer is ConfigLayer.USER else Layer.REPOSITORY)):
+        print(f"the approval of `{name}` is forgotten")
     return Exit.DONE
 
 

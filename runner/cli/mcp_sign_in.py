@@ -9,12 +9,14 @@ from policy.model.verdict import Problem
 from runner.agent.options import not_known
 from runner.cli.gate import CONFIG, CWD, argument, completing, switch, valued
 from runner.problems import Exit, Stopped, usage
+from runner.stderr import say_notice
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
     from runner.mcp.callback_server import CallbackServer
     from runner.mcp.configured import ConfiguredServers
     from runner.mcp.server_config import ServerConfig
+    from runner.mcp.tokens import TokenSet
     from runner.secrets.keyring_store import KeyringFailed
 
 
@@ -74,16 +76,18 @@ def logout(
     config: CONFIG = None,
     cwd: CWD = None,
 ) -> int:
-    """Remove the tokens of a remote tool server from the keyring of the system.
+    """Remove the tokens of a remote tool server from the keyring of the system, and ask the issuer to revoke them.
 
-    With --all, the tokens of servers that are no longer configured are removed as well. The issuer is not told: tokens
-    stay valid there until they end, or until you revoke them in your account.
+    If the issuer cannot revoke tokens or does not answer, the command says so: the tokens stay valid there until they
+    end, or until you revoke them in your account. With --all, the tokens of servers that are no longer configured are
+    removed as well, without a request to their issuers.
 
     **Examples**
 
         agent mcp logout github
         agent mcp logout --all
     """
+    from runner.gate.gate import folder
     from runner.mcp.tokens import TokenStore, server_key
     from runner.secrets.keyring_store import KeyringFailed
 
@@ -91,22 +95,60 @@ def logout(
         why = "one server or all of them can be meant"
         raise usage("name one server, or add --all", why, "write `agent mcp logout NAME` or `agent mcp logout --all`")
     store = TokenStore(os.environ)
+    servers = [_server(name, config, cwd)] if name is not None else _remote_servers(config, cwd)
+    known: dict[str, tuple[ServerConfig, TokenSet]] = {}
     try:
+        for server in servers:
+            if (tokens := store.read(server.url)) is not None:
+                known[tokens.server] = server, tokens
         if name is None:
             removed = store.remove_all()
         else:
-            server = _server(name, config, cwd)
-            removed = (server_key(server.url),) if store.remove(server.url) else ()
+            removed = (server_key(servers[0].url),) if store.remove(servers[0].url) else ()
     except KeyringFailed as error:
         raise _keyring_failed("the tokens were not removed", error) from None
     for address in removed:
-        print(visible(f"the tokens are removed: {address}", lines=False))
+        print(visible(f"the tokens are removed: {address}", lines=False), flush=True)
+        if address in known:
+            print(visible(_revoked(*known[address], config, folder(cwd)), lines=False))
     if not removed and name is not None:
         problem = Problem(f"there are no tokens of `{name}`", "nobody has signed in to it", f"`agent mcp login {name}`")
         raise Stopped(problem, Exit.FAILED)
     if not removed:
         print("there are no tokens of tool servers")
     return Exit.DONE
+
+
+def _remote_servers(config: str | None, cwd: str | None) -> "list[ServerConfig]":
+    """Return the configured remote servers; none if the configuration cannot be used."""
+    from policy.model.verdict import ProblemError
+    from runner.gate.gate import folder
+    from runner.mcp.configured import servers_here
+
+    try:
+        found = servers_here(folder(cwd), os.environ, config=Path(config) if config else None)
+    except ProblemError as error:
+        say_notice(f"no issuer is asked to revoke tokens: {error.problem.what}")
+        return []
+    return [each for each in found.servers if each.url]
+
+
+def _revoked(server: "ServerConfig", tokens: "TokenSet", config: str | None, workspace: Path) -> str:
+    """Ask the issuer to revoke the tokens, and return the result in words."""
+    import asyncio
+
+    from runner.config import load
+
+    try:
+        from runner.mcp.sign_in import Connecting, revoke
+    except ImportError as error:
+        why = f"the package `{error.name or 'mcp'}` is not installed"
+    else:
+        settings = load(workspace, os.environ, config=Path(config) if config else None)
+        why = asyncio.run(revoke(tokens, server, Connecting(settings.network)))
+    if not why:
+        return f"the issuer {tokens.issuer} revoked them"
+    return f"the issuer {tokens.issuer} did not revoke them ({why}): they stay valid there until they end"
 
 
 def _server(name: str, config: str | None, cwd: str | None) -> "ServerConfig":

@@ -328,6 +328,8 @@ KEYS: tuple[Key, ...] = (
     _server_key("tiers", ValueType.TABLE, "the tier of tools: a pattern and `read`, `write`, `network` or `dangerous`",
         '{ "search_*" = "read" }'),
     _server_key("timeout", ValueType.SECONDS, "the maximum wall time of one call", "", default=60),
+    _server_key("callback_port", ValueType.WHOLE,
+        "the port of 127.0.0.1 to which the browser returns from a sign-in; by default a free one", "8765"),
     _server_key("start_timeout", ValueType.SECONDS, "the maximum time from the start of the server to its first answer",
         "", default=30),
     _server_key("enabled", ValueType.SWITCH, "start the server with a session", "", widens=TIGHTEN, default=True),

@@ -100,6 +100,11 @@ def _hosts(value: Value) -> Fault | None:
     return _bounded(value)
 
 
+def _port(value: Value) -> Fault | None:
+    right = isinstance(value, int) and 1024 <= value < 65536
+    return None if right else ("it is not a port that a program of yours can open", "write a number from 1024 to 65535")
+
+
 def url_fault(value: Value) -> Fault | None:
     """Return why a text cannot be the address of a server. An address with a variable is checked with its value."""
     text = str(value)
@@ -123,6 +128,7 @@ def url_fault(value: Value) -> Fault | None:
 
 CHECKS: Mapping[str, Callable[[Value], Fault | None]] = {
     "args": _bounded,
+    "callback_port": _port,
     "command": _bounded,
     "cwd": _bounded,
     "env": _variables,

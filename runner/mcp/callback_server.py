@@ -102,10 +102,19 @@ class CallbackServer:
 
 
 @asynccontextmanager
-async def callback_server(*, fixed_path: bool) -> AsyncIterator[CallbackServer]:
-    """Serve on a random port of 127.0.0.1. `fixed_path` is for a client whose redirect URI is registered."""
+async def callback_server(*, fixed_path: bool, port: int = 0) -> AsyncIterator[CallbackServer]:
+    """Serve on `port` of 127.0.0.1, or on a free one. `fixed_path` is for a client whose redirect URI is registered.
+    Raise ProblemError if the port cannot be used.
+    """
     made = CallbackServer("/callback" if fixed_path else f"/callback/{secrets.token_urlsafe(16)}")
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, limit=_LONGEST)
+    try:
+        server = await asyncio.start_server(made.serve, "127.0.0.1", port, limit=_LONGEST)
+    except OSError as error:
+        what, fix = (
+            f"the port {port} of `callback_port` cannot be used",
+            "end the program that uses it, or change the key",
+        )
+        raise ProblemError(Problem(what, error.strerror or "it is in use", fix)) from None
     made.address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{made._path}"
     try:
         yield made

@@ -234,6 +234,7 @@ class _Finder:
             exclude_tools=texts_in(values.get("exclude_tools")),
             tiers=pairs_in(values.get("tiers")),
             timeout=float(timeout) if isinstance(timeout, int | float) else 60.0,
+            callback_port=port if isinstance(port := values.get("callback_port"), int) else 0,
             start_timeout=float(start) if isinstance(start, int | float) else 30.0,
             enabled=enabled,
             hosts=texts_in(values.get("hosts")),

@@ -45,6 +45,7 @@ class ServerConfig:
         exclude_tools: Patterns of tools that the model may not call.
         tiers: Pairs of a pattern of names of tools and the label of a tier (`read`, `write`, `network`, `dangerous`).
         timeout: The longest time of one call in seconds.
+        callback_port: The port of 127.0.0.1 to which the browser returns from a sign-in; 0 for a free one.
         start_timeout: The longest time from the start of the server to its first answer in seconds.
         enabled: False if no session starts the server.
         hosts: Host rules that the sandbox of the server opens.
@@ -72,6 +73,7 @@ class ServerConfig:
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     start_timeout: float = 30.0
+    callback_port: int = 0
     copied: "WorkspaceCopy | None" = None
 
     @property

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from policy.model.action import CallServerTool, ReadServerResource
+from policy.model.assessment import Scope
 from policy.model.frozen import dataclass
 from policy.model.tool_arguments import parsed
 from policy.model.tool_names import meets_name
@@ -524,7 +525,13 @@ class _SessionServer:
         from runner.mcp.wants import wanted_rights  # most servers have all that they need
 
         terms = self._process.permit.terms if self._process is not None else None
-        return wanted_rights(self.config, terms, self._violations())
+        started = self.state is ServerState.READY or self._process is None
+        return wanted_rights(self.config, terms, self._violations(), *([] if started else [self._registries]))
+
+    def _registries(self, program: str) -> list[str]:
+        """Return the registries of packages that the user's own settings name, not those of the repository."""
+        facts = self._all.ctx.look()
+        return [host for host, scope in facts.registries(program, facts.home) if scope is not Scope.WORKSPACE]
 
     def _watch(self, work: Any) -> None:
         task = asyncio.create_task(work)

@@ -47,6 +47,7 @@ ShowAddress = Callable[[str, CallbackServer], Awaitable[None]]
 
 _VERSION = "2025-11-25"  # the revision that the requests of a sign-in name
 _NAME = "ringfence"
+_REVOCATION = 20.0  # seconds for all requests of a revocation
 _PERSON = 300.0  # seconds until the browser returns
 _FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 _QUOTED = 300  # characters of a text of a server in an error
@@ -158,7 +159,7 @@ async def sign_in(
     asks for. `challenge` is an earlier refusal of the server; without it the server is asked.
     """
     connecting, client = connecting or Connecting(), client or ClientIdentity()
-    async with callback_server(fixed_path=bool(client.id)) as callback:
+    async with callback_server(fixed_path=bool(client.id), port=config.callback_port) as callback:
 
         async def redirect(address: str) -> None:
             url = httpx2.URL(address)
@@ -228,6 +229,7 @@ def tokens_of(provider: OAuthClientProvider, storage: MemoryStorage, config: Ser
         method=client.token_endpoint_auth_method or ("client_secret_post" if client.client_secret else "none"),
         scope=tokens.scope or "",
         expires=time.time() + tokens.expires_in if tokens.expires_in else 0.0,
+        revocation_endpoint=str(metadata.revocation_endpoint or "") if metadata else "",
     )
 
 
@@ -432,7 +434,35 @@ async def refreshed(tokens: TokenSet, config: ServerConfig, connecting: Connecti
         method=tokens.method,
         scope=given.scope or tokens.scope,
         expires=time.time() + given.expires_in if given.expires_in else 0.0,
+        revocation_endpoint=tokens.revocation_endpoint,
     )
+
+
+async def revoke(tokens: TokenSet, config: ServerConfig, connecting: Connecting) -> str:
+    """Ask the issuer to revoke the tokens (RFC 7009). Return why they are still valid there, or an empty text."""
+    if not tokens.revocation_endpoint:
+        return "it names no address for that"
+    given = [*([(tokens.refresh, "refresh_token")] if tokens.refresh else []), (tokens.access, "access_token")]
+    transport = connecting.to_issuer(config)
+    try:
+        async with asyncio.timeout(_REVOCATION):
+            for token, kind in given:
+                form, headers = {"token": token.reveal(), "token_type_hint": kind}, dict(_FORM)
+                _authenticate(tokens, form, headers)
+                request = httpx2.Request("POST", tokens.revocation_endpoint, data=form, headers=headers)
+                response = await transport.handle_async_request(request)
+                await response.aread()
+                if response.status_code != 200:
+                    return f"it answered with status {response.status_code}"
+    except (RemoteRefused, BrokenAnswer) as error:
+        return f"{error.problem.what}: {error.problem.why}"
+    except TimeoutError:
+        return f"it gave no answer in {_REVOCATION:g} s"
+    except (httpx2.InvalidURL, ValueError):
+        return "its address for that is not valid"
+    finally:
+        await transport.aclose()
+    return ""
 
 
 def _authenticate(tokens: TokenSet, form: dict[str, str], headers: dict[str, str]) -> None:

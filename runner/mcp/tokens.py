@@ -40,6 +40,7 @@ class TokenSet:
         method: The way in which the program authenticates: `none`, `client_secret_post` or `client_secret_basic`.
         scope: The granted scopes, separated by blanks.
         expires: The time at which `access` ends, in seconds since 1970; 0 if it is not known.
+        revocation_endpoint: The address at which the issuer revokes tokens (RFC 7009); empty if it names none.
     """
 
     server: str
@@ -53,6 +54,7 @@ class TokenSet:
     method: str = "none"
     scope: str = ""
     expires: float = 0.0
+    revocation_endpoint: str = ""
 
     def expired(self) -> bool:
         """Return True if the access token has ended or ends in a few seconds."""
@@ -111,6 +113,7 @@ class TokenStore:
             method=str(known["method"]),
             scope=str(known["scope"]),
             expires=float(str(known["expires"])),
+            revocation_endpoint=str(known["revocation_endpoint"]),
         )
 
     def write(self, tokens: TokenSet) -> None:
@@ -199,6 +202,7 @@ def _encoded(tokens: TokenSet) -> Secret:
         "method": tokens.method,
         "scope": tokens.scope,
         "expires": tokens.expires,
+        "revocation_endpoint": tokens.revocation_endpoint,
     }
     made = usable(base64.urlsafe_b64encode(json.dumps(content).encode()).decode())
     if made is None:
@@ -209,7 +213,18 @@ def _encoded(tokens: TokenSet) -> Secret:
 def _decoded(secret: Secret) -> dict[str, object] | None:
     try:
         content = json.loads(base64.urlsafe_b64decode(secret.reveal()))
-        texts = ("server", "issuer", "token_endpoint", "resource", "client_id", "method", "scope")
+        texts = (
+            "server",
+            "issuer",
+            "token_endpoint",
+            "resource",
+            "client_id",
+            "method",
+            "scope",
+            "revocation_endpoint",
+        )
+        if isinstance(content, dict):
+            content.setdefault("revocation_endpoint", "")  # earlier versions did not store it
         valid = isinstance(content, dict) and all(isinstance(content[name], str) for name in texts)
         if not valid or content["method"] not in _METHODS or not isinstance(content["expires"], int | float):
             return None

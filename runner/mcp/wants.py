@@ -1,7 +1,7 @@
 """The rights that a tool server seems to need: those that would have allowed what its sandbox stopped."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
@@ -10,6 +10,12 @@ from runner.mcp.server_config import ServerConfig
 from sandbox.backend import Violation
 
 _MOST = 10
+# Programs that download a package at each start, with the name of the package manager whose registries they use.
+_DOWNLOADS = {
+    **dict.fromkeys(("npx", "npm", "pnpm", "pnpx", "bunx", "yarn"), "npm"),
+    **dict.fromkeys(("uvx", "uv"), "uv"),
+    "pipx": "pip",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +38,24 @@ class WantedRight:
 
 
 def wanted_rights(
-    config: ServerConfig, terms: Terms | None, violations: Iterable[Violation]
+    config: ServerConfig,
+    terms: Terms | None,
+    violations: Iterable[Violation],
+    registries: Callable[[str], Sequence[str]] = lambda program: (),
 ) -> tuple[WantedRight, ...]:
     """Return the rights that a server seems to need, after it ran with `terms`: those of `violations`, and the paths
     among its words that exist and that it could not see.
+
+    `registries` returns the hosts from which a program such as `npx` downloads packages. Such a program may wait for
+    them without a word.
     """
     found = {each.right: WantedRight(each.right, each.what) for each in violations if each.right}
+    program = os.path.basename(config.command)
+    if kind := _DOWNLOADS.get(program) if not config.hosts else None:
+        for host in registries(kind):
+            found.setdefault(
+                f"--host {host}", WantedRight(f"--host {host}", f"`{program}` downloads its package there")
+            )
     if terms is not None:
         visible = (*terms.system, *terms.read, *terms.writable, terms.workspace)
         for path in _paths(config.args):

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from policy.model.profile import Layer
+from runner.mcp.package_digest import PackageDigest, PackageState
+from runner.mcp.pins import PinStore, pin_of
+from runner.mcp.server_config import ServerConfig
 from tests.support.cli_harness import AGENT, CliHarness
 from tests.support.terminal import Terminal
+from tools.server_offer import ServerOffer
 
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -45,7 +50,12 @@ def test_servers_are_added_shown_and_removed_and_comments_stay(place: CliHarness
     assert sorted(table.splitlines()) == sorted(wide.splitlines())
     assert place.agent("mcp", "remove", "git").returncode == 0
     assert own(place).read_text() == f'# mine\nmode = "plan"\n\n# about git\n{table}'
-    assert place.agent("mcp", "remove", "files").returncode == 0
+    pins = PinStore(place.base / "state", str(place.work))
+    approved = ServerConfig("files", Layer.USER, command="npx")
+    pins.keep(approved, pin_of(approved, ServerOffer(), PackageDigest(PackageState.CONTENT)))
+    removed = place.agent("mcp", "remove", "files")
+    assert (removed.returncode, removed.stdout.splitlines()[-1]) == (0, "the approval of `files` is forgotten")
+    assert pins.get(approved) is None
     assert place.agent("mcp").stdout.startswith("there are no tool servers")
 
 

@@ -1,6 +1,7 @@
 """Tests of the sign-in to remote tool servers, and of the tokens of a session, against hostile issuers on loopback."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -20,7 +21,7 @@ pytest.importorskip("mcp", reason="the extra `mcp` is not installed")
 
 from runner.mcp.http import Challenge
 from runner.mcp.machine_sign_in import MachineAuth, MachineCredentials, machine_credentials
-from runner.mcp.sign_in import ClientIdentity, Connecting, StoredAuth, foreign_audience, sign_in
+from runner.mcp.sign_in import ClientIdentity, Connecting, StoredAuth, foreign_audience, revoke, sign_in
 
 PRIVATE = "https://10.0.0.1"
 
@@ -334,6 +335,56 @@ def test_the_callback_server_takes_one_answer() -> None:
             assert (await callback.answer(20.0)).code == "c"
 
     asyncio.run(run())
+
+
+@pytest.mark.threat("T191")
+def test_a_fixed_port_is_used_or_the_sign_in_ends() -> None:
+    async def run() -> None:
+        async with callback_server(fixed_path=True) as first:
+            port = urlsplit(first.address).port
+            with pytest.raises(ProblemError, match=f"port {port} of `callback_port`"):
+                async with callback_server(fixed_path=True, port=port):
+                    raise AssertionError("two servers at one port")
+        async with callback_server(fixed_path=True, port=port) as again:
+            assert again.address == f"http://127.0.0.1:{port}/callback"
+
+    asyncio.run(run())
+
+
+REVOCATIONS = [
+    ({}, {}, "", "both tokens"),
+    ({}, {"revocation_endpoint": ""}, "names no address", "an issuer without revocation"),
+    ({}, {"revocation_endpoint": PRIVATE}, "10.0.0.1", "a private address"),
+    ({}, {"revocation_endpoint": "http://a.example/"}, "a.example", "an address without TLS"),
+    ({"revoked": answer(503)}, {}, "status 503", "an issuer that refuses"),
+]
+
+
+@pytest.mark.threat("T191")
+@pytest.mark.parametrize(("wrong", "changed", "told", "why"), REVOCATIONS, ids=[row[-1] for row in REVOCATIONS])
+def test_an_issuer_revokes_tokens(wrong: dict, changed: dict, told: str, why: str) -> None:
+    issuer = Issuer(**wrong)
+
+    async def run() -> str:
+        async with scripted_server(issuer.script) as server:
+            issuer.url = server.url
+            hosts = (f"127.0.0.1:{server.port} private",)
+            config = ServerConfig("demo", Layer.USER, url=f"{server.url}/mcp", transport="http", hosts=hosts)
+
+            async def browser(address: str, callback: CallbackServer) -> None:
+                state = parse_qs(urlsplit(address).query)["state"][0]
+                back = urlencode({"code": "c", "state": state, "iss": f"{issuer.url}/as"})
+                await get(f"{callback.address}?{back}")
+
+            tokens = replace(await sign_in(config, browser, patience=20.0), **changed)
+            return await revoke(tokens, config, Connecting())
+
+    said = asyncio.run(run())
+    assert told in said, why
+    assert bool(said) is bool(told)
+    sent = [(each["token"], each["token_type_hint"], each["client_id"]) for each in issuer.revoked]
+    both = [(f"{kind}-canary-1", f"{kind}_token", "made-by-the-issuer") for kind in ("refresh", "access")]
+    assert sent == ([] if changed else both[:1] if wrong else both)
 
 
 @pytest.mark.parametrize(("given", "expected"), [

@@ -100,7 +100,9 @@ def test_a_login_stores_tokens_in_the_keyring_only_and_a_logout_removes_them(use
         )
         assert [path for path in place.files() if b"canary" in path.read_bytes()] == []
         done = place.agent("mcp", "logout", "demo")
-        assert (done.returncode, done.stdout) == (0, f"the tokens are removed: {issuer.url}/mcp\n"), done.stderr
+        said = f"the tokens are removed: {issuer.url}/mcp\nthe issuer {issuer.url}/as revoked them\n"
+        assert (done.returncode, done.stdout) == (0, said), done.stderr
+        assert [each["token"] for each in issuer.revoked] == ["refresh-canary-1", "access-canary-1"]
         assert place.python(LISTED).strip() == "[]"
         assert place.agent("mcp", "logout", "demo").returncode == 1
         assert "no tokens of tool servers" in place.agent("mcp", "logout", "--all").stdout

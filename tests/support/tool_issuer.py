@@ -21,6 +21,7 @@ class Issuer:
         self.wrong = wrong
         self.url = ""
         self.tokens: list[dict] = []
+        self.revoked: list[dict] = []
 
     async def script(self, request: Asked) -> bytes:
         said = getattr(
@@ -47,6 +48,7 @@ class Issuer:
             "issuer": f"{self.url}/as",
             "authorization_endpoint": f"{self.url}/authorize",
             "token_endpoint": f"{self.url}/token",
+            "revocation_endpoint": f"{self.url}/revoke",
             "registration_endpoint": f"{self.url}/register",
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
@@ -64,6 +66,10 @@ class Issuer:
 
     def _register(self, request: Asked) -> bytes:
         return answer(201, {**request.json(), "client_id": "made-by-the-issuer", "token_endpoint_auth_method": "none"})
+
+    def _revoke(self, request: Asked) -> bytes:
+        self.revoked.append({name: values[0] for name, values in parse_qs(request.body.decode()).items()})
+        return self.wrong.get("revoked", answer(200))
 
     def _token(self, request: Asked) -> bytes:
         self.tokens.append({name: values[0] for name, values in parse_qs(request.body.decode()).items()})

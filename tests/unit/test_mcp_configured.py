@@ -56,6 +56,7 @@ def test_every_key_has_an_effect(place: Place) -> None:
     place.write(
         '[mcp.all]\ncommand = "~/bin/x"\nargs = ["-v", "${workspaceFolder}/a", "$b"]\ncwd = "."\nread = [".", "~/r"]\n'
         'write = ["out"]\nhosts = ["api.example.com"]\ntools = ["a*"]\nexclude_tools = ["ab"]\ntimeout = "2m"\n'
+        'start_timeout = "1m"\ncallback_port = 8765\n'
         'env = { A = "x ${TOKEN}", B = "$TOKEN$$", C = "${NONE:-c}" }\ntiers = { "a*" = "read" }\n'
         '[mcp.far]\nurl = "https://mcp.example.com/mcp"\nheaders = { Authorization = "Bearer $TOKEN" }\n'
         '[mcp.off]\nurl = "https://mcp.example.com/mcp"\nenabled = false\nheaders = { X = "$NONE" }\n'
@@ -75,6 +76,8 @@ def test_every_key_has_an_effect(place: Place) -> None:
                 exclude_tools=("ab",),
                 tiers=(("a*", "read"),),
                 timeout=120.0,
+                start_timeout=60.0,
+                callback_port=8765,
                 hosts=("api.example.com",),
                 read=(work, f"{home}/r"),
                 write=(f"{work}/out",),
@@ -82,7 +85,7 @@ def test_every_key_has_an_effect(place: Place) -> None:
             ServerConfig(
                 "far",
                 Layer.USER,
-                f"{own}:14",
+                f"{own}:16",
                 url="https://mcp.example.com/mcp",
                 transport="http",
                 headers=(("Authorization", "Bearer abcdefgh12345678"),),
@@ -90,7 +93,7 @@ def test_every_key_has_an_effect(place: Place) -> None:
             ServerConfig(
                 "off",
                 Layer.USER,
-                f"{own}:17",
+                f"{own}:19",
                 url="https://mcp.example.com/mcp",
                 transport="http",
                 headers=(("X", "$NONE"),),

@@ -11,6 +11,7 @@ from runner.mcp import servers
 from runner.mcp.confined import ServerRefused, own_folder
 from runner.mcp.program import ProgramMissing, find_program, installation
 from runner.mcp.server_config import ServerConfig
+from runner.mcp.wants import wanted_rights
 
 
 def program(path: Path, text: str = "#!/bin/sh\n") -> str:
@@ -73,3 +74,21 @@ def test_a_missing_library_of_the_protocol_is_told(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "mcp_types", None)
     with pytest.raises(ServerRefused, match="the library `mcp` is not installed"):
         servers._load()
+
+
+@pytest.mark.parametrize(
+    ("words", "hosts", "wanted"),
+    [
+        (("npx", "-y", "@example/server"), (), ["--host npm.example"]),
+        (("/usr/bin/uvx", "server"), (), ["--host uv.example"]),
+        (("npx", "-y", "@example/server"), ("npm.example",), []),
+        (("server",), (), []),
+    ],
+    ids=["a package of npm", "a package of uv", "with hosts", "an installed program"],
+)
+def test_a_program_that_downloads_itself_needs_its_registry(
+    words: tuple[str, ...], hosts: tuple[str, ...], wanted: list[str]
+) -> None:
+    config = ServerConfig("a", Layer.USER, command=words[0], args=words[1:], hosts=hosts)
+    found = wanted_rights(config, None, (), lambda program: [f"{program}.example"])
+    assert [each.flag for each in found] == wanted
