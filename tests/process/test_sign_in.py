@@ -1,6 +1,7 @@
 """Tests of the sign-in to remote tool servers, and of the tokens of a session, against hostile issuers on loopback."""
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -345,8 +346,12 @@ def test_a_fixed_port_is_used_or_the_sign_in_ends() -> None:
             with pytest.raises(ProblemError, match=f"port {port} of `callback_port`"):
                 async with callback_server(fixed_path=True, port=port):
                     raise AssertionError("two servers at one port")
-        async with callback_server(fixed_path=True, port=port) as again:
-            assert again.address == f"http://127.0.0.1:{port}/callback"
+        for port in range(20_000, 20_100):  # below the ports that the system hands out
+            with contextlib.suppress(ProblemError):
+                async with callback_server(fixed_path=True, port=port) as again:
+                    assert again.address == f"http://127.0.0.1:{port}/callback"
+                    return
+        raise AssertionError("none of a hundred ports is free")
 
     asyncio.run(run())
 
