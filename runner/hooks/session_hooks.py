@@ -79,20 +79,30 @@ class SessionHooks:
         environ: Mapping[str, str],
         network: NetworkOptions = DIRECT,
     ) -> None:
-        self._hooks = configured.hooks
-        self._events = frozenset(hook.event for hook in configured.hooks)
         self._environ, self._network = environ, network
-        self._runs: dict[int, list[int]] = {}  # runs and failures of each hook, by its place in the list
+        self.use(configured.hooks)
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
         self._changing = asyncio.Lock()  # held by a hook that may change files, because undo compares before and after
         self._background: set[asyncio.Task[None]] = set()
         self._begun = False
         self._ctx: RunContext | None = None
+        self._workspace = ""
         self._spent: dict[str, BudgetMeter] = {}  # of the run of each agent, for questions to the small model
 
     def begin(self, ctx: RunContext) -> None:
         """Give the hooks the session that they belong to. No hook runs yet."""
-        self._ctx = ctx
+        self._ctx, self._workspace = ctx, ctx.look().workspace
+
+    def use(self, hooks: Sequence[Hook]) -> None:
+        """Ask these hooks from now on. Their runs are counted anew."""
+        self._hooks = tuple(hooks)
+        self._events = frozenset(hook.event for hook in self._hooks)
+        self._runs: dict[int, list[int]] = {}  # runs and failures of each hook, by its place in the list
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """Return the hooks that are asked."""
+        return self._hooks
 
     @property
     def _session(self) -> RunContext:
@@ -256,7 +266,7 @@ class SessionHooks:
 
     async def _answer(self, hook: Hook, given: dict[str, object], tool: str, agent: str) -> EventAnswer:
         ctx = self._session
-        workspace = ctx.look().workspace
+        workspace = self._workspace
         if (problem := changed_script(hook, workspace)) is not None:
             return self._failure(hook, f"{problem.why}; {problem.fix}", 0)
         try:
@@ -428,8 +438,10 @@ def _of_outcome(hook: Hook, outcome: Outcome, tool: str, arguments: Mapping[str,
     try:
         return parsed_exit(hook, outcome.status, outcome.stdout, outcome.stderr, tool, arguments)
     except WireError as error:
-        blocked = outcome.violations[0].what if outcome.violations else ""
-        return f"{error}; the sandbox stopped it: {blocked}" if blocked and outcome.status else str(error)
+        blocked = f"; the sandbox stopped it: {outcome.violations[0].what}" if outcome.violations else ""
+        refused = outcome.status and (blocked or b"Read-only file system" in outcome.stderr)
+        more = f"{blocked}; a hook reads only, unless your configuration gives it `write` or `hosts`"
+        return f"{error}{more}" if refused else str(error)
 
 
 def _shortened(value: object) -> object:
