@@ -15,6 +15,7 @@ from policy.model.tier import Mode
 from runner.audit.decisions import trail_of
 from runner.audit.detail_view import deed_text
 from runner.audit.log import AuditLog
+from runner.config.agentfiles.definitions.definition import BUILT_IN
 from runner.messages import ToolCall
 from runner.problems import Exit
 from runner.providers.scripted import Turn
@@ -112,6 +113,28 @@ def test_a_hook_of_the_end_and_one_in_the_background_are_recorded(tmp_path: Path
     got = play(tmp_path, both, bash("touch made"), DONE)
     assert (tmp_path / "work/made").exists(), "nothing waits for a hook in the background"
     assert [each[0] for each in got.answers("PreToolUse")] == ["deny"]
+
+
+def test_hooks_of_a_sub_agent_start_guard_and_stop_it(tmp_path: Path) -> None:
+    configuration = (
+        hook("SubagentStart", "cat > /dev/null; echo 'be brief'")
+        + hook(
+            "PreToolUse",
+            'test "$(jq -r .agent_id)" != null && { echo "not by agents" >&2; exit 2; }; exit 0',
+            matcher="Bash",
+        )
+        + hook("SubagentStop", '[ "$(jq -r .stop_hook_active)" = true ] || { echo more >&2; exit 2; }')
+        + hook("UserPromptSubmit", "cat > /dev/null")
+    )
+    start = Turn(calls=(ToolCall("", "agent", {"agent": "general", "prompt": "look around"}),))
+    turns = (start, bash("touch made"), Turn("first report"), Turn("second report"), DONE)
+    got = play(tmp_path, configuration, *turns, agents=BUILT_IN)
+    assert "second report" in got.told[0]
+    assert not (tmp_path / "work/made").exists()
+    assert [each[0] for each in got.answers("SubagentStart")] == ["allow"]
+    assert [each[0] for each in got.answers("SubagentStop")] == ["retry", "allow"]
+    assert [each[0] for each in got.answers("PreToolUse")] == ["deny"]
+    assert len(got.answers("UserPromptSubmit")) == 1, "the prompt of an agent is no prompt of the user"
 
 
 @pytest.mark.threat("T213")

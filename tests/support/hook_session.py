@@ -87,6 +87,7 @@ def play(
     prompts: tuple[str, ...] = ("do it",),
     inspect: Callable[[RunContext], None] = lambda ctx: None,
     files: dict[str, str] | None = None,
+    agents: Any = (),
 ) -> HookedRun:
     """Run the prompts in a session whose user has this configuration, and return what came out of it."""
     work, environ = folders(place, configuration)
@@ -101,14 +102,14 @@ def play(
 
     async def session() -> None:
         model = OpenModel(ScriptedProvider(turns), "none")
-        options = SessionOptions(work, approver is None, mode, hooks=hooks)
+        options = SessionOptions(work, approver is None, mode, hooks=hooks, agents=agents)
         who = approver if approver is not None else Unattended(got.events.append)
         async with open_session(options, settings, environ, model=model, approver=who, emit=got.events.append) as ctx:
             for prompt in prompts:
                 got.ending = await run(prompt, ctx, got.history)
             inspect(ctx)
             await ctx.hooks.settle()  # type: ignore[union-attr]  # a test without hooks has no use for this function
-            got.records = [dict(record.body) for record in ctx.audit.rows()]
+            got.records = [dict(record.body) for record in ctx.audit.rows()][::-1]  # oldest first
 
     asyncio.run(session())
     return got
