@@ -5,6 +5,7 @@ each decision, or one line of JSON per decision.
 import textwrap
 from collections.abc import Iterator
 
+from policy.model.profile import MAIN
 from runner.audit.chain import Record
 from runner.audit.decisions import DecisionTrail, deeds
 from runner.audit.fields import Body, items, mapping, number, text, texts
@@ -87,7 +88,8 @@ def entry_lines(deed: DecisionTrail, *, colour: bool, width: int) -> Iterator[st
     head = f"{record.id:>5}  {day}  "
     verdict = f"{visible(text(body.get('verdict')), lines=False):<5}  "
     badge = f"{visible(deed.tier, lines=False):<13}  "
-    who = visible(f"{record.log[:8]}  {tool}" if record.log else tool, lines=False)
+    by = "" if deed.agent == MAIN else f"[{deed.agent} < {deed.parent or '?'}] "
+    who = visible(f"{record.log[:8]}  {by}{tool}" if record.log else f"{by}{tool}", lines=False)
     start = f"{dim}{head}{end}{red if denied else green}{verdict}{end}{tier}{badge}{end if tier else ''}{who}"
     if narrow:
         yield start

@@ -3,6 +3,7 @@
 from fnmatch import fnmatchcase
 
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from runner.audit.fields import beginning, items, mapping
 from runner.audit.legacy import rule_beginnings
 
@@ -17,7 +18,7 @@ class Query:
     `tiers`: one of the action's tiers. `rules`: beginnings of rule references, of any reason. `paths`, `hosts`:
     glob patterns for targets of effects and for connections. `sessions`: beginnings of ids. `workspaces`: folders or
     their parents. `since` (inclusive), `until` (exclusive): UTC times in the format of records, or the beginning of a
-    time. `asked`: only questions. `commands`: the first word of a command line.
+    time. `asked`: only questions. `agents`: names of acting agents. `commands`: the first word of a command line.
     """
 
     verdicts: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Query:
     since: str = ""
     until: str = ""
     asked: bool = False
+    agents: tuple[str, ...] = ()
 
     def matches(self, decision: dict[str, object], session: dict[str, object], outcome: dict[str, object]) -> bool:
         """Return True if the bodies of a decision, its session and its outcome match. The last two may be empty."""
@@ -43,6 +45,7 @@ class Query:
         return (
             _is_one_of(self.verdicts, str(decision.get("verdict", "")))
             and _is_one_of(self.modes, str(decision.get("mode", "")))
+            and _is_one_of(self.agents, str(decision.get("agent") or MAIN))
             and _is_one_of(self.tools, str(decision.get("tool", "")))
             and (not self.since or time >= self.since)
             and (not self.until or time < self.until)

@@ -177,7 +177,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         "Counts of the decisions.",
         _fields(
             """decisions number, sessions number, first time or null, last time or null, verdicts object,
-            answers object, tiers objects, modes objects, tools objects, rules objects, hosts objects,
+            answers object, tiers objects, modes objects, tools objects, agents objects, rules objects, hosts objects,
             commands objects, asked objects, denied objects, slowest objects, never object"""
         ),
     ),

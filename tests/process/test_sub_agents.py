@@ -630,3 +630,26 @@ def test_a_folder_without_git_has_no_worktrees(tmp_path: Path, monkeypatch: pyte
     played = play(tmp_path, monkeypatch, scripts)
     assert "the workspace is no Git repository with a commit" in played.results[0]
     assert not played.of("general-1", RunEnded)
+
+
+def test_the_tree_of_agents_in_statistics_list_and_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general")], "done"],
+        "general-1": [[spawn("explore")], "1"],
+        "explore-1": [[bash("ls")], "2"],
+    }
+    play(tmp_path, monkeypatch, scripts)
+
+    def audit(*words: str) -> str:
+        monkeypatch.setattr("sys.argv", ["agent", "audit", *words])
+        assert main() == 0
+        return capsys.readouterr().out
+
+    assert "main > general-1 > explore-1" in audit("stats")
+    assert "[explore-1 < general-1] bash" in audit("list")
+    rows = [json.loads(line) for line in audit("list", "--json", "--agent", "explore-1").splitlines()]
+    assert [row["agent"] for row in rows] == ["explore-1"]
+    page = audit("export", "--format", "html")
+    assert '"explore-1"' in page

@@ -14,6 +14,7 @@ from dataclasses import field, fields
 from importlib.resources import files
 
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from runner.audit.decisions import DecisionTrail
 from runner.audit.fields import beginning, integer, items, length, mapping, milliseconds, number, text_span, utc_time
 
@@ -22,7 +23,7 @@ MOST = 10_000  # default limit of decisions in one report
 FIELDS = (
     "id", "time", "session", "verdict", "tool", "kind", "tier", "tiers", "cell", "action", "parts", "why", "rule",
     "span", "reasons", "effects", "hosts", "terms", "backend", "answer", "typed", "grants", "problem", "outcome",
-    "hash", "more",
+    "hash", "more", "agent", "parent",
 )  # fmt: skip
 # Pairs of the longest text (characters) and the longest list. The first pair that keeps the data of the page within the
 # budget is used, else the last pair.
@@ -196,6 +197,8 @@ def _row(deed: DecisionTrail, pool: _Pool, ends: Mapping[str, Mapping[str, objec
         "problem": _problem(mapping(body.get("problem")), pool),
         "outcome": _outcome(deed, pool),
         "hash": deed.record.hash[:16],
+        "agent": pool.text("" if deed.agent == MAIN else deed.agent),
+        "parent": pool.text(deed.parent),
         "more": [
             max(int(number(counts.get(name)) or 0), len(all_)) - min(len(all_), pool.listed)
             for name, all_ in (("reasons", reasons), ("effects", effects))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import assert_never
 
+from policy.model.profile import MAIN
 from runner.audit.decisions import DecisionTrail, answer_source, bare_host
 from runner.audit.fields import Body, items, mapping, number, text
 from runner.audit.list_view import action_line
@@ -31,6 +32,7 @@ _TABLES = {
     "tiers": "tier that decided",
     "modes": "mode",
     "tools": "tool",
+    "agents": "agent, with those that started it",
     "rules": "rule that decided",
     "hosts": "host",
     "commands": "command",
@@ -56,6 +58,11 @@ class DecisionCount:
         self.asked += asked
         self.last = max(self.last, number)
 
+    def join(self, other: "DecisionCount") -> None:
+        """Add the numbers of `other`."""
+        self.allow, self.deny, self.asked = self.allow + other.allow, self.deny + other.deny, self.asked + other.asked
+        self.last = max(self.last, other.last)
+
 
 @dataclass(slots=True)
 class Asked:
@@ -79,6 +86,8 @@ class Stats:
     tables: dict[str, defaultdict[str, DecisionCount]] = field(
         default_factory=lambda: {name: defaultdict(DecisionCount) for name in _TABLES}
     )
+    by_agent: defaultdict[tuple[str, str], DecisionCount] = field(default_factory=lambda: defaultdict(DecisionCount))
+    parents: dict[tuple[str, str], str] = field(default_factory=dict)  # by session and agent
     questions: dict[str, Asked] = field(default_factory=dict)
     denials: dict[str, tuple[DecisionCount, str, str]] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)  # every rule that applied to an action, deciding or not
@@ -94,6 +103,8 @@ class Stats:
         tier, rule, line = deed.tier, deed.rule, action_line(deed)[:LINE]
         mode, tool, command = text(body.get("mode")), text(body.get("tool")), command_of(body)
         names = {"tiers": tier, "modes": mode, "tools": tool, "rules": rule, "commands": command}
+        self.parents[session, deed.agent] = deed.parent
+        self.by_agent[session, deed.agent].add(allowed=allowed, asked=asked, number=place)
         for table, name in names.items():
             if name:
                 self.tables[table][name].add(allowed=allowed, asked=asked, number=place)
@@ -111,6 +122,22 @@ class Stats:
         if seconds is not None:
             entry = (float(seconds), place, line)
             heapq.heappush(self.slow, entry) if len(self.slow) < self.top else heapq.heappushpop(self.slow, entry)
+
+    def with_agents(self) -> "Stats":
+        """Fill the table of agents, in which each name begins with those of the agents above: `main > explore-1`. It
+        stays empty if only `main` acted. Called after the last `add`.
+        """
+        self.tables["agents"].clear()
+        if any(agent != MAIN for _, agent in self.by_agent):
+            for (session, agent), counts in self.by_agent.items():
+                self.tables["agents"][self._path(session, agent)].join(counts)
+        return self
+
+    def _path(self, session: str, agent: str) -> str:
+        names = [agent]
+        while (above := self.parents.get((session, names[0]))) and above not in names:
+            names.insert(0, above)
+        return " > ".join(names)
 
     def _ask(self, line: str, tier: str, answer: str, number: int) -> None:
         self.answers[answer] += 1
@@ -172,7 +199,7 @@ class Known:
 
 def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
     """Return the statistics as text that is safe to print on a terminal."""
-    whole = stats.whole
+    whole = stats.with_agents().whole
     sessions = len(stats.sessions)
     spoken = f"{stats.first[:10]} to {stats.last[:10]} (UTC)" if stats.first else ""
     total = stats.answers.total()
@@ -193,6 +220,7 @@ def stats_text(stats: Stats, known: Known, *, colour: bool, width: int) -> str:
 
 def stats_json(stats: Stats, known: Known) -> dict[str, object]:
     """Return the complete statistics: all counts, and the `top` questions, denials and outcomes."""
+    stats.with_agents()
     return {
         "decisions": stats.whole.all,
         "sessions": len(stats.sessions),

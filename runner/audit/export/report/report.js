@@ -93,13 +93,20 @@
 
   // Filters: one predicate for each field. A plot shows the rows that match the filters of all other fields.
 
-  const state = { text: "", verdict: new Set(), tier: "", rule: "", tool: "", host: "", session: "", from: 0, until: 0, order: "denials", page: 0, id: 0 };
+  const state = { text: "", verdict: new Set(), tier: "", rule: "", tool: "", agent: "", host: "", session: "", from: 0, until: 0, order: "denials", page: 0, id: 0 };
+  // The agents above a sub-agent, and its own name: "main > general-1 > explore-1". A parent of a row is known by its rows.
+  const above = new Map(rows.filter((row) => row.agent).map((row) => [`${row.session} ${text(row.agent)}`, text(row.parent)]));
+  function agents(row) {
+    const names = [row.agent ? text(row.agent) : "main"];
+    for (let next = above.get(`${row.session} ${names[0]}`); next && !names.includes(next); next = above.get(`${row.session} ${names[0]}`)) names.unshift(next);
+    return names.join(" > ");
+  }
   const DIMENSIONS = ["verdict", "tier", "host", "time", "rest"];
   let matching = [], charted = {};
 
   function hay(row) {
     if (row.hay === undefined) {
-      const said = [row.action, row.why, row.rule, row.tool, ...row.hosts];
+      const said = [row.action, row.why, row.rule, row.tool, row.agent, ...row.hosts];
       for (const effect of row.effects || []) said.push(effect[1]);
       for (const item of (row.outcome && row.outcome.violations) || []) said.push(item[0]);
       const session = data.sessions[row.session];
@@ -116,7 +123,7 @@
       host: (row) => !state.host || row.hosts.some((host) => text(host) === state.host),
       time: (row) => (!state.from || row.time >= state.from) && (!state.until || row.time < state.until),
       rest: (row) =>
-        (!state.rule || text(row.rule) === state.rule) && (!state.tool || text(row.tool) === state.tool) &&
+        (!state.rule || text(row.rule) === state.rule) && (!state.tool || text(row.tool) === state.tool) && (!state.agent || agents(row) === state.agent) &&
         (!state.session || data.sessions[row.session].name === state.session) &&
         words.every((word) => (/^#\d+$/.test(word) ? row.id === Number(word.slice(1)) : hay(row).includes(word))),
     };
@@ -333,7 +340,7 @@
   function line(row) {
     return make("li", {}, make("button", { type: "button", class: `row ${VERDICTS[row.verdict]}`, id: `r${row.id}`, "data-id": row.id, "aria-current": state.id === row.id ? "true" : null, onclick: () => open(row.id, true) },
       make("span", { class: "what" }, badge(row.verdict), chip(row.tier), make("bdi", { class: "mono act", dir: "ltr" }, safe(brief(text(row.action))))),
-      make("span", { class: "who" }, make("time", { datetime: new Date(row.time).toISOString() }, state.order === "denials" && days > 1 ? stamp(row.time).slice(5) : clock(row.time)), make("span", { class: "tool" }, safe(brief(text(row.tool)))), make("span", { class: "why" }, make("bdi", { dir: "ltr" }, coded(brief(text(row.why))))), ...marks(row), make("span", { class: "number" }, `#${row.id}`)),
+      make("span", { class: "who" }, make("time", { datetime: new Date(row.time).toISOString() }, state.order === "denials" && days > 1 ? stamp(row.time).slice(5) : clock(row.time)), make("span", { class: "tool" }, safe(brief(text(row.tool)))), ...(row.agent ? [make("span", { class: "mark" }, make("bdi", { dir: "ltr" }, safe(agents(row))))] : []), make("span", { class: "why" }, make("bdi", { dir: "ltr" }, coded(brief(text(row.why))))), ...marks(row), make("span", { class: "number" }, `#${row.id}`)),
     ));
   }
 
@@ -429,7 +436,7 @@
     });
     const [lessReasons, lessEffects] = row.more || [0, 0];
     const found = [
-      make("header", {}, make("p", { class: "what" }, badge(row.verdict), chip(row.tier), make("span", { class: "number" }, `#${row.id}`), make("button", { type: "button", class: "plain close", onclick: back }, "Back to the list")), make("h2", {}, make("bdi", { dir: "ltr" }, prose(row.why))), make("p", { class: "soft" }, `${stamp(row.time)} UTC \u00b7 `, make("bdi", { dir: "ltr" }, shown(row.tool)), ...(row.kind ? [" \u00b7 ", ...safe(text(row.kind))] : []))),
+      make("header", {}, make("p", { class: "what" }, badge(row.verdict), chip(row.tier), make("span", { class: "number" }, `#${row.id}`), make("button", { type: "button", class: "plain close", onclick: back }, "Back to the list")), make("h2", {}, make("bdi", { dir: "ltr" }, prose(row.why))), make("p", { class: "soft" }, `${stamp(row.time)} UTC \u00b7 `, make("bdi", { dir: "ltr" }, shown(row.tool)), ...(row.agent ? [" \u00b7 agent ", make("bdi", { dir: "ltr" }, safe(agents(row)))] : []), ...(row.kind ? [" \u00b7 ", ...safe(text(row.kind))] : []))),
       holder,
     ];
     if (row.problem) found.push(make("div", { class: "refusal" }, make("p", {}, make("strong", {}, prose(row.problem[0]))), make("p", {}, prose(row.problem[1])), make("p", { class: "soft" }, "What to do: ", prose(row.problem[2]))));
@@ -529,6 +536,7 @@
     fill("f-tier", counts((row) => [text(row.tier)]));
     fill("f-rule", counts((row) => [text(row.rule)]));
     fill("f-tool", counts((row) => [text(row.tool)]));
+    fill("f-agent", counts((row) => [agents(row)]).sort((a, b) => (a[0] < b[0] ? -1 : 1)));
     fill("f-host", counts((row) => row.hosts.map(text)));
     const told = new Map(data.sessions.map((each) => [each.name, `${(each.time || "").slice(0, 16).replace("T", " ")} ${clear(text(each.workspace || 0)).split("/").pop()} ${clear(each.name).slice(0, 8)}`]));
     fill("f-session", counts((row) => [data.sessions[row.session].name]).sort((a, b) => (told.get(a[0]) < told.get(b[0]) ? 1 : -1)), (each) => told.get(each));
@@ -540,17 +548,17 @@
   }
 
   function fields() {
-    for (const name of ["tier", "rule", "tool", "host", "session", "order"]) $(`f-${name}`).value = state[name];
+    for (const name of ["tier", "rule", "tool", "agent", "host", "session", "order"]) $(`f-${name}`).value = state[name];
     if ($("f-text").value !== state.text) $("f-text").value = state.text;
     for (const name of ["from", "until"]) $(`f-${name}`).value = state[name] ? stamp(state[name]) : "";
     for (const each of $("f-verdict").children) each.setAttribute("aria-pressed", String(state.verdict.has(VERDICTS.indexOf(each.dataset.verdict))));
-    for (const name of ["tier", "rule", "tool", "host", "session", "from", "until"]) $(`f-${name}`).parentElement.classList.toggle("on", Boolean(state[name]));
-    $("clear").disabled = !(state.text || state.verdict.size || state.tier || state.rule || state.tool || state.host || state.session || state.from || state.until);
+    for (const name of ["tier", "rule", "tool", "agent", "host", "session", "from", "until"]) $(`f-${name}`).parentElement.classList.toggle("on", Boolean(state[name]));
+    $("clear").disabled = !(state.text || state.verdict.size || state.tier || state.rule || state.tool || state.agent || state.host || state.session || state.from || state.until);
   }
 
   function remember() {
     const said = new URLSearchParams();
-    for (const name of ["text", "tier", "rule", "tool", "host", "session", "from", "until", "id", "page"]) if (state[name]) said.set(name, state[name]);
+    for (const name of ["text", "tier", "rule", "tool", "agent", "host", "session", "from", "until", "id", "page"]) if (state[name]) said.set(name, state[name]);
     if (state.verdict.size) said.set("verdict", [...state.verdict].join(""));
     if (state.order !== "denials") said.set("order", state.order);
     const now = said.toString();
@@ -559,7 +567,7 @@
 
   function recall() {
     const said = new URLSearchParams(location.hash.slice(1));
-    for (const name of ["text", "tier", "rule", "tool", "host", "session"]) state[name] = said.get(name) || "";
+    for (const name of ["text", "tier", "rule", "tool", "agent", "host", "session"]) state[name] = said.get(name) || "";
     for (const name of ["from", "until", "id", "page"]) state[name] = Math.max(0, Math.min(Number.parseInt(said.get(name) || "0", 10) || 0, 8.64e15));
     state.verdict = new Set([...(said.get("verdict") || "")].map(Number).filter((each) => each >= 0 && each < 3));
     state.order = ["denials", "newest", "oldest"].includes(said.get("order")) ? said.get("order") : "denials";
@@ -591,10 +599,10 @@
   function listen() {
     let waiting = 0;
     $("f-text").addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(() => choose({ text: $("f-text").value }), 120); });
-    for (const name of ["tier", "rule", "tool", "host", "session", "order"]) $(`f-${name}`).addEventListener("change", () => choose({ [name]: $(`f-${name}`).value }));
+    for (const name of ["tier", "rule", "tool", "agent", "host", "session", "order"]) $(`f-${name}`).addEventListener("change", () => choose({ [name]: $(`f-${name}`).value }));
     for (const name of ["from", "until"]) $(`f-${name}`).addEventListener("change", () => { choose({ [name]: moment($(`f-${name}`).value) }); });
     $("filters").addEventListener("submit", (event) => event.preventDefault());
-    $("clear").addEventListener("click", () => choose({ text: "", verdict: new Set(), tier: "", rule: "", tool: "", host: "", session: "", from: 0, until: 0 }));
+    $("clear").addEventListener("click", () => choose({ text: "", verdict: new Set(), tier: "", rule: "", tool: "", agent: "", host: "", session: "", from: 0, until: 0 }));
     $("theme").addEventListener("click", () => {
       const dark = document.documentElement.dataset.theme ? document.documentElement.dataset.theme === "dark" : window.matchMedia("(prefers-color-scheme: dark)").matches;
       document.documentElement.dataset.theme = dark ? "light" : "dark";
