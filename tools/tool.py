@@ -4,6 +4,7 @@ sandbox.
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -80,8 +81,9 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
     @classmethod
+    @cache
     def schema_for_model(cls) -> dict[str, object]:
-        """Return the JSON Schema without parts that only cost tokens."""
+        """Return the JSON Schema without parts that only cost tokens. Do not change the result: it is computed once."""
         schema = cls.model_json_schema()
         properties: dict[str, object] = {}
         for name, field in schema["properties"].items():

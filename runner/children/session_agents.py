@@ -194,7 +194,7 @@ class SessionAgents:
         self, child: Child, definition: AgentDefinition, action: SpawnAgent, ctx: RunContext
     ) -> Problem | None:
         """Give `child` its folder and its context. Return the problem, or None."""
-        cwd, workspace, look = ctx.cwd, ctx.look().workspace, ctx.look
+        cwd, workspace, look = ctx.cwd, ctx.grants.key.workspace, ctx.look
         worktree: Worktree | None = None
         if action.isolation == WORKTREE:
             from runner.children.worktree import make_worktree  # few agents have one

@@ -653,3 +653,22 @@ def test_the_tree_of_agents_in_statistics_list_and_report(
     assert [row["agent"] for row in rows] == ["explore-1"]
     page = audit("export", "--format", "html")
     assert '"explore-1"' in page
+
+
+def test_decisions_about_sub_agents_can_be_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The limits are in the record, so that a replay reaches the same verdicts."""
+    bounded = AgentDefinition("bounded", "d", read_only=True, hosts=(), denied=("git push **",), asked=("make **",))
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("bounded")], [spawn("explore")], "done"],
+        "bounded-1": [[bash("touch x"), bash("ls"), bash("git push"), bash("make")], "1"],
+        "explore-1": [[bash("touch x"), bash("ls")], "2"],
+    }
+    played = play(tmp_path, monkeypatch, scripts, definitions=(*BUILT_IN, bounded))
+    assert len(played.of("bounded-1", Denied)) == 3
+    monkeypatch.setattr("sys.argv", ["agent", "audit", "replay", "--json"])
+    assert main() == 0
+    text = capsys.readouterr().out
+    found = json.loads(text.splitlines()[-1])
+    assert (found["differences"], found["unknown"], found["replayed"]) == ([], [], 8), text

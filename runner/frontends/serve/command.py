@@ -95,7 +95,7 @@ async def _serve(args: ServeArgs) -> int:
     library.propagate = False
     library.handlers = [_LibraryLog(logging.ERROR)]
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
-    options = replace(options, servers=())  # the tools of other servers are the business of the client
+    options = replace(options, servers=(), agents=())  # other servers and agents are the business of the client
     questions = OpenQuestions()
     served: list[ServedCalls] = []
 
