@@ -78,6 +78,7 @@ from runner.events import (
     RunEnded,
     SessionStarted,
     Steered,
+    TaskChanged,
     ToolProposed,
     Unqueued,
     VerdictReached,
@@ -128,7 +129,8 @@ __all__ = [  # noqa: RUF022  # by subject
     "ActionFinished", "CallBegun", "Changed", "CommandOutput", "Compacted", "ContextUsed", "Denied", "Display", "Emit",
     "ErrorRaised", "Event", "InputWanted", "MalformedCall", "ModelText", "ModelThinking", "Notice", "PickWanted",
     "PlanProposed", "ProcessEnded", "ProcessStarted", "Prompted", "QuestionAnswered", "QuestionAsked", "Queued",
-    "Resumed", "Retrying", "RunEnded", "SessionStarted", "Steered", "ToolProposed", "Unqueued", "VerdictReached",
+    "Resumed", "Retrying", "RunEnded", "SessionStarted", "Steered", "TaskChanged", "ToolProposed", "Unqueued",
+    "VerdictReached",
     # errors
     "AuditError", "ConfigError", "Error", "Failure", "PlaceError", "Problem", "ProviderError", "SandboxUnavailable",
     "SecretError", "SessionError", "SetupError", "StateError", "Stopped",

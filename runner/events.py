@@ -358,6 +358,31 @@ class ProcessEnded(_Event, type="process_ended"):
 
 
 @dataclass(frozen=True, slots=True)
+class TaskChanged(_Event, type="task_changed"):
+    """A task of the session's task list has changed, or is new. Its texts are untrusted.
+
+    Attributes:
+        task: The ID of the task, such as `t3`.
+        state: `pending`, `in_progress`, `completed` or `deleted`.
+        subject: What is to be done, on one line.
+        owner: The agent that works on it, or None.
+        by: The agent that changed it, or `user`.
+        done: The number of completed tasks of the list.
+        total: The number of tasks of the list that are not deleted.
+        note: Why the program changed the state, or empty.
+    """
+
+    task: str
+    state: str
+    subject: str
+    owner: str | None
+    by: str
+    done: int
+    total: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Denied(_Event, type="denied"):
     """Policy or the user refused an action, and nothing was run. `action` is one line about the action, and `record`
     the number of the decision in the audit log. `allowed_in` is the first mode that allows the action without a
@@ -437,7 +462,7 @@ Event = (
     SessionStarted | Resumed | Prompted | ModelText | ModelThinking | CallBegun | ContextUsed | Compacted | Retrying
     | Queued | Unqueued | Steered | Changed | PlanProposed | ToolProposed | VerdictReached | QuestionAsked
     | PickWanted | InputWanted | QuestionAnswered | CommandOutput | ActionFinished | ProcessStarted | ProcessEnded
-    | Denied | MalformedCall | Notice | Display | ErrorRaised | RunEnded
+    | TaskChanged | Denied | MalformedCall | Notice | Display | ErrorRaised | RunEnded
 )  # fmt: skip
 
 

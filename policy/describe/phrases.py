@@ -14,6 +14,7 @@ from policy.model.action import (
     GrepFiles,
     LoadSkill,
     ManageAgent,
+    ManageTasks,
     ProposeNote,
     ReadProcess,
     ReadServerResource,
@@ -119,6 +120,7 @@ def _text(action: Action, around: Around) -> str:
             | ReadServerResource()
             | SpawnAgent()
             | ManageAgent()
+            | ManageTasks()
             | FetchAddress()
             | SearchWeb()
             | SearchTools()
@@ -152,6 +154,17 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {action.agent}{mode}{tools}{model}{where}{later}: {action.prompt}"
         case ManageAgent():
             return f"{action.tool} {action.agent}" + (f": {action.text}" if action.text else "")
+        case ManageTasks():
+            before, after = ", ".join(action.blocked_by), ", ".join(action.blocks)
+            words = (
+                action.operation,
+                action.task,
+                action.state,
+                f"after {before}" if before else "",
+                f"before {after}" if after else "",
+            )
+            text = ": ".join(filter(None, (action.subject, action.description)))
+            return " ".join((action.tool, *filter(None, words))) + (f": {text}" if text else "")
         case FetchAddress():
             return f"{action.tool} {action.url}"
         case SearchWeb():

@@ -56,6 +56,7 @@ def _candidates(
             actions.SignGit()
             | actions.SearchTools()
             | actions.ManageAgent()
+            | actions.ManageTasks()
             | actions.ProposeNote()
             | actions.SearchNotes()
             | actions.LoadSkill()

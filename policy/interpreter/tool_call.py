@@ -7,6 +7,7 @@ from policy.model.action import (
     FetchAddress,
     LoadSkill,
     ManageAgent,
+    ManageTasks,
     ProposeNote,
     ReadServerResource,
     RunHook,
@@ -51,6 +52,11 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             text = f"{what.get(action.operation, 'uses')} the agent `{plain(action.agent)}`, which this agent started"
             findings.add_reason(Tier.READ, text, Check.AGENT_CONTROL, None)
             _certain(certain_tool(action.agent), "agent", action.agent, findings)
+        case ManageTasks():
+            if action.operation not in ("list", "create", "update"):
+                findings.unknown(f"`{plain(action.operation)}` is not done with tasks", Check.TASKS, None)
+            verb = "reads" if action.operation == "list" else "changes"
+            findings.add_reason(Tier.READ, f"{verb} the task list of this session", Check.TASKS, None)
         case FetchAddress():
             _address(action.url, findings)
         case SearchWeb():

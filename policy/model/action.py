@@ -335,6 +335,29 @@ class ManageAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class ManageTasks:
+    """List the tasks of the session, create one, or change one. Nothing outside of this list changes.
+
+    Attributes:
+        operation: `list`, `create` or `update`.
+        task: the ID of the task; empty for the whole list and for a new task.
+        state: the new state: `pending`, `in_progress`, `completed` or `deleted`; empty for the present one.
+        blocked_by: tasks that must be closed before this one.
+        blocks: tasks that must wait for this one.
+    """
+
+    kind: ClassVar[str] = "ManageTasks"
+    tool: ClassVar[str] = "tasks"
+    operation: str
+    task: str = ""
+    subject: str = ""
+    description: str = ""
+    state: str = ""
+    blocked_by: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class FetchAddress:
     """Read the web page at `url` (http or https)."""
 
@@ -422,6 +445,7 @@ ToolAction = (
     | ReadServerResource
     | SpawnAgent
     | ManageAgent
+    | ManageTasks
     | FetchAddress
     | SearchWeb
     | SearchTools
@@ -452,7 +476,7 @@ ACTIONS: dict[str, type[Action]] = {
         RunScript, StartProcess, RunArgv, StartServer, RunHook,
         ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
-        CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, FetchAddress, SearchWeb, SearchTools, SignGit,
-        ProposeNote, SearchNotes, LoadSkill,
+        CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, ManageTasks, FetchAddress, SearchWeb, SearchTools,
+        SignGit, ProposeNote, SearchNotes, LoadSkill,
     )
 }  # fmt: skip

@@ -317,6 +317,7 @@ class Check:
 
     # Calls of servers, agents and web tools
     AGENT_CONTROL           = RuleRef(RuleKind.BUILTIN, "tools/agent-control")
+    TASKS                   = RuleRef(RuleKind.BUILTIN, "tools/tasks")
     AGENT_LIMIT             = RuleRef(RuleKind.BUILTIN, "tools/agent-limit")
     AGENT_START             = RuleRef(RuleKind.BUILTIN, "tools/agent-start")
     ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")

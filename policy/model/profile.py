@@ -67,6 +67,7 @@ class Tool(StrEnum):
     AGENT_OUTPUT = "agent_output"
     AGENT_MESSAGE = "agent_message"
     AGENT_STOP = "agent_stop"
+    TASKS = "tasks"
     WEB_FETCH = "web_fetch"
     WEB_SEARCH = "web_search"
     TOOL_SEARCH = "tool_search"

@@ -49,6 +49,7 @@ from runner.secrets.secret import register_environment
 from runner.sessions.journal import Journal
 from runner.sessions.open import SessionRun, SessionTarget
 from runner.sessions.store import JournalError
+from runner.state.json_file import StateError
 from runner.state.output_store import OutputStore
 from runner.state.paths import cache_dir, state_dir
 from runner.state.workspace import head_commit
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
     from runner.memory.session_notes import SessionNotes
+    from runner.tasks.session_tasks import SessionTasks
     from tools.registry import ToolRegistry, ToolSelection
 
 
@@ -310,6 +312,7 @@ async def open_session(
 
             hooks = SessionHooks(options.hooks, environ, settings.network)
             stack.push_async_callback(hooks.close)
+        tasks = _tasks_of(session, options, emit, redactor, registry)
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -345,6 +348,7 @@ async def open_session(
             agents=agents,
             notes=notes,
             hooks=hooks,
+            tasks=tasks,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         if servers is not None:
@@ -353,6 +357,10 @@ async def open_session(
             agents.begin(ctx)
         if hooks is not None:
             hooks.begin(ctx)
+        try:
+            tasks.begin()
+        except StateError as error:
+            _emit_problem(error.problem, emit)
         ctx.gauge.fixed(ctx.system_prompt() + ctx.context.before, ctx.tool_specs())
         yield ctx
 
@@ -375,6 +383,33 @@ def _notes_of(
     for notice in stored.notices[:3]:
         emit(Notice(notice))
     return notes, replace(context, notes=text, noted=len(stored.notes))
+
+
+def _tasks_of(
+    session: str, options: SessionOptions, emit: Emit, redactor: Redactor, registry: "ToolRegistry"
+) -> "SessionTasks":
+    """Return the task list of the session. A fork begins with an empty list.
+
+    The model is offered the tool once the list is used: by `/tasks`, by the first sub-agent, or by an earlier run. A
+    tool costs tokens in each request, and most short sessions need no list.
+    """
+    from runner.tasks.session_tasks import SessionTasks
+    from tools.tasks import TasksTool
+
+    beginning = options.beginning
+    if beginning is None:
+        tasks = SessionTasks(session, None, emit, redactor.text)
+    else:
+        id = beginning.past.session if beginning.past is not None and not beginning.fork else session
+        store = beginning.store
+        tasks = SessionTasks(session, store.tasks_path(id), emit, redactor.text, store.prepare)
+
+    def offer() -> None:
+        if TasksTool.name not in {tool.name for tool in registry.every}:
+            registry.add(TasksTool())
+
+    tasks.offer = offer
+    return tasks
 
 
 def _servers_of(

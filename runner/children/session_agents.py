@@ -19,6 +19,7 @@ from runner.engine.run_context import RunContext
 from runner.events import Notice
 from runner.loop import Ending, run
 from runner.messages import Message
+from runner.state.json_file import StateError
 from runner.text.sanitize import marked
 from sandbox.backend import Outcome
 from tools.agent import AgentMessageTool, AgentOutputTool, AgentStopTool, AgentTool, OfferedAgent
@@ -177,6 +178,8 @@ class SessionAgents:
             del self._children[name]
             return Outcome(1, problem=problem)
         made = self._context(name)
+        if ctx.tasks is not None:
+            ctx.tasks.offer()
         child.task = asyncio.create_task(self._work(child, made, action.prompt), name=name)
         if action.background:
             self._offer_controls()
@@ -246,6 +249,7 @@ class SessionAgents:
                     await ctx.processes.end(each.id)
             if child.worktree is not None:
                 await self._close_worktree(child, ctx)
+            _release_tasks(ctx)
             child.end(ending or _broken())
             close_journal(ctx)
             if child.background:
@@ -276,6 +280,16 @@ class SessionAgents:
 def _offered(of: AgentDefinition) -> OfferedAgent:
     mode = of.mode.value if of.mode is not None else ""
     return OfferedAgent(of.name, of.description, mode, of.tools, of.model, of.isolation, of.background, of.turns)
+
+
+def _release_tasks(ctx: RunContext) -> None:
+    """Make the tasks that an ended agent claimed pending again."""
+    if ctx.tasks is None:
+        return
+    try:
+        ctx.tasks.release(ctx.agent)
+    except StateError as error:
+        ctx.emit(Notice(f"{error.problem.what}: {error.problem.why}"))
 
 
 def _failed(what: str, why: str, fix: str) -> Outcome:

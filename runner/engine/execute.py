@@ -21,6 +21,7 @@ from policy.model.action import (
     CallServerTool,
     LoadSkill,
     ManageAgent,
+    ManageTasks,
     ProcessAction,
     ProposeNote,
     ReadProcess,
@@ -269,6 +270,12 @@ async def _run(
                 outcome = Outcome(1, problem=problem)
             else:
                 outcome = await ctx.agents.perform(permit, ctx.agent)
+        elif isinstance(action, ManageTasks):
+            if ctx.tasks is None:
+                problem = Problem("nothing was done", "this session has no task list", "do without it")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await ctx.tasks.perform(action, ctx.agent)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
         elif isinstance(action, LoadSkill):

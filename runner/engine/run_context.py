@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
     from runner.state.output_store import OutputStore
+    from runner.tasks.session_tasks import SessionTasks
     from sandbox.backend import Backend, Enforcement
     from tools.paths import SeenFiles
     from tools.registry import ToolRegistry
@@ -140,6 +141,7 @@ class RunContext:
         servers: The tool servers of the session, or None if it has none.
         notes: The notes that last across sessions, or None if the session uses none.
         hooks: The hooks of the session, or None if it has none.
+        tasks: The task list of the session, or None if it has none.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
         client: The name that the program at the other end states, if such a program calls the tools; else empty.
@@ -188,6 +190,7 @@ class RunContext:
     servers: "ServerAccess | None" = None
     notes: "SessionNotes | None" = None
     hooks: "HookAccess | None" = None
+    tasks: "SessionTasks | None" = None
     agent: str = MAIN
     parent: str | None = None
     client: str = ""

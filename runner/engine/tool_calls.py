@@ -8,6 +8,7 @@ from policy.model.action import (
     Action,
     LoadSkill,
     ManageAgent,
+    ManageTasks,
     ProcessAction,
     ProposeNote,
     SignalProcess,
@@ -126,7 +127,7 @@ class Judgement:
         The start of a process, its input and a signal keep their order, whatever their tier is.
         """
         evaluation = self.evaluation
-        if isinstance(self.planned.action, ManageAgent):
+        if isinstance(self.planned.action, ManageAgent | ManageTasks):
             return False
         if isinstance(self.planned.action, StartProcess | WriteProcess | SignalProcess):
             return False

@@ -109,7 +109,14 @@ def wait_words(count: float) -> str:
 
 
 def note_words(
-    event: events.Retrying | events.Compacted | events.Changed | events.ProcessStarted | events.ProcessEnded,
+    event: (
+        events.Retrying
+        | events.Compacted
+        | events.Changed
+        | events.ProcessStarted
+        | events.ProcessEnded
+        | events.TaskChanged
+    ),
 ) -> str:
     """Return one line about the event."""
     match event:
@@ -125,6 +132,9 @@ def note_words(
         case events.ProcessEnded(process, status, seconds, ended_by):
             how = f"ended with status {status}" if ended_by is None else f"was ended ({ended_by})"
             return f"{process} {how} after {wait_words(seconds)}"
+        case events.TaskChanged(task, state, subject, owner):
+            who = f" ({owner})" if owner is not None else ""
+            return f"task {task} is {state.replace('_', ' ')}{who}: {one_line(subject, _LONGEST_COMMAND)}"
 
 
 def agent_event_words(event: events.Event, cwd: str) -> str:

@@ -9,6 +9,7 @@ from policy.model.action import (
     GrepFiles,
     LoadSkill,
     ManageAgent,
+    ManageTasks,
     ProposeNote,
     ReadFile,
     ReadProcess,
@@ -157,6 +158,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("starts", _spawned(action)),)
         case ManageAgent():
             return (("uses", f"the agent {action.agent}, which this agent started"),)
+        case ManageTasks():
+            return (("uses", "the task list of this session"),)
         case _:
             return (("network", _network(terms)), *_credentials(terms))
 

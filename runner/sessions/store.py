@@ -18,6 +18,7 @@ from policy.model.verdict import Problem, ProblemError
 from runner.problems import Exit, option
 from runner.sessions.entries import Unsound
 from runner.sessions.tree import Tree
+from runner.state.json_file import StateError
 from runner.state.session_id import ID_RULE, is_session_id
 from runner.state.workspace import workspace_key
 from runner.text.phrases import os_reason
@@ -26,6 +27,7 @@ _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
 _KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,39}-[0-9a-f]{16}")
 _POINTER = "latest"
 _AGENTS = "agents"
+_TASKS = ".tasks.json"
 # SAFETY: open(2). No link is followed, and opening a pipe that another process put there does not wait.
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -146,9 +148,27 @@ class SessionStore:
             self.unlink(id)
 
     def unlink(self, id: str) -> None:
-        """Delete the file of a session, even if a process uses it. Raise OSError or SessionError."""
+        """Delete the files of a session, even if a process uses it. Raise OSError or SessionError."""
         with self._opened() as folder:
             os.unlink(f"{id}.jsonl", dir_fd=folder)
+            for name in (f"{id}{_TASKS}", f"{id}{_TASKS}.lock"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+
+    def tasks_path(self, id: str) -> Path:
+        """Return the path of the task list of a session."""
+        return self.folder / f"{id}{_TASKS}"
+
+    def prepare(self) -> None:
+        """Create the folder of the sessions, and check it. Raise StateError."""
+        try:
+            with self._opened(make=True):
+                pass
+        except OSError as error:
+            problem = Problem(f"`{self.folder}` cannot be used", os_reason(error), "check who owns the folder")
+            raise StateError(problem) from None
+        except SessionError as error:
+            raise StateError(error.problem) from None
 
     def note_latest(self, id: str) -> None:
         """Make this session the one that `--continue` takes. Raise OSError or SessionError.

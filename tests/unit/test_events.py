@@ -74,6 +74,8 @@ CASES: list[tuple[events.Event, dict[str, object], str]] = [
      {"type": "process_started", "process": "p1", "record": 7, "rights": "workspace-write"}, "a process that stays"),
     (events.ProcessEnded("p1", 137, 2.5, "cancelled", (VIOLATION,), 7),
      {"type": "process_ended", "process": "p1", "ended_by": "cancelled"}, "the end of such a process"),
+    (events.TaskChanged("t2", "in_progress", "read", "general-1", "general-1", 1, 3),
+     {"type": "task_changed", "task": "t2", "owner": "general-1", "done": 1, "total": 3, "note": ""}, "a task"),
     (DENIED, {"type": "denied", "tier": "secret", "action": "$ cat ~/.ssh/id_rsa"}, "a denial names its action"),
     (events.MalformedCall("1.1", "bash", PROBLEM), {"type": "malformed_call", "tool": "bash"}, "no action"),
     (events.Notice("n"), {"type": "notice", "text": "n"}, "notice"),

@@ -136,7 +136,7 @@ class Transcript:
                     self._print(self._styled(line, _DIFF.get(line[:1], "") if kind == "diff" else ""))
             case events.Retrying() | events.Compacted() | events.Changed():
                 self._note(wording.note_words(event))
-            case events.ProcessStarted() | events.ProcessEnded():
+            case events.ProcessStarted() | events.ProcessEnded() | events.TaskChanged():
                 self._note(wording.note_words(event))
             case events.Queued(text, kind):
                 when = "after this batch of calls" if kind == "steer" else "after this turn"

@@ -21,6 +21,7 @@ from runner.frontends.slash import (
     servers,
     settings,
     skills,
+    tasks,
 )
 from runner.frontends.slash.command import CommandHost, SlashCommand, find
 from runner.state.paths import config_file
@@ -35,6 +36,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     *policy.COMMANDS,
     *files.COMMANDS,
     *agents.COMMANDS,
+    *tasks.COMMANDS,
     *processes.COMMANDS,
     *servers.COMMANDS,
     *memory.COMMANDS,

@@ -129,7 +129,13 @@ class Screen:
                 self._put(partial(text_rows, text))
             case events.Retrying():
                 self._note(wording.note_words(event), theme.warn)
-            case events.Compacted() | events.Changed() | events.ProcessStarted() | events.ProcessEnded():
+            case (
+                events.Compacted()
+                | events.Changed()
+                | events.ProcessStarted()
+                | events.ProcessEnded()
+                | events.TaskChanged()
+            ):
                 self._note(wording.note_words(event))
             case events.ErrorRaised(problem):
                 self._put(partial(failed_rows, problem, theme=theme))

@@ -16,6 +16,7 @@ from runner.events import (
     Retrying,
     RunEnded,
     SessionStarted,
+    TaskChanged,
 )
 from runner.frontends.tui.rows import Fragments, fit, row_cells
 from runner.frontends.wording import wait_words
@@ -43,6 +44,7 @@ class StatusLine:
         self.ports: tuple[int, ...] = ()  # on which processes of the session listen
         self._processes: set[str] = set()
         self._agents: set[str] = set()
+        self._tasks = ""
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -65,10 +67,13 @@ class StatusLine:
                 self._context, self._full = "", 0.0
                 self._processes.clear()
                 self._agents.clear()
+                self._tasks = ""
             case ProcessStarted(process):
                 self._processes.add(process)
             case ProcessEnded(process):
                 self._processes.discard(process)
+            case TaskChanged():
+                self._tasks = f"{event.done}/{event.total} task{'s' * (event.total != 1)}" if event.total else ""
             case Changed("mode", _, now):
                 self._mode = now
             case Changed("model", _, now):
@@ -99,6 +104,7 @@ class StatusLine:
             (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
             (3, "dim", self._background()),
             (3, "dim", f"{len(self._agents)} agent{'s' * (len(self._agents) > 1)}" if self._agents else ""),
+            (3, "dim", self._tasks),
             (6, "dim", "? help"),
         ]
         parts = [part for part in parts if part[2]]
