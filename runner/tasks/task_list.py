@@ -147,7 +147,8 @@ class TaskList:
             moved = after._moved(after.tasks[id], edit.state, by)
             after = TaskList({**after.tasks, id: moved})
         touched = dict.fromkeys((id, *edit.blocks))
-        return after, tuple(after.tasks[each] for each in touched if after.tasks[each] != self.tasks.get(each))
+        changed = tuple(after.tasks[each] for each in touched if after.tasks[each] != self.tasks.get(each))
+        return (after if changed else self), changed
 
     def released(self, ended: TaskHolder) -> "tuple[TaskList, tuple[SessionTask, ...]]":
         """Return the list without the claims of an agent that has ended, and the tasks that changed."""
