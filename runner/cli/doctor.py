@@ -38,9 +38,15 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     findings += models(settings, os.environ, keyring=keyring)
     if isinstance(place := audit_place(settings, os.environ), str):
         findings += (record(place),)
+    from runner.audit.chain import AuditError
+    from runner.doctor.report import of_problem
     from runner.hooks.checks import hook_checks
+    from runner.state.json_file import StateError
 
-    findings += hook_checks(settings, os.environ)
+    try:
+        findings += hook_checks(settings, os.environ)
+    except (AuditError, StateError) as error:
+        findings += (of_problem("hook", CheckState.WEAK, error.problem),)
     if json:
         print(
             json_line({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]})

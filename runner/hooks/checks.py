@@ -24,7 +24,7 @@ def hook_checks(settings: Settings, environ: Mapping[str, str]) -> tuple[CheckRe
     finally:
         if log is not None:
             log.close()
-    rows = []
+    rows: list[CheckResult] = []
     for hook in found.hooks:
         key = hook.event, hook.place
         ran, failed = counts.runs[key], counts.failures[key]

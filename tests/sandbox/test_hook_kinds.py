@@ -1,5 +1,6 @@
 """HTTP hooks and prompt hooks, the other events, the examples of the guide, and the commands about hooks."""
 
+import asyncio
 import http.server
 import json
 import re
@@ -12,13 +13,19 @@ from typing import Any, ClassVar
 import pytest
 
 from policy.model.tier import Mode
+from runner.agent.open_session import SessionOptions, open_session
+from runner.approval.approver import Unattended
 from runner.audit.decisions import trail_of
 from runner.audit.detail_view import deed_text
 from runner.audit.log import AuditLog
+from runner.config import load
 from runner.config.agentfiles.definitions.definition import BUILT_IN
-from runner.messages import ToolCall
+from runner.frontends.serve.calls import ProgressReports, ServedCalls
+from runner.hooks.configured import find_hooks
+from runner.messages import ToolCall, ToolResult, joined_text
 from runner.problems import Exit
-from runner.providers.scripted import Turn
+from runner.providers import OpenModel
+from runner.providers.scripted import ScriptedProvider, Turn
 from tests.support.cli_harness import CliHarness
 from tests.support.hook_session import folders, hook, play
 
@@ -135,6 +142,26 @@ def test_hooks_of_a_sub_agent_start_guard_and_stop_it(tmp_path: Path) -> None:
     assert [each[0] for each in got.answers("SubagentStop")] == ["retry", "allow"]
     assert [each[0] for each in got.answers("PreToolUse")] == ["deny"]
     assert len(got.answers("UserPromptSubmit")) == 1, "the prompt of an agent is no prompt of the user"
+
+
+def test_hooks_guard_the_calls_of_clients(tmp_path: Path) -> None:
+    work, environ = folders(tmp_path, hook("PreToolUse", "echo 'not for clients' >&2; exit 2"))
+    settings = load(work, environ)
+    hooks = find_hooks(settings, str(work), environ["HOME"])
+
+    async def called() -> ToolResult:
+        model = OpenModel(ScriptedProvider(()), "none")
+        options = SessionOptions(work, True, Mode.TRUST_PROJECT, hooks=hooks)
+        nobody = Unattended(lambda event: None)
+        async with open_session(
+            options, settings, environ, model=model, approver=nobody, emit=lambda event: None
+        ) as ctx:
+            served = ServedCalls(ctx)
+            return await served.call("bash", {"command": "touch made"}, "probe 1", nobody, ProgressReports())
+
+    result = asyncio.run(called())
+    assert "not for clients" in joined_text(result.content)
+    assert not (work / "made").exists()
 
 
 @pytest.mark.threat("T213")

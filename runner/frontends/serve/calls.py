@@ -144,6 +144,8 @@ class ServedCalls:
         found = find(ctx.tools, call.name)
         if isinstance(found, Problem):  # a tool that only a model of this program has is not offered here
             return _announced(call, found, ctx)
+        if ctx.hooks is not None:
+            return await self._hooked(call, ctx)
         evaluated = evaluate_call(call, ctx)
         early = None
         if isinstance(evaluated, Judgement) and isinstance(evaluated.evaluation.verdict, Ask):
@@ -160,6 +162,22 @@ class ServedCalls:
                 return judged
             assert isinstance(judged, Judgement)  # the tool that ends plan mode is not found above
             return self._counted(await _execute(judged, ctx))
+
+    async def _hooked(self, call: ModelCall, ctx: RunContext) -> CallResult:
+        """Judge and execute one call with the answers of hooks, one call after another."""
+        from runner.engine.hooked_calls import after_call, judge_hooked  # few sessions have hooks
+
+        async with self._writing:
+            try:
+                judged = await judge_hooked(call, ctx)
+                if not isinstance(judged, Judgement):  # the tool that ends plan mode is not found above
+                    assert isinstance(judged, CallResult)
+                    return judged
+                return self._counted(await after_call(judged, await _execute(judged, ctx), ctx))
+            except BudgetExceeded as end:  # a hook ends the session
+                self._exhausted, self.limit = end.reason, end.limit
+                fix = "tell the user; a new `agent mcp serve` begins anew"
+                return _announced(call, Problem("this session does nothing more", end.reason, fix), ctx)
 
     def _counted(self, report: CallResult) -> CallResult:
         """Count the output and the denial of a call. At a limit, this call still has its result, and no later one."""
