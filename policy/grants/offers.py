@@ -278,6 +278,10 @@ _VARIES = re.compile(
     r"|cursor|after|before|since|until|reason|summary|prompt|code|sql|observations|entities|relations|labels",
     re.IGNORECASE,
 )
+_COUNTS = re.compile(
+    r"n|max\w*|min\w*|\w*(?:number|limit|page|count|offset|head|tail|lines?|depth|length|timeout|start|end)",
+    re.IGNORECASE,
+)
 _CERTAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}", re.ASCII)
 _ADDRESS = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/", re.ASCII)
 
@@ -312,13 +316,14 @@ def _bounded_calls(
 
 
 def _may_vary(name: str, value: object) -> bool:
-    """Return True if an answer can leave an argument open: a text for a reader, a number, or a value named as such.
+    """Return True if an answer can leave an argument open: a text for a reader, or a number that counts something.
 
-    A switch, a word such as `delete` and a list with another name are kept as they are.
+    A switch, a word such as `delete`, an amount and a list with another name are kept as they are.
     """
     if isinstance(value, bool) or value is None:
         return False
-    return isinstance(value, int | float) or _VARIES.fullmatch(name) is not None
+    counts = isinstance(value, int | float) and _COUNTS.fullmatch(name) is not None
+    return counts or _VARIES.fullmatch(name) is not None
 
 
 def _folder_of(name: str, value: object, facts: Facts) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from policy.model.action import Action, CallServerTool, FetchAddress, ReadServerResource, SearchWeb, SpawnAgent
 
 _LONGEST = 1 << 20  # characters
-# A part of a path that every program reads as one name: no separator of lists, no variable and no quoting.
-_NAME = re.compile(r"[\w.@()\[\]+-]+")
+# A part of a path that every program reads as one name: no separator of lists, no variable, no quoting and no pattern.
+_NAME = re.compile(r"[\w.@+-]+")
 _SITE = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?/", re.ASCII)
 _OF_PAGE = re.compile(r"[!-\[\]-~]*")  # visible ASCII without the backslash
 

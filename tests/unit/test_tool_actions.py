@@ -375,7 +375,7 @@ BOUNDED: list[tuple[dict[str, object], str, list[dict[str, object]], list[dict[s
      [{"path": "@/docs/old/b.md"}, {"path": "@/docs"}, {"path": "@/docs/new/x.txt", "content": "other"}],
      [{"path": "@/src/x.py"}, {"path": "@/docs/../src/x.py"}, {"path": "@/docs/leak/x.py"}, {"path": "@/docs/away/x"},
       {"path": "@/docs2/a.md"}, {"content": "hi"}, {"path": ["@/docs/a.md", "@/src/x.py"]}, {"path": []},
-      {"path": "@/docs/a.md,/etc/passwd"}, {"path": "@/docs/a.md /etc/passwd"}, {"path": "@/docs//etc/passwd"},
+      {"path": "@/docs/a.md,/etc/passwd"}, {"path": "@/docs/a.md /etc/passwd"}, {"path": "@/docs//etc/passwd"}, {"path": "@/docs/[.][.]/x"},
       {"path": "@/docs/%2e%2e/x"}, {"path": "@/docs/\uff0e\uff0e/x"}, {"path": "@/docs/..\\x"}, {"path": "docs/a.md"},
       {"path": "@/docs/\u2488/x"}, {"path": "@/docs/a\n/etc/passwd"}, {"path": {"x": "@/docs/a.md"}}]),
     ({"paths": ["@/docs/a.md", "@/docs/old/b.md"]}, "`mcp__s__t` with paths in @/docs/, and no other argument",
@@ -386,10 +386,13 @@ BOUNDED: list[tuple[dict[str, object], str, list[dict[str, object]], list[dict[s
      [{"url": "https://docs.example.org.evil.example/"}, {"url": "https://docs.example.org@evil.example/"},
       {"url": "https://docs.example.org:8443/"}, {"url": "http://docs.example.org/"},
       {"url": "https://docs.example.org/\\@evil.example/"}, {"url": "https://docs.example.org/a b"}]),
+    ({"account": "a", "amount": 5, "comment": "rent"},
+     '`mcp__s__t` with account "a" and amount 5, any or no comment, and no other argument',
+     [{"account": "a", "amount": 5}], [{"account": "a", "amount": 6, "comment": "rent"}]),
     ({}, "`mcp__s__t` without arguments", [], [{"x": 1}]),
 ]
 # fmt: on
-_ROW_IDS = ("exactly", "the same repository", "a folder", "a list of paths", "a site", "no arguments")
+_ROW_IDS = ("exactly", "the same repository", "a folder", "a list of paths", "a site", "an amount", "no arguments")
 
 
 def _call(given: object) -> CallServerTool:
