@@ -204,6 +204,8 @@ def _hook_terms(
     limits = _limits(assessment, replace(limits, output=min(limits.output, HOOK_OUTPUT)))
     if not action.argv:  # no sandbox: the runner itself sends the request
         return Terms(Rights.READ_ONLY, facts.workspace, facts.home, hosts=hosts, limits=limits)
+    if profile.credentials:
+        environment = _with_credentials(environment, (), profile)[0]  # a hook uses no credential
     locked, hidden, shown = with_path_denials(facts, profile)
     over = facts.caching if works else (*(() if hosts else facts.reading), ("TMPDIR", READ_ONLY_TMP))
     return Terms(

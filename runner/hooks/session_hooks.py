@@ -13,7 +13,7 @@ from policy.model.profile import MAIN
 from policy.model.verdict import Problem
 from runner.audit.chain import AuditError
 from runner.audit.records import Ran, RecordedHook
-from runner.config.hookfiles.hook import Hook, HookForm, HookKind
+from runner.config.hookfiles.hook import FAIL_CLOSED, Hook, HookForm, HookKind
 from runner.engine.hook_access import EventAnswer, HookDecision, HookReply
 from runner.engine.run_context import RunContext
 from runner.events import Notice
@@ -394,10 +394,17 @@ class SessionHooks:
         ctx = self._session
         if parsed.notice:
             ctx.emit(Notice(f"the hook {hook.place} says: {one_line(ctx.redactor.text(parsed.notice), 500)}"))
+        decision = parsed.decision
+        if decision >= HookDecision.ASK and hook.event not in FAIL_CLOSED:  # there is nothing to deny
+            said = one_line(ctx.redactor.text(parsed.reason), 500)
+            ctx.emit(Notice(f"the hook {hook.place} of {hook.event} objects: {said}"))
+            decision = HookDecision.ALLOW
+        elif decision is HookDecision.ASK and hook.event == "UserPromptSubmit":  # no question is put about a prompt
+            decision = HookDecision.DENY
         return EventAnswer(
             hook.event,
             hook.place,
-            parsed.decision,
+            decision,
             ctx.redactor.text(parsed.reason)[:LONGEST_REASON],
             parsed.input,
             ctx.redactor.text(parsed.context),

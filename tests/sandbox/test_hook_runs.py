@@ -182,6 +182,18 @@ def test_added_text_is_marked_with_its_source(tmp_path: Path) -> None:
     assert f"</hook {number}>" in got.asked[0], "the end of the text cannot be forged"
 
 
+def test_an_objection_where_nothing_can_be_denied_is_reported(tmp_path: Path) -> None:
+    objects = hook("SessionStart", "echo 'wrong branch' >&2; exit 2") + hook(
+        "FileChanged", answers(permissionDecision="deny")
+    )
+    got = play(tmp_path, objects, write("a.txt", "x"), DONE)
+    assert got.ending is not None
+    assert got.ending.exit is Exit.DONE
+    assert sum("objects: " in each for each in got.notices) == 2
+    asks = hook("UserPromptSubmit", 'cat > /dev/null; echo \'{"decision": "ask"}\'')
+    assert play(tmp_path, asks, DONE).ending.exit is Exit.DENIED  # type: ignore[union-attr]  # a run has an end
+
+
 def test_stop_hooks_let_the_run_go_on_a_few_times(tmp_path: Path) -> None:
     stubborn = hook("Stop", "echo 'tests fail' >&2; exit 2")
     got = play(tmp_path, stubborn, *[Turn(f"answer {number}") for number in range(9)])

@@ -255,6 +255,7 @@ SCRIPTS: list[tuple[str, tuple[str, ...], str]] = [
     ("npx prettier --write src/a.ts",                  ("npx", "prettier"),              "data is no script"),
     ("bash -c ../outside.sh",                          ("bash",),                        "nothing outside of the repository"),
     ("$(git rev-parse --show-toplevel)/x/y.sh",        ("x/y.sh",),                      "the top of the repository"),
+    ("cd tools && ./guard.sh",                         ("cd", "guard.sh", "tools/cd", "tools/guard.sh"), "a folder that the command changes to"),
 ]
 # fmt: on
 

@@ -17,6 +17,7 @@ _INTERPRETERS = re.compile(
     r"poetry|env|exec|command|time|timeout|nice|run|source|\.)"
 )
 CLIENT_FOLDERS = (".claude/", ".codex/", ".gemini/", ".ringfence/")
+_CHANGE = re.compile(r"\b(?:cd|pushd)\s+([^\s;&|()]+)")
 _MOST = 40  # files of one hook
 
 
@@ -25,7 +26,10 @@ def named_scripts(hook: Hook, workspace: str = "") -> tuple[str, ...]:
 
     The paths need not exist. `workspace` is the absolute path of the repository, or empty if it is not known.
     """
-    found = _words_of_argv(hook.argv) if hook.argv else _words_of(hook.command)
+    found = list(_words_of_argv(hook.argv) if hook.argv else _words_of(hook.command))
+    # A word is looked for in the folders that the command changes to as well.
+    folders = [re.sub(r"""["']""", "", folder).rstrip("/") for folder in _CHANGE.findall(hook.command)]
+    found += [f"{folder}/{word}" for folder in folders for word in found if not word.startswith(("/", "~", "$"))]
     paths = (_relative(word, workspace) for word in found)
     return tuple(dict.fromkeys(path for path in paths if path))[:_MOST]
 
