@@ -133,6 +133,8 @@ def action_line(deed: DecisionTrail) -> str:
     action = {} if deed.malformed else mapping(deed.body.get("action"))
     if text(action.get("type")) in ("RunScript", "RunArgv"):
         return f"$ {words}"
+    if text(action.get("type")) in ("SpawnAgent", "ManageAgent"):
+        return f"{text(action.get('agent'))}: {text(action.get('prompt') or action.get('text'))}".rstrip(": ")
     where = f" in {text(action['root'])}" if "pattern" in action and "root" in action else ""
     return f"{words}{where}"
 

@@ -21,13 +21,10 @@ from runner.events import Event, Notice, acting
 from runner.sessions.entries import VERSION
 from runner.sessions.journal import Journal, SessionLines
 from runner.sessions.store import SessionStore
-from runner.state.workspace import workspace_key
 from tools.paths import SeenFiles
 from tools.registry import NarrowedTools, ToolSelection
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from policy.model.facts import Facts
     from policy.model.verdict import Permit
     from runner.engine.compaction.view import ConversationView
@@ -57,7 +54,7 @@ class ChildPlan:
         workspace: its workspace.
         look: returns the state of the machine around its workspace.
         texts: the texts for the model of the agent `main`.
-        state: the folder of the program's state, or None if sessions are not stored.
+        store: the files of the session's sub-agents, or None if sessions are not stored.
         view: the view of its conversation.
         watch: receives each of its events.
     """
@@ -70,7 +67,7 @@ class ChildPlan:
     workspace: str
     look: "Callable[[], Facts]"
     texts: Context
-    state: "Path | None"
+    store: SessionStore | None
     view: "ConversationView"
     watch: Callable[[Event], None]
 
@@ -179,12 +176,11 @@ def _texts(plan: ChildPlan, parent: RunContext) -> Context:
 
 def _journal(plan: ChildPlan, parent: RunContext, live: LiveSettings) -> Journal:
     """Return the journal of the child. Its file names the session of the agent `main`; nothing continues it."""
-    if plan.state is None or parent.journal.kept is None:
+    if plan.store is None or parent.journal.kept is None:
         return Journal()
     id = secrets.token_hex(8)
-    store = SessionStore(plan.state, workspace_key(plan.workspace), of_agents=True)
     prices = {live.named: live.limits.price} if live.limits.price is not None else {}
-    journal = Journal(SessionLines(store, id, None, None), parent.redactor, model=live.named, prices=prices)
+    journal = Journal(SessionLines(plan.store, id, None, None), parent.redactor, model=live.named, prices=prices)
     from runner import VERSION as PROGRAM
 
     journal.head(

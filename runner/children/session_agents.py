@@ -19,7 +19,9 @@ from runner.engine.run_context import RunContext
 from runner.events import Notice
 from runner.loop import Ending, run
 from runner.messages import Message
+from runner.sessions.store import SessionStore
 from runner.state.json_file import StateError
+from runner.state.workspace import workspace_key
 from runner.text.sanitize import marked
 from sandbox.backend import Outcome
 from tools.agent import AgentMessageTool, AgentOutputTool, AgentStopTool, AgentTool, OfferedAgent
@@ -56,6 +58,7 @@ class SessionAgents:
         self._registry = registry
         self._view = view
         self._state = state
+        self._store: SessionStore | None = None
         self._children: dict[str, Child] = {}
         self._numbers: Counter[str] = Counter()
         self._main: RunContext | None = None
@@ -73,6 +76,8 @@ class SessionAgents:
     def begin(self, ctx: RunContext) -> None:
         """Use the session of the agent `main`, whose context is `ctx`."""
         self._main = ctx
+        if self._state is not None:
+            self._store = SessionStore(self._state, workspace_key(ctx.grants.key.workspace), of_agents=True)
 
     async def perform(self, permit: Permit, agent: str) -> Outcome:
         """Start a sub-agent of `agent`, or do with one what `permit` allows."""
@@ -210,7 +215,7 @@ class SessionAgents:
             workspace, look = worktree.path, partial(self._gather, worktree.path)
         texts = self._context(MAIN).context
         plan = ChildPlan(
-            child.name, definition, action, child.depth, cwd, workspace, look, texts, self._state, self._view(),
+            child.name, definition, action, child.depth, cwd, workspace, look, texts, self._store, self._view(),
             child.watch,
         )  # fmt: skip
         made = child_context(plan, ctx, MOST_DEPTH)

@@ -348,7 +348,7 @@ FORMATS: dict[str, Callable[[Session], Iterator[str]]] = {"md": as_markdown, "ht
 def reading(state: Path, words: str) -> Iterator[Session]:
     """Yield the session whose id begins with `words`. Raise SessionError, also for a line that turns out to be
     invalid."""
-    store, id = choose(SessionStore.all(state), words)
+    store, id = choose(SessionStore.all(state, of_agents=True), words)
     with store.reading(id) as file:
         tree = index(file, id)
         try:

@@ -27,6 +27,7 @@ _NAME = re.compile(r"([0-9a-f]{16})\.jsonl")
 _KEY = re.compile(r"[a-z0-9][a-z0-9-]{0,39}-[0-9a-f]{16}")
 _POINTER = "latest"
 _AGENTS = "agents"
+_LONGEST_HEAD = 64 << 10  # bytes of the first line of a file
 _TASKS = ".tasks.json"
 # SAFETY: open(2). No link is followed, and opening a pipe that another process put there does not wait.
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -382,6 +383,15 @@ def _reason(error: OSError) -> str:
     return os_reason(error)
 
 
+def _remove_agents(store: SessionStore, runs: set[str]) -> None:
+    """Delete the files of the sub-agents of these runs. Raise SessionError, also if a process uses one."""
+    for each in store.list():
+        with store.reading(each.id) as file:
+            head = file.readline(_LONGEST_HEAD)
+        if any(f'"main":"{run}"'.encode() in head for run in runs):
+            store.remove(each.id)
+
+
 def remove_session(state: Path, store: SessionStore, id: str) -> None:
     """Delete the file and the outputs of the session's own runs. Raise SessionError, also if a process uses the
     session.
@@ -396,6 +406,8 @@ def remove_session(state: Path, store: SessionStore, id: str) -> None:
         except Unsound:  # damaged: its first run, which has the name of the session, is what is known
             runs = [id]
     store.remove(id)
+    if not store.of_agents:
+        _remove_agents(SessionStore(state, store.key, of_agents=True), {id, *runs})
     for name in runs:
         outputs = state / "outputs" / name
         if outputs.is_dir() and not outputs.is_symlink():

@@ -672,3 +672,55 @@ def test_decisions_about_sub_agents_can_be_repeated(
     text = capsys.readouterr().out
     found = json.loads(text.splitlines()[-1])
     assert (found["differences"], found["unknown"], found["replayed"]) == ([], [], 8), text
+
+
+@pytest.mark.threat("T224")
+def test_no_agent_writes_to_the_session_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tmp_path / "h/.local/state/ringfence"
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general")], "done"],
+        "general-1": [[bash(f"echo x >> {state}/sessions/x"), ("read", {"path": f"{state}/audit.db"})], "tried"],
+    }
+    played = play(tmp_path, monkeypatch, scripts, Mode.DANGEROUSLY)
+    assert [event.tier.label for event in played.of("general-1", Denied)] == ["secret", "secret"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.threat("T229")
+def test_ten_thousand_starts_in_one_reply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts: dict[str, list[object]] = {"main": [[spawn("general")] * 10_000, "done"], "general": ["ok"] * 300}
+    played = play(tmp_path, monkeypatch, scripts, bounds=RunLimits(calls=20))
+    started = {event.agent for event in played.events if isinstance(event, RunEnded)} - {"main"}
+    assert len(started) <= 20
+    assert len(played.results) <= 1_000
+
+
+def test_the_files_of_agents_belong_to_the_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`agent run` as a process: the child has a file of its own, is no session to continue, and is removed with it."""
+    script = tmp_path / "main.json"
+    child = tmp_path / "child.json"
+    child.write_text(json.dumps({"turn": [{"text": "seen"}]}))
+    call = {"name": "agent", "arguments": {"agent": "explore", "prompt": "look", "model": f"scripted:{child}"}}
+    script.write_text(json.dumps({"turn": [{"calls": [call]}, {"text": "done"}]}))
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (tmp_path / "h").mkdir()
+    monkeypatch.chdir(workspace)
+    monkeypatch.setenv("HOME", str(tmp_path / "h"))
+    monkeypatch.setenv("RINGFENCE_STATE_DIR", str(tmp_path / "state"))
+
+    def agent(*words: str) -> str:
+        monkeypatch.setattr("sys.argv", ["agent", *words])
+        assert main() == 0
+        return capsys.readouterr().out
+
+    agent("run", "--model", f"scripted:{script}", "--mode", "trust-project", "go")
+    (listed,) = agent("sessions", "list", "--json").splitlines()
+    own = json.loads(listed)["id"]
+    (file,) = (tmp_path / "state/sessions").glob("*/agents/*.jsonl")
+    head = json.loads(file.read_text().splitlines()[0])
+    assert (head["agent"], head["parent"], head["main"]) == ("explore-1", "main", own)
+    assert "look" in agent("sessions", "show", file.stem)
+    agent("sessions", "rm", own)
+    assert not file.exists()
