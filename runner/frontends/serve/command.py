@@ -95,7 +95,8 @@ async def _serve(args: ServeArgs) -> int:
     library.propagate = False
     library.handlers = [_LibraryLog(logging.ERROR)]
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
-    options = replace(options, servers=(), agents=())  # other servers and agents are the business of the client
+    # The tools of other servers, agents and skills are the business of the client.
+    options = replace(options, servers=(), agents=(), context=replace(options.context, skills=()))
     questions = OpenQuestions()
     served: list[ServedCalls] = []
 

@@ -113,7 +113,7 @@ class _Terminal:
             app.leave(Exit.DONE)
             return
         choose = partial(choose_model_row, app, asyncio.get_running_loop())
-        prepare = partial(prepare_start, args, unattended=False, asker=ask, choose=choose)
+        prepare = partial(prepare_start, args, unattended=False, asker=ask, choose=choose, notes=True)
         start = await asyncio.to_thread(_unless_left, prepare)
         if start is None:
             app.leave(Exit.INTERRUPTED)
