@@ -87,7 +87,7 @@ class NoteStore:
             taken = {each.name for each in self.read().notes} | self._files(note.scope)
             if len(self._files(note.scope)) >= MOST:
                 raise wrong("the note was not stored", f"there are {MOST} notes already", "remove some of them")
-            base = note.name or slug(note.text)
+            base = note.name or slug(note.title)
             name = next(each for number in range(1, MOST + 3) if (each := numbered(base, number)) not in taken)
             stored = replace(note, name=name)
             self._write(stored, make=True)
