@@ -139,6 +139,17 @@ def test_what_is_suggested(asked: list[tuple[Action | str, str]], rules: list[st
     assert sorted(f"{each.rule.verdict} {each.rule.subject()}" for each in report.suggestions) == rules, why
 
 
+def test_a_wider_rule_about_a_tool_names_other_calls_and_allows_no_refused_one() -> None:
+    other = replace(CALL, arguments='{"repo":"y"}')
+    for answer, besides in ((YES, ['{"repo":"y"}']), (NO, None)):
+        world = World()
+        world.asked(CALL, YES)
+        world.asked(other, answer)
+        found = next(each for each in world.report().suggestions if "labels" in each.rule.subject())
+        assert found.besides == ()
+        assert (found.wider and [each.action for each in found.wider.besides]) == besides, answer
+
+
 def test_a_suggested_family_names_what_it_would_not_allow() -> None:
     world = World()
     for script in ("gh pr list", "gh run view 3"):

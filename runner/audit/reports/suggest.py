@@ -240,6 +240,8 @@ class Search:
         besides, refused = self._around(rule, found, cases)
         made = replace(made, besides=besides, refused=refused)
         for wide in wider(rule):
+            if wide.tool and any(case.answer == "no" and self._allows((wide,), case) for case in cases):
+                continue  # a user refused a call of this tool
             if not self._refused(wide) and all(self._allows((wide,), case) for case in found if case.rules == (rule,)):
                 besides, refused = self._around(wide, found, cases)
                 more = replace(made, rule=wide, besides=besides, refused=refused, notes=self._notes(wide))
@@ -258,7 +260,9 @@ class Search:
         besides = [
             Besides("log", case.line, case.number)
             for case in cases
-            if case.line not in own and self._likely(rule, case.line) and self._allows((rule,), case)
+            if case.line not in own
+            and (rule.tool or self._likely(rule, case.line))  # a line of a call may lack the tool
+            and self._allows((rule,), case)
         ]
         more = read_rules(rule.text())
         besides += [
