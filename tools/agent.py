@@ -69,6 +69,12 @@ class AgentArgs(Arguments):
         Field(description="A stricter mode than yours. A looser one has no effect."),
     ] = None
     model: Annotated[str | None, Field(max_length=200, description="Another model, as `provider:model`.")] = None
+    team: Annotated[
+        str | None,
+        Field(
+            pattern=r"^[a-z][a-z0-9_]{0,30}$", description="Agents that you put into one team may message each other."
+        ),
+    ] = None
     max_turns: Annotated[int | None, Field(ge=1, le=1000, description="Most requests to the model.")] = None
     max_tokens: Annotated[int | None, Field(ge=1000, description="Most tokens, sent and received.")] = None
 
@@ -108,6 +114,7 @@ class AgentTool:
             isolation=args.isolation or kind.isolation,
             turns=min(filter(None, (args.max_turns, kind.turns)), default=0),
             tokens=args.max_tokens or 0,
+            team=args.team or "",
         )
 
     def render(
@@ -150,7 +157,10 @@ class AgentOutputTool:
 
 class AgentMessageTool:
     name = "agent_message"
-    description = "Send a message to a running sub-agent that you started. It reads it after its current calls."
+    description = (
+        "Send a message to a running sub-agent that you started, or to a member of your team. It reads it after its "
+        "current calls."
+    )
     example = '{"agent": "general-1", "text": "Leave the tests as they are."}'
     Args = AgentMessageArgs
 

@@ -110,3 +110,20 @@ class NarrowedTools(ToolRegistry):
     def _selected(self) -> list[ModelTool]:
         selects = self.selection.selects
         return [tool for tool in self._above if tool.name not in self._hidden and selects(tool.name)]
+
+
+class CoordinatorTools(NarrowedTools):
+    """The tools of an agent that only directs other agents. Its sub-agents get the tools of the session."""
+
+    def __init__(self, above: ToolRegistry) -> None:
+        super().__init__(above, ToolSelection(("agent", "agent_output", "agent_message", "agent_stop", "tasks")))
+
+    @property
+    def every(self) -> tuple[ModelTool, ...]:
+        """Return all members of the other registry, for the user's own commands."""
+        return self._above.every
+
+    @property
+    def lent(self) -> ToolRegistry:
+        """Return the tools for sub-agents."""
+        return self._above

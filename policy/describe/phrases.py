@@ -150,6 +150,7 @@ def tool_call_text(action: ToolAction) -> str:
             tools = f" with {', '.join(action.tools)}" if action.tools else ""
             where = " in a worktree of its own" if action.isolation else ""
             later = " in the background" if action.background else ""
+            later += f" in the team {action.team}" if action.team else ""
             model = f" on {action.model}" if action.model else ""
             return f"{action.tool} {action.agent}{mode}{tools}{model}{where}{later}: {action.prompt}"
         case ManageAgent():

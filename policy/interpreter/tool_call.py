@@ -43,6 +43,8 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             text = f"starts the agent `{plain(action.agent)}`, whose actions are judged one by one"
             findings.add_reason(Tier.AGENT_SPAWN, text, Check.AGENT_START, None, effect)
             _certain(certain_tool(action.agent), "agent", action.agent, findings)
+            if action.team:
+                _certain(certain_tool(action.team), "team", action.team, findings)
             if action.mode not in _MODES:
                 findings.unknown(f"there is no mode `{plain(action.mode)}`", Check.AGENT_START, None)
         case ManageAgent():
@@ -50,6 +52,8 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             if action.operation not in what:
                 findings.unknown(f"`{plain(action.operation)}` is not done with an agent", Check.AGENT_START, None)
             text = f"{what.get(action.operation, 'uses')} the agent `{plain(action.agent)}`, which this agent started"
+            if action.operation == "message":
+                text = f"sends a message to the agent `{plain(action.agent)}`"
             findings.add_reason(Tier.READ, text, Check.AGENT_CONTROL, None)
             _certain(certain_tool(action.agent), "agent", action.agent, findings)
         case ManageTasks():

@@ -295,6 +295,7 @@ class SpawnAgent:
         isolation: `worktree` if the agent works in a Git worktree of its own; empty for the same folder.
         turns: the most requests to the model; 0 for the limit of the agent that starts it.
         tokens: the most tokens, sent and received; 0 for what is left of the budget of the agent that starts it.
+        team: the team of the agent, whose members may send messages to each other; empty for none.
     """
 
     kind: ClassVar[str] = "SpawnAgent"
@@ -308,12 +309,13 @@ class SpawnAgent:
     isolation: str = ""
     turns: int = 0
     tokens: int = 0
+    team: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ManageAgent:
     """Read the report of a sub-agent, send it a message, or stop it. An agent can do this only with agents that it
-    started itself, and with agents below these.
+    started itself, and with agents below these. Members of one team may also send messages to each other.
 
     Attributes:
         agent: the name of the sub-agent, such as `explore-1`.

@@ -59,6 +59,7 @@ from sandbox.backends import open_backend
 
 if TYPE_CHECKING:
     from runner.approval.open_questions import OpenQuestions
+    from runner.children.session_agents import SessionAgents
     from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.hooks.configured import ConfiguredHooks
     from runner.mcp.server_config import ServerConfig
@@ -116,7 +117,8 @@ def selected_tools(settings: Settings) -> "ToolSelection":
     from tools.registry import ToolSelection
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
-    if (problem := selection.fault([tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL)])) is not None:
+    later = ("agent", "agent_output", "agent_message", "agent_stop", "tasks")  # offered once they are useful
+    if (problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL)), *later])) is not None:
         raise usage(problem.what, problem.why, problem.fix)
     return selection
 
@@ -313,6 +315,10 @@ async def open_session(
             hooks = SessionHooks(options.hooks, environ, settings.network)
             stack.push_async_callback(hooks.close)
         tasks = _tasks_of(session, options, emit, redactor, registry)
+        offered = registry
+        if settings.value("coordinator"):
+            offered, context = _coordinating(agents, registry, context)
+            tasks.offer()
         ctx = RunContext(
             session=session,
             cwd=cwd,
@@ -320,7 +326,7 @@ async def open_session(
                 mode, model.provider, model.model, options.bounds, Thinking(str(settings.value("thinking")))
             ),
             unattended=options.unattended,
-            tools=registry,
+            tools=offered,
             seen=SeenFiles(),
             look=lambda: gather(cwd, environ, profiles.now()),
             rules=settings.rules,
@@ -383,6 +389,20 @@ def _notes_of(
     for notice in stored.notices[:3]:
         emit(Notice(notice))
     return notes, replace(context, notes=text, noted=len(stored.notes))
+
+
+def _coordinating(
+    agents: "SessionAgents | None", registry: "ToolRegistry", context: Context
+) -> "tuple[ToolRegistry, Context]":
+    """Return the tools and the texts of a main agent that only directs others. Raise a usage error without agents."""
+    from runner.children.child_context import COORDINATOR
+    from tools.registry import CoordinatorTools
+
+    if agents is None:
+        why = "the main agent may only direct sub-agents, and this session has none"
+        raise usage("`coordinator = true` cannot be used", why, "remove it, or remove `agents = false`")
+    agents.coordinate()
+    return CoordinatorTools(registry), replace(context, added=(*context.added, COORDINATOR))
 
 
 def _tasks_of(

@@ -43,6 +43,7 @@ class Child:
         ctx: its context.
         worktree: its Git worktree, or None if it has none, or if that had no changes.
         patch: the file with the changes in its worktree, or empty.
+        team: the team of its parent that it is a member of, or empty.
         ending: the end of its last run, or None while it runs.
         known: True if its parent was told of its end.
     """
@@ -55,6 +56,8 @@ class Child:
         self.background = background
         self.worktree: Worktree | None = None
         self.patch = ""
+        self.team = ""
+        self.sent = 0  # messages to members of its team
         self.ctx: RunContext | None = None
         self.task: asyncio.Task[Ending] | None = None
         self.ending: Ending | None = None

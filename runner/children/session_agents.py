@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 MOST_RUNNING = 10  # sub-agents of a session that run at the same time
 MOST_DEPTH = 3  # levels of sub-agents
 MOST_STARTED = 200  # sub-agents of one session
+LONGEST_MESSAGE = 4_000  # characters of a message of one member of a team to another
+MOST_SENT = 100  # messages of one agent to the members of its team
+MOST_WAITING = 20  # messages that wait for an agent, when a member of its team sends one
 
 
 class SessionAgents:
@@ -79,6 +82,10 @@ class SessionAgents:
         if self._state is not None:
             self._store = SessionStore(self._state, workspace_key(ctx.grants.key.workspace), of_agents=True)
 
+    def coordinate(self) -> None:
+        """Offer the tools of a coordinator from the beginning on."""
+        self._offer_controls()
+
     async def perform(self, permit: Permit, agent: str) -> Outcome:
         """Start a sub-agent of `agent`, or do with one what `permit` allows."""
         action = permit.action
@@ -86,8 +93,13 @@ class SessionAgents:
             return await self._start(action, self._context(agent))
         assert isinstance(action, ManageAgent)
         child = self._children.get(action.agent)
+        sender = self._children.get(agent)
+        if action.operation == "message" and child is not None and sender is not None and _mates(child, sender):
+            return self._message_of_mate(child, action.text, sender)
         if child is None or not self._below(child, agent):  # THREAT T228: an agent steers only agents below it
             mine = [each.name for each in self.all if self._below(each, agent)]
+            if action.operation == "message" and sender is not None:
+                mine += [each.name for each in self.all if _mates(each, sender)]
             why = f"your agents are {', '.join(mine)}" if mine else "you have started no agent"
             return _failed(f"there is no agent `{action.agent}` of yours", why, "use a name from its start")
         match action.operation:
@@ -172,6 +184,9 @@ class SessionAgents:
         self._numbers[definition.name] += 1
         name = f"{definition.name}-{self._numbers[definition.name]}"
         child = Child(name, definition.name, ctx.agent, depth, background=action.background)
+        child.team = action.team
+        if action.team:
+            self._offer_controls()
         self._children[name] = child  # at once, so that agents that start meanwhile are counted
         problem = None
         try:
@@ -274,12 +289,35 @@ class SessionAgents:
             return _failed(f"`{child.name}` got no message", "it has ended", "start another agent")
         return Outcome(0, f"sent; {child.name} reads it after its current calls".encode())
 
+    def _message_of_mate(self, child: Child, text: str, sender: Child) -> Outcome:
+        """Send a message from one member of a team to another one.
+
+        THREAT T235: one agent cannot fill the conversation of another one: messages are few and short.
+        """
+        what = f"`{child.name}` got no message"
+        if len(text) > LONGEST_MESSAGE:
+            return _failed(what, f"it has more than {LONGEST_MESSAGE} characters", "shorten it")
+        if sender.sent >= MOST_SENT:
+            return _failed(what, f"you have sent {MOST_SENT} messages, the most", "write the rest into your report")
+        if child.ctx is not None and len(child.ctx.steering.waiting) >= MOST_WAITING:
+            return _failed(what, f"{MOST_WAITING} messages wait for it, the most", "go on without an answer")
+        outcome = self._message(child, text, sender.name)
+        if outcome.problem is None:
+            sender.sent += 1
+            child.sources.add(f"messages of the agent {sender.name}")
+        return outcome
+
     def _offer_controls(self) -> None:
         """Offer the tools for agents in the background from the first one on."""
         names = {tool.name for tool in self._registry.every}
         for tool in (AgentOutputTool(), AgentMessageTool(), AgentStopTool()):
             if tool.name not in names:
                 self._registry.add(tool)
+
+
+def _mates(one: Child, other: Child) -> bool:
+    """Return True for two members of one team. THREAT T236: only their parent forms a team, when it starts them."""
+    return one is not other and bool(one.team) and (one.team, one.parent) == (other.team, other.parent)
 
 
 def _offered(of: AgentDefinition) -> OfferedAgent:

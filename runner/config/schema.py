@@ -261,6 +261,8 @@ KEYS: tuple[Key, ...] = (
     Key("memory", ValueType.SWITCH, TIGHTEN, "give the model your notes of earlier sessions (`agent memory`)", True),
 
     Key("agents", ValueType.SWITCH, TIGHTEN, "let the model start sub-agents", True),
+    Key("coordinator", ValueType.SWITCH, TIGHTEN,
+        "let the main agent only start, message and stop sub-agents and keep the task list", False),
 
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", ValueType.TEXT, NEVER, f"the address of `{name}`", check=validators.address,

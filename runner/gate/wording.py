@@ -169,7 +169,9 @@ def _spawned(action: SpawnAgent) -> str:
     within = {"plan": ", which reads and changes nothing", "": ""}.get(action.mode, f" in mode {action.mode}")
     tools = f", with the tools {', '.join(action.tools)}" if action.tools else ""
     where = ", in a Git worktree of its own" if action.isolation else ""
-    return f"the agent {action.agent}{within}{tools}{where}; its actions are judged one by one, like those of this one"
+    team = f", in the team {action.team}, whose members send messages to each other" if action.team else ""
+    judged = "its actions are judged one by one, like those of this one"
+    return f"the agent {action.agent}{within}{tools}{where}{team}; {judged}"
 
 
 def _signing(action: SignGit) -> tuple[tuple[str, str], ...]:
