@@ -39,6 +39,7 @@ CONTENTS = {
         Sessions <guide/sessions>
         Memory <guide/memory>
         Skills <guide/skills>
+        Bundles <guide/bundles>
         Undo <guide/undo>
         One command <guide/one-command>
         Runs <guide/run>

@@ -23,6 +23,7 @@ from runner.text.sanitize import one_line, visible
 from sandbox.inside.regular_file import NotRegularError, open_regular, read_descriptor
 
 if TYPE_CHECKING:
+    from runner.bundles.bundle import Bundle
     from runner.config.agentfiles.custom_commands import PromptFile
     from runner.config.inventory import Inventory
 
@@ -40,9 +41,15 @@ class ContextSources:
 
 
 def read_context(
-    inventory: "Inventory | None", environ: Mapping[str, str], *, skilled: bool = True, packaged: bool = False
+    inventory: "Inventory | None",
+    environ: Mapping[str, str],
+    *,
+    skilled: bool = True,
+    packaged: bool = False,
+    bundles: "tuple[Bundle, ...]" = (),
 ) -> ContextSources:
-    """Return the context of a session, with notices. `inventory` is the trusted content of the repository, or None.
+    """Return the context of a session, with notices. `inventory` is the trusted content of the repository, or None, and
+    `bundles` are the user's bundles.
 
     With `skilled`, the context contains the skills, and with `packaged` those of the program, too. Raise Stopped if a
     prompt file of the user cannot be used, since the user relies on its text.
@@ -57,13 +64,14 @@ def read_context(
     texts = tuple(each for each in (added, theirs.get(ADDED_FILE)) if each is not None)
     if ADDED_FILE in theirs:
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
-    skills, broken = skills_at(inventory, environ, packaged=packaged) if skilled else ((), ())
+    skills, broken = skills_at(inventory, environ, bundles, packaged=packaged) if skilled else ((), ())
     files = tuple(each.path for each in instructions.read_texts(inventory)) if inventory is not None else ()
-    commands: tuple[PromptFile, ...] = ()
+    # THREAT T223: of two commands with one name the first is used, so a repository replaces none of a bundle.
+    commands: tuple[PromptFile, ...] = tuple(command for each in bundles for command in each.commands)
     if inventory is not None:
         from runner.config.trust.evaluate import commands_of
 
-        commands = commands_of(inventory).found
+        commands += commands_of(inventory).found
     return ContextSources(
         Context(base, texts, skills, commands=commands, files=files), (*notices, *_broken_notices(broken))
     )
@@ -114,13 +122,16 @@ def _prompts(inventory: "Inventory") -> dict[str, SourcedText]:
 
 
 def skills_at(
-    inventory: "Inventory | None", environ: Mapping[str, str], *, packaged: bool = False
+    inventory: "Inventory | None",
+    environ: Mapping[str, str],
+    bundles: "tuple[Bundle, ...]" = (),
+    *,
+    packaged: bool = False,
 ) -> tuple[tuple[Skill, ...], tuple[Broken, ...]]:
-    """Return the user's skills, with `packaged` those of the program, and then the trusted skills of the repository;
-    and the skills that are not used, with the reason. Paths are absolute.
+    """Return the user's skills, with `packaged` those of the program, those of bundles, and then the trusted skills of
+    the repository; and the skills that are not used, with the reason. Paths are absolute.
 
-    THREAT T219: of skills with one name the first is used, so that a repository replaces neither the user's skills nor
-    those of the program.
+    THREAT T219, T223: of skills with one name the first is used, so that a repository or a bundle replaces no other.
     """
     home = os.path.realpath(paths.home(environ))
     groups: list[tuple[Skill, ...]] = []
@@ -134,6 +145,7 @@ def skills_at(
         broken.append(Broken(place, "is a folder that other users can write to"))
     if packaged:
         groups.append(built_in_skills())
+    groups += (each.skills for each in bundles)
     if inventory is not None:
         from runner.config.trust.evaluate import skills_of
 

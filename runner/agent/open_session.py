@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from pathlib import Path
@@ -58,6 +59,7 @@ from sandbox.backend import Level
 from sandbox.backends import open_backend
 
 if TYPE_CHECKING:
+    from policy.model.facts import Facts
     from runner.approval.open_questions import OpenQuestions
     from runner.children.session_agents import SessionAgents
     from runner.config.agentfiles.definitions.definition import AgentDefinition
@@ -91,6 +93,7 @@ class SessionOptions:
         agents: The kinds of sub-agents that the model may start.
         notes: True if the session uses the notes of the user and the workspace.
         hooks: The configured hooks, or None if there are none.
+        bundles: The copies of bundles that every command of the session may read. They were verified.
     """
 
     cwd: Path
@@ -109,6 +112,7 @@ class SessionOptions:
     agents: "tuple[AgentDefinition, ...]" = ()
     notes: bool = False
     hooks: "ConfiguredHooks | None" = None
+    bundles: tuple[str, ...] = ()
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -328,7 +332,7 @@ async def open_session(
             unattended=options.unattended,
             tools=offered,
             seen=SeenFiles(),
-            look=lambda: gather(cwd, environ, profiles.now()),
+            look=lambda: _with_bundles(gather(cwd, environ, profiles.now()), options.bundles),
             rules=settings.rules,
             profiles=profiles,
             environment=environment,
@@ -430,6 +434,12 @@ def _tasks_of(
 
     tasks.offer = offer
     return tasks
+
+
+def _with_bundles(facts: "Facts", folders: tuple[str, ...]) -> "Facts":
+    """Return `facts` with the copies of bundles that still exist among what every command may read."""
+    present = tuple(each for each in folders if os.path.isdir(each))
+    return replace(facts, system=(*facts.system, *present)) if present else facts
 
 
 def _servers_of(

@@ -25,6 +25,8 @@ from runner.state.paths import BATCH
 if TYPE_CHECKING:
     from runner.agent.model_choice import ChooseRow
     from runner.agent.open_session import SessionOptions
+    from runner.bundles.bundle import Bundle
+    from runner.bundles.pinned import InstalledBundles
     from runner.config import Settings
     from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.config.inventory import Inventory
@@ -227,13 +229,18 @@ def prepare_options(
     instructions, files = "", None
     if repository:
         settings, instructions, files = apply_trust(trust, settings, os.environ, lambda hashes: reload(trusted=hashes))
-    servers, server_notices = _tool_servers(settings, trust.workspace, files)
+    bundles = _bundles(unattended)
+    settings = replace(settings, notices=(*settings.notices, *(bundles.notices if bundles is not None else ())))
+    brought = bundles.bundles if bundles is not None else ()
+    servers, server_notices = _tool_servers(settings, trust.workspace, files, brought)
     settings = replace(settings, notices=(*settings.notices, *server_notices))
-    agents, agent_notices = _sub_agents(settings, files)
+    agents, agent_notices = _sub_agents(settings, files, brought)
     settings = replace(settings, notices=(*settings.notices, *agent_notices))
-    hooks, hook_notices = _configured_hooks(settings, trust.workspace, files)
+    hooks, hook_notices = _configured_hooks(settings, trust.workspace, files, brought)
     settings = replace(settings, notices=(*settings.notices, *hook_notices))
-    sources = read_context(files, os.environ, skilled=bool(settings.value("skills")), packaged=packaged)
+    sources = read_context(
+        files, os.environ, skilled=bool(settings.value("skills")), packaged=packaged, bundles=brought
+    )
     settings = replace(settings, notices=(*settings.notices, *sources.notices))
     settings = with_options(settings, args)
     options = SessionOptions(
@@ -251,39 +258,54 @@ def prepare_options(
         servers=servers,
         agents=agents,
         hooks=hooks,
+        bundles=bundles.folders if bundles is not None else (),
     )
     return options, settings
 
 
+def _bundles(unattended: bool) -> "InstalledBundles | None":
+    """Return the bundles of the user, or None if there are none. A run without a user uses no bundle."""
+    if unattended:
+        return None
+    from runner.state.paths import state_dir
+
+    if not os.path.lexists(state_dir(os.environ) / "bundles.json"):
+        return None
+    from runner.bundles.pinned import installed  # most users have no bundle
+
+    return installed(os.environ)
+
+
 def _tool_servers(
-    settings: "Settings", workspace: str, files: "Inventory | None"
+    settings: "Settings", workspace: str, files: "Inventory | None", bundles: "tuple[Bundle, ...]"
 ) -> "tuple[tuple[ServerConfig, ...], tuple[str, ...]]":
     """Return the configured tool servers, and notices about those that cannot be used."""
     from runner.config.inventory import EntryKind
 
-    if not settings.named("mcp") and (files is None or not files.hashes(EntryKind.SERVERS)):
+    bundled = any(each.servers for each in bundles)
+    if not bundled and not settings.named("mcp") and (files is None or not files.hashes(EntryKind.SERVERS)):
         return (), ()
     from runner.mcp.configured import find_servers  # most configurations name no server
     from runner.state.paths import home
 
-    found = find_servers(settings, workspace, os.environ, os.path.realpath(home(os.environ)), files)
+    found = find_servers(settings, workspace, os.environ, os.path.realpath(home(os.environ)), files, bundles)
     return found.servers, (*found.notices, *map(str, found.faults))
 
 
 def _sub_agents(
-    settings: "Settings", files: "Inventory | None"
+    settings: "Settings", files: "Inventory | None", bundles: "tuple[Bundle, ...]"
 ) -> "tuple[tuple[AgentDefinition, ...], tuple[str, ...]]":
     """Return the kinds of sub-agents, and notices about files that define none."""
     if not settings.value("agents"):
         return (), ()
     from runner.config.agentfiles.definitions.find import find_agents
 
-    found = find_agents(files, os.environ)
+    found = find_agents(files, os.environ, tuple(agent for each in bundles for agent in each.agents))
     return found.definitions, found.notices
 
 
 def _configured_hooks(
-    settings: "Settings", workspace: str, files: "Inventory | None"
+    settings: "Settings", workspace: str, files: "Inventory | None", bundles: "tuple[Bundle, ...]"
 ) -> "tuple[ConfiguredHooks | None, tuple[str, ...]]":
     """Return the configured hooks, or None if there are none, and notices about those that cannot be used."""
     from runner.config.inventory import EntryKind
@@ -292,11 +314,11 @@ def _configured_hooks(
     own = os.path.realpath(home(os.environ))
     mine = any(os.path.isdir(os.path.join(own, each)) for each in (".claude", ".codex", ".gemini"))
     theirs = files is not None and (files.hashes(EntryKind.HOOK) or files.hashes(EntryKind.SERVERS))
-    if not (settings.entries("hook") or mine or theirs):
+    if not (settings.entries("hook") or mine or theirs or any(each.hooks for each in bundles)):
         return None, ()
     from runner.hooks.configured import find_hooks  # most configurations name no hook
 
-    found = find_hooks(settings, workspace, own, files)
+    found = find_hooks(settings, workspace, own, files, bundles)
     return (found if found.hooks else None), (*found.notices, *map(str, found.faults))
 
 

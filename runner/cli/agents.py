@@ -105,11 +105,13 @@ def _found(cwd: str | None) -> "FoundAgents":
     """Return the kinds of agents for a folder. Raise a usage error for a folder that cannot be used."""
     import os
 
+    from runner.bundles.pinned import usable_bundles
     from runner.config.agentfiles.definitions.find import find_agents
     from runner.config.trust.cached import trusted_inventory
     from runner.gate.gate import folder
 
-    return find_agents(trusted_inventory(str(folder(cwd)), os.environ), os.environ)
+    bundled = tuple(agent for each in usable_bundles(os.environ) for agent in each.agents)
+    return find_agents(trusted_inventory(str(folder(cwd)), os.environ), os.environ, bundled)
 
 
 def _as_json(each: "AgentDefinition") -> dict[str, object]:

@@ -9,6 +9,7 @@ from runner.cli.approve import approve
 from runner.cli.audit import audit_app
 from runner.cli.auth import auth_app
 from runner.cli.batch import batch_app, with_run
+from runner.cli.bundle import bundle_app
 from runner.cli.command_line import split_prompt
 from runner.cli.config import config_app, init
 from runner.cli.doctor import demo, doctor
@@ -70,6 +71,7 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(profile_app, name="profile")
 app.add_typer(config_app, name="config")
 app.add_typer(agents_app, name="agents")
+app.add_typer(bundle_app, name="bundle")
 app.add_typer(mcp_app, name="mcp")
 app.add_typer(hooks_app, name="hooks")
 mcp_app.command("call", epilog=CODES)(mcp_call)

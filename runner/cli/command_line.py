@@ -14,8 +14,8 @@ A single word is a prompt only after `--`, because it may be a misspelled comman
 
 COMMANDS = (
     "run", "ci", "exec", "why", "sandbox", "batch", "policy", "profile", "config", "init", "audit", "auth", "trust",
-    "grants", "agents", "undo", "apply", "approve", "processes", "ports", "sessions", "mcp", "hooks", "memory",
-    "doctor", "demo", "guard",
+    "grants", "agents", "undo", "apply", "approve", "processes", "ports", "sessions", "mcp", "bundle", "hooks",
+    "memory", "doctor", "demo", "guard",
 )  # fmt: skip
 _TAKES_OPTIONS = ("run", "ci", "exec", "why")
 _ALIASES = {

@@ -3,7 +3,7 @@
 import os
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from runner.agent.options import least
 from runner.audit.log import log_place as audit_place
@@ -12,6 +12,9 @@ from runner.config import load
 from runner.stderr import coloured
 from runner.text.json_line import json_line
 from sandbox.backend import Level
+
+if TYPE_CHECKING:
+    from runner.doctor.report import CheckResult
 
 
 def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE = None) -> int:
@@ -47,6 +50,7 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
         findings += hook_checks(settings, os.environ)
     except (AuditError, StateError) as error:
         findings += (of_problem("hook", CheckState.WEAK, error.problem),)
+    findings += _bundles()
     if json:
         print(
             json_line({"exit": int(verdict(findings, minimum)), "findings": [asdict(finding) for finding in findings]})
@@ -54,6 +58,24 @@ def doctor(json: JSON = False, accept_partial: ACCEPT = False, require: REQUIRE 
     else:
         print(render(findings, minimum, colour=coloured(sys.stdout)))
     return verdict(findings, minimum)
+
+
+def _bundles() -> "tuple[CheckResult, ...]":
+    """Return one row for each bundle, weak if it is not used."""
+    from runner.bundles.pinned import any_bundles, installed
+    from runner.doctor.report import CheckResult, CheckState, of_problem
+    from runner.state.json_file import StateError
+    from runner.text.sanitize import visible
+
+    try:
+        if not any_bundles(os.environ):
+            return ()
+        found = installed(os.environ)
+    except StateError as error:
+        return (of_problem("bundle", CheckState.WEAK, error.problem),)
+    rows = [CheckResult("bundle", CheckState.OK, f"{each.name}: as accepted") for each in found.bundles]
+    told = (visible(each, lines=False) for each in found.notices)
+    return (*rows, *(CheckResult("bundle", CheckState.WEAK, each, "see `agent bundle`") for each in told))
 
 
 def demo(

@@ -65,6 +65,9 @@ _GRANT = """id text, verdict text, scope text, what object, workspace text, agen
     says text"""
 _NOTE = """name text, kind text, scope text, text text, created time, changed time, author text, session text,
     outside texts"""
+_BUNDLE = """name text, state text, source text, commit text or null, folder text or null, time time, files number,
+    version text, description text, sha256 text, commands texts, skills texts, agents texts, servers objects,
+    hooks objects, notices texts"""
 _VALUE = "value any, from objects, overridden objects, ignored objects"
 _RESULT = """type text, exit number, reason text, limit text or null, turns number, usage object, cost number or null,
     seconds number, denied objects, changed objects, session text or null, log object, patch text or null, text text"""
@@ -223,6 +226,8 @@ OUTPUTS: tuple[JsonOutput, ...] = (
     ),
     JsonOutput("grants", Form.LINES, "Each remembered approval or refusal.", _fields(_GRANT), also=("grants list",)),
     JsonOutput("grants show", Form.OBJECT, "One remembered approval or refusal.", _fields(_GRANT)),
+    JsonOutput("bundle", Form.LINES, "Each bundle.", _fields(_BUNDLE), also=("bundle list",)),
+    JsonOutput("bundle show", Form.OBJECT, "One bundle.", _fields(_BUNDLE)),
     JsonOutput("memory", Form.LINES, "Each note.", _fields(_NOTE), also=("memory list",)),
     JsonOutput("memory search", Form.LINES, "Each note that was found, best first.", _fields(_NOTE)),
     JsonOutput("memory show", Form.OBJECT, "One note.", _fields(_NOTE)),

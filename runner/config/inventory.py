@@ -23,6 +23,7 @@ class EntryKind(Enum):
     SKILL = "skill"
     AGENT = "agent"
     SERVERS = "tool-servers"  # `servers` was the kind of files that no version started
+    BUNDLE = "bundle"  # a file of a bundle, whatever it contains; no repository has entries of this kind
 
 
 @dataclass(frozen=True, slots=True)

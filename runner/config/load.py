@@ -34,7 +34,9 @@ SYSTEM_FILE = Path("/etc/ringfence/config.toml")
 PROJECT_FILE = ".ringfence/config.toml"
 LOCAL_FILE = ".ringfence/config.local.toml"
 _CREDENTIALS = "RINGFENCE_MCP_"  # credentials of a machine for a tool server (runner/mcp/machine_sign_in.py)
-ELSEWHERE = ("RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_BATCH_DIR")
+ELSEWHERE = (
+    "RINGFENCE_STATE_DIR", "RINGFENCE_CONFIG_DIR", "RINGFENCE_CACHE_DIR", "RINGFENCE_DATA_DIR", "RINGFENCE_BATCH_DIR",
+)  # fmt: skip
 WHOSE: Mapping[ConfigLayer, Whose] = {
     ConfigLayer.SYSTEM: "system",
     ConfigLayer.USER: "user",

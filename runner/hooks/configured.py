@@ -2,8 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
 from policy.toml.schema import TomlEntry
@@ -14,6 +15,9 @@ from runner.config.hookfiles.read_hooks import HOOK_CLIENTS, hook_files, persona
 from runner.config.inventory import EntryKind, Inventory
 from runner.config.server_values import pairs_in
 from runner.config.settings import Settings
+
+if TYPE_CHECKING:
+    from runner.bundles.bundle import Bundle
 
 _RIGHTS = ("hosts", "read", "write", "on_failure")  # keys that only the user's own configuration may set
 
@@ -67,8 +71,14 @@ def hooks_in_copy(found: ConfiguredHooks | None, original: str, copy: str) -> Co
     return replace(found, hooks=hooks)
 
 
-def find_hooks(settings: Settings, workspace: str, home: str, trusted: Inventory | None = None) -> ConfiguredHooks:
-    """Return the hooks of all files. `trusted` is the inventory that the user trusts, or None.
+def find_hooks(
+    settings: Settings,
+    workspace: str,
+    home: str,
+    trusted: Inventory | None = None,
+    bundles: "Iterable[Bundle]" = (),
+) -> ConfiguredHooks:
+    """Return the hooks of all files and bundles. `trusted` is the inventory that the user trusts, or None.
 
     `workspace` and `home` are real paths.
     """
@@ -85,6 +95,7 @@ def find_hooks(settings: Settings, workspace: str, home: str, trusted: Inventory
         (hooks if isinstance(found, Hook) else faults).append(found)  # type: ignore[arg-type]  # each list gets its own type
     chosen = ("hooks", "files") in settings.values
     files = list(personal_files(home, settings.names("hooks", "files") if chosen else HOOK_CLIENTS))
+    hooks += (hook for bundle in bundles for hook in bundle.hooks)
     files += hook_files(trusted) if trusted is not None else ()
     for file in files:
         hooks += file.hooks
@@ -141,9 +152,11 @@ def hooks_here(
 
     Raise StateError or PlaceError.
     """
+    from runner.bundles.pinned import usable_bundles
     from runner.config.trust.cached import trusted_inventory
     from runner.state.paths import home
     from runner.state.workspace import workspace_at
 
     trusted = None if unattended else trusted_inventory(cwd, environ)
-    return find_hooks(settings, workspace_at(cwd, environ), os.path.realpath(home(environ)), trusted)
+    bundles = usable_bundles(environ) if not unattended else ()
+    return find_hooks(settings, workspace_at(cwd, environ), os.path.realpath(home(environ)), trusted, bundles)

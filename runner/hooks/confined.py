@@ -110,7 +110,8 @@ def hook_rights(
 ) -> FlagRights:
     """Return the rights of a hook: those that the configuration names, and reading the files of the hook itself.
 
-    INVARIANT: a hook of a repository gets no right beyond reading the workspace.
+    INVARIANT: a hook of a repository gets no right beyond reading the workspace, and one of a bundle reads its bundle,
+    too.
     """
     by = RuleRef(RuleKind.USER, hook.source, hook.line)
     if hook.kind is HookKind.HTTP:
@@ -120,6 +121,8 @@ def hook_rights(
         return FlagRights(hosts=hook.hosts or tuple(filter(None, (host,))), by=by, hook=hook.event)
     if hook.kind is HookKind.PROMPT or hook.scope is HookScope.REPOSITORY:
         return FlagRights(by=by, hook=hook.event)
+    if hook.scope is HookScope.BUNDLE:  # THREAT T223: the files of the bundle, whatever its command names
+        return FlagRights(read=(hook.root,), by=by, hook=hook.event)
     own = _own_files(hook, argv, workspace, home)
     if hook.argv:  # a program that is named without a shell may be installed in the home of the user
         program = argv[0] if "/" in argv[0] else shutil.which(argv[0]) or ""

@@ -23,6 +23,7 @@ from runner.mcp.variables import UserVariables, VariableError, register_values
 from runner.text.sanitize import visible
 
 if TYPE_CHECKING:
+    from runner.bundles.bundle import Bundle
     from runner.config.serverfiles.read_servers import ServerFile
 
 
@@ -60,16 +61,26 @@ class ConfiguredServers:
 
 
 def find_servers(
-    settings: Settings, workspace: str, environ: Mapping[str, str], home: str, trusted: Inventory | None = None
+    settings: Settings,
+    workspace: str,
+    environ: Mapping[str, str],
+    home: str,
+    trusted: Inventory | None = None,
+    bundles: "Iterable[Bundle]" = (),
 ) -> ConfiguredServers:
-    """Return the servers of all configuration files and of the trusted files of other clients in the repository.
+    """Return the servers of all configuration files, of bundles, and of the trusted files of other clients in the
+    repository.
 
     `workspace` and `home` are absolute paths. `trusted` is the inventory that the user trusts, or None. Its bytes are
     those that were trusted; no file is read again.
     """
     find = _Finder(settings, workspace, environ, home)
+    bundled = {server.name for bundle in bundles for server in bundle.servers}
     for name, values in settings.named("mcp").items():
-        find.table(name, values)
+        if name not in bundled or _defining(settings.layers, name) is not None:
+            find.table(name, values)
+    for bundle in bundles:
+        find.bundle(bundle)
     if trusted is not None and trusted.hashes(EntryKind.SERVERS):
         from runner.config.serverfiles.read_servers import server_files  # few repositories have such a file
 
@@ -120,11 +131,20 @@ def servers_here(
     from runner.state.paths import home
     from runner.state.workspace import workspace_at
 
+    bundles: tuple[Bundle, ...] = ()
+    notices: tuple[str, ...] = ()
+    if not unattended:
+        from runner.bundles.pinned import any_bundles, installed
+
+        if any_bundles(environ):
+            found = installed(environ)
+            bundles, notices = found.bundles, found.notices
     trusted = {} if unattended else remembered(str(where), environ)
     settings = load(where, environ, config=config, unattended=unattended, trusted=trusted)
     inventory = None if unattended else trusted_inventory(str(where), environ)
     top = workspace_at(str(where), environ)
-    return find_servers(settings, top, environ, os.path.realpath(home(environ)), inventory)
+    servers = find_servers(settings, top, environ, os.path.realpath(home(environ)), inventory, bundles)
+    return replace(servers, notices=(*notices, *servers.notices))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +196,32 @@ class _Finder:
             else:
                 narrowed = self.settings.named("mcp").get(each.name, {})
                 self.add(each.name, {**each.values, **_narrowed(each.values, narrowed)}, file.path, Layer.TRUSTED, "")
+
+    def bundle(self, bundle: "Bundle") -> None:
+        """Add the servers of a bundle.
+
+        They have the rights of a repository's server and read the copy of their bundle. THREAT T223: only the user's
+        own tables `[mcp.NAME]` give them more, and no server replaces another.
+        """
+        source = f"bundle {bundle.name}"
+        for each in bundle.servers:
+            shown = visible(each.name, lines=False)
+            if earlier := self._earlier(each.name):
+                self.notices.append(f"the tool server `{shown}` of the {source} is not used: {earlier} has this name")
+            elif each.fault:
+                problem = Problem(
+                    f"{source}: the tool server `{shown}` cannot be used", each.fault, "remove the bundle"
+                )
+                self.faults.append(ServerFault(each.name, source, problem))
+            else:
+                narrowed = _narrowed(each.values, self.settings.named("mcp").get(each.name, {}))
+                values = {**each.values, **narrowed, **_own_rights(self.settings.layers, each.name)}
+                before = len(self.servers)
+                self.add(each.name, values, source, Layer.TRUSTED, "")
+                for place in range(before, len(self.servers)):
+                    made = self.servers[place]
+                    env = (*made.env, ("CLAUDE_PLUGIN_ROOT", bundle.root))
+                    self.servers[place] = replace(made, read=(bundle.root, *made.read), env=env)
 
     def _earlier(self, name: str) -> str:
         """Return the place of a server with this name that was found earlier, or empty."""
@@ -244,6 +290,20 @@ class _Finder:
 
 
 _CORRECT = "correct the file, or remove the server from it"
+
+
+_RIGHTS = ("read", "write", "hosts", "env")
+
+
+def _own_rights(layers: Iterable[LayerValues], name: str) -> Mapping[str, Value]:
+    """Return the rights that the user's own files give to the server of a bundle, without those of a repository."""
+    found: dict[str, Value] = {}
+    for given in layers:
+        for key in _RIGHTS:
+            path = ("mcp", name, key)
+            if not given.layer.came_along and path in given.document.values and path not in given.left_out:
+                found[key] = given.document.values[path]
+    return found
 
 
 def _narrowed(values: Mapping[str, Value], by: Mapping[str, Value]) -> Mapping[str, Value]:

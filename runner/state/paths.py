@@ -26,6 +26,8 @@ BATCH = "RINGFENCE_BATCH_DIR"  # set by `agent batch` for each task; it can only
 _STATE = _Place("state", "RINGFENCE_STATE_DIR", "XDG_STATE_HOME", ".local/state")
 _CONFIG = _Place("configuration", "RINGFENCE_CONFIG_DIR", "XDG_CONFIG_HOME", ".config")
 _CACHE = _Place("cache", "RINGFENCE_CACHE_DIR", "XDG_CACHE_HOME", ".cache")
+# The copies of bundles. Sandboxes may read single folders in it, so it is not in the state folder, which none sees.
+_DATA = _Place("data", "RINGFENCE_DATA_DIR", "XDG_DATA_HOME", ".local/share")
 
 
 def state_dir(environ: Mapping[str, str]) -> Path:
@@ -41,6 +43,16 @@ def config_dir(environ: Mapping[str, str]) -> Path:
 def cache_dir(environ: Mapping[str, str]) -> Path:
     """Return the folder of files that may be deleted at any time, created with mode 0700. Raise PlaceError."""
     return _ready(_CACHE, environ)
+
+
+def data_dir(environ: Mapping[str, str]) -> Path:
+    """Return the folder of the copies of bundles, created with mode 0700. Raise PlaceError."""
+    return _ready(_DATA, environ)
+
+
+def data_place(environ: Mapping[str, str]) -> Path:
+    """Return the path of the data folder, whether or not it exists. Raise PlaceError if the path is invalid."""
+    return _named(_DATA, environ)
 
 
 def config_file(environ: Mapping[str, str]) -> Path:

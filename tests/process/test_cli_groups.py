@@ -28,6 +28,7 @@ GROUPS: list[tuple[str, str, int, str]] = [
     ("grants",   "grants list",     0, "there are no grants for this folder"),
     ("guard",    "",                0, "not installed"),
     ("mcp",      "mcp list",        0, "there are no tool servers; `agent mcp add` configures one"),
+    ("bundle",   "bundle list",     0, "there are no bundles; `agent bundle add SOURCE` adds one"),
     ("memory",   "memory list",     0, "there are no notes; `agent memory add TEXT` stores one"),
     ("sessions", "sessions list",   0, "there are no sessions of this workspace"),
 ]

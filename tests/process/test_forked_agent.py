@@ -38,6 +38,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("agents", "list"),                                      "",                    0),
     (("agents", "show", "explore"),                           "",                    0),
     (("grants", "list"),                                      "",                    0),
+    (("bundle", "list"),                                      "",                    0),
     (("memory", "list"),                                      "",                    0),
     (("guard", "claude", "--no-canary"),                      "",                    1),
     (("mcp", "list"),                                         "",                    0),

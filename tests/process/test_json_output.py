@@ -19,6 +19,16 @@ from tests.support.places import ROOT
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
+def _bundle(base: Path) -> str:
+    (base / "notes" / "commands").mkdir(parents=True, exist_ok=True)
+    (base / "notes" / "commands" / "go.md").write_text("Go\n")
+    return f"{base}/notes"
+
+
+def _bundle_hash(made: CliHarness, base: Path) -> str:
+    return str(json.loads(made.agent("bundle", "show", _bundle(base), "--json").stdout)["sha256"])
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
     """Return a user whose log, grants, answers, sessions, snapshots, batch and caches are not empty."""
@@ -49,6 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
         made.agent("batch", "../tasks.jsonl"),
         made.agent("grants", "add", "make build", "p"),
         made.agent("memory", "add", "deploy on Fridays"),
+        made.agent("bundle", "add", _bundle(base), "--yes-hash", _bundle_hash(made, base)),
         made.agent("audit", "merge", f"{base}/state/audit.db", "--into", f"{base}/merged.db"),
     ]
     assert [each.returncode for each in done] == [0] * len(done), [each.stderr for each in done]
@@ -91,6 +102,7 @@ WORDS: dict[str, Words] = {
     "exec":              ("exec", "echo a; cat /etc/hostname"),
     "grants prune":      lambda place: ("grants", *_gone(place)),
     "grants show":       lambda place: ("grants", *_grant(place)),
+    "bundle show":       ("bundle", "show", "notes"),
     "hooks import":      ("hooks", "import", "{base}/hooks.json", "--dry-run"),
     "hooks test":        ("hooks", "test", "Stop"),
     "mcp import":        ("mcp", "import", "{base}/servers.json", "--dry-run"),
@@ -224,6 +236,7 @@ def test_no_policy_verdict_has_another_name(place: CliHarness) -> None:
         ("approve",),
         ("ports",),
         ("mcp",),
+        ("bundle",),
         ("hooks",),
     ],
 )

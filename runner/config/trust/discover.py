@@ -42,6 +42,7 @@ LARGEST = 1 << 20  # bytes of one file
 LARGEST_PROMPT = 64 << 10  # bytes of a file for the system prompt
 _MOST_OWN = 2000  # entries directly in the user's own folder of skills
 _MOST = 500  # files and folders below each of hooks, commands and skills
+_MOST_BUNDLED = 2000  # files and folders of a bundle
 _ALL = 16 << 20  # bytes of all files below one of these folders
 _DEEPEST = 8  # levels of folders
 
@@ -111,6 +112,21 @@ def look_below(folder: str, name: str) -> Inventory:
                         found.file(handle, name, f"{each}/{name}", EntryKind.SKILL)
     except _ScanLimit as error:
         return Inventory(folder, (InventoryEntry("", EntryKind.SKILL, refused=str(error)),))
+    return found.inventory(folder)
+
+
+def look_whole(folder: str) -> Inventory:
+    """Return everything in `folder`, a real path, for a bundle. A `.git` directly in it is left out.
+
+    Paths are relative to `folder`. If there is too much, the only entry has the reason. Raises OSError.
+    """
+    found = _Found({}, {}, _MOST_BUNDLED)
+    with _closing(os.open(folder, _PLAIN | os.O_DIRECTORY)) as top:
+        assert top is not None, "a descriptor was opened"
+        try:
+            found.everything(top, "", EntryKind.BUNDLE, depth=1)
+        except _ScanLimit as error:
+            return Inventory(folder, (InventoryEntry("", EntryKind.BUNDLE, refused=str(error)),))
     return found.inventory(folder)
 
 
@@ -271,6 +287,7 @@ class _Found:
 
     entries: dict[str, InventoryEntry]
     contents: dict[str, bytes]
+    most: int = _MOST
 
     def inventory(self, workspace: str) -> Inventory:
         """Return the entries in the order of their paths."""
@@ -307,8 +324,10 @@ class _Found:
         """Add everything below the open folder `at`. Raise _ScanLimit for an unreasonable amount."""
         if depth > _DEEPEST:
             raise _ScanLimit(f"has folders more than {_DEEPEST} deep, so nothing below it was looked at")
-        for name in _names(at, most=_MOST - len(self.entries)):
-            below = f"{path}/{name}"
+        for name in _names(at, most=self.most - len(self.entries)):
+            below = f"{path}/{name}" if path else name
+            if below == ".git" and kind is EntryKind.BUNDLE:
+                continue
             if not name.isprintable():
                 self.entries[below] = InventoryEntry(below, kind, refused="has a name that cannot be shown as it is")
             else:

@@ -18,6 +18,7 @@ class AgentOwner(StrEnum):
 
     PROGRAM = "ringfence"
     USER = "user"
+    BUNDLE = "bundle"
     REPOSITORY = "repository"
 
 

@@ -33,7 +33,7 @@ class FoundAgents:
     """The definitions that were found.
 
     Attributes:
-        definitions: the kinds, by precedence: those of the user, of the program, of the repository.
+        definitions: the kinds, by precedence: those of the user, of the program, of bundles, of the repository.
         broken: the files that define no agent, and those that another definition of the same name hides.
     """
 
@@ -46,17 +46,27 @@ class FoundAgents:
         return tuple(f"`{each.source}` is not used as an agent: it {each.why}" for each in self.broken)
 
 
-def find_agents(inventory: "Inventory | None", environ: Mapping[str, str]) -> FoundAgents:
-    """Return the kinds of agents. `inventory` is the trusted content of the repository, or None.
+def find_agents(
+    inventory: "Inventory | None", environ: Mapping[str, str], bundled: tuple[AgentDefinition, ...] = ()
+) -> FoundAgents:
+    """Return the kinds of agents. `inventory` is the trusted content of the repository, or None, and `bundled` are the
+    kinds of bundles.
 
-    A definition of the user replaces a built-in one. THREAT T224: one of a repository replaces no other, so that a
-    name that the user knows keeps its meaning.
+    A definition of the user replaces a built-in one. THREAT T223, T224: one of a bundle or a repository replaces no
+    other, so that a name that the user knows keeps its meaning.
     """
     own = _read([each for folder in _own_folders(environ) for each in _files(folder)], AgentOwner.USER)
     names = {each.name for each in own.definitions}
     before = (*own.definitions, *(each for each in BUILT_IN if each.name not in names))
+    known = {each.name: each.source for each in before}
+    taken = [
+        BrokenDefinition(each.source, f"has the name `{each.name}` of the agent in `{known[each.name]}`")
+        for each in bundled
+        if each.name in known
+    ]
+    before += tuple(each for each in bundled if each.name not in known)
     theirs = repository_agents(inventory, before) if inventory is not None else FoundAgents(())
-    return FoundAgents((*before, *theirs.definitions), (*own.broken, *theirs.broken))
+    return FoundAgents((*before, *theirs.definitions), (*own.broken, *taken, *theirs.broken))
 
 
 def repository_agents(inventory: "Inventory", before: tuple[AgentDefinition, ...] = BUILT_IN) -> FoundAgents:
