@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from policy.model.facts import Facts
     from runner.children.worktree import Worktree
     from runner.engine.compaction.view import ConversationView
+    from runner.hooks.session_hooks import SessionHooks
     from tools.registry import ToolRegistry
 
 MOST_RUNNING = 10  # sub-agents of a session that run at the same time
@@ -237,6 +238,8 @@ class SessionAgents:
         if isinstance(made, Problem):
             return made
         child.ctx = made
+        if worktree is not None and made.hooks is not None:
+            child.ctx = made = replace(made, hooks=_hooks_of(made).in_worktree(made))
         if worktree is not None:
             from runner.children.worktree import check_out
 
@@ -269,6 +272,8 @@ class SessionAgents:
                     await ctx.processes.end(each.id)
             if child.worktree is not None:
                 await self._close_worktree(child, ctx)
+                if ctx.hooks is not None:
+                    await _hooks_of(ctx).settle()
             _release_tasks(ctx)
             child.end(ending or _broken())
             close_journal(ctx)
@@ -313,6 +318,13 @@ class SessionAgents:
         for tool in (AgentOutputTool(), AgentMessageTool(), AgentStopTool()):
             if tool.name not in names:
                 self._registry.add(tool)
+
+
+def _hooks_of(ctx: RunContext) -> "SessionHooks":
+    from runner.hooks.session_hooks import SessionHooks  # few sessions have hooks
+
+    assert isinstance(ctx.hooks, SessionHooks)
+    return ctx.hooks
 
 
 def _mates(one: Child, other: Child) -> bool:

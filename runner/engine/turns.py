@@ -247,7 +247,8 @@ class TurnLoop:
             if guarded:
                 from runner.engine.hooked_calls import judge_hooked  # few sessions have hooks
 
-                await asyncio.gather(*self._reading)  # a hook sees the state after the calls before
+                if call.of.name != SpawnAgent.tool:  # agents work side by side
+                    await asyncio.gather(*self._reading)  # a hook sees the state after the calls before
                 judged = await judge_hooked(call, self._ctx)
             else:
                 judged = judge_call(call, self._ctx, early.get(call.key))
@@ -320,7 +321,7 @@ class TurnLoop:
         """Start a sub-agent, which works at the same time as others. Its denial counts like any other."""
 
         async def beside() -> None:
-            report = await execute_call(judged, self._ctx, self._stopped(place))
+            report = await self._execute(judged, place)
             self._keep(place, report.result)
             if report.denied is None:
                 self.spent.allowed()

@@ -147,7 +147,9 @@ def condition_met(condition: str, names: tuple[str, ...], arguments: Mapping[str
         return True
     if isinstance(command := arguments.get("command"), str):
         prefix = pattern.removesuffix(":*").removesuffix(" *") if pattern.endswith((":*", " *")) else ""
-        if prefix and re.search(rf"(?<![\w-]){re.escape(prefix)}(?![\w-])", command):
+        # The words may have quotes, and other words between them: `git -c x=y commit` meets `Bash(git commit *)`.
+        words = ".*".join(rf"(?<![\w-]){re.escape(word)}(?![\w-])" for word in prefix.split())
+        if words and re.search(words, re.sub(r"[\\'\"]", "", command), re.DOTALL):
             return True
         return any(glob(part.strip(), pattern) for part in (command, *re.split(r"\|\|?|&&?|;|\n|[(){}`]", command)))
     texts = [each for key in ("file_path", "path", "url", "pattern") if isinstance(each := arguments.get(key), str)]

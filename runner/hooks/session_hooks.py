@@ -17,7 +17,7 @@ from runner.config.hookfiles.hook import FAIL_CLOSED, Hook, HookForm, HookKind
 from runner.engine.hook_access import EventAnswer, HookDecision, HookReply
 from runner.engine.run_context import RunContext
 from runner.events import Notice
-from runner.hooks.configured import ConfiguredHooks
+from runner.hooks.configured import ConfiguredHooks, hooks_in_copy
 from runner.hooks.confined import (
     AllowedHook,
     HookRefused,
@@ -82,7 +82,6 @@ class SessionHooks:
         self._environ, self._network = environ, network
         self.use(configured.hooks)
         self._slots = asyncio.Semaphore(_MOST_AT_ONCE)
-        self._changing = asyncio.Lock()  # held by a hook that may change files, because undo compares before and after
         self._background: set[asyncio.Task[None]] = set()
         self._begun = False
         self._ctx: RunContext | None = None
@@ -92,6 +91,14 @@ class SessionHooks:
     def begin(self, ctx: RunContext) -> None:
         """Give the hooks the session that they belong to. No hook runs yet."""
         self._ctx, self._workspace = ctx, ctx.look().workspace
+
+    def in_worktree(self, ctx: RunContext) -> "SessionHooks":
+        """Return the same hooks for a sub-agent `ctx` with a workspace of its own, with every path moved there."""
+        moved = hooks_in_copy(ConfiguredHooks(self._hooks), self._workspace, ctx.look().workspace)
+        assert moved is not None  # only None becomes None
+        other = SessionHooks(moved, self._environ, self._network)
+        other.begin(ctx)
+        return other
 
     def use(self, hooks: Sequence[Hook]) -> None:
         """Ask these hooks from now on. Their runs are counted anew."""
@@ -304,7 +311,7 @@ class SessionHooks:
         hook, began, ctx = allowed.hook, time.time(), self._session
         if hook.kind is HookKind.COMMAND:
             if hook.write:
-                async with self._changing:
+                async with ctx.changing:  # undo compares before and after an action
                     outcome, ran = await run_command(allowed, data, ctx)
             else:
                 outcome, ran = await run_command(allowed, data, ctx)

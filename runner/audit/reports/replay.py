@@ -143,6 +143,8 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
         grants = tuple(map(from_json, items(body.get("granted"))))
         typed = _typed(items(body.get("typed")))
         reach = body.get("reach")
+        # The start of a sub-agent answers the question about its empty worktree, also if no user could be asked.
+        unattended = deed.session.body.get("unattended") is True and answer_source(body) is not AnswerSource.USER
         context = EvaluationContext(
             facts=recorded.facts,
             rules=policy.rules,
@@ -151,7 +153,7 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
             environment=(),  # no verdict depends on values of variables
             source=Source(str(body.get("source"))),
             typed=typed,
-            unattended=deed.session.body.get("unattended") is True if policy.unattended is None else policy.unattended,
+            unattended=unattended if policy.unattended is None else policy.unattended,
             backend=reach if isinstance(reach, str) else None,
             matrix=policy.matrix,
             agents=tuple(agent_limit(each) for each in items(body.get("limits")) if isinstance(each, dict)),
