@@ -172,7 +172,8 @@ class _Reader:
             if not isinstance(each, AgentDefinition):
                 self.notices.append(f"`{one_line(path, 200)}` is not used as an agent: it {each.why}")
                 continue
-            name = f"{self._name}-{each.name}"
+            # Published plug-ins often repeat their name in those of their agents.
+            name = each.name if each.name.startswith(f"{self._name}-") else f"{self._name}-{each.name}"
             if not AGENT_NAME.fullmatch(name) or name in found:
                 why = "another file has its name" if name in found else "its name is too long"
                 self.notices.append(f"`{one_line(path, 200)}` is not used as an agent: {why}")

@@ -48,6 +48,7 @@ def plugin(tmp_path: Path) -> Path:
 
 
 def test_every_part_of_a_plugin_is_read_under_the_name_of_the_bundle(plugin: Path, environ: dict[str, str]) -> None:
+    write_files(plugin, {"agents/tidy-two.md": "---\nname: tidy-two\ndescription: is second\n---\nTwo.\n"})
     (plugin / ".git").mkdir()
     (plugin / ".git" / "link").symlink_to("/etc/passwd")  # what Git keeps is no part of the bundle
     pin, kept = pinned(plugin, environ)
@@ -57,7 +58,8 @@ def test_every_part_of_a_plugin_is_read_under_the_name_of_the_bundle(plugin: Pat
     assert [(each.name, each.text) for each in kept.commands] == [("tidy:go", f"Use {root}/notes.txt for $1")]
     assert [(each.name, each.path) for each in kept.skills] == [("tidy:fmt", f"{root}/skills/fmt/SKILL.md")]
     assert [(each.name, each.owner.value, each.tools) for each in kept.agents] == [
-        ("tidy-rev", "bundle", ("read", "grep"))
+        ("tidy-rev", "bundle", ("read", "grep")),
+        ("tidy-two", "bundle", ()),
     ]
     assert [(each.name, each.values["command"]) for each in kept.servers] == [("tidy-db", f"{root}/srv")]
     assert [(each.event, each.scope.value, each.root) for each in kept.hooks] == [("PreToolUse", "bundle", root)]
