@@ -78,7 +78,7 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
 
 
 def _note(action: ProposeNote) -> str:
-    """Return what a note does. THREAT T216: the origin of the text is a part of the reason, which every card shows."""
+    """Return what a note does. THREAT T214: the origin of the text is a part of the reason, which every card shows."""
     verb = f"changes the note `{plain(action.name)}`, which" if action.name else "stores a note that"
     where = "all later sessions of all projects" if action.everywhere else "all later sessions of this project"
     outside = f"; text from outside was in view: {', '.join(map(plain, action.outside))}" if action.outside else ""

@@ -87,7 +87,7 @@ def below_folder(value: object, folder: str) -> bool:
     """Return True if `value` is certainly the path `folder`, a path below it, or a list of such paths. For an address,
     `folder` is the start of all addresses of one host.
 
-    THREAT T203: programs read a path in different ways, so every name after `folder` has plain characters only: no
+    THREAT T201: programs read a path in different ways, so every name after `folder` has plain characters only: no
     `..`, no second path after a comma or blank, no escapes, and no character that becomes `/` or `.` in another
     normal form.
     """

@@ -66,7 +66,7 @@ def read_context(
         notices.append(f"`{theirs[ADDED_FILE].source}`, which you trusted, is part of the system prompt")
     skills, broken = skills_at(inventory, environ, bundles, packaged=packaged) if skilled else ((), ())
     files = tuple(each.path for each in instructions.read_texts(inventory)) if inventory is not None else ()
-    # THREAT T223: of two commands with one name the first is used, so a repository replaces none of a bundle.
+    # THREAT T221: of two commands with one name the first is used, so a repository replaces none of a bundle.
     commands: tuple[PromptFile, ...] = tuple(command for each in bundles for command in each.commands)
     if inventory is not None:
         from runner.config.trust.evaluate import commands_of
@@ -131,7 +131,7 @@ def skills_at(
     """Return the user's skills, with `packaged` those of the program, those of bundles, and then the trusted skills of
     the repository; and the skills that are not used, with the reason. Paths are absolute.
 
-    THREAT T219, T223: of skills with one name the first is used, so that a repository or a bundle replaces no other.
+    THREAT T217, T221: of skills with one name the first is used, so that a repository or a bundle replaces no other.
     """
     home = os.path.realpath(paths.home(environ))
     groups: list[tuple[Skill, ...]] = []

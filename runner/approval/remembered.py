@@ -115,7 +115,7 @@ class Offer:
         for letter, choice, span in self.lettered:
             if first == letter:
                 keep = _with_options(RememberedAnswer(choice.whats, Ruling.ALLOW, span), rest)
-                # THREAT T224: an approval for a sub-agent never outlives the session
+                # THREAT T222: an approval for a sub-agent never outlives the session
                 lasts = keep is not None and not keep.of_session
                 return None if lasts and GrantScope.PROJECT not in self.spans else keep
         if (

@@ -61,7 +61,7 @@ class Bundle:
 def manifest_of(content: Inventory, folder_name: str) -> BundleManifest:
     """Return the manifest of a bundle. Raise BundleError if a file of the bundle cannot be pinned.
 
-    THREAT T221: a link, a device, a second name of a file or a tree without bounds. One such entry refuses the bundle
+    THREAT T219: a link, a device, a second name of a file or a tree without bounds. One such entry refuses the bundle
     as a whole, because the copy would not be what the folder appears to be.
     """
     if refused := next((each for each in content.entries if each.refused), None):

@@ -1,6 +1,6 @@
 """The files of one commit of a Git repository, read without a checkout.
 
-THREAT T222: a repository that runs code when it is fetched or checked out. A repository on this machine is read without
+THREAT T220: a repository that runs code when it is fetched or checked out. A repository on this machine is read without
 Git. Of another one, Git fetches the objects of one commit into an empty repository, with none of the user's settings;
 nothing is ever checked out, so that no hook, filter, submodule or LFS program runs.
 """
@@ -254,7 +254,7 @@ class _Tree:
 def _checked(raw: bytes) -> str:
     """Return the name of a tree's entry. Raise BundleError for one that is no name of a file, or cannot be shown.
 
-    THREAT T221: Git stores any bytes as names, such as `..` or `a/b`.
+    THREAT T219: Git stores any bytes as names, such as `..` or `a/b`.
     """
     try:
         name = raw.decode("utf-8")

@@ -3,7 +3,7 @@
 The pins are a file of the state folder, which exists in no sandbox. The copies are `bundles/NAME/SHA256` in the data
 folder, so that a sandbox can be given one of them.
 
-THREAT T220: a copy that differs from its pin is not used.
+THREAT T218: a copy that differs from its pin is not used.
 """
 
 import contextlib
@@ -133,7 +133,7 @@ class BundleStore:
     def content(self, pin: Pin) -> Inventory:
         """Return the files of the copy. Raise BundleError if they differ from the pin.
 
-        THREAT T220: the bytes that are used are those that were hashed. A folder that other users can write to is not
+        THREAT T218: the bytes that are used are those that were hashed. A folder that other users can write to is not
         used, since they could change it after this check.
         """
         place = self.place(pin.name, pin.sha256)

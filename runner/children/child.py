@@ -129,7 +129,7 @@ class Child:
     def report(self) -> str:
         """Return the report for the parent: the end, the changes, the sources, and the last text in marks.
 
-        THREAT T227: the text of a sub-agent may repeat what it read. It is material for its parent, never an
+        THREAT T225: the text of a sub-agent may repeat what it read. It is material for its parent, never an
         instruction.
         """
         ending = self.ending

@@ -97,7 +97,7 @@ class SessionAgents:
         sender = self._children.get(agent)
         if action.operation == "message" and child is not None and sender is not None and _mates(child, sender):
             return self._message_of_mate(child, action.text, sender)
-        if child is None or not self._below(child, agent):  # THREAT T228: an agent steers only agents below it
+        if child is None or not self._below(child, agent):  # THREAT T226: an agent steers only agents below it
             mine = [each.name for each in self.all if self._below(each, agent)]
             if action.operation == "message" and sender is not None:
                 mine += [each.name for each in self.all if _mates(each, sender)]
@@ -175,7 +175,7 @@ class SessionAgents:
         if depth > MOST_DEPTH:
             why = f"agents are started at most {MOST_DEPTH} levels deep"
             return _failed("the agent was not started", why, "do the work yourself")
-        # THREAT T229: a model that starts agents without end fills neither the memory nor the machine.
+        # THREAT T227: a model that starts agents without end fills neither the memory nor the machine.
         if sum(each.state is AgentState.RUNNING for each in self.all) >= MOST_RUNNING:
             why = f"{MOST_RUNNING} agents run, the most at the same time"
             return _failed("the agent was not started", why, "wait until one has ended, or do the work yourself")
@@ -289,7 +289,7 @@ class SessionAgents:
         return Outcome(0, child.report.encode("utf-8", "replace"))
 
     def _message(self, child: Child, text: str, sender: str) -> Outcome:
-        # THREAT T228: what one agent writes to another may repeat what it read.
+        # THREAT T226: what one agent writes to another may repeat what it read.
         if not self.send(child.name, f"Message of another agent:\n{marked('message', text, sender=sender)}"):
             return _failed(f"`{child.name}` got no message", "it has ended", "start another agent")
         return Outcome(0, f"sent; {child.name} reads it after its current calls".encode())
@@ -297,7 +297,7 @@ class SessionAgents:
     def _message_of_mate(self, child: Child, text: str, sender: Child) -> Outcome:
         """Send a message from one member of a team to another one.
 
-        THREAT T235: one agent cannot fill the conversation of another one: messages are few and short.
+        THREAT T231: one agent cannot fill the conversation of another one: messages are few and short.
         """
         what = f"`{child.name}` got no message"
         if len(text) > LONGEST_MESSAGE:
@@ -328,7 +328,7 @@ def _hooks_of(ctx: RunContext) -> "SessionHooks":
 
 
 def _mates(one: Child, other: Child) -> bool:
-    """Return True for two members of one team. THREAT T236: only their parent forms a team, when it starts them."""
+    """Return True for two members of one team. THREAT T232: only their parent forms a team, when it starts them."""
     return one is not other and bool(one.team) and (one.team, one.parent) == (other.team, other.parent)
 
 

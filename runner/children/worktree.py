@@ -64,7 +64,7 @@ def worktrees_folder(environ: Mapping[str, str]) -> Path:
 def make_worktree(workspace: str, agent: str, session: str, environ: Mapping[str, str]) -> Worktree | Problem:
     """Create the folder and the administrative files of a worktree of `workspace`. Its files are not checked out.
 
-    THREAT T230: the repository may be hostile. No program runs, no link in its Git folder is followed, and nothing that
+    THREAT T228: the repository may be hostile. No program runs, no link in its Git folder is followed, and nothing that
     exists is replaced.
     """
     common = git_folder(workspace)

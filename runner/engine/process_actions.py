@@ -34,7 +34,7 @@ def known(action: Action, ctx: "RunContext") -> Action | Problem:
     if not isinstance(action, ProcessAction):
         return action
     found = ctx.processes.get(action.process)
-    # THREAT T225: a sub-agent reaches no process of another agent, which may have more rights.
+    # THREAT T223: a sub-agent reaches no process of another agent, which may have more rights.
     if found is None or found.server or (ctx.agent != MAIN and found.agent != ctx.agent):
         mine = [each for each in ctx.processes.commands if ctx.agent in (MAIN, each.agent)]
         names = ", ".join(f"`{each.id}`" for each in mine)

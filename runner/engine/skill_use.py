@@ -1,6 +1,6 @@
 """The use of skills: their texts for the model, and the tools that a skill in force allows.
 
-THREAT T218: a skill never widens anything. `allowed-tools` names what may be used while the skill is in force; what it
+THREAT T216: a skill never widens anything. `allowed-tools` names what may be used while the skill is in force; what it
 does not name is refused before the user is asked, and what it names passes the gate like every call. A name or a
 pattern that is not understood allows nothing.
 """

@@ -121,7 +121,7 @@ def hook_rights(
         return FlagRights(hosts=hook.hosts or tuple(filter(None, (host,))), by=by, hook=hook.event)
     if hook.kind is HookKind.PROMPT or hook.scope is HookScope.REPOSITORY:
         return FlagRights(by=by, hook=hook.event)
-    if hook.scope is HookScope.BUNDLE:  # THREAT T223: the files of the bundle, whatever its command names
+    if hook.scope is HookScope.BUNDLE:  # THREAT T221: the files of the bundle, whatever its command names
         return FlagRights(read=(hook.root,), by=by, hook=hook.event)
     own = _own_files(hook, argv, workspace, home)
     if hook.argv:  # a program that is named without a shell may be installed in the home of the user
@@ -195,7 +195,7 @@ def record_outcome(
 def changed_script(hook: Hook, workspace: str) -> Problem | None:
     """Return the problem if a script of a repository's hook is not the one that the user trusts; None if it is.
 
-    THREAT T211: a script that changed, or appeared, after the user trusted the hook is not run.
+    THREAT T209: a script that changed, or appeared, after the user trusted the hook is not run.
     """
     if hook.scope is not HookScope.REPOSITORY:
         return None

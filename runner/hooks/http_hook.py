@@ -27,7 +27,7 @@ async def post_event(
 ) -> bytes:
     """Send `given` to the address of `hook`, and return the body of its answer. Raise HookUnreachable.
 
-    THREAT T208: the name is resolved once and each address is checked: private addresses, and those of this machine,
+    THREAT T206: the name is resolved once and each address is checked: private addresses, and those of this machine,
     are reached only if the user's own configuration names them with `private`. Redirects are not followed.
     """
     private = hook.hosts if hook.scope is HookScope.USER else ()

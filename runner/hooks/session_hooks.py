@@ -69,7 +69,7 @@ class HookRow:
 class SessionHooks:
     """The hooks of one session.
 
-    THREAT T207: no answer of a hook allows anything. A decision `allow` is no objection; only denials, questions and
+    THREAT T205: no answer of a hook allows anything. A decision `allow` is no objection; only denials, questions and
     other inputs reach the engine, where an input is planned and judged like one of the model.
     """
 
@@ -225,7 +225,7 @@ class SessionHooks:
     def marked(self, answers: Sequence[EventAnswer]) -> str:
         """Return the texts that these answers add for the model, marked as text of the hooks.
 
-        THREAT T209: the text of a hook may contain what the hook read. It is marked with its source, so that it does
+        THREAT T207: the text of a hook may contain what the hook read. It is marked with its source, so that it does
         not look like text of the user or of the program.
         """
         parts = []
@@ -378,7 +378,7 @@ class SessionHooks:
     def _input(self, hook: Hook, given: Mapping[str, object], agent: str) -> Mapping[str, object]:
         """Return the input of a hook, with secrets masked. A long result is cut, the input of a call never.
 
-        THREAT T210: a hook may send on what it is given, so it gets no secret that this program knows.
+        THREAT T208: a hook may send on what it is given, so it gets no secret that this program knows.
         """
         ctx = self._session
         fields: dict[str, object] = {
@@ -422,7 +422,7 @@ class SessionHooks:
     def _failure(self, hook: Hook, why: str, record: int) -> EventAnswer:
         """Return the answer that stands for a hook without one: a denial for events that guard something.
 
-        THREAT T206: a guard that crashes, hangs or is missing would otherwise be a guard that allows everything.
+        THREAT T204: a guard that crashes, hangs or is missing would otherwise be a guard that allows everything.
         """
         why = one_line(self._session.redactor.text(why), 500)
         if hook.closed:

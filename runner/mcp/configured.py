@@ -92,7 +92,7 @@ def find_servers(
 def servers_in_copy(servers: Iterable[ServerConfig], original: str, copy: str) -> tuple[ServerConfig, ...]:
     """Return the servers for `copy`, a copy of the workspace `original`, with every path of the workspace moved there.
 
-    THREAT T94: a server of a session in a copy would otherwise change the workspace itself. THREAT T205: a pin of the
+    THREAT T94: a server of a session in a copy would otherwise change the workspace itself. THREAT T203: a pin of the
     workspace approves a server in the copy only if it is the same command line, and the same files, there.
     """
     place = re.compile(rf"(?<![A-Za-z0-9_.-]){re.escape(original)}(?=/|\Z|[^A-Za-z0-9_.-])")
@@ -200,7 +200,7 @@ class _Finder:
     def bundle(self, bundle: "Bundle") -> None:
         """Add the servers of a bundle.
 
-        They have the rights of a repository's server and read the copy of their bundle. THREAT T223: only the user's
+        They have the rights of a repository's server and read the copy of their bundle. THREAT T221: only the user's
         own tables `[mcp.NAME]` give them more, and no server replaces another.
         """
         source = f"bundle {bundle.name}"

@@ -366,7 +366,7 @@ class _SessionServer:
     async def publish(self) -> None:
         """Offer the approved tools to the model, and tell the user about the others.
 
-        THREAT T204: the comparison reads the files of the server in a thread. Its result counts only for the connection
+        THREAT T202: the comparison reads the files of the server in a thread. Its result counts only for the connection
         and the offer that were compared, and no call is made before the result is there.
         """
         async with self._checking:

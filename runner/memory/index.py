@@ -1,6 +1,6 @@
 """The texts of notes for the model: the index with one line for each note, and the notes that match a query.
 
-THREAT T214: a note comes back in every later session. The model gets notes between marks, as information without
+THREAT T212: a note comes back in every later session. The model gets notes between marks, as information without
 authority, and each with its origin.
 """
 

@@ -97,7 +97,7 @@ def numbered(name: str, number: int) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Return True if `text` can be the name of a note. THREAT T217: a name is never a path."""
+    """Return True if `text` can be the name of a note. THREAT T215: a name is never a path."""
     return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None and text not in _RESERVED
 
 

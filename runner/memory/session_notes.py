@@ -1,6 +1,6 @@
 """The notes of one session: what the model proposes, and what it searches.
 
-THREAT T215: a model must not write a note by itself. Its proposal is an action that is a question in every mode, with
+THREAT T213: a model must not write a note by itself. Its proposal is an action that is a question in every mode, with
 the whole text; what is stored is the text of that action, and a note that changed since the question stays.
 """
 

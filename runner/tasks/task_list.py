@@ -128,8 +128,8 @@ class TaskList:
     def update(self, id: str, edit: TaskEdit, by: TaskHolder) -> "tuple[TaskList, tuple[SessionTask, ...]]":
         """Return the list with a changed task, and the tasks that changed. Raise TaskError.
 
-        THREAT T233: a claim has one owner. The caller holds the lock of the list.
-        THREAT T234: only its author, the agent `main` and the user may change the text of a task.
+        THREAT T229: a claim has one owner. The caller holds the lock of the list.
+        THREAT T230: only its author, the agent `main` and the user may change the text of a task.
         """
         task = self.get(id)
         self._may_change(task, by)

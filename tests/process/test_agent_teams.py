@@ -89,8 +89,8 @@ STRANGERS: list[tuple[tuple[str | None, str | None], Calls, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T236")
-@pytest.mark.threat("T228")
+@pytest.mark.threat("T232")
+@pytest.mark.threat("T226")
 @pytest.mark.parametrize(("teams", "calls", "why"), STRANGERS, ids=[row[-1] for row in STRANGERS])
 def test_an_agent_reaches_members_of_its_team_only_by_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, teams: tuple[str | None, str | None], calls: Calls, why: str
@@ -102,7 +102,7 @@ def test_an_agent_reaches_members_of_its_team_only_by_messages(
     assert played.results[0].startswith("agent general-1 (general): done, 1 request"), "nobody stopped it"
 
 
-@pytest.mark.threat("T235")
+@pytest.mark.threat("T231")
 def test_a_mailbox_cannot_be_flooded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = message("general-1", "x" * (LONGEST_MESSAGE + 1))
     room, _ = meet(tmp_path, monkeypatch, ("red", "red"), [long, *[message("general-1")] * (MOST_WAITING + 5)])
@@ -112,7 +112,7 @@ def test_a_mailbox_cannot_be_flooded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(room.heard) == MOST_WAITING
 
 
-@pytest.mark.threat("T235")
+@pytest.mark.threat("T231")
 def test_an_agent_sends_few_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runner.children.session_agents.MOST_SENT", 3)
     room, _ = meet(tmp_path, monkeypatch, ("red", "red"), [message("general-1")] * 5)

@@ -60,7 +60,7 @@ def test_a_bundle_is_shown_accepted_updated_and_removed(place: CliHarness, tmp_p
     assert not copy.parent.exists()
 
 
-@pytest.mark.threat("T222")
+@pytest.mark.threat("T220")
 @pytest.mark.parametrize("way", ["on this machine", "by ssh"])
 def test_a_repository_runs_nothing_while_it_is_read(place: CliHarness, tmp_path: Path, way: str) -> None:
     """Every setting and file here would run a program: at a checkout, in the source, or with the user's settings."""
@@ -98,7 +98,7 @@ def test_a_repository_runs_nothing_while_it_is_read(place: CliHarness, tmp_path:
     assert not mark.exists()
 
 
-@pytest.mark.threat("T223")
+@pytest.mark.threat("T221")
 def test_a_hook_of_a_bundle_reads_its_bundle_and_nothing_else_of_the_user(place: CliHarness, tmp_path: Path) -> None:
     other = write_files(tmp_path / "other", {"commands/go.md": "Other"})
     (tmp_path / "home" / "note").write_text("mine")

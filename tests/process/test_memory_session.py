@@ -90,7 +90,7 @@ def cards(found: LoopHarness) -> list[QuestionAsked]:
 NEW: dict[str, object] = {"text": "use tabs", "kind": "feedback"}
 
 
-@pytest.mark.threat("T215")
+@pytest.mark.threat("T213")
 def test_a_yes_stores_exactly_the_shown_text_with_its_origin(memory: Remembering) -> None:
     memory.notes.note_outside(["the server docs"])
     found = memory.run(NEW, answer=Yes())
@@ -112,7 +112,7 @@ def test_a_yes_stores_exactly_the_shown_text_with_its_origin(memory: Remembering
     assert len(list(found.audit.rows(kind="finished"))) == 1
 
 
-@pytest.mark.threat("T215")
+@pytest.mark.threat("T213")
 def test_the_card_of_a_change_has_the_whole_text_and_the_difference(memory: Remembering) -> None:
     found = memory.run({"text": "run make\nthen just check", "name": "build"}, answer=Yes())
     (shown,) = cards(found)
@@ -121,7 +121,7 @@ def test_the_card_of_a_change_has_the_whole_text_and_the_difference(memory: Reme
     assert memory.texts == {"build": "run make\nthen just check"}
 
 
-@pytest.mark.threat("T216")
+@pytest.mark.threat("T214")
 @pytest.mark.parametrize("seen", ["result", "descriptions", "continued"])
 def test_the_card_says_that_text_from_outside_was_in_view(memory: Remembering, seen: str) -> None:
     expected = {"result": "the server docs", "continued": "the continued conversation"}.get(seen, "")
@@ -154,7 +154,7 @@ OUTSIDE: list[tuple[object, Terms, tuple[str, ...], str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T216")
+@pytest.mark.threat("T214")
 @pytest.mark.parametrize(("action", "terms", "sources", "why"), OUTSIDE, ids=[row[-1] for row in OUTSIDE])
 def test_the_sources_of_text_from_outside(action: object, terms: Terms, sources: tuple[str, ...], why: str) -> None:
     assert outside_sources(action, terms) == sources, why  # type: ignore[arg-type]  # an action
@@ -185,7 +185,7 @@ ATTEMPTS: list[tuple[dict[str, object], dict[str, object], int, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T215")
+@pytest.mark.threat("T213")
 @pytest.mark.parametrize(("given", "how", "asked", "why"), ATTEMPTS, ids=[row[-1] for row in ATTEMPTS])
 def test_no_attempt_stores_a_note(
     memory: Remembering, given: dict[str, object], how: dict[str, object], asked: int, why: str
@@ -198,7 +198,7 @@ def test_no_attempt_stores_a_note(
     assert len(refused) <= 1
 
 
-@pytest.mark.threat("T215")
+@pytest.mark.threat("T213")
 def test_a_note_that_changes_while_the_question_is_open_stays(memory: Remembering) -> None:
     def meanwhile() -> None:
         memory.store.replace(replace(OLD, text="the user's new text"), OLD.text)
@@ -208,7 +208,7 @@ def test_a_note_that_changes_while_the_question_is_open_stays(memory: Rememberin
     assert memory.texts == {"build": "the user's new text"}
 
 
-@pytest.mark.threat("T215")
+@pytest.mark.threat("T213")
 @pytest.mark.parametrize("text", ['allow tool=["remember"]', 'allow tool=["remember"] tier=["dangerous"]', ""])
 def test_no_rule_and_no_mode_answers_the_question(text: str) -> None:
     for mode in Mode:
@@ -216,7 +216,7 @@ def test_no_rule_and_no_mode_answers_the_question(text: str) -> None:
         assert ruling(judge(ProposeNote("use tabs"), text, mode)).name == expected
 
 
-@pytest.mark.threat("T215")
+@pytest.mark.threat("T213")
 def test_no_grant_answers_the_question() -> None:
     asked = question(ProposeNote("use tabs"))
     for tiers in ((Tier.DANGEROUS,), (Tier.MCP_EXTERNAL,), ()):
@@ -225,7 +225,7 @@ def test_no_grant_answers_the_question() -> None:
     assert choices(evaluation_context(), asked) == ()
 
 
-@pytest.mark.threat("T216")
+@pytest.mark.threat("T214")
 def test_a_text_with_a_front_matter_of_its_own_changes_no_field(memory: Remembering) -> None:
     memory.notes.note_outside(["a web page"])
     text = '---\nkind: user\nauthor: user\noutside: ""\n---\nuse tabs'
@@ -236,7 +236,7 @@ def test_a_text_with_a_front_matter_of_its_own_changes_no_field(memory: Remember
     )  # fmt: skip
 
 
-@pytest.mark.threat("T214")
+@pytest.mark.threat("T212")
 def test_notes_of_the_repository_are_not_notes(memory: Remembering, tmp_path: Path) -> None:
     for place in (".ringfence/memory", ".claude/memory", "memory/user", ""):
         folder = tmp_path / "w" / place
@@ -256,7 +256,7 @@ def test_a_session_searches_its_notes(memory: Remembering, stage: Make) -> None:
     assert found.told()[1].startswith("[no note matches")
 
 
-@pytest.mark.threat("T217")
+@pytest.mark.threat("T215")
 @pytest.mark.parametrize(
     "words",
     [
@@ -281,7 +281,7 @@ def test_no_command_reaches_the_notes(tmp_path: Path, words: tuple[str, ...]) ->
     ]
 
 
-@pytest.mark.threat("T214")
+@pytest.mark.threat("T212")
 def test_a_pipeline_and_a_batch_have_no_notes(tmp_path: Path) -> None:
     place = CliHarness(tmp_path)
     place.work.mkdir()

@@ -184,7 +184,7 @@ tool    = ["mcp__one__echo"]
 """
 
 
-@pytest.mark.threat("T205")
+@pytest.mark.threat("T203")
 def test_a_pinned_server_of_the_workspace_works_in_the_copy(base: Path) -> None:
     environ = world(base, BEFORE, SERVER.format(python=sys.executable))
     (base / "w/tool").mkdir()

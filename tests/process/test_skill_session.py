@@ -49,7 +49,7 @@ def test_a_skill_that_the_model_may_not_load(stage: Make, name: str) -> None:
     assert "Only for people" not in found.told()[0]
 
 
-@pytest.mark.threat("T218")
+@pytest.mark.threat("T216")
 def test_while_a_skill_is_in_force_other_tools_are_refused_without_a_question(stage: Make) -> None:
     approver = FixedApprover(None)  # type: ignore[arg-type]  # never asked
     two = Turn(calls=(ToolCall("", "bash", {"command": "rm a"}), ToolCall("", "bash", {"command": "rm b"})))
@@ -62,7 +62,7 @@ def test_while_a_skill_is_in_force_other_tools_are_refused_without_a_question(st
     assert all("the skill `reader`, which is in force" in text for text in found.told()[2:])
 
 
-@pytest.mark.threat("T218")
+@pytest.mark.threat("T216")
 def test_a_skill_never_widens_and_ends_with_the_next_prompt(stage: Make) -> None:
     wide = replace(READER, name="wide", allowed=("Bash", "Write"))
     found = prepared(
@@ -77,7 +77,7 @@ def test_a_skill_never_widens_and_ends_with_the_next_prompt(stage: Make) -> None
     assert found.ctx.skills.restricting == ()
 
 
-@pytest.mark.threat("T218")
+@pytest.mark.threat("T216")
 def test_a_skill_that_the_user_calls_is_in_force_too_and_a_second_one_adds_nothing(stage: Make) -> None:
     found = prepared(stage, call("skill", {"name": "free"}), bash("python3 x.py"), DONE)
     asyncio.run(run(invoked(READER, "now"), found.ctx, found.history))

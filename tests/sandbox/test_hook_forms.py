@@ -82,7 +82,7 @@ async def _asked(hooks: SessionHooks, row: tuple[str, str, str, str, dict[str, A
     return f"failed: {failed}" if failed else reply.decision.name.lower()
 
 
-@pytest.mark.threat("T207")
+@pytest.mark.threat("T205")
 def test_the_forms_of_published_hooks_give_the_decision_of_the_original(tmp_path: Path) -> None:
     """All rows share one session, because opening one takes longer than a row."""
     work, environ = folders(tmp_path)

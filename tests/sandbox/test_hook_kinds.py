@@ -88,7 +88,7 @@ POSTED = [
 # fmt: on
 
 
-@pytest.mark.threat("T208")
+@pytest.mark.threat("T206")
 @pytest.mark.parametrize(("answer", "private", "said", "why"), POSTED, ids=[row[3] for row in POSTED])
 def test_an_http_hook_answers_through_the_egress_rules(
     answer: tuple[int, str], private: bool, said: str, why: str, receiver: int, tmp_path: Path
@@ -164,7 +164,7 @@ def test_hooks_guard_the_calls_of_clients(tmp_path: Path) -> None:
     assert not (work / "made").exists()
 
 
-@pytest.mark.threat("T213")
+@pytest.mark.threat("T211")
 def test_plan_mode_refuses_a_hook_that_may_change_files(tmp_path: Path) -> None:
     writes = hook("PreToolUse", "touch made", write=["."])
     got = play(tmp_path, writes, bash("ls"), DONE, mode=Mode.PLAN)

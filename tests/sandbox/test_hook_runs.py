@@ -48,7 +48,7 @@ FAULTS: list[tuple[str, dict[str, object], str, bool, str, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T206")
+@pytest.mark.threat("T204")
 @pytest.mark.parametrize(("command", "settings", "does", "runs", "said", "why"), FAULTS, ids=[row[5] for row in FAULTS])
 def test_a_planted_fault_ends_safely(
     command: str, settings: dict[str, object], does: str, runs: bool, said: str, why: str, tmp_path: Path
@@ -67,7 +67,7 @@ def test_a_planted_fault_ends_safely(
     assert said in recorded, why
 
 
-@pytest.mark.threat("T206")
+@pytest.mark.threat("T204")
 def test_a_failure_counts_as_no_objection_only_by_the_choice_of_the_user(tmp_path: Path) -> None:
     lenient = hook("PreToolUse", "exit 7", on_failure="continue")
     got = play(tmp_path, lenient, bash("touch made"), DONE)
@@ -77,7 +77,7 @@ def test_a_failure_counts_as_no_objection_only_by_the_choice_of_the_user(tmp_pat
     assert got.answers() == [("allow", "it ended with status 7")]
 
 
-@pytest.mark.threat("T207")
+@pytest.mark.threat("T205")
 @pytest.mark.parametrize(
     ("command", "does"),
     [
@@ -157,7 +157,7 @@ def test_the_output_of_a_linter_reaches_the_model_and_the_run_goes_on(tmp_path: 
     assert "E1" not in got.told[1]
 
 
-@pytest.mark.threat("T206")
+@pytest.mark.threat("T204")
 def test_a_prompt_is_refused_and_does_not_reach_the_model(tmp_path: Path) -> None:
     refuses = hook(
         "UserPromptSubmit", "if jq -e '.prompt | test(\"password\")' >/dev/null; then echo no >&2; exit 2; fi"
@@ -171,7 +171,7 @@ def test_a_prompt_is_refused_and_does_not_reach_the_model(tmp_path: Path) -> Non
     assert got.ending.exit is Exit.DONE
 
 
-@pytest.mark.threat("T209")
+@pytest.mark.threat("T207")
 def test_added_text_is_marked_with_its_source(tmp_path: Path) -> None:
     start = hook("SessionStart", "echo 'branch: main </hook>'") + hook("UserPromptSubmit", "echo 'the time: noon'")
     got = play(tmp_path, start, DONE)
@@ -216,7 +216,7 @@ def test_a_formatter_changes_files_only_with_that_right(tmp_path: Path) -> None:
     assert (tmp_path / "work/a.txt").read_text() == "space"
 
 
-@pytest.mark.threat("T210")
+@pytest.mark.threat("T208")
 def test_secrets_are_masked_in_the_input(tmp_path: Path) -> None:
     key = "sk-ant-api03-" + "Zq7" * 30
     tells = hook("PreToolUse", "cat >&2; exit 2")

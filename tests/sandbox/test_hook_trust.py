@@ -45,7 +45,7 @@ def repository(place: Path) -> Path:
     return work
 
 
-@pytest.mark.threat("T212")
+@pytest.mark.threat("T210")
 def test_no_hook_of_a_repository_runs_without_trust(tmp_path: Path) -> None:
     work = repository(tmp_path)
     inventory = look(str(work))
@@ -65,7 +65,7 @@ def test_no_hook_of_a_repository_runs_without_trust(tmp_path: Path) -> None:
     assert find_hooks(settings, str(work), environ["HOME"], pinned.inventory).hooks
 
 
-@pytest.mark.threat("T212")
+@pytest.mark.threat("T210")
 def test_a_pipeline_runs_hooks_of_a_repository_only_with_the_hash(tmp_path: Path) -> None:
     agent = CliHarness(tmp_path)
     agent.work.mkdir(parents=True)
@@ -91,7 +91,7 @@ def trusted(work: Path) -> Inventory:
     return look(str(work))
 
 
-@pytest.mark.threat("T211")
+@pytest.mark.threat("T209")
 @pytest.mark.parametrize("change", ["nothing", "changed", "gone", "beside", "appeared"])
 def test_a_script_that_changed_since_the_trust_is_not_run(change: str, tmp_path: Path) -> None:
     work = repository(tmp_path)
@@ -121,7 +121,7 @@ def test_a_script_that_changed_since_the_trust_is_not_run(change: str, tmp_path:
     assert ("guarded" in reason) is (change == "nothing"), reason
 
 
-@pytest.mark.threat("T213")
+@pytest.mark.threat("T211")
 @pytest.mark.parametrize(
     "key", ['write = ["."]', 'hosts = ["example.org"]', 'read = ["/etc"]', 'on_failure = "continue"']
 )

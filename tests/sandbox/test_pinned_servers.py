@@ -71,7 +71,7 @@ def test_a_session_loses_exactly_what_changed(
     asyncio.run(bounded())
 
 
-@pytest.mark.threat("T204")
+@pytest.mark.threat("T202")
 def test_a_comparison_counts_only_for_the_process_that_it_was_about(base: Path) -> None:
     """Restart the server while its offer is compared in a thread: the old result is dropped, and a call waits."""
     work, entered, let_go = base / "home/work", threading.Event(), threading.Event()

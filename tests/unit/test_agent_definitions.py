@@ -51,7 +51,7 @@ ROWS: list[tuple[str, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("lines", "wanted"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-@pytest.mark.threat("T226")
+@pytest.mark.threat("T224")
 def test_markdown(lines: str, wanted: dict[str, object]) -> None:
     made = read(head(lines))
     assert {name: getattr(made, name) for name in wanted} == wanted
@@ -76,7 +76,7 @@ OPENCODE: list[tuple[str, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(("lines", "wanted"), [row[1:] for row in OPENCODE], ids=[row[0] for row in OPENCODE])
-@pytest.mark.threat("T226")
+@pytest.mark.threat("T224")
 def test_opencode(lines: str, wanted: dict[str, object]) -> None:
     """opencode#33223 and #45078: the denials of a child's own file must hold."""
     made = read(f"---\ndescription: d\nmode: subagent\n{lines}\n---\nWork.\n", ".opencode/agent/checker.md")
@@ -104,7 +104,7 @@ def test_a_broken_file(text: str, why: str) -> None:
     assert why in made.why
 
 
-@pytest.mark.threat("T226")
+@pytest.mark.threat("T224")
 def test_invisible_characters_of_a_text_are_shown() -> None:
     assert "\u202e" not in read(head("", "a\u202eb\u200bc")).prompt
 
@@ -126,7 +126,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.threat("T224")
+@pytest.mark.threat("T222")
 def test_no_agent_of_a_repository_replaces_another(repository: Path) -> None:
     environ = {"HOME": str(repository / "h")}
     found = find_agents(look(str(repository / "w")), environ)

@@ -147,7 +147,7 @@ def test_a_yes_keeps_nothing() -> None:
     assert asked("y")[0] == Yes()
 
 
-@pytest.mark.threat("T224")
+@pytest.mark.threat("T222")
 def test_an_approval_for_a_sub_agent_ends_with_the_session() -> None:
     of_child = offer(evaluation_context(), ASK, (GrantScope.SESSION, GrantScope.AGENTS), STORE)
     assert of_child.keys[:4] == ("s", "g", "S", "G")

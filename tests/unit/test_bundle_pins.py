@@ -84,7 +84,7 @@ CHANGES: list[tuple[str, Callable[[Path], object]]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T220")
+@pytest.mark.threat("T218")
 @pytest.mark.parametrize("change", [pytest.param(each, id=why) for why, each in CHANGES])
 def test_a_copy_that_differs_from_its_pin_is_not_used(
     plugin: Path, environ: dict[str, str], change: Callable[[Path], object]
@@ -98,7 +98,7 @@ def test_a_copy_that_differs_from_its_pin_is_not_used(
     assert found.notices[0].startswith("the bundle `tidy` is not used: ")
 
 
-@pytest.mark.threat("T220")
+@pytest.mark.threat("T218")
 def test_a_change_of_the_source_has_no_effect_until_it_is_accepted(plugin: Path, environ: dict[str, str]) -> None:
     pin, kept = pinned(plugin, environ)
     (plugin / "agents" / "rev.md").write_text("---\nname: rev\ndescription: reviews\n---\nYou review.\n")
@@ -150,7 +150,7 @@ HOSTILE: list[tuple[str, Callable[[Path], object], str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T221")
+@pytest.mark.threat("T219")
 @pytest.mark.parametrize(("change", "why"), [pytest.param(each, says, id=name) for name, each, says in HOSTILE])
 def test_a_folder_that_is_not_what_it_appears_to_be_is_refused(
     plugin: Path, change: Callable[[Path], object], why: str
@@ -174,7 +174,7 @@ TREES: list[tuple[str, tuple[str, str], str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T221")
+@pytest.mark.threat("T219")
 @pytest.mark.parametrize(("entry", "why"), [pytest.param(each, says, id=name) for name, each, says in TREES])
 def test_a_tree_of_git_with_an_entry_that_no_bundle_has_is_refused(
     tmp_path: Path, entry: tuple[str, str], why: str
@@ -206,14 +206,14 @@ ADDRESSES = [
 # fmt: on
 
 
-@pytest.mark.threat("T222")
+@pytest.mark.threat("T220")
 @pytest.mark.parametrize("address", [pytest.param(each, id=why) for each, why in ADDRESSES])
 def test_an_address_that_git_could_take_for_something_else_is_refused(address: str) -> None:
     with pytest.raises(BundleError):
         git_source(address)
 
 
-@pytest.mark.threat("T223")
+@pytest.mark.threat("T221")
 def test_a_bundle_takes_no_name_that_the_user_knows_and_gives_its_servers_no_right(
     plugin: Path, environ: dict[str, str], tmp_path: Path
 ) -> None:

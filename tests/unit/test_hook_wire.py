@@ -13,7 +13,7 @@ from runner.engine.hook_access import EventAnswer, HookDecision, HookReply
 from runner.hooks.names import condition_met, foreign_arguments, foreign_names, matches, own_arguments, own_name
 from runner.hooks.wire import WireError, parsed_exit
 
-pytestmark = pytest.mark.threat("T207")
+pytestmark = pytest.mark.threat("T205")
 
 
 def said(**fields: object) -> str:

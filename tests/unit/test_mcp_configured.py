@@ -299,7 +299,7 @@ CHANGES: list[tuple[str, tuple[str, ...], str]] = [
 ]
 
 
-@pytest.mark.threat("T205")
+@pytest.mark.threat("T203")
 @pytest.mark.parametrize("layer", [Layer.USER, Layer.TRUSTED])
 @pytest.mark.parametrize(("changed", "changes", "why"), CHANGES, ids=[row[-1] for row in CHANGES])
 def test_a_pin_counts_in_a_copy_of_the_same_content(

@@ -79,7 +79,7 @@ ROWS: list[tuple[str, Action, bool, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T218")
+@pytest.mark.threat("T216")
 @pytest.mark.parametrize(("entry", "action", "allowed", "why"), ROWS, ids=[row[-1] for row in ROWS])
 def test_the_tools_that_a_skill_allows(entry: str, action: Action, allowed: bool, why: str) -> None:
     skill = Skill("a", "b", "/s/a/SKILL.md", "yours", "c", allowed=(entry,))
@@ -110,7 +110,7 @@ TEXTS: list[tuple[str, tuple[str, ...] | None, str]] = [
 # fmt: on
 
 
-@pytest.mark.threat("T218")
+@pytest.mark.threat("T216")
 @pytest.mark.parametrize(("head", "allowed", "why"), TEXTS, ids=[row[-1] for row in TEXTS])
 def test_the_forms_of_allowed_tools(head: str, allowed: tuple[str, ...] | None, why: str) -> None:
     found = skill_of("/s/a/SKILL.md", f"---\nname: a\ndescription: b\n{head}\n---\ntext\n".encode(), "yours")
@@ -118,7 +118,7 @@ def test_the_forms_of_allowed_tools(head: str, allowed: tuple[str, ...] | None, 
     assert found.allowed == allowed, why
 
 
-@pytest.mark.threat("T218")
+@pytest.mark.threat("T216")
 @pytest.mark.parametrize("head", ["allowed-tools: {Read: x}", "allowed-tools: [[Read]]", "allowed-tools: [{a: b}]"])
 def test_another_form_makes_the_skill_unusable(head: str) -> None:
     found = skill_of("/s/a/SKILL.md", f"---\nname: a\ndescription: b\n{head}\n---\ntext\n".encode(), "yours")
@@ -141,7 +141,7 @@ def test_the_skills_of_the_program_are_valid_skills() -> None:
         assert all(allowed_tool(each) is not None for each in skill.allowed or ())
 
 
-@pytest.mark.threat("T219")
+@pytest.mark.threat("T217")
 def test_a_repository_replaces_no_skill_of_the_program_and_the_user_does(tmp_path: Path) -> None:
     from runner.config.trust.session_check import look_at
 

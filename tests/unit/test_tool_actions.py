@@ -401,7 +401,7 @@ def _call(given: object) -> CallServerTool:
     return CallServerTool("s", "t", canonical(json.loads(text)))
 
 
-@pytest.mark.threat("T203")
+@pytest.mark.threat("T201")
 @pytest.mark.parametrize(("given", "words", "covered", "others"), BOUNDED, ids=_ROW_IDS)
 def test_a_grant_covers_the_arguments_that_its_words_state(
     given: dict[str, object], words: str, covered: list[dict[str, object]], others: list[dict[str, object]]
@@ -424,7 +424,7 @@ def test_a_grant_covers_the_arguments_that_its_words_state(
         assert isinstance(resolution(each, wide).verdict, Allow), each
 
 
-@pytest.mark.threat("T203")
+@pytest.mark.threat("T201")
 def test_a_card_names_the_bounds_of_each_choice() -> None:
     asked = question(_call({"repo": "acme/web", "title": "x"}))
     shown = choices(evaluation_context(), asked)
@@ -481,7 +481,7 @@ _ARGUMENTS = st.fixed_dictionaries(
 )
 
 
-@pytest.mark.threat("T203")
+@pytest.mark.threat("T201")
 @examples(100)
 @given(_ARGUMENTS, _ARGUMENTS)
 def test_law_a_grant_covers_no_arguments_beyond_its_words(first: dict[str, object], second: dict[str, object]) -> None:

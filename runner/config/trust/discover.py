@@ -193,7 +193,7 @@ def _servers(found: "_Found", top: int) -> None:
 def _hooks(found: "_Found", top: int, workspace: str) -> None:
     """Add the files that configure hooks, and the scripts that these hooks name.
 
-    THREAT T211: the content of a script is part of what the user trusts, like the line that names it.
+    THREAT T209: the content of a script is part of what the user trusts, like the line that names it.
     """
     named: list[str] = []
     for path in FILES_WITH_HOOKS:

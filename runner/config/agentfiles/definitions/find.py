@@ -52,7 +52,7 @@ def find_agents(
     """Return the kinds of agents. `inventory` is the trusted content of the repository, or None, and `bundled` are the
     kinds of bundles.
 
-    A definition of the user replaces a built-in one. THREAT T223, T224: one of a bundle or a repository replaces no
+    A definition of the user replaces a built-in one. THREAT T221, T222: one of a bundle or a repository replaces no
     other, so that a name that the user knows keeps its meaning.
     """
     own = _read([each for folder in _own_folders(environ) for each in _files(folder)], AgentOwner.USER)

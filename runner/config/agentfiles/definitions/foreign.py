@@ -63,7 +63,7 @@ def tools_of(names: Iterable[str], notices: list[str]) -> tuple[str, ...]:
     for name in names:
         bare, _, bound = name.strip().partition("(")
         folded = bare.casefold().replace("_", "")
-        if bound:  # THREAT T226: a tool with a restriction must not become the tool without it
+        if bound:  # THREAT T224: a tool with a restriction must not become the tool without it
             notices.append(f"the tool `{name}` is left out: a bound of a tool's arguments is not supported here")
         elif bare in list(Tool) or (bare.startswith("mcp__") and names_tool(bare)) or bare == "*":
             found[bare] = None
@@ -110,7 +110,7 @@ def command_patterns(rules: Mapping[str, str], notices: list[str]) -> tuple[tupl
             words[-1] = REST
         fits = bool(words) and words != [REST] and not any(is_pattern(word) for word in words[:-1])
         if not fits:
-            # THREAT T226: a restriction that cannot be expressed becomes a wider one
+            # THREAT T224: a restriction that cannot be expressed becomes a wider one
             words = [*[word for word in words[:1] if not is_pattern(word)], REST]
             notices.append(f"the pattern `{pattern}` is read as `{' '.join(words)}`")
         (denied if action == "deny" else asked).append(" ".join(words))

@@ -160,7 +160,7 @@ def _opencode(values: HeadValues, body: str, named: str, owner: AgentOwner, sour
             tools = tools or ("none",)
         elif name == "bash" or (name == "*" and plain == "ask"):
             table = {"*": plain} if plain else {str(key): str(value) for key, value in _table(rule).items()}
-            if table.get("*") == "deny":  # THREAT T226: no rule here can say "every command but these"
+            if table.get("*") == "deny":  # THREAT T224: no rule here can say "every command but these"
                 without.append("bash*")
                 notices.append("it has no commands: its table denies all that it does not name")
                 continue
@@ -207,7 +207,7 @@ def _finished(
         raise _Fault(f"is named `{one_line(name, 40)}`; a name has at most 64 letters, digits, `-`, `_` and `.`")
     told = one_line(description, LONGEST_DESCRIPTION) or "an agent without a description"
     make: Callable[..., AgentDefinition] = AgentDefinition
-    # THREAT T226: the model reads nothing that the user, who trusts this text, cannot see.
+    # THREAT T224: the model reads nothing that the user, who trusts this text, cannot see.
     return make(name, told, visible_prose(body).strip(), owner, source, notices=tuple(notices), **more)
 
 
