@@ -75,6 +75,10 @@ class AgentArgs(Arguments):
             pattern=r"^[a-z][a-z0-9_]{0,30}$", description="Agents that you put into one team may message each other."
         ),
     ] = None
+    name: Annotated[
+        str | None,
+        Field(pattern=r"^[a-z][a-z0-9]{0,20}$", description="A name instead of a number: `anna` makes `general-anna`."),
+    ] = None
     max_turns: Annotated[int | None, Field(ge=1, le=1000, description="Most requests to the model.")] = None
     max_tokens: Annotated[int | None, Field(ge=1000, description="Most tokens, sent and received.")] = None
 
@@ -115,6 +119,7 @@ class AgentTool:
             turns=min(filter(None, (args.max_turns, kind.turns)), default=0),
             tokens=args.max_tokens or 0,
             team=args.team or "",
+            name=args.name or "",
         )
 
     def render(

@@ -152,7 +152,8 @@ def tool_call_text(action: ToolAction) -> str:
             later = " in the background" if action.background else ""
             later += f" in the team {action.team}" if action.team else ""
             model = f" on {action.model}" if action.model else ""
-            return f"{action.tool} {action.agent}{mode}{tools}{model}{where}{later}: {action.prompt}"
+            kind = f"{action.agent}-{action.name}" if action.name else action.agent
+            return f"{action.tool} {kind}{mode}{tools}{model}{where}{later}: {action.prompt}"
         case ManageAgent():
             return f"{action.tool} {action.agent}" + (f": {action.text}" if action.text else "")
         case ManageTasks():

@@ -42,7 +42,7 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             effect = findings.add_effect(EffectKind.CALLS, f"agent {action.agent}")
             text = f"starts the agent `{plain(action.agent)}`, whose actions are judged one by one"
             findings.add_reason(Tier.AGENT_SPAWN, text, Check.AGENT_START, None, effect)
-            _certain(certain_tool(action.agent), "agent", action.agent, findings)
+            _certain(certain_tool(action.agent + action.name), "agent", action.agent, findings)
             if action.team:
                 _certain(certain_tool(action.team), "team", action.team, findings)
             if action.mode not in _MODES:

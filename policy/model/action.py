@@ -295,6 +295,7 @@ class SpawnAgent:
         isolation: `worktree` if the agent works in a Git worktree of its own; empty for the same folder.
         turns: the most requests to the model; 0 for the limit of the agent that starts it.
         tokens: the most tokens, sent and received; 0 for what is left of the budget of the agent that starts it.
+        name: the name of the agent after its kind, in place of a number; empty for a number.
         team: the team of the agent, whose members may send messages to each other; empty for none.
     """
 
@@ -310,6 +311,7 @@ class SpawnAgent:
     turns: int = 0
     tokens: int = 0
     team: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

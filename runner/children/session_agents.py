@@ -182,8 +182,11 @@ class SessionAgents:
         if len(self._children) >= MOST_STARTED:
             why = f"this session has started {MOST_STARTED} agents, the most"
             return _failed("the agent was not started", why, "do the work yourself")
-        self._numbers[definition.name] += 1
-        name = f"{definition.name}-{self._numbers[definition.name]}"
+        if not action.name:
+            self._numbers[definition.name] += 1
+        name = f"{definition.name}-{action.name or self._numbers[definition.name]}"
+        if name in self._children:  # THREAT T232: no agent takes the name of another one
+            return _failed("the agent was not started", f"there is already an agent `{name}`", "use another name")
         child = Child(name, definition.name, ctx.agent, depth, background=action.background)
         child.team = action.team
         if action.team:

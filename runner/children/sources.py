@@ -1,7 +1,8 @@
-"""The sources of text from outside of the workspace in one conversation."""
+"""The sources of text from outside in the conversation of a sub-agent."""
 
-from policy.model.action import CallServerTool, FetchAddress, ReadServerResource, SearchWeb
+from policy.model.action import Action
 from runner.events import ActionFinished, Event, ToolProposed
+from runner.memory.outside import outside_sources
 from runner.text.sanitize import one_line
 
 _MOST = 20  # sources that a report names
@@ -9,27 +10,22 @@ _LONGEST = 200  # characters of one source
 
 
 class SourceLog:
-    """The sources of untrusted text in one conversation, in the order of their first use."""
+    """The sources of text from outside, in the order of their first use."""
 
     def __init__(self) -> None:
-        self._proposed: dict[str, str] = {}
+        self._proposed: dict[str, Action] = {}
         self._found: dict[str, None] = {}
 
     def take(self, event: Event) -> None:
-        """Note the sources of one event."""
+        """Note the sources of the text that one event brought into the conversation."""
         match event:
-            case ToolProposed(call, _, CallServerTool() | ReadServerResource() as action):
-                self._proposed[call] = f"the tool server {action.server}"
-            case ToolProposed(call, _, FetchAddress(url)):
-                self._proposed[call] = url
-            case ToolProposed(call, _, SearchWeb(query, provider)):
-                self._proposed[call] = f"a web search for `{query}` with {provider}"
-            case ActionFinished():
-                if (source := self._proposed.pop(event.call, None)) is not None:
+            case ToolProposed(call, _, action) if action is not None:
+                self._proposed[call] = action
+            case ActionFinished(call):
+                action = self._proposed.pop(call, None)
+                hosts = tuple(dict.fromkeys(each.host for each in event.connections if each.allowed and each.host))
+                for source in outside_sources(action, hosts) if action is not None else ():
                     self.add(source)
-                for each in event.connections:
-                    if each.allowed and each.host:
-                        self.add(each.host)
             case _:
                 pass
 

@@ -4,6 +4,7 @@ Questions are put to the approver one by one, or as one list for a whole turn.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -236,7 +237,8 @@ def _accept_edits(ctx: RunContext) -> None:
 async def _ask_approver(questions: tuple[Question, ...], ctx: RunContext) -> tuple[Sequence[Answer], float]:
     """Put `questions` to the approver, and return the answers and the time that they took in seconds."""
     questions = tuple(replace(each, id=f"q{next(_NUMBERS)}") for each in questions)
-    async with ctx.asking:  # another agent may have a question
+    # Another agent may have a question. A client of `agent mcp serve` may have several questions at once.
+    async with contextlib.nullcontext() if ctx.client else ctx.asking:
         for each in questions:
             ctx.emit(QuestionAsked(each.call, each.ask.question, each.card, each.again, each.id))
         began = time.monotonic()

@@ -5,6 +5,7 @@ of commands that could reach a host, and files of dependencies.
 """
 
 import re
+from collections.abc import Sequence
 
 from policy.model.action import (
     Action,
@@ -21,7 +22,6 @@ from policy.model.action import (
     SearchWeb,
     WriteFile,
 )
-from policy.model.verdict import Terms
 
 # Folders with code of other authors, in a path or in the words of a command.
 _DEPENDENCIES = re.compile(
@@ -30,9 +30,9 @@ _DEPENDENCIES = re.compile(
 )
 
 
-def outside_sources(action: Action, terms: Terms) -> tuple[str, ...]:
+def outside_sources(action: Action, hosts: Sequence[str]) -> tuple[str, ...]:
     """Return the sources of outside text that the result of `action` may contain, in words for the user; empty if there
-    are none. `terms` are the rights that it ran with.
+    are none. `hosts` are the hosts that it could reach, or did reach.
     """
     match action:
         case CallServerTool() | ReadServerResource():
@@ -52,5 +52,5 @@ def outside_sources(action: Action, terms: Terms) -> tuple[str, ...]:
         case _:
             words = ""
     found = _DEPENDENCIES.search(words)
-    hosts = tuple(f"the host {host}" for host in terms.open_hosts[:3])
-    return (*hosts, *((f"the folder {found[1]}",) if found else ()))
+    reached = (f"the host {host}" for host in hosts[:3])
+    return (*reached, *((f"the folder {found[1]}",) if found else ()))

@@ -61,7 +61,7 @@ class SessionNotes:
 
     def saw(self, action: Action, terms: Terms) -> None:
         """Note the sources of the text that the result of an action contains."""
-        self.note_outside(outside_sources(action, terms))
+        self.note_outside(outside_sources(action, terms.open_hosts))
 
     def known(self, action: Action, agent: str, tools: Iterable[str]) -> Action | Problem:
         """Return a proposal with the present text of its note and with the sources of outside text; or the problem.

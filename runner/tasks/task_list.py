@@ -5,6 +5,7 @@ Every change returns a new list, so that a change that is refused leaves the old
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from functools import lru_cache
 
 from policy.model.frozen import dataclass, replace
 from policy.model.profile import MAIN
@@ -262,20 +263,24 @@ def _task(row: object, number: int) -> SessionTask:
     if not isinstance(row, list) or len(row) != 8:
         raise ValueError("a task has other fields")
     id, state, subject, description, author, owner, blocked_by, note = row
-    texts = (id, state, subject, description, note)
-    if not all(isinstance(each, str) for each in texts) or id != f"t{number}":
+    if {type(id), type(state), type(subject), type(description), type(note)} != {str} or id != f"t{number}":
         raise ValueError("a task has a field of another type")
+    if (known := _STATES.get(state)) is None:
+        raise ValueError("there is no such state of a task")
     if len(subject) > LONGEST_SUBJECT or len(description) > LONGEST_DESCRIPTION:
         raise ValueError("the text of a task is too long")
-    blockers = _strings(blocked_by, MOST_BLOCKERS)
-    held = _holder(owner) if owner is not None else None
-    if (held is None) == (state == TaskState.IN_PROGRESS):
+    blockers = _strings(blocked_by, MOST_BLOCKERS) if blocked_by != [] else ()
+    held = _holder(_strings(owner, 2)) if owner is not None else None
+    if (held is None) == (known is TaskState.IN_PROGRESS):
         raise ValueError("a task in progress has one owner, and no other task has one")
-    return SessionTask(id, subject, description, TaskState(state), _holder(author), held, blockers, note)
+    return SessionTask(id, subject, description, known, _holder(_strings(author, 2)), held, blockers, note)
 
 
-def _holder(row: object) -> TaskHolder:
-    names = _strings(row, 2)
+_STATES = {state.value: state for state in TaskState}
+
+
+@lru_cache(maxsize=1024)
+def _holder(names: tuple[str, ...]) -> TaskHolder:
     if len(names) != 2:
         raise ValueError("a holder of a task has other fields")
     return TaskHolder(*names)

@@ -161,3 +161,25 @@ def test_a_sub_agent_of_a_coordinator_has_its_mode(coordinating: Path, monkeypat
     played = play(coordinating, monkeypatch, scripts, Mode.TRUST_PROJECT)
     assert len(played.of("explore-1", Denied)) == 1
     assert list((coordinating / "w").iterdir()) == []
+
+
+@pytest.mark.threat("T232")
+def test_an_agent_with_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scripts: dict[str, list[object]] = {
+        "main": [
+            [
+                spawn("general", name="anna"),
+                spawn("general", name="anna"),
+                spawn("general"),
+                spawn("general", name="1"),
+            ],
+            "done",
+        ],
+        "general-anna": ["seen"],
+        "general-1": ["seen as well"],
+    }
+    played = play(tmp_path, monkeypatch, scripts)
+    assert played.results[0].startswith("agent general-anna (general): done")
+    assert "there is already an agent `general-anna`" in played.results[1]
+    assert played.results[2].startswith("agent general-1 (general): done")
+    assert "name" in played.results[3], "a name is no number, so that it cannot be taken for one"

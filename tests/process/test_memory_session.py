@@ -157,7 +157,7 @@ OUTSIDE: list[tuple[object, Terms, tuple[str, ...], str]] = [
 @pytest.mark.threat("T214")
 @pytest.mark.parametrize(("action", "terms", "sources", "why"), OUTSIDE, ids=[row[-1] for row in OUTSIDE])
 def test_the_sources_of_text_from_outside(action: object, terms: Terms, sources: tuple[str, ...], why: str) -> None:
-    assert outside_sources(action, terms) == sources, why  # type: ignore[arg-type]  # an action
+    assert outside_sources(action, terms.open_hosts) == sources, why  # type: ignore[arg-type]  # an action
 
 
 # Attempts of a model to store a note without a question that the user answers with yes.

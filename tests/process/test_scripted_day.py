@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runner.cli.main import main
+from tests.support.bundle_folders import AGENT, PLUGIN, write_files
 
 HOOKS = """
 [[hook]]
@@ -99,10 +100,18 @@ def script(path: Path, turns: list[object]) -> None:
 def test_a_day_with_agents_and_hooks(
     day: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    said: list[str] = []  # on standard error
+
     def agent(*words: str) -> tuple[int, str]:
         monkeypatch.setattr("sys.argv", ["agent", *words])
         code = main()
-        return code, capfd.readouterr().out
+        printed = capfd.readouterr()
+        said.append(printed.err)
+        return code, printed.out
+
+    source = write_files(day / "source", PLUGIN)
+    shown = json.loads(agent("bundle", "show", str(source), "--json")[1])
+    assert agent("bundle", "add", str(source), "--yes-hash", shown["sha256"])[0] == 0
 
     _, out = agent("run", "--json", "--model", f"scripted:{day}/main.json", "--mode", "trust-project", "go")
     events = [json.loads(line) for line in out.splitlines()]
@@ -121,6 +130,14 @@ def test_a_day_with_agents_and_hooks(
     (ended,) = [each for each in events if each["type"] == "run_ended" and each["agent"] == "main"]
     assert ended["text"] == "now finished", "the hook of Stop let the run go on until the tests were green"
     assert (day / "w/fixed.txt").exists()
+
+    (source / "agents/rev.md").write_text(AGENT.replace("Read, Grep", "Read"))
+    assert agent("bundle", "update", "tidy", "--yes-hash", shown["sha256"])[0] != 0, "another content was accepted"
+    later = json.loads(agent("bundle", "show", str(source), "--json")[1])
+    code, _ = agent("bundle", "update", "tidy", "--yes-hash", later["sha256"])
+    assert (code, "agents/rev.md" in said[-1]) == (0, True), said[-1]
+    (listed,) = [json.loads(line) for line in agent("bundle", "list", "--json")[1].splitlines()]
+    assert (listed["name"], listed["sha256"]) == ("tidy", later["sha256"])
 
     _, stats = agent("audit", "stats")
     for name in ("main > general-1", "main > general-2", "main > general-3"):
