@@ -66,6 +66,7 @@ class Child:
         self.began = time.monotonic()
         self._ended: float | None = None
         self._last = ""
+        self._said = ""  # the end of the text since the last call
 
     def watch(self, event: Event) -> None:
         """Note what an event of this agent, or of one below it, says about its work."""
@@ -74,9 +75,11 @@ class Child:
             return
         match event:
             case ModelText(text):
-                lines = [line for line in f"{self._last}{text}".splitlines() if line.strip()]
-                self._last = lines[-1][-4 * _LINE :] if lines else self._last
+                self._said = f"{self._said}{text}"[-8 * _LINE :]
+                lines = [line for line in self._said.splitlines() if line.strip()]
+                self._last = lines[-1] if lines else self._last
             case ToolProposed(_, tool, action):
+                self._said = ""
                 self._last = action_words(action, self.ctx.cwd if self.ctx else "") if action is not None else tool
             case _:
                 pass

@@ -23,7 +23,7 @@ from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import Decision, RecordedAnswer
 from runner.changes.safe_open import folder, opened_root
 from runner.state import paths
-from runner.state.workspace import git_folder, head_commit, workspace_key
+from runner.state.workspace import git_folder, head_commit, small_file, workspace_key
 from runner.text.phrases import os_reason
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ async def result_of(worktree: Worktree, ctx: "RunContext") -> WorktreeResult:
     """Return the changes since the start of the worktree, committed or not. A worktree without any is removed."""
     added = await _git(ctx, "add", "--all", "--intent-to-add", ".")
     listed = await _git(ctx, "diff", "--no-renames", "--name-status", "-z", worktree.base)
-    committed = head_commit(worktree.path) != worktree.base
+    branch = small_file(f"{worktree.repository}/refs/heads/{worktree.branch}")  # None if the agent moved or removed it
+    committed = branch is None or branch.strip() != worktree.base or head_commit(worktree.path) != worktree.base
     if isinstance(added, Problem) or isinstance(listed, Problem) or listed.status != 0:
         return WorktreeResult(committed=committed)
     words = listed.stdout.decode("utf-8", "surrogateescape").split("\0")

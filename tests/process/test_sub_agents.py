@@ -12,19 +12,20 @@ from pathlib import Path
 import pytest
 
 from policy.grants.grant import GrantScope
-from policy.model.action import SpawnAgent
+from policy.model.action import RunScript, SpawnAgent
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask
 from runner.agent.open_session import SessionOptions, open_session
 from runner.approval.approver import Answer, Approver, No, PlanAnswer, Question, Unattended, Yes
 from runner.approval.remembered import NOTHING, Offer
+from runner.children.child import Child
 from runner.cli.main import main
 from runner.config import load
 from runner.config.agentfiles.definitions.definition import BUILT_IN, AgentDefinition
 from runner.config.agentfiles.skills import Skill
 from runner.engine.context.context import Context
 from runner.engine.run_limits import RunLimits
-from runner.events import Denied, Event, MalformedCall, RunEnded, ToolProposed
+from runner.events import Denied, Event, MalformedCall, ModelText, RunEnded, ToolProposed
 from runner.gate.grants.store import RememberedAnswer
 from runner.gate.wording import action_words
 from runner.loop import Ending, run
@@ -354,6 +355,7 @@ def test_an_agent_in_the_background(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     played = play(tmp_path, monkeypatch, scripts)
     assert "works in the background" in played.results[0]
     assert "general-1 (general, started by main): running" in played.results[1]
+    assert played.results[1].endswith("0 tokens"), "no line was written yet"
     assert "sent; general-1 reads it" in played.results[2]
     assert "agent-report" in played.results[3]
     assert "after " in played.results[3]
@@ -778,3 +780,27 @@ def test_the_report_names_the_sources_of_text_from_outside(tmp_path: Path, monke
     played = play(tmp_path, monkeypatch, scripts)
     assert "it read text that others wrote: the folder node_modules" in played.results[0], "through its own sub-agent"
     assert "others wrote" not in played.results[1]
+
+
+def test_commits_beside_a_detached_head_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repository: Path
+) -> None:
+    scripts: dict[str, list[object]] = {
+        "main": [[spawn("general", isolation="worktree")], "done"],
+        "general-1": [[bash(f"{WRITES} && {COMMITS}")], [bash("git switch --detach HEAD~1")], "left"],
+    }
+    played = play(tmp_path, monkeypatch, scripts)
+    branch = played.results[0].partition("`git merge ")[2].partition("`")[0]
+    assert "b.txt" in git(repository, "show", "--stat", branch)
+
+
+def test_the_last_line_of_an_agent() -> None:
+    child = Child("x-1", "x", "main", 1, background=False)
+    for event in (
+        ToolProposed("1", "bash", RunScript("ls", "/w"), agent="x-1"),
+        ModelText("Two ", agent="x-1"),
+        ModelText("words\n", agent="x-1"),
+        ModelText("not of this one", agent="y-1"),
+    ):
+        child.watch(event)
+    assert child.last == "Two words"
