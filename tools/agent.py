@@ -8,10 +8,10 @@ from pydantic import Field
 from policy.model.action import ManageAgent, SpawnAgent
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
-from tools.file_result import tell
 from tools.paths import SeenFiles
 from tools.text import short
-from tools.tool import Arguments, Finished, Keep, TextPart
+from tools.text_result import TextResultTool
+from tools.tool import Arguments
 
 _LONGEST_PROMPT = 100_000  # characters
 _LONGEST_NAME = 80  # characters
@@ -83,7 +83,7 @@ class AgentArgs(Arguments):
     max_tokens: Annotated[int | None, Field(ge=1000, description="Most tokens, sent and received.")] = None
 
 
-class AgentTool:
+class AgentTool(TextResultTool):
     """The tool that starts a sub-agent. Its description lists the kinds of `offered`."""
 
     name = "agent"
@@ -122,11 +122,6 @@ class AgentTool:
             name=args.name or "",
         )
 
-    def render(
-        self, action: SpawnAgent, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        return _report(finished)
-
 
 class AgentOutputArgs(Arguments):
     agent: AgentName
@@ -142,7 +137,7 @@ class AgentStopArgs(Arguments):
     agent: AgentName
 
 
-class AgentOutputTool:
+class AgentOutputTool(TextResultTool):
     name = "agent_output"
     description = (
         "Read the state of a sub-agent that you started in the background, and its report once it has ended. With "
@@ -154,13 +149,8 @@ class AgentOutputTool:
     def plan(self, args: AgentOutputArgs, cwd: str, seen: SeenFiles) -> ManageAgent | Problem:
         return ManageAgent(args.agent, "output", wait=args.wait)
 
-    def render(
-        self, action: ManageAgent, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        return _report(finished)
 
-
-class AgentMessageTool:
+class AgentMessageTool(TextResultTool):
     name = "agent_message"
     description = (
         "Send a message to a running sub-agent that you started, or to a member of your team. It reads it after its "
@@ -172,13 +162,8 @@ class AgentMessageTool:
     def plan(self, args: AgentMessageArgs, cwd: str, seen: SeenFiles) -> ManageAgent | Problem:
         return ManageAgent(args.agent, "message", text=args.text)
 
-    def render(
-        self, action: ManageAgent, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        return _report(finished)
 
-
-class AgentStopTool:
+class AgentStopTool(TextResultTool):
     name = "agent_stop"
     description = "Stop a running sub-agent that you started, and the agents that it started."
     example = '{"agent": "general-1"}'
@@ -186,14 +171,3 @@ class AgentStopTool:
 
     def plan(self, args: AgentStopArgs, cwd: str, seen: SeenFiles) -> ManageAgent | Problem:
         return ManageAgent(args.agent, "stop")
-
-    def render(
-        self, action: ManageAgent, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        return _report(finished)
-
-
-def _report(finished: Finished) -> tuple[TextPart, ...]:
-    if finished.problem is not None:
-        return (TextPart(tell(finished.problem)),)
-    return (TextPart(finished.stdout.decode("utf-8", "replace")),)

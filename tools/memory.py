@@ -6,9 +6,9 @@ from pydantic import Field
 
 from policy.model.action import ProposeNote, SearchNotes
 from policy.model.verdict import Problem
-from tools.file_result import tell
 from tools.paths import SeenFiles
-from tools.tool import Arguments, Finished, Keep, TextPart
+from tools.text_result import TextResultTool
+from tools.tool import Arguments
 
 _LONGEST = 8 << 10  # characters
 
@@ -28,7 +28,7 @@ class RememberArgs(Arguments):
     all_projects: Annotated[bool, Field(description="A note for all projects of the user.")] = False
 
 
-class RememberTool:
+class RememberTool(TextResultTool):
     """The tool with which a model proposes a note. The user reads the whole text and decides."""
 
     name = "remember"
@@ -43,18 +43,12 @@ class RememberTool:
         """Return the proposal. The session adds the present text of the note and the origin."""
         return ProposeNote(args.text, args.kind, args.name or "", args.all_projects)
 
-    def render(
-        self, action: ProposeNote, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        """Return what was stored."""
-        return (TextPart(tell(finished.problem) if finished.problem is not None else _text(finished)),)
-
 
 class RecallArgs(Arguments):
     query: Annotated[str, Field(min_length=1, max_length=500, description="Some words of the notes.")]
 
 
-class RecallTool:
+class RecallTool(TextResultTool):
     """The tool that returns the whole text of notes that match some words."""
 
     name = "recall"
@@ -65,13 +59,3 @@ class RecallTool:
     def plan(self, args: RecallArgs, cwd: str, seen: SeenFiles) -> SearchNotes | Problem:
         """Return the search."""
         return SearchNotes(args.query)
-
-    def render(
-        self, action: SearchNotes, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        """Return the notes between marks."""
-        return (TextPart(tell(finished.problem) if finished.problem is not None else _text(finished)),)
-
-
-def _text(finished: Finished) -> str:
-    return finished.stdout.decode("utf-8", "replace")

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from policy.model.action import ManageTasks
 from policy.model.verdict import Problem
-from tools.file_result import tell
 from tools.paths import SeenFiles
-from tools.tool import Arguments, Finished, Keep, TextPart
+from tools.text_result import TextResultTool
+from tools.tool import Arguments
 
 _Ids = Annotated[list[Annotated[str, Field(min_length=2, max_length=8)]], Field(max_length=50)]
 
@@ -26,7 +26,7 @@ class TasksArgs(Arguments):
     blocks: Annotated[_Ids, Field(description="Tasks that must wait for this one.")] = Field(default_factory=list)
 
 
-class TasksTool:
+class TasksTool(TextResultTool):
     """The only tool for the task list, because each tool costs tokens in each request."""
 
     name = "tasks"
@@ -54,11 +54,3 @@ class TasksTool:
             tuple(args.blocked_by),
             tuple(args.blocks),
         )
-
-    def render(
-        self, action: ManageTasks, finished: Finished, seen: SeenFiles, *, keep: Keep | None = None
-    ) -> tuple[TextPart, ...]:
-        """Return the list, or what was changed."""
-        if finished.problem is not None:
-            return (TextPart(tell(finished.problem)),)
-        return (TextPart(finished.stdout.decode("utf-8", "replace")),)
