@@ -18,7 +18,7 @@ from runner.config.hookfiles.hook import (
 )
 from runner.config.hookfiles.hook_values import command_fault, hook_url_fault, matcher_fault
 from runner.text.sanitize import one_line
-from runner.text.strict_json import DuplicateNameError, parse_strictly
+from runner.text.strict_json import json_object, json_text
 
 # fmt: off
 _GEMINI_EVENTS = {
@@ -43,19 +43,8 @@ def json_hooks(
 
     `path` is the path for the user, `key` the key of the table, and `root` the folder of the bundle of the file.
     """
-    try:
-        text = data.decode("utf-8-sig")
-        if form is HookForm.GEMINI:
-            text = _without_comments(text)
-        content = parse_strictly(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except DuplicateNameError:
-        raise ValueError("it contains a key twice, and programs differ in which one they use") from None
-    except ValueError:
-        raise ValueError("it is not valid JSON") from None
-    if not isinstance(content, dict):
-        raise ValueError("it is not a JSON object")
+    text = json_text(data, commented=form is HookForm.GEMINI)
+    content = json_object(text)
     return table_hooks(content.get(key), text, path, form, scope, root=root, switches=content)
 
 
@@ -231,10 +220,3 @@ def _headers(value: object) -> tuple[tuple[str, str], ...]:
         if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not text.isprintable():
             raise _EntryFault(f"the header `{one_line(name, 60)}` cannot be sent")
     return tuple(value.items())
-
-
-def _without_comments(text: str) -> str:
-    """Return the text with each comment replaced by blanks, so that lines stay where they are."""
-    pattern = r'("(?:[^"\\]|\\.)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)'
-    blank = re.compile(r"[^\n]")
-    return re.sub(pattern, lambda found: found[1] or blank.sub(" ", found[0]), text, flags=re.DOTALL)

@@ -16,7 +16,7 @@ from runner.config.serverfiles.foreign_server import (
     finished,
     inserted,
 )
-from runner.text.strict_json import DuplicateNameError, parse_strictly
+from runner.text.strict_json import json_object, json_text
 
 
 class ServerForm(Enum):
@@ -41,7 +41,6 @@ class ServerForm(Enum):
 
 
 # The alternatives that end at the end of the text keep an unfinished comment or string linear.
-_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\Z))|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _COMMA = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\Z))|,(?=\s*[}\]])', re.DOTALL)
 _COMMENTED = (ServerForm.VSCODE, ServerForm.GEMINI)
 
@@ -62,20 +61,9 @@ _TRANSPORTS = {
 
 def json_content(data: bytes, form: ServerForm | None) -> Mapping[str, object]:
     """Return the object of a JSON file. Raise ValueError, with the reason as its text, if the file is none."""
-    try:
-        text = data.decode("utf-8-sig")
-        if form is None or form in _COMMENTED:
-            text = _COMMA.sub(lambda found: found[1] or "", _COMMENT.sub(lambda found: found[1] or " ", text))
-        content = parse_strictly(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    except DuplicateNameError:
-        raise ValueError("it contains a key twice, and programs differ in which one they use") from None
-    except ValueError:
-        raise ValueError("it is not valid JSON") from None
-    if not isinstance(content, dict):
-        raise ValueError("it is not a JSON object")
-    return content
+    commented = form is None or form in _COMMENTED
+    text = json_text(data, commented=commented)
+    return json_object(_COMMA.sub(lambda found: found[1] or "", text) if commented else text)
 
 
 def json_servers(content: Mapping[str, object], form: ServerForm) -> Iterator[ForeignServer]:
