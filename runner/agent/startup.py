@@ -230,18 +230,15 @@ def prepare_options(
     if repository:
         settings, instructions, files = apply_trust(trust, settings, os.environ, lambda hashes: reload(trusted=hashes))
     bundles = _bundles(unattended)
-    settings = replace(settings, notices=(*settings.notices, *(bundles.notices if bundles is not None else ())))
-    brought = bundles.bundles if bundles is not None else ()
+    brought, bundle_notices = (bundles.bundles, bundles.notices) if bundles is not None else ((), ())
     servers, server_notices = _tool_servers(settings, trust.workspace, files, brought)
-    settings = replace(settings, notices=(*settings.notices, *server_notices))
     agents, agent_notices = _sub_agents(settings, files, brought)
-    settings = replace(settings, notices=(*settings.notices, *agent_notices))
     hooks, hook_notices = _configured_hooks(settings, trust.workspace, files, brought)
-    settings = replace(settings, notices=(*settings.notices, *hook_notices))
     sources = read_context(
         files, os.environ, skilled=bool(settings.value("skills")), packaged=packaged, bundles=brought
     )
-    settings = replace(settings, notices=(*settings.notices, *sources.notices))
+    notices = (*bundle_notices, *server_notices, *agent_notices, *hook_notices, *sources.notices)
+    settings = replace(settings, notices=(*settings.notices, *notices))
     settings = with_options(settings, args)
     options = SessionOptions(
         cwd=cwd,

@@ -241,14 +241,14 @@ class SessionAgents:
         if isinstance(made, Problem):
             return made
         child.ctx = made
-        if worktree is not None and made.hooks is not None:
-            child.ctx = made = replace(made, hooks=_hooks_of(made).in_worktree(made))
-        if worktree is not None:
-            from runner.children.worktree import check_out
+        if worktree is None:
+            return None
+        from runner.children.worktree import check_out
 
-            child.worktree = worktree
-            return await check_out(worktree, replace(made, cwd=worktree.path))
-        return None
+        child.worktree = worktree
+        if made.hooks is not None:
+            child.ctx = made = replace(made, hooks=_hooks_of(made).in_worktree(made))
+        return await check_out(worktree, replace(made, cwd=worktree.path))
 
     async def _close_worktree(self, child: Child, ctx: RunContext) -> None:
         """Note the changes in the worktree of `child`. A worktree without changes is removed."""

@@ -198,11 +198,8 @@ async def _git(ctx: "RunContext", *words: str) -> "Outcome | Problem":
         answer = RecordedAnswer(verdict.question, True, _ANSWER)
         verdict = approve(verdict)
     if isinstance(verdict, Ask):
-        context = EvaluationContext(
-            noted.facts, ctx.rules, profile, Mode.TRUST_PROJECT, ctx.environment, unattended=True
-        )
-        assessment, verdict = context.evaluate(action)
-    assert isinstance(verdict, Allow | Deny)  # the second evaluation asks no question
+        verdict = context.decide(assessment, unattended=True)
+    assert isinstance(verdict, Allow | Deny)  # the second decision asks no question
     decision = Decision(
         "worktree",
         assessment,
