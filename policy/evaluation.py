@@ -17,6 +17,8 @@ from policy.model.verdict import Ask, Deny, Limits, Problem, Verdict
 from policy.rules.rulebook import RuleBook
 
 if TYPE_CHECKING:
+    from policy.flow.finding import FlowFinding
+    from policy.flow.state import FlowState
     from policy.model.agent_limit import AgentLimit
     from policy.permission.flag_rights import FlagRights
 
@@ -42,6 +44,7 @@ class EvaluationContext:
         backend: The name of the sandbox backend that would run the action, or None if it is not chosen yet.
         matrix: The permission matrix. Only simulations use a matrix other than the built-in one.
         agents: The limits of the acting sub-agent and of every agent above it. Empty for the agent `main`.
+        flow: The information-flow state of the session, or None if there is no conversation, or `flow` is off.
     """
 
     facts: Facts
@@ -56,6 +59,7 @@ class EvaluationContext:
     backend: str | None = None
     matrix: Matrix = field(default_factory=lambda: MATRIX)
     agents: "tuple[AgentLimit, ...]" = ()
+    flow: "FlowState | None" = None
 
     def with_rules(self, rules: tuple[PermissionRule, ...]) -> "EvaluationContext":
         """Return a copy of this context with `rules` appended to the user's rules."""
@@ -76,9 +80,21 @@ class EvaluationContext:
 
     def classify(self, action: Action) -> Assessment:
         """Return the effects, tiers and reasons of `action`. They do not depend on the mode."""
-        if self.agents:
-            return classify(action, self.facts, self.rules, self._limited().profile, self.source, self.typed)
-        return classify(action, self.facts, self.rules, self.profile, self.source, self.typed)
+        profile = self._limited().profile if self.agents else self.profile
+        assessment = classify(action, self.facts, self.rules, profile, self.source, self.typed)
+        if self.flow is None or not (findings := self.flow_findings(assessment)):
+            return assessment
+        from policy.flow.guard import guarded  # only after untrusted text was read
+
+        return guarded(assessment, self.flow, findings, self.mode, self.matrix)
+
+    def flow_findings(self, assessment: Assessment) -> "tuple[FlowFinding, ...]":
+        """Return what the rules about information flow find in an action that this context classified."""
+        if self.flow is None or not (self.flow.untrusted or self.flow.recorded):
+            return ()
+        from policy.flow.guard import flow_findings  # only after untrusted text was read
+
+        return flow_findings(assessment, self.flow, self.facts, self.profile)
 
     def _limited(self) -> "EvaluationContext":
         """Return a copy with the rules that the limits of the agents state."""

@@ -1,0 +1,105 @@
+"""The rules about information flow, applied to one assessed action.
+
+SOURCE: the rule that no session should combine untrusted input, private data and external effects ("Rule of Two", Meta,
+2025), and labels on messages as in FIDES (arXiv 2505.23643).
+
+R0: without untrusted text nothing changes. R1: with it, neither broad rules nor remembered answers allow what sends
+data to a destination that no trusted text names, or what is dangerous. R2: if the session has read private data as
+well, this is always a question. R3: a change of a file that is trusted later is a question.
+"""
+
+import hashlib
+
+from policy.decide import open_reasons, starts_offline
+from policy.flow.destinations import new_destinations
+from policy.flow.finding import FlowFinding, Sink
+from policy.flow.state import FlowMode, FlowState
+from policy.flow.trusted_later import trusted_later
+from policy.model.action import CallServerTool, EditFile, RunHook, SignGit, StartServer, WriteFile
+from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind
+from policy.model.facts import Facts
+from policy.model.frozen import replace
+from policy.model.profile import Profile
+from policy.model.tier import MATRIX, Matrix, Mode, Tier
+
+_SENDING = frozenset((Tier.NETWORK, Tier.MCP_EXTERNAL))
+_CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+
+
+def flow_findings(assessment: Assessment, flow: FlowState, facts: Facts, profile: Profile) -> tuple[FlowFinding, ...]:
+    """Return the findings about an action. Without untrusted text in the conversation there are none."""
+    if flow.recorded is not None:
+        return flow.recorded
+    action = assessment.action
+    if flow.mode is FlowMode.OFF or not flow.untrusted or isinstance(action, StartServer | RunHook | SignGit):
+        return ()
+    because = flow.because
+    private = flow.private[-1] if flow.private else ""
+    found = [
+        FlowFinding(Sink.SENDS, each, because, private)
+        for each in new_destinations(assessment, flow, facts, profile.permissions)
+    ]
+    found += [FlowFinding(Sink.TRUSTED_LATER, each, because) for each in _changed_files(assessment, flow, facts)]
+    if Tier.DANGEROUS in assessment.tiers:
+        found.append(FlowFinding(Sink.DANGEROUS, "", because))
+    return tuple(found)
+
+
+def _changed_files(assessment: Assessment, flow: FlowState, facts: Facts) -> tuple[str, ...]:
+    """Return the files that the action certainly changes and that are trusted later.
+
+    What a command changes is seen on the disk afterwards (`runner/flow/changes.py`). If nothing looks afterwards, what
+    its words say must be enough.
+    """
+    action = assessment.action
+    paths: list[str] = []
+    if isinstance(action, WriteFile):
+        digest = hashlib.sha256(action.content.encode("utf-8", "surrogatepass")).hexdigest()
+        paths = [] if (action.path, digest) in flow.approved else [action.path]
+    elif isinstance(action, EditFile):
+        paths = [action.path]
+    elif not flow.undo:
+        paths = [effect.target for effect in assessment.effects if effect.kind in _CHANGES]
+    workspace = facts.workspace
+    named = [(path, trusted_later(facts.look(path).real if path.startswith("/") else path, workspace)
+              or trusted_later(path, workspace)) for path in paths]  # fmt: skip
+    return tuple(f"{path.removeprefix(workspace + '/')} ({what})" for path, what in named if what)
+
+
+def guarded(
+    assessment: Assessment, flow: FlowState, findings: tuple[FlowFinding, ...], mode: Mode, matrix: Matrix = MATRIX
+) -> Assessment:
+    """Return `assessment` with what the findings require: questions, and rules that no longer answer. Unless `flow` is
+    in the mode `guard`, nothing changes.
+
+    INVARIANT: the verdict on the result is never looser than that on `assessment`.
+    """
+    if flow.mode is not FlowMode.GUARD:
+        return assessment
+    asked = [each.reason for each in findings if each.sink is Sink.TRUSTED_LATER or each.private]
+    if any(each.sink is Sink.DANGEROUS for each in findings):
+        asked += [each.reason for each in findings if each.sink is Sink.DANGEROUS]
+    sends = [each for each in findings if each.sink is Sink.SENDS]
+    if not sends:
+        return replace(assessment, asked=(*asked, *assessment.asked)) if asked else assessment
+    # A tool of a server sends what it is called with, whatever its tier is.
+    every = isinstance(assessment.action, CallServerTool)
+    covered = {reason: by for reason, by in assessment.covered.items() if not every and _may_stay(reason, by)}
+    shut = any(reason.tier is Tier.NETWORK and reason not in covered for reason in assessment.covered)
+    closed = replace(assessment, covered=covered, opened={} if shut else assessment.opened)
+    offline = not asked and starts_offline(closed, mode, matrix)
+    if not offline and not asked and not _left_open(closed, mode, matrix):
+        asked += [each.reason for each in sends]
+    elif not offline and asked:
+        asked += [each.reason for each in sends if not each.private]
+    return replace(closed, asked=(*asked, *closed.asked))
+
+
+def _left_open(assessment: Assessment, mode: Mode, matrix: Matrix) -> bool:
+    """Return True if a reason keeps the matrix and the remaining rules from allowing the action."""
+    return any(reason not in assessment.covered for reason in open_reasons(assessment, mode, matrix))
+
+
+def _may_stay(reason: Reason, by: Reason) -> bool:
+    """Return True if a rule still allows `reason`: it is about no sending, or the user typed it for this one action."""
+    return reason.tier not in _SENDING or by.rule.kind is RuleKind.FLAG
