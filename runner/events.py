@@ -265,12 +265,13 @@ class PickWanted(_Event, type="pick_wanted"):
 
 @dataclass(frozen=True, slots=True)
 class InputWanted(_Event, type="input_wanted"):
-    """A tool server requests input, in JSON mode. A program answers with `id` and `yes`, `no` or `cancel`; `yes` to a
-    form has `values`.
+    """A tool server or the model requests input, in JSON mode. A program answers with `id` and `yes`, `no` or `cancel`;
+    `yes` to a form has `values`.
 
-    `server` is the name of the server, and `message` its text. `fields` are the fields of a form, and `url` is the
-    whole address of a page for the user to open; the other one is empty. `host` is the host of that address. `warning`
-    names a risk of it.
+    `author` is `server` or `model`. `server` is the name of the server, and `message` its text. `fields` are the fields
+    of a form, and `url` is the whole address of a page for the user to open; the other one is empty. `host` is the host
+    of that address. `warning` names a risk of it. The fields of the model are its questions, with the descriptions of
+    their choices as `details`; each can be answered with a choice or with other words, and no answer is a permission.
     """
 
     id: str
@@ -280,6 +281,7 @@ class InputWanted(_Event, type="input_wanted"):
     url: str = ""
     host: str = ""
     warning: str = ""
+    author: str = "server"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ A tool plans an action and formats its result; it never executes the action. May
 at `tool.py`, then `bash.py`.
 """
 
+from tools.ask_user import AskUserTool
 from tools.bash import BashTool
 from tools.edit import EditTool
 from tools.glob import GlobTool
@@ -32,3 +33,5 @@ TOOLS: tuple[ModelTool, ...] = (
 # Tools of sessions with notes, and of sessions with skills.
 NOTE_TOOLS: tuple[ModelTool, ...] = (RememberTool(), RecallTool())
 SKILL_TOOL: ModelTool = SkillTool()
+# The tool of sessions with a user who can answer. It can be called in others as well, and then says that nobody can.
+ASK_TOOL: ModelTool = AskUserTool()

@@ -150,6 +150,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("editfile", "replace", "strreplace", "multiedit", "applypatch", "patch"), "edit"),
     **dict.fromkeys(("find", "findfiles", "searchfiles", "fileglob"), "glob"),
     **dict.fromkeys(("search", "searchtext", "rg", "searchfilecontent"), "grep"),
+    **dict.fromkeys(("askuserquestion", "requestuserinput", "askquestion", "question"), "ask_user"),
     **dict.fromkeys(("list", "listdir", "listdirectory", "listfiles"), "ls"),
 }
 # fmt: on

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from policy.model.action import (
     Action,
+    AskUser,
     CallServerTool,
     EditFile,
     FetchAddress,
@@ -126,6 +127,7 @@ def _text(action: Action, around: Around) -> str:
             | SearchTools()
             | SearchNotes()
             | LoadSkill()
+            | AskUser()
         ):
             return tool_call_text(action)
         case _:
@@ -175,6 +177,10 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {quoted(action.query)}"
         case LoadSkill():
             return f"{action.tool} {quoted(action.skill)}" + (f" ({action.source})" if action.source else "")
+        case AskUser():
+            from policy.model.model_questions import questions_text  # few sessions ask
+
+            return f"{action.tool}: {questions_text(action)}"
         case ProposeNote():
             change = (
                 f", in place of the text of `{action.name}`:\n{action.before}\n\nthe new text:" if action.name else ":"

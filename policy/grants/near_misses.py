@@ -60,6 +60,7 @@ def _candidates(
             | actions.ProposeNote()
             | actions.SearchNotes()
             | actions.LoadSkill()
+            | actions.AskUser()
         ):
             return  # no approval of these can be remembered
         case actions.CallServerTool() | actions.ReadServerResource():

@@ -3,6 +3,7 @@
 from policy.describe.phrases import plain
 from policy.interpreter.findings import Findings
 from policy.model.action import (
+    AskUser,
     CallServerTool,
     FetchAddress,
     LoadSkill,
@@ -73,6 +74,12 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
             findings.add_reason(Tier.READ, "searches your notes", Check.NOTE_SEARCH, None)
         case LoadSkill():
             findings.add_reason(Tier.READ, f"loads the skill `{plain(action.skill)}`", Check.SKILL, None)
+        case AskUser():
+            findings.add_reason(Tier.READ, "asks you, and gives the model your answer", Check.ASK_USER, None)
+            from policy.model.model_questions import asked_questions  # few sessions ask
+
+            if not asked_questions(action):
+                findings.unknown("the questions cannot be read", Check.ASK_USER, None)
         case ProposeNote():
             findings.add_reason(Tier.DANGEROUS, _note(action), Check.NOTE, None)
 

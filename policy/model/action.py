@@ -441,6 +441,20 @@ class LoadSkill:
     source: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AskUser:
+    """Put questions of the model to the user. The answer is text for the model, and no approval of anything.
+
+    Attributes:
+        questions: a JSON list in the form of `policy.model.tool_arguments.canonical_value`;
+            `policy.model.model_questions` reads it.
+    """
+
+    kind: ClassVar[str] = "AskUser"
+    tool: ClassVar[str] = "ask_user"
+    questions: str
+
+
 CommandAction = RunScript | RunArgv
 FileAction = ReadFile | WriteFile | EditFile | ListFolder | GlobFiles | GrepFiles
 # Actions that no sandbox runs: a tool server, another agent or the runner itself performs them after the verdict.
@@ -456,6 +470,7 @@ ToolAction = (
     | ProposeNote
     | SearchNotes
     | LoadSkill
+    | AskUser
 )
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
 Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit
@@ -481,6 +496,6 @@ ACTIONS: dict[str, type[Action]] = {
         ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, ManageTasks, FetchAddress, SearchWeb, SearchTools,
-        SignGit, ProposeNote, SearchNotes, LoadSkill,
+        SignGit, ProposeNote, SearchNotes, LoadSkill, AskUser,
     )
 }  # fmt: skip

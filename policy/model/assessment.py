@@ -316,6 +316,7 @@ class Check:
     UNREADABLE_SCRIPT       = RuleRef(RuleKind.BUILTIN, "classification/unreadable-script")
 
     # Calls of servers, agents and web tools
+    ASK_USER                = RuleRef(RuleKind.BUILTIN, "tools/ask-user")
     AGENT_CONTROL           = RuleRef(RuleKind.BUILTIN, "tools/agent-control")
     TASKS                   = RuleRef(RuleKind.BUILTIN, "tools/tasks")
     AGENT_LIMIT             = RuleRef(RuleKind.BUILTIN, "tools/agent-limit")

@@ -117,12 +117,14 @@ class SessionOptions:
 
 def selected_tools(settings: Settings) -> "ToolSelection":
     """Return the selection of tools of the settings. Raise a usage error if a name is that of no tool."""
-    from tools import NOTE_TOOLS, SKILL_TOOL, TOOLS
+    from tools import ASK_TOOL, NOTE_TOOLS, SKILL_TOOL, TOOLS
     from tools.registry import ToolSelection
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
     later = ("agent", "agent_output", "agent_message", "agent_stop", "tasks")  # offered once they are useful
-    if (problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL)), *later])) is not None:
+    if (
+        problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL, ASK_TOOL)), *later])
+    ) is not None:
         raise usage(problem.what, problem.why, problem.fix)
     return selection
 
@@ -149,7 +151,7 @@ async def open_session(
 
     Raise SandboxUnavailable, AuditError, PlaceError, ConfigError, or a usage error for a limit; then nothing was run.
     """
-    from tools import NOTE_TOOLS, SKILL_TOOL, TOOLS
+    from tools import ASK_TOOL, NOTE_TOOLS, SKILL_TOOL, TOOLS
     from tools.memory import RecallTool
     from tools.paths import SeenFiles
     from tools.registry import ToolRegistry
@@ -294,6 +296,8 @@ async def open_session(
                     registry.add(tool)
         if any(not skill.quiet for skill in context.skills):
             registry.add(SKILL_TOOL)
+        if not options.unattended:
+            registry.add(ASK_TOOL)
         servers = None
         if options.servers:  # most sessions have none
             servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)

@@ -20,7 +20,9 @@ class Approver(Protocol):
 
     An approver that also has a method `ask_text(lines, prompt)` lets the user answer forms of tool servers: it shows
     the lines, and returns the typed text, or None if the user leaves the question. One with a method
-    `answer_server(asked)` gets the whole form or page in place of that, and returns the answer to it.
+    `answer_server(asked)` gets the whole form or page in place of that, and returns the answer to it. Questions of the
+    model are asked with `ask_text` as well, or with `ask_model_questions(asked)`, which gets all questions of a call
+    and returns an answer to each.
 
     An approver that also has a method `ask_all(questions)` receives the questions of a turn as one sequence of
     `Question` and returns the answers in the same order.

@@ -232,6 +232,7 @@ class Ran:
         changed: pairs of a path and `added`, `modified` or `deleted`; None if changes were not recorded
         printed: bytes of standard output and standard error of a process that stayed, whose outcome has no output
         hook: answer that the hook gave, if the action was the run of a hook
+        answered: answer of the user to questions of the model, as the model got it; None for other actions
     """
 
     started: float
@@ -239,6 +240,7 @@ class Ran:
     changed: tuple[tuple[str, str], ...] | None = None
     printed: tuple[int, int] | None = None
     hook: RecordedHook | None = None
+    answered: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,6 +463,7 @@ def finished_body(
         "connected": len(outcome.connections),
         "enforcement": _enforcement(outcome.enforcement),
         **({"hook": ran.hook.body()} if ran is not None and ran.hook is not None else {}),
+        **({"answered": bounded(ran.answered)} if ran is not None and ran.answered is not None else {}),
     }
 
 

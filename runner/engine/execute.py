@@ -18,6 +18,7 @@ from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.resolve import answerer
 from policy.model.action import (
     Action,
+    AskUser,
     CallServerTool,
     LoadSkill,
     ManageAgent,
@@ -276,6 +277,10 @@ async def _run(
                 outcome = Outcome(1, problem=problem)
             else:
                 outcome = await ctx.tasks.perform(action, ctx.agent)
+        elif isinstance(action, AskUser):
+            from runner.engine.user_questions import ask_user  # few calls ask
+
+            outcome = await ask_user(action, ctx)
         elif isinstance(action, SearchTools):
             outcome = Outcome(0)  # the tool itself knows the descriptions, and answers when it renders the outcome
         elif isinstance(action, LoadSkill):
@@ -321,7 +326,9 @@ async def _run(
         return outcome  # `SessionProcesses` records the outcome when the process has ended
     # What a process was stopped from belongs to the outcome of that process.
     recorded = replace(outcome, violations=()) if isinstance(action, ReadProcess) else outcome
-    ctx.audit.finished(number, recorded, records.Ran(began, changed=changed), agent=ctx.agent, parent=ctx.parent)
+    answered = outcome.stdout.decode("utf-8", "replace") if isinstance(action, AskUser) else None
+    ran = records.Ran(began, changed=changed, answered=answered)
+    ctx.audit.finished(number, recorded, ran, agent=ctx.agent, parent=ctx.parent)
     return outcome
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from policy.model.action import (
     Action,
+    AskUser,
     LoadSkill,
     ManageAgent,
     ManageTasks,
@@ -127,7 +128,7 @@ class Judgement:
         The start of a process, its input and a signal keep their order, whatever their tier is.
         """
         evaluation = self.evaluation
-        if isinstance(self.planned.action, ManageAgent | ManageTasks):
+        if isinstance(self.planned.action, ManageAgent | ManageTasks | AskUser):
             return False
         if isinstance(self.planned.action, StartProcess | WriteProcess | SignalProcess):
             return False
@@ -138,6 +139,10 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
     """Return the action that `call` asks for, or the problem: an unknown tool, broken JSON, or unfit arguments."""
     own = ctx.plan_tool()
     tools = ctx.tools.every if call.own else ctx.tools
+    if ctx.unattended and call.name == AskUser.tool and ctx.tools.selection.selects(call.name):
+        from tools import ASK_TOOL  # the answer says that nobody can answer
+
+        tools = (ASK_TOOL,)
     tool = find(tools, call.name, [each.name for each in own])
     if isinstance(tool, Problem):
         return tool

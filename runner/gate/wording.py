@@ -3,6 +3,7 @@
 from policy.describe.phrases import hook_text, process_words, tool_call_text
 from policy.model.action import (
     Action,
+    AskUser,
     CallServerTool,
     EditFile,
     GlobFiles,
@@ -158,6 +159,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("starts", _spawned(action)),)
         case ManageAgent():
             return (("uses", f"the agent {action.agent}, which this agent started"),)
+        case AskUser():
+            return (("asks", "you; an answer allows no action"),)
         case ManageTasks():
             return (("uses", "the task list of this session"),)
         case _:

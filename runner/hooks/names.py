@@ -15,6 +15,7 @@ _CLAUDE: Mapping[str, tuple[str, ...]] = {
     "glob": ("Glob",),             "grep": ("Grep",),                           "ls": ("LS",),
     "agent": ("Task", "Agent"),    "skill": ("Skill",),                         "tool_search": ("ToolSearch",),
     "web_fetch": ("WebFetch",),    "web_search": ("WebSearch",),
+    "ask_user": ("AskUserQuestion",),
 }
 _CODEX: Mapping[str, tuple[str, ...]] = {
     **_CLAUDE,

@@ -117,7 +117,7 @@ def everything(path: Path) -> None:
             1, violations=(violation,), connections=(made,), problem=problem, enforcement=FULL, used=Used(1.0, 2)
         )
         hook = RecordedHook("PreToolUse", "config.toml:1", "deny", "no", 2)
-        log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),), hook=hook))
+        log.finished(2, outcome, Ran(0.0, 3, (("/w/a", "added"),), hook=hook, answered="yes"))
         log.started(2, "p1", agent="main", terminal=False)
         log.applied(session, Patching("p", "00", "terminal", False, "/w", (("a", "added"),)))
         log.forwarded(session, Forwarding("p1", "c", 1, 2, "terminal"))

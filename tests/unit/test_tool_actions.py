@@ -13,6 +13,7 @@ from policy.grants.offers import choices, draft_grant, never
 from policy.model.action import (
     ACTIONS,
     Action,
+    AskUser,
     CallServerTool,
     FetchAddress,
     LoadSkill,
@@ -75,6 +76,8 @@ TIERS: list[tuple[Action, Tier, str]] = [
     (replace(ISSUE, tier="execute"),                            Tier.UNKNOWN,      "a tier that no tool can have"),
     (ReadServerResource("github", "repo://acme/web"),           Tier.MCP_EXTERNAL, "a resource of a server"),
     (ReadServerResource("a__b", "repo://acme/web"),             Tier.UNKNOWN,      "of a server whose name may be two"),
+    (AskUser("[]"),                                             Tier.UNKNOWN,      "no question"),
+    (AskUser('[{"choices":[],"question":"?","several":false,"title":""}]'), Tier.READ, "a question to the user"),
     (EXPLORE,                                                   Tier.AGENT_SPAWN,  "another agent"),
     (replace(EXPLORE, mode="plan"),                             Tier.AGENT_SPAWN,  "in a mode"),
     (replace(EXPLORE, mode="yolo"),                             Tier.UNKNOWN,      "in no mode"),
@@ -562,6 +565,7 @@ EVERY: tuple[ToolAction, ...] = (
     SearchTools("create an issue"),
     SearchNotes("deploy"),
     LoadSkill("commit", "built in"),
+    AskUser('[{"choices":[{"description":"","label":"a"}],"question":"which?","several":false,"title":""}]'),
 )
 
 
@@ -579,6 +583,7 @@ _NOT_SHOWN = (
     "tokens",
     "operation",
     "wait",
+    "questions",
 )  # fields that are no text of the action
 
 

@@ -82,8 +82,9 @@ MEANING = {
     Mode.DANGEROUSLY: "most actions are allowed without a question; secrets and denied commands are still refused.",
 }
 _ALONE = """\
- There is no user to answer questions, so an action that needs a question is refused. After {row} refusals in a row, \
-or {total} in all, the run ends: do not try actions at random."""
+ There is no user to answer questions, so an action that needs a question is refused. What a user \
+would decide, decide yourself, and say in your answer what you assumed. After {row} refusals in a row, or {total} in \
+all, the run ends: do not try actions at random."""
 
 
 def gate(cwd: str, mode: Mode, limits: "RunLimits | None") -> str:

@@ -6,6 +6,7 @@ from dataclasses import field
 from functools import partial
 
 from policy.model.frozen import dataclass
+from policy.model.model_questions import ModelQuestion
 from policy.model.tier import Mode, Ruling
 from policy.model.verdict import Ask, Problem, ProblemError
 from runner.approval.approver import (
@@ -22,6 +23,7 @@ from runner.approval.approver import (
     Stay,
     Yes,
 )
+from runner.approval.model_questions import LONGEST_ANSWER, AskedByModel, ModelAnswer
 from runner.approval.remembered import NOTHING, Offer
 from runner.events import Emit, InputWanted, PickWanted
 from runner.frontends.jsonl.protocol import AnswerLine
@@ -35,9 +37,10 @@ from runner.mcp.elicitation import (
     shown_fields,
     values_fault,
 )
-from runner.text.sanitize import visible_prose
+from runner.text.sanitize import one_line, visible_prose
 
 _LONGEST_MESSAGE = 4000  # characters of the text of a tool server
+_LONGEST_TITLE = 100  # characters
 _NO_USER = "there is no user to answer"
 
 
@@ -133,6 +136,15 @@ class Questions:
         (answer,) = await self._answers({id: _Pending(partial(_server_answer, asked), CANCELLED, loose=True)})
         return answer if isinstance(answer, ElicitedAnswer) else CANCELLED
 
+    async def ask_model_questions(self, asked: AskedByModel) -> tuple[ModelAnswer, ...] | None:
+        """Ask the program for the answers to questions of the model; None if it gives none."""
+        self._lists += 1
+        id, fields = f"p{self._lists}", tuple(map(_question_field, enumerate(asked.questions, 1)))
+        self._emit(InputWanted(id, "", asked.heading, fields, author="model", agent=asked.agent))
+        pending = _Pending(partial(_model_answers, asked.questions), None, loose=True)
+        (answer,) = await self._answers({id: pending})
+        return answer if isinstance(answer, tuple) else None
+
     def answer(self, said: AnswerLine) -> None:
         """Answer the question that the program's line names. Raise NoAnswer if the line answers nothing."""
         pending = self._pending.get(said.id)
@@ -185,6 +197,47 @@ def _server_answer(asked: ElicitedForm | ElicitedUrl, said: AnswerLine) -> Elici
     if isinstance(asked, ElicitedForm) and (fault := values_fault(asked, said.values or {})):
         raise NoAnswer(fault, "correct `values`; the request is still open")
     return ElicitedAnswer(accepted=True, values=dict(said.values or {}))
+
+
+def _question_field(numbered: tuple[int, ModelQuestion]) -> dict[str, object]:
+    """Return one question of the model in the form of a field."""
+    place, question = numbered
+    return {
+        "name": f"q{place}",
+        "title": one_line(question.title, _LONGEST_TITLE),
+        "description": visible_prose(question.question),
+        "type": "array" if question.several else "string",
+        "choices": [each.label for each in question.choices],
+        "details": [visible_prose(each.description) for each in question.choices],
+        "required": True,
+        "default": None,
+    }
+
+
+def _model_answers(questions: tuple[ModelQuestion, ...], said: AnswerLine) -> tuple[ModelAnswer, ...] | None:
+    """Return the answers to questions of the model. Raise NoAnswer if the line is no clear and complete answer."""
+    if said.bare and said.answer in ("no", "cancel"):
+        return None
+    values = said.values or {}
+    if said.answer != "yes" or said.feedback is not None or said.command is not None:
+        raise NoAnswer(f"`{said.answer}` is not an answer to questions", "answer yes with `values`, no, or cancel")
+    names = [f"q{place}" for place in range(1, len(questions) + 1)]
+    if set(values) != set(names):
+        raise NoAnswer("`values` must have one answer to each question", f"its names are {', '.join(names)}")
+    return tuple(_model_answer(name, values[name], each) for name, each in zip(names, questions, strict=True))
+
+
+def _model_answer(name: str, value: object, question: ModelQuestion) -> ModelAnswer:
+    given = value if isinstance(value, list) and question.several else [value]
+    texts = [each for each in given if isinstance(each, str)]
+    labels = [each.label for each in question.choices]
+    own = [each for each in texts if each not in labels]
+    if len(texts) != len(given) or not all(each.strip() for each in texts) or len(own) > 1:
+        many = "a list of choices with at most one other text" if question.several else "a text"
+        raise NoAnswer(f"the answer `{name}` needs {many}", "correct `values`; the request is still open")
+    if own and len(own[0]) > LONGEST_ANSWER:
+        raise NoAnswer(f"the answer `{name}` is longer than {LONGEST_ANSWER:,} characters", "make it shorter")
+    return ModelAnswer(tuple(each for each in labels if each in texts), own[0] if own else "")
 
 
 def _picked(said: AnswerLine, rows: Sequence[Row]) -> str | None:

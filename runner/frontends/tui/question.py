@@ -9,6 +9,7 @@ from policy.model.tier import Mode
 from policy.model.verdict import Ask
 from runner.approval.approver import LETTERS, MODES_AFTER_PLAN, Answer, Leave, PlanAnswer, Question, Stay
 from runner.approval.card import card
+from runner.approval.model_questions import AskedByModel, ModelAnswer
 from runner.approval.remembered import NOTHING, Offer
 from runner.config.trust.evaluate import TrustReview
 from runner.config.trust.prompt import TrustReply
@@ -57,6 +58,12 @@ class Panels:
         if lines:
             self._app.emit(Display("\n".join(lines), "text"))
         return await self._app.ask(TextQuestion(prompt))
+
+    async def ask_model_questions(self, asked: AskedByModel) -> tuple[ModelAnswer, ...] | None:
+        """Put questions of the model to the user, and return the answers; None if the user gives none."""
+        from runner.frontends.tui.model_question import ModelQuestionPanel  # few sessions ask
+
+        return await self._app.ask(ModelQuestionPanel(asked))
 
     async def leave_plan(self, plan: str) -> PlanAnswer:
         return await self._app.ask(PlanQuestion())

@@ -38,9 +38,10 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "task": ("agent", "agent_output", "agent_message", "agent_stop"),
     "agent": ("agent", "agent_output", "agent_message", "agent_stop"),
     "toolsearch": ("tool_search",),
+    "askuserquestion": ("ask_user",),
 }
 # Tools of other programs that this version does not have; a definition loses nothing without them.
-_NONE = frozenset(["todowrite", "todoread", "exitplanmode", "askuserquestion", "slashcommand", "skill", "savememory"])
+_NONE = frozenset(["todowrite", "todoread", "exitplanmode", "slashcommand", "skill", "savememory"])
 
 _MODES = {
     "plan": Mode.PLAN,
