@@ -136,6 +136,9 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             interpreter.findings.add_reason(tier, text, Check.PROCESS_SIGNAL, None)
         case actions.SignGit(what=what):
             interpreter.findings.add_reason(Tier.DANGEROUS, f"signs a {what} with your key", Check.SIGNATURE, None)
+        case actions.ConvertDocument():
+            text = "converts a document, which only an action that was allowed may need"
+            interpreter.findings.unknown(text, Check.CONVERSION, None)
         case _:
             from policy.interpreter.tool_call import judge_tool_call  # most actions are commands or file tools
 

@@ -4,14 +4,14 @@ Permits are created only here and in `grants`.
 """
 
 from policy.describe.phrases import named, near, plain
-from policy.model.action import RunArgv, RunScript, StartProcess
+from policy.model.action import ConvertDocument, RunArgv, RunScript, StartProcess
 from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Facts
 from policy.model.frozen import replace
 from policy.model.profile import Layer, Profile
 from policy.model.tier import MATRIX, Matrix, Mode, Ruling, Tier
 from policy.model.verdict import _MINT, UNNAMED, Allow, Ask, Cell, Deny, Limits, Permit, Problem, Terms, Verdict
-from policy.terms import Floor, terms_for
+from policy.terms import Floor, conversion_terms, terms_for
 
 _FLOORS = (Tier.SECRET, Tier.DENIED)
 _LONGEST = 1000  # characters of a reason, which may contain the text of a rule's author
@@ -68,6 +68,14 @@ def decide(
             return Ask(assessment, terms, cell, reason, rule_text + question(assessment, terms, facts))
         case _:
             return Deny(_problem(assessment, facts, cell, reason), cell, reason, *_lifting(assessment))
+
+
+def permit_conversion(permit: Permit, action: ConvertDocument) -> Permit:
+    """Return the permit to convert what the action of `permit` read. Raises ValueError as `conversion_terms` does.
+
+    INVARIANT: the rights of the conversion are within those of `permit`, apart from this program's own files.
+    """
+    return Permit(action, conversion_terms(permit.terms, action), _MINT)
 
 
 def deciding_cell(assessment: Assessment, mode: Mode, matrix: Matrix = MATRIX) -> Cell:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from math import isfinite
 
 from policy.describe.phrases import near, plain
-from policy.model.action import RunArgv, RunHook, RunScript, SignGit, StartServer, ToolAction
+from policy.model.action import ConvertDocument, RunArgv, RunHook, RunScript, SignGit, StartServer, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
@@ -16,6 +16,8 @@ from policy.model.tier import Tier
 from policy.model.verdict import READ_ONLY_TMP, UNNAMED, Limits, Rights, Terms
 
 LONGEST_TIMEOUT = 600.0  # seconds: the most that an action may ask for itself
+# The most that one conversion of a document may use. Its output is JSON with images, each of at most 5 MiB as base64.
+CONVERSION = Limits(wall=60.0, cpu=40, memory=1 << 30, file=16 << 20, open_files=128, output=48 << 20, disk=32 << 20)
 HOOK_OUTPUT = 1 << 20  # bytes that a hook may print; a longer output is a failure of the hook
 _USUAL_WALL = Limits().wall
 
@@ -222,6 +224,36 @@ def _hook_terms(
         env=_merged(environment, over),
         cache=facts.cache if works else "",
         unix=profile.unix_sockets and works,
+        limits=limits,
+    )
+
+
+def conversion_terms(terms: Terms, action: ConvertDocument) -> Terms:
+    """Return the rights of the conversion of a document that an action with `terms` read: the files of the converter
+    and of the system libraries, no workspace, no network, and small limits.
+
+    Raises ValueError if a path of the converter would show the user's home, the workspace or the whole system.
+    """
+    for path in action.program:
+        if not path.startswith("/") or any(inside(folder, path) for folder in (terms.home, terms.workspace)):
+            raise ValueError(f"`{path}` is no path of a program alone")
+    limits = Limits(
+        wall=min(terms.limits.wall, CONVERSION.wall),
+        cpu=min(terms.limits.cpu, CONVERSION.cpu),
+        pids=terms.limits.pids,  # T3 counts all processes of the user
+        memory=min(terms.limits.memory, CONVERSION.memory),
+        file=min(terms.limits.file, CONVERSION.file),
+        open_files=min(terms.limits.open_files, CONVERSION.open_files),
+        output=CONVERSION.output,
+        disk=min(terms.limits.disk, CONVERSION.disk) if terms.limits.disk else CONVERSION.disk,
+    )
+    return Terms(
+        Rights.ISOLATED,
+        terms.workspace,
+        terms.home,
+        system=tuple(path for path in action.system if any(inside(path, root) for root in terms.system)),
+        read=action.program,
+        env=(("HOME", READ_ONLY_TMP), ("LANG", "C.UTF-8"), ("PATH", "/usr/bin:/bin"), ("TMPDIR", READ_ONLY_TMP)),
         limits=limits,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
-from policy.model.action import Action, RunArgv, RunScript
+from policy.model.action import Action, ConvertDocument, RunArgv, RunScript
 from policy.model.frozen import dataclass
 from policy.model.verdict import Limits, Permit, Problem, ProblemError, Terms
 
@@ -371,7 +371,7 @@ class Backend(Protocol):
         ...
 
 
-def argv_of(action: RunScript | RunArgv) -> tuple[str, ...]:
+def argv_of(action: RunScript | RunArgv | ConvertDocument) -> tuple[str, ...]:
     return (*_SHELL, action.script) if isinstance(action, RunScript) else action.argv
 
 

@@ -9,6 +9,7 @@ from policy.model.action import (
     Action,
     AskUser,
     CallServerTool,
+    ConvertDocument,
     EditFile,
     FetchAddress,
     GlobFiles,
@@ -107,6 +108,8 @@ def _text(action: Action, around: Around) -> str:
             return hook_text(action)
         case RunArgv():
             return " ".join(map(quoted, action.argv))
+        case ConvertDocument():
+            return f"convert a {action.document} document"
         case SignGit():
             subject = action.payload.partition("\n\n")[2].strip().partition("\n")[0]
             return f"sign {action.what} {subject}"

@@ -54,6 +54,7 @@ def _candidates(
                     yield replace(action, argv=argv), f"`{plain(line, _LONGEST)}`"
         case (
             actions.SignGit()
+            | actions.ConvertDocument()
             | actions.SearchTools()
             | actions.ManageAgent()
             | actions.ManageTasks()

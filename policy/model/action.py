@@ -242,6 +242,33 @@ class SignGit:
 
 
 @dataclass(frozen=True, slots=True)
+class ConvertDocument:
+    """Convert a document from standard input to text and images, in a process that reads nothing but its own program.
+
+    An action that was allowed needs the conversion of what it read. It is no action of a model: `policy.decide` derives
+    its permit from the permit of the other action.
+
+    Attributes:
+        argv: the words of the converter.
+        system: absolute paths of folders with shared libraries.
+        program: absolute real paths of the interpreter, its packages and the converter.
+        document: the kind of the document, such as `pdf`.
+    """
+
+    kind: ClassVar[str] = "ConvertDocument"
+    tool: ClassVar[str] = "read"
+    argv: tuple[str, ...]
+    system: tuple[str, ...]
+    program: tuple[str, ...]
+    document: str
+
+    @property
+    def cwd(self) -> str:
+        """Return the working folder of the converter."""
+        return "/"
+
+
+@dataclass(frozen=True, slots=True)
 class CallServerTool:
     """Call the tool `name` of the tool server `server`.
 
@@ -473,7 +500,7 @@ ToolAction = (
     | AskUser
 )
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
-Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit
+Action = CommandAction | FileAction | ToolAction | ProcessAction | SignGit | ConvertDocument
 
 
 def file_action(tool: str, path: str, *, content: str, old: str, glob: str, regex: str) -> FileAction:
@@ -496,6 +523,6 @@ ACTIONS: dict[str, type[Action]] = {
         ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, ManageTasks, FetchAddress, SearchWeb, SearchTools,
-        SignGit, ProposeNote, SearchNotes, LoadSkill, AskUser,
+        SignGit, ConvertDocument, ProposeNote, SearchNotes, LoadSkill, AskUser,
     )
 }  # fmt: skip

@@ -304,6 +304,7 @@ class Check:
 
     # fmt: off
     # The request as a whole
+    CONVERSION              = RuleRef(RuleKind.BUILTIN, "classification/conversion")
     EMPTY_COMMAND           = RuleRef(RuleKind.BUILTIN, "classification/empty-command")
     EMPTY_SCRIPT            = RuleRef(RuleKind.BUILTIN, "classification/empty-script")
     FILE_TOOL               = RuleRef(RuleKind.BUILTIN, "classification/file-tool")

@@ -84,6 +84,7 @@ class Rights(StrEnum):
 
     READ_ONLY = "read-only"  # reads the workspace and the system; connects only to the hosts of the terms
     WORKSPACE_WRITE = "workspace-write"  # workspace writable; a private loopback interface
+    ISOLATED = "isolated"  # reads the system roots and the named paths of the terms: no workspace, /tmp or network
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Terms:
 
     Attributes:
         rights: The standard right set.
-        workspace: The folder of the project.
+        workspace: The folder of the project. With `Rights.ISOLATED` it is not visible.
         home: The home folder of the user.
         system: Readable roots.
         read: Readable paths outside the workspace that were named.

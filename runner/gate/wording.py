@@ -5,6 +5,7 @@ from policy.model.action import (
     Action,
     AskUser,
     CallServerTool,
+    ConvertDocument,
     EditFile,
     GlobFiles,
     GrepFiles,
@@ -53,6 +54,8 @@ def action_words(action: Action, workspace: str) -> str:
         return process_words(action)
     if isinstance(action, RunHook):
         return hook_text(action)
+    if isinstance(action, ConvertDocument):
+        return f"convert a {action.document} document"
     import shlex  # most actions are scripts
 
     if isinstance(action, StartServer):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.model.action import RunArgv, RunScript
+from policy.model.action import ConvertDocument, RunArgv, RunScript
 from policy.model.verdict import Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
@@ -317,7 +317,7 @@ async def _converse(
     """Run one action, from the request to the outcome."""
     action, limits = permit.action, permit.terms.limits
     started = time.monotonic()
-    if isinstance(action, RunScript | RunArgv):
+    if isinstance(action, RunScript | RunArgv | ConvertDocument):
         request: dict[str, object] = {"op": "spawn", "argv": list(argv_of(action)), "cwd": action.cwd}
     else:
         request, limits = file_request(action), file_limits(limits)

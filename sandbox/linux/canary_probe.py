@@ -86,7 +86,7 @@ async def run_canary(helper: HelperHandle, tier: str, terms: Terms) -> dict[str,
     with decoys_for(terms) as decoys:
         request: dict[str, object] = {"op": "canary", "pid": os.getpid(), "workspace": terms.workspace}
         request |= {"secret": decoys.secret, "target": decoys.target, "port": decoys.port, "abstract": decoys.abstract}
-        request["read_only"] = terms.rights is Rights.READ_ONLY
+        request["read_only"] = terms.rights is not Rights.WORKSPACE_WRITE
         exchange, _ = await helper.ask(request, None, None, 5.0, 1 << 16)
         text = exchange.streams[0].decode("utf-8", "replace")
         if decoys.touched:

@@ -126,6 +126,8 @@ def survey(terms: Terms, scratch: str, cache: Path | None = None) -> Scan:
 
     The content of the session's `scratch` folder belongs to commands and is not scanned.
     """
+    if terms.rights is Rights.ISOLATED:
+        return Scan()  # only files of this program and of the system are visible
     trees = known_trees(cache)
     # Hard links of a file to other places matter only if the file may be written.
     work = terms.rights is Rights.WORKSPACE_WRITE
@@ -251,6 +253,8 @@ def in_scratch(terms: Terms, scratch: str) -> Terms:
 def make_points(scratch: Scratch, terms: Terms, steps: Iterable[tuple[str, str, str]]) -> None:
     """Create the mount points in folders that commands write to: below /tmp (a workspace may be there), because the
     scratch folder may be read-only later, and below the sandbox's own cache. Raises SandboxUnavailable."""
+    if terms.rights is Rights.ISOLATED:
+        return  # its /tmp is a folder of its own
     root = plan_builder.cache_place(terms)
     for kind, source, target in steps:
         in_tmp, in_cache = target.startswith("/tmp/"), bool(root) and target.startswith(f"{root}/")

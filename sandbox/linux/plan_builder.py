@@ -100,7 +100,7 @@ def compile_plan(
         tier=tier,
         mounts=root,
         marks=_marked(root, protected) if tier == "T1" else (),
-        real=tuple(filter(None, (terms.workspace, scratch, "/tmp", cache_place(terms), *terms.read, *terms.writable))),
+        real=_real(terms, scratch),
         landlock=fitted,
         handled=(known.fs, net, known.scoped, known.size, known.flags),
         programs=programs,
@@ -132,6 +132,12 @@ def compile_plan(
         environment=tuple(f"{name}={value}" for name, value in environment.items()),
         warm=warm,
     )
+
+
+def _real(terms: Terms, scratch: str) -> tuple[str, ...]:
+    """Return the paths below which no link is followed."""
+    own = () if terms.rights is Rights.ISOLATED else (terms.workspace, scratch, cache_place(terms))
+    return tuple(filter(None, (*own, "/tmp", *terms.read, *terms.writable)))
 
 
 def leave_to_group(plan: Plan, held: frozenset[str]) -> None:
@@ -234,12 +240,14 @@ def mounts(
             steps.append(("ro", instead.get(path, path), path))
     steps += [("rw", f"/dev/{name}", f"/dev/{name}") for name in DEVICES if look(f"/dev/{name}")]
     steps += [("tmpfs", "", path) if work else ("folder", "", path) for path in _private(terms)]
-    steps.append(("rw" if work else "ro", scratch, "/tmp"))
+    apart = terms.rights is Rights.ISOLATED
+    steps.append(("folder", "", "/tmp") if apart else ("rw" if work else "ro", scratch, "/tmp"))
     if not work:
         steps.append(("tmpfs", str(min(READ_ONLY_TMP_SIZE, terms.limits.memory // 2)), READ_ONLY_TMP))
     if place := cache_place(terms):
         steps.append(("rw", terms.cache, place))
-    steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
+    if not apart:
+        steps.append(("rw" if work else "ro", terms.workspace, terms.workspace))
     steps += [("ro", path, path) for path in terms.read]
     steps += [("rw", path, path) for path in terms.writable if not _replaceable(path, terms, protected, look)]
     steps.sort(key=lambda step: step[2].count("/"))
@@ -328,7 +336,8 @@ def _bare_rules(terms: Terms, work: bool, look: PathLookup) -> list[tuple[str, i
     """
     real = {os.path.realpath(path) for path in (*terms.system, *terms.read)}
     rules = [(path, landlock.READ) for path in sorted(real) if look(path)]
-    rules += [(path, landlock.WRITE if work else landlock.READ) for path in (terms.workspace, terms.home)]
+    seen = () if terms.rights is Rights.ISOLATED else (terms.workspace, terms.home)
+    rules += [(path, landlock.WRITE if work else landlock.READ) for path in seen]
     rules += [(path, landlock.WRITE) for path in (*terms.write, *((terms.cache,) if terms.cache and work else ()))]
     rules += [(f"/dev/{name}", landlock.DEVICE) for name in DEVICES if look(f"/dev/{name}")]
     return rules

@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from policy.model.action import RunArgv, RunScript
+from policy.model.action import ConvertDocument, RunArgv, RunScript
 from policy.model.verdict import Limits, Permit, Rights, Terms
 from sandbox.backend import (
     DIRECT,
@@ -138,7 +138,7 @@ class Seatbelt:
             raise TypeError("the sandbox runs Permits and nothing else")
         enforcement = self.enforcement or await self.probe()
         action, terms = permit.action, permit.terms
-        if isinstance(action, RunScript | RunArgv):
+        if isinstance(action, RunScript | RunArgv | ConvertDocument):
             done = await self._confined(terms, argv_of(action), action.cwd, stdin, listen)
             return replace(done, enforcement=enforcement)
         request = marshal.dumps(file_request(action))

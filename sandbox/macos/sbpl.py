@@ -66,7 +66,8 @@ def profile_for(
     """
     facts, paper, work = _facts(), _Paper(), terms.rights is Rights.WORKSPACE_WRITE
     granted = [*terms.writable, *((terms.workspace, scratch, *filter(None, (terms.cache,))) if work else ())]
-    seen = [*terms.system, *terms.read, *code, terms.workspace, scratch, *granted]
+    session = () if terms.rights is Rights.ISOLATED else (terms.workspace, scratch)
+    seen = [*terms.system, *terms.read, *code, *session, *granted]
     readable = [f'(subpath "{path}")' for path in facts["read"]]
     readable += [f"(subpath {paper.path('READ', path)})" for path in dict.fromkeys(seen)]
     paper.lines += ["(allow process-fork)", "(allow process-info* (target same-sandbox))"]

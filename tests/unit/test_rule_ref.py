@@ -98,7 +98,7 @@ def test_an_action_s_kind_is_the_name_that_records_have_whatever_its_class_is_ca
         "RunScript", "StartProcess", "RunArgv", "StartServer", "RunHook", "ReadFile", "WriteFile", "EditFile", "ListFolder", "GlobFiles",
         "GrepFiles", "ReadProcess", "WriteProcess", "SignalProcess",
         "CallServerTool", "ReadServerResource", "SpawnAgent", "ManageAgent", "ManageTasks", "FetchAddress", "SearchWeb",
-        "SearchTools", "SignGit", "ProposeNote", "SearchNotes", "LoadSkill", "AskUser",
+        "SearchTools", "SignGit", "ConvertDocument", "ProposeNote", "SearchNotes", "LoadSkill", "AskUser",
     ]  # fmt: skip
     renamed = type("Renamed", (ReadFile,), {})("/w/a")
     assert action_body(renamed)["type"] == file_request(renamed)["op"] == "ReadFile"
