@@ -37,6 +37,7 @@ CONTENTS = {
         Permissions <guide/permissions>
         Slash commands <guide/slash>
         Sessions <guide/sessions>
+        Untrusted text <guide/information-flow>
         Memory <guide/memory>
         Skills <guide/skills>
         Bundles <guide/bundles>

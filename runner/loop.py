@@ -8,6 +8,7 @@
 import asyncio
 
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from runner.audit.chain import AuditError
 from runner.engine.budget import BudgetExceeded, Limit
 from runner.engine.execute import StopListener, execute_call
@@ -78,6 +79,8 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     work = TurnLoop(ctx, [] if history is None else history)
     prompt = ctx.redactor.text(prompt)  # the user may have pasted a key by mistake
     ctx.skills.begin(prompt, ctx.context)
+    if ctx.flow is not None and ctx.agent == MAIN:  # the prompt of a sub-agent is text of a model
+        ctx.flow.hear(ctx.redactor.text(typed) or prompt)
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     limit: Limit | None = None
     try:

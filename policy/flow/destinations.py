@@ -1,10 +1,11 @@
 """The destinations to which one action would send data, and whether trusted text names each of them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from enum import IntEnum
 
 from policy.flow.state import FlowState
-from policy.flow.trusted_text import Address, addresses, whole_address
+from policy.flow.trusted_text import Address, addresses, whole_address, whole_day
 from policy.model.action import CallServerTool, FetchAddress, ReadServerResource, SearchWeb, WriteProcess
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope, Step
 from policy.model.facts import Facts
@@ -16,10 +17,33 @@ from policy.permission.hosts import contains
 
 # Arguments that say what is written. All other arguments say to whom, where, which thing or how much.
 _CONTENT = frozenset((
-    "body", "caption", "comment", "content", "contents", "description", "details", "heading", "html", "markdown",
-    "message", "msg", "note", "notes", "prompt", "query", "question", "reason", "review", "search", "snippet",
-    "subject", "summary", "text", "title",
+    "body", "caption", "comment", "content", "contents", "description", "details", "heading", "html", "label",
+    "location", "markdown", "memo", "message", "msg", "note", "notes", "place", "prompt", "query", "question",
+    "reason", "remark", "remarks", "review", "search", "snippet", "subject", "summary", "text", "title",
 ))  # fmt: skip
+_IDS = frozenset((
+    "id", "ids", "uid", "uuid", "guid", "otp",
+))  # fmt: skip
+_WHERE = frozenset((
+    "address", "addresses", "domain", "endpoint", "host", "hostname", "href", "link", "links", "origin", "page",
+    "server", "site", "uri", "url", "urls", "website",
+))  # fmt: skip
+_WHOM = frozenset((
+    "account", "assignee", "assignees", "attendee", "attendees", "audience", "bcc", "beneficiary", "cc",
+    "collaborator", "collaborators", "customer", "email", "emails", "group", "groups", "guest", "guests",
+    "invitee", "invitees", "iban", "mail", "member", "members", "org", "organisation", "organization", "owner",
+    "participant", "participants", "payee", "people", "person", "phone", "recipient", "recipients", "repo",
+    "repository", "reviewer", "reviewers", "team", "to", "user", "username", "users",
+))  # fmt: skip
+# Arguments whose values are one of a few words.
+_OF_A_KIND = frozenset((
+    "access", "action", "category", "color", "currency", "format", "frequency", "kind", "language", "level",
+    "method", "mode", "order", "permission", "permissions", "priority", "role", "severity", "sort", "state",
+    "status", "type", "unit", "visibility",
+))  # fmt: skip
+_PATH = re.compile(r"~?[\w.+@-]*(?:/[\w.+@ -]*)+")  # also the name of a repository, `owner/name`
+_ACCOUNT = re.compile(r"[A-Z]{2}[0-9]{2}[A-Z0-9 ]{8,40}", re.IGNORECASE)  # IBAN and the like
+_DIGITS = re.compile(r"[+-]?[0-9][0-9.,]*")
 _PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|[0-9]+")
 _LINK = re.compile(r"https?://[^\s\"'<>()\[\]{}|\\^`]+|www\.[^\s\"'<>()\[\]{}|\\^`]+", re.IGNORECASE)
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
@@ -108,26 +132,92 @@ def _host_of(target: str) -> str:
 # ---- calls of tool servers
 
 
+class _Kind(IntEnum):
+    """The kinds of things that the value of an argument names."""
+
+    ADDRESS = 0  # a mail address, a link, an account number
+    WHOM = 1  # a person, a group or a repository that gets something, by its name
+    NAME = 2  # another thing or place, by its name
+    ID = 3  # which one, by a number, a code or a path
+    DAY = 4  # a date or a time
+    DETAIL = 5  # how much or of which kind: a number, one of a few words
+
+
+_Value = tuple[_Kind, str, tuple[str, ...]]  # the text, and words that say what it is of
+
+
 def _of_call(action: CallServerTool, flow: FlowState) -> Iterator[str]:
-    """Yield the values of a call that name a destination or a thing and that no trusted text contains, and the links in
-    what is written. For a tool that only reads, only addresses are destinations.
+    """Yield what a call names that no trusted text contains. For a tool that only reads, only links count.
+
+    1. Every address, and every link in what is written, must be named.
+    2. What is written may go to anyone without an address if it is the user's own words.
+    3. Each person or group that gets something must be named. Beside a named thing, other names, IDs, days and
+       details need not be: the user has said what the call is about.
+    4. Without a named thing, the names must be named; without names, the day; without a day, the IDs and details,
+       unless the tool changes the user's own account only.
     """
     arguments = parsed(action.arguments)
     if arguments is None:
         yield _UNREADABLE
         return
-    tool = tuple(part.lower() for part in _PARTS.findall(action.name))
-    reads = action.tier == Tier.READ.label
+    reads, writes = action.tier == Tier.READ.label, action.tier == Tier.WRITE.label
+    tool = _parts(action.name)
+    values: list[_Value] = []
+    contents: list[str] = []
     for name, value in arguments.items():
-        parts = tuple(part.lower() for part in _PARTS.findall(name))
+        parts = _parts(name)
         texts = list(_texts(value))
         if len(texts) > _MOST:
             yield f"the argument {name}, which has too many values"
-        for text in texts[:_MOST]:
-            if reads or (parts and parts[-1] in _CONTENT):
-                yield from _links(text, flow)
-            else:
-                yield from _values(text, (*parts, *tool), flow)
+        if reads or (parts and parts[-1] in _CONTENT):
+            contents += texts[:_MOST]
+        else:
+            values += [
+                (_kind(text, parts, writes=writes), text, (*parts, *tool)) for text in texts[:_MOST] if text.strip()
+            ]
+    links = [link for text in contents for link in _links(text, flow, mail=not reads)]
+    known = {each: flow.trusted.names(each[1], each[2]) for each in values if each[1].lower() not in flow.trusted.own}
+    yield from links
+    yield from _unnamed(known, _Kind.ADDRESS)
+    if contents and not links and all(flow.trusted.names(text) for text in contents):
+        return
+    yield from _unnamed(known, _Kind.WHOM)
+    if any(kind <= _Kind.ID and named for (kind, _, _), named in known.items()):
+        return
+    for kinds in ((_Kind.NAME,), (_Kind.DAY,), () if writes else (_Kind.ID, _Kind.DETAIL)):
+        for kind in kinds:
+            yield from _unnamed(known, kind)
+        if any(kind in kinds for kind, _, _ in known):
+            return
+
+
+def _unnamed(known: Mapping[_Value, bool], kind: _Kind) -> Iterator[str]:
+    """Yield the values of one kind that are not named."""
+    yield from (each[1] for each, named in known.items() if each[0] is kind and not named)
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return the words of a name such as `newStartTime` or `file_id`, in lower case."""
+    return tuple(part.lower() for part in _PARTS.findall(name))
+
+
+def _kind(text: str, parts: tuple[str, ...], *, writes: bool) -> _Kind:
+    """Return what a value names, by its form and by the words of its argument's name. `writes` is True for a tool that
+    changes the user's own account only.
+    """
+    host = whole_address(text) is not None and not _WHERE.isdisjoint(parts)
+    if host or _LINK.search(text) or _MAIL.search(text) or _ACCOUNT.fullmatch(text):
+        return _Kind.ADDRESS
+    if whole_day(text) is not None:
+        return _Kind.DAY
+    which = bool(parts and parts[-1] in _IDS) or _PATH.fullmatch(text) is not None
+    if not (which and writes) and not _WHOM.isdisjoint(parts) and not (parts and parts[-1] in _IDS):
+        return _Kind.WHOM
+    if which:
+        return _Kind.ID
+    if len(text) <= 2 or _DIGITS.fullmatch(text) or not _OF_A_KIND.isdisjoint(parts[-1:]):
+        return _Kind.DETAIL
+    return _Kind.NAME
 
 
 def _values(text: str, about: tuple[str, ...], flow: FlowState) -> Iterator[str]:
@@ -135,14 +225,14 @@ def _values(text: str, about: tuple[str, ...], flow: FlowState) -> Iterator[str]
         yield text
 
 
-def _links(text: str, flow: FlowState) -> Iterator[str]:
-    """Yield the links and mail addresses in `text` that no trusted text names."""
+def _links(text: str, flow: FlowState, *, mail: bool) -> Iterator[str]:
+    """Yield the links in `text` that no trusted text names, and with `mail` the mail addresses as well."""
     for match in _LINK.finditer(text):
         link = match[0].rstrip(".,;:!?")
         address = whole_address(link.lower())
         if address is None or not flow.trusted.reaches(address):
             yield link
-    for match in _MAIL.finditer(text):
+    for match in _MAIL.finditer(text) if mail else ():
         if not flow.trusted.names(match[0]):
             yield match[0]
 

@@ -15,8 +15,8 @@ from policy.flow.destinations import new_destinations
 from policy.flow.finding import FlowFinding, Sink
 from policy.flow.state import FlowMode, FlowState
 from policy.flow.trusted_later import trusted_later
-from policy.model.action import CallServerTool, EditFile, RunHook, SignGit, StartServer, WriteFile
-from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind
+from policy.model.action import CallServerTool, EditFile, RunHook, SignGit, StartProcess, StartServer, WriteFile
+from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind, Scope
 from policy.model.facts import Facts
 from policy.model.frozen import replace
 from policy.model.profile import Profile
@@ -24,6 +24,7 @@ from policy.model.tier import MATRIX, Matrix, Mode, Tier
 
 _SENDING = frozenset((Tier.NETWORK, Tier.MCP_EXTERNAL))
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_UNREAD = (EffectKind.RUNS, EffectKind.UNKNOWN)
 
 
 def flow_findings(assessment: Assessment, flow: FlowState, facts: Facts, profile: Profile) -> tuple[FlowFinding, ...]:
@@ -46,24 +47,33 @@ def flow_findings(assessment: Assessment, flow: FlowState, facts: Facts, profile
 
 
 def _changed_files(assessment: Assessment, flow: FlowState, facts: Facts) -> tuple[str, ...]:
-    """Return the files that the action certainly changes and that are trusted later.
+    """Return the files that the action changes and that are trusted later, as text for the user.
 
-    What a command changes is seen on the disk afterwards (`runner/flow/changes.py`). If nothing looks afterwards, what
-    its words say must be enough.
+    What a command changes is seen on the disk afterwards. If nothing looks afterwards, or if the command stays beside
+    later actions, then what its words say must be enough, and code that is not read may change any file.
     """
     action = assessment.action
-    paths: list[str] = []
+    found: list[str] = []
     if isinstance(action, WriteFile):
         digest = hashlib.sha256(action.content.encode("utf-8", "surrogatepass")).hexdigest()
-        paths = [] if (action.path, digest) in flow.approved else [action.path]
+        found = [] if (action.path, digest) in flow.approved else _later(action.path, facts)
     elif isinstance(action, EditFile):
-        paths = [action.path]
-    elif not flow.undo:
-        paths = [effect.target for effect in assessment.effects if effect.kind in _CHANGES]
+        found = _later(action.path, facts)
+    elif not flow.undo or (isinstance(action, StartProcess) and action.stays):
+        for effect in assessment.effects:
+            if effect.kind in _UNREAD:
+                found.append("files of the workspace by code whose changes are not compared")
+            elif effect.kind in _CHANGES and effect.scope is Scope.WORKSPACE:
+                found += _later(effect.target, facts) if effect.exact else ["files that are not known before"]
+    return tuple(dict.fromkeys(found))
+
+
+def _later(path: str, facts: Facts) -> list[str]:
+    """Return the file with what it is trusted as, as text for the user; empty for an ordinary file."""
     workspace = facts.workspace
-    named = [(path, trusted_later(facts.look(path).real if path.startswith("/") else path, workspace)
-              or trusted_later(path, workspace)) for path in paths]  # fmt: skip
-    return tuple(f"{path.removeprefix(workspace + '/')} ({what})" for path, what in named if what)
+    real = facts.look(path).real if path.startswith("/") else path
+    what = trusted_later(real, workspace) or trusted_later(path, workspace)
+    return [f"{path.removeprefix(workspace + '/')} ({what})"] if what else []
 
 
 def guarded(

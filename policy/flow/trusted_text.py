@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import field
 from functools import lru_cache
 
-from policy.model.frozen import dataclass
+from policy.model.frozen import dataclass, replace
 
 # A host or an address in running text. The last label has letters only, so that versions and times do not match.
 _ADDRESS = re.compile(
@@ -55,10 +55,13 @@ class TrustedText:
     Attributes:
         texts: the texts, in lower case.
         hosts: hosts that are trusted beside those in the texts: those of allow rules, and the model's own.
+        own: addresses and names of the user, such as `user.email` of Git, in lower case. Text may go to the user, but
+            that says nothing about what the user wants.
     """
 
     texts: tuple[str, ...] = ()
     hosts: frozenset[str] = field(default_factory=frozenset)
+    own: frozenset[str] = field(default_factory=frozenset)
 
     def names(self, value: str, about: Iterable[str] = ()) -> bool:
         """Return True if the texts contain `value` as a whole token. `about` are words that say what `value` is of,
@@ -69,6 +72,8 @@ class TrustedText:
             return True
         if _NUMBER.fullmatch(value):
             return any(_number_named(text, value, frozenset(about)) for text in self.texts)
+        if (day := whole_day(value)) is not None:
+            return any(_same_day(day, known) for text in self.texts for known in _days(text))
         if (address := whole_address(value)) is not None and "/" in value:
             return self.reaches(address)
         return any(_whole(text, value) for text in self.texts)
@@ -94,11 +99,11 @@ class TrustedText:
     def with_text(self, *texts: str) -> "TrustedText":
         """Return a copy with more texts."""
         more = tuple(lowered for text in texts if (lowered := text.strip().lower()))
-        return TrustedText(tuple(dict.fromkeys((*self.texts, *more))), self.hosts)
+        return replace(self, texts=tuple(dict.fromkeys((*self.texts, *more))))
 
     def with_hosts(self, hosts: Iterable[str]) -> "TrustedText":
         """Return a copy with more trusted hosts."""
-        return TrustedText(self.texts, self.hosts | frozenset(host.lower() for host in hosts))
+        return replace(self, hosts=self.hosts | frozenset(host.lower() for host in hosts))
 
 
 def _below(path: str, known: str) -> bool:
@@ -174,7 +179,7 @@ def _number_named(text: str, value: str, about: frozenset[str]) -> bool:
             near = {_singular(word) for word in around}
             if near & {_singular(word) for word in about}:
                 return True
-            if "#" in near or (near & _MONEY and about & _OF_AMOUNTS):
+            if "#" in near or (near & (_MONEY | _OF_AMOUNTS) and about & _OF_AMOUNTS):
                 return True
         start = text.find(value, start + 1)
     return False
@@ -182,3 +187,48 @@ def _number_named(text: str, value: str, about: frozenset[str]) -> bool:
 
 def _singular(word: str) -> str:
     return word.lower().removesuffix("s") if len(word) > 3 else word.lower()
+
+
+# ---- days
+
+_NAMES_OF_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_MONTHS = {name: number for number, name in enumerate(_NAMES_OF_MONTHS, 1)}
+_MONTHS |= {name[:3]: number for name, number in _MONTHS.items()} | {"sept": 9}
+_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_DAY = re.compile(
+    r"(?<![\w-])(?:(?P<y1>[0-9]{4})-(?P<m1>[0-9]{1,2})-(?P<d1>[0-9]{1,2})"
+    rf"|(?P<m2>{_MONTH})\.? (?P<d2>[0-9]{{1,2}})(?:st|nd|rd|th)?(?:,? (?P<y2>[0-9]{{4}}))?"
+    rf"|(?P<d3>[0-9]{{1,2}})(?:st|nd|rd|th)?\.? (?:of )?(?P<m3>{_MONTH})\.?(?:,? (?P<y3>[0-9]{{4}}))?)(?![\w-])",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(
+    r"[ t]*(?:[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?(?: ?[ap]\.?m\.?)?)?(?:z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+
+_Day = tuple[int, int, int]  # year (0: not written), month, day
+
+
+def whole_day(value: str) -> _Day | None:
+    """Return the day that `value` as a whole is, with or without a time of the day; None for another text."""
+    value = value.strip().lower()
+    match = _DAY.match(value)
+    return _day_of(match) if match and _CLOCK.fullmatch(value[match.end() :]) else None
+
+
+@lru_cache(maxsize=256)
+def _days(text: str) -> tuple[_Day, ...]:
+    return tuple(dict.fromkeys(_day_of(match) for match in _DAY.finditer(text)))
+
+
+def _day_of(match: re.Match[str]) -> _Day:
+    parts = match.groupdict()
+    year, month, day = (next((found for form in "123" if (found := parts.get(f"{key}{form}"))), "0") for key in "ymd")
+    return int(year), int(month) if month.isdecimal() else _MONTHS[month.lower()], int(day)
+
+
+def _same_day(one: _Day, other: _Day) -> bool:
+    """Return True for the same day of the same month, unless both say a year and the years differ."""
+    return one[1:] == other[1:] and (one[0] == other[0] or not (one[0] and other[0]))

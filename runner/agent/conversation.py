@@ -142,6 +142,8 @@ class Conversation:
         """
         self._require_idle()
         self._typed += 1
+        if self.ctx.flow is not None:
+            self.ctx.flow.hear(script)
         self._running = running = asyncio.create_task(self._shell(f"!{self._typed}", script))
         try:
             output = await running

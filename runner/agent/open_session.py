@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from policy.evaluation import fingerprint
+from policy.flow.state import FlowMode
+from policy.flow.trusted_text import TrustedText
 from policy.grants.grant import GrantHolder
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN, Profile
@@ -38,6 +40,8 @@ from runner.engine.steering import Delivery, Steering
 from runner.events import Emit, Event, Notice, ProcessStarted
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
+from runner.flow.session_flow import ResultLabels, SessionFlow
+from runner.flow.written_files import WrittenFiles
 from runner.gate.grants.codec import to_json
 from runner.gate.grants.store import GrantStore
 from runner.messages import Thinking
@@ -71,6 +75,10 @@ if TYPE_CHECKING:
     from tools.registry import ToolRegistry, ToolSelection
 
 
+# The programs whose registries a lock file or settings of the workspace can name.
+_PACKAGE_PROGRAMS = ("npm", "yarn", "pip", "uv", "cargo", "go", "gem", "composer")
+
+
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     """The options of a session.
@@ -94,6 +102,8 @@ class SessionOptions:
         notes: True if the session uses the notes of the user and the workspace.
         hooks: The configured hooks, or None if there are none.
         bundles: The copies of bundles that every command of the session may read. They were verified.
+        guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
+        foreign: The source of the workspace's own text in words, if all of it is untrusted; else empty.
     """
 
     cwd: Path
@@ -113,6 +123,8 @@ class SessionOptions:
     notes: bool = False
     hooks: "ConfiguredHooks | None" = None
     bundles: tuple[str, ...] = ()
+    guarded: bool = False
+    foreign: str = ""
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -239,8 +251,9 @@ async def open_session(
                 if options.unattended and grant.ruling is Ruling.ALLOW:
                     said = "allows nothing while there is no user"
                 emit(Notice(f"grant {grant.id} of this session {said}: {grant.what.words}"))
-        around, (signing, environment) = await asyncio.gather(  # reading a large Git index takes a moment
+        around, registries, (signing, environment) = await asyncio.gather(  # reading a large Git index takes a moment
             asyncio.to_thread(surroundings, facts.workspace),
+            asyncio.to_thread(_registries_of, facts),
             asyncio.to_thread(
                 open_signing,
                 facts,
@@ -323,6 +336,7 @@ async def open_session(
             hooks = SessionHooks(options.hooks, environ, settings.network)
             stack.push_async_callback(hooks.close)
         tasks = _tasks_of(session, options, emit, redactor, registry)
+        flow = _flow_of(options, settings, facts, registries, state, emit, journal)
         offered = registry
         if settings.value("coordinator"):
             offered, context = _coordinating(agents, registry, context)
@@ -363,6 +377,7 @@ async def open_session(
             notes=notes,
             hooks=hooks,
             tasks=tasks,
+            flow=flow,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )
         if servers is not None:
@@ -397,6 +412,52 @@ def _notes_of(
     for notice in stored.notices[:3]:
         emit(Notice(notice))
     return notes, replace(context, notes=text, noted=len(stored.notes))
+
+
+def _registries_of(facts: "Facts") -> frozenset[str]:
+    """Return the registries that settings and lock files name at the start of the session."""
+    return frozenset(host for program in _PACKAGE_PROGRAMS for host, _ in facts.registries(program, facts.workspace))
+
+
+def _flow_of(
+    options: SessionOptions,
+    settings: Settings,
+    facts: "Facts",
+    registries: frozenset[str],
+    state: Path,
+    emit: Emit,
+    journal: Journal,
+) -> SessionFlow:
+    """Return the information flow of the session, with the entries of the session that it continues."""
+    chosen = settings.value("flow")
+    remotes = facts.remotes(facts.workspace)
+    known = {address for each in (remotes.fetch, remotes.push) for found in each.values() for address in found}
+    hosts = registries | {rule.host for credential in settings.profile.credentials for rule in credential.rules}
+    labels = ResultLabels(
+        settings.names("untrusted", "files"),
+        settings.names("private", "files"),
+        {server.name: server.results for server in options.servers},
+        frozenset(server.name for server in options.servers if server.private),
+    )
+    flow = SessionFlow(
+        FlowMode(str(chosen)) if chosen is not None else None,
+        guarded=options.guarded,
+        workspace=facts.workspace,
+        trusted=TrustedText().with_text(*known, *remotes.modules).with_hosts(hosts),
+        remotes=remotes,
+        files=WrittenFiles(state, facts.workspace),
+        labels=labels,
+        emit=emit,
+        keep=lambda entry: journal.flow(entry.kind, entry.text, entry.at, entry.sha256),
+    )
+    past = options.beginning.past if options.beginning is not None else None
+    if past is not None and past.history:
+        flow.restore(past.flow)
+    else:
+        flow.start()
+    if options.foreign:
+        flow.note_untrusted(options.foreign)
+    return flow
 
 
 def _coordinating(

@@ -188,12 +188,14 @@ def prepare_options(
     asks: bool = True,
     asker: "Asker | None" = None,
     packaged: bool = False,
+    guarded: bool = False,
 ) -> "tuple[SessionOptions, Settings]":
     """Return the options and the settings of a session, from the command line and the configuration.
 
     Without `repository`, all settings of the repository are ignored, even those that tighten. `usual` are the limits of
     a run that neither options nor settings set. With `asks`, a question about trust may be put on this terminal or to
-    `asker`. With `packaged`, the session has the skills of the program.
+    `asker`. With `packaged`, the session has the skills of the program. With `guarded`, `guard` is the default of the
+    setting `flow`.
     """
     from runner.agent.context_sources import read_context
     from runner.agent.open_session import SessionOptions
@@ -256,6 +258,7 @@ def prepare_options(
         agents=agents,
         hooks=hooks,
         bundles=bundles.folders if bundles is not None else (),
+        guarded=guarded or BATCH in os.environ,
     )
     return options, settings
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from policy.grants.grant import Grant
     from policy.model.agent_limit import AgentLimit
     from runner.audit.fact_recorder import FactRecorder
+    from runner.audit.flow_fields import RecordedFlow
 
 TEXT_KEPT = 16_384  # characters of one text
 LISTED = 200  # reasons, effects, violations of one record
@@ -147,6 +148,7 @@ class Decision:
     client: str = ""  # the name that the program at the other end of `agent mcp serve` states; empty without one
     limits: "tuple[AgentLimit, ...]" = ()  # of the acting sub-agent and the agents above it
     hooks: "tuple[RecordedHook, ...]" = ()  # the answers of hooks that the decision rests on
+    flow: "RecordedFlow | None" = None  # the information flow, if untrusted text was in the conversation
 
     def body(self, session: str) -> dict[str, object]:
         """Return the body of the record of this decision."""
@@ -194,6 +196,7 @@ class Decision:
             **({"call": bounded(self.call)} if self.call else {}),
             **({"limits": limits} if limits else {}),
             **({"hooks": [each.body() for each in self.hooks]} if self.hooks else {}),
+            **({"flow": self.flow.body()} if self.flow is not None else {}),
         }
 
 

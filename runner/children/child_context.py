@@ -144,6 +144,7 @@ def child_context(plan: ChildPlan, parent: RunContext, most_depth: int) -> RunCo
         servers=_SharedServers(parent.servers) if parent.servers is not None else None,
         agent=plan.name,
         parent=parent.agent,
+        flow=parent.flow.child(emit) if parent.flow is not None else None,
         limited=limited,
         above=lambda: parent.live.spent,
         changed={},

@@ -2,7 +2,7 @@
 
 from policy.model.action import Action
 from runner.events import ActionFinished, Event, ToolProposed
-from runner.memory.outside import outside_sources
+from runner.flow.text_sources import outside_sources
 from runner.text.sanitize import one_line
 
 _MOST = 20  # sources that a report names

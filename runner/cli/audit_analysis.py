@@ -11,6 +11,7 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Annotated
 
+from policy.flow.state import FlowMode
 from policy.model.tier import MATRIX as STANDING
 from policy.model.tier import Matrix, Mode, Ruling, Tier
 from policy.model.verdict import Problem
@@ -228,6 +229,10 @@ MATRIX = Annotated[
         "of `agent policy matrix --json`.",
     ),
 ]
+FLOW = Annotated[
+    str | None,
+    valued("--flow", "MODE", "Another value of the setting `flow`: guard lists what it would have changed."),
+]
 ABOVE = Annotated[
     str | None, valued("--fail-above", "TIER", "Exit 1 if an action of a higher tier would be newly allowed.")
 ]
@@ -240,6 +245,7 @@ def replay(
     policy: POLICY = None,
     under: TRY_MODE = None,
     matrix: MATRIX = None,
+    flow: FLOW = None,
     fail_above: ABOVE = None,
     strict: STRICT = False,
     look: LOOK = False,
@@ -261,6 +267,7 @@ def replay(
         agent audit replay --policy new.toml --since 30d
         agent audit replay --mode dont-ask --workspace .
         agent audit replay --matrix network=deny --json | jq .counts
+        agent audit replay --flow guard --since 7d
         agent audit replay --policy new.toml --fail-above execute --strict
     """
     from policy.evaluation import fingerprint
@@ -273,7 +280,8 @@ def replay(
 
     worst = _tier(fail_above) if fail_above is not None else None
     cells = _matrix(matrix or [])
-    policies = Policies(os.environ, configuration(policy) if policy is not None else None, under, cells)
+    own = configuration(policy) if policy is not None else None
+    policies = Policies(os.environ, own, under, cells, _flow(flow))
     here = policies.here(folder(None))
     found = Replayed()
     path = log_path(file)
@@ -298,6 +306,16 @@ def replay(
                 f"newly allowed above tier {worst.label}: {len(above)} (record {named}{', ...' if above[5:] else ''})"
             )
     return Exit.FAILED if above or (strict and found.unknown) else Exit.DONE
+
+
+def _flow(name: str | None) -> FlowMode | None:
+    if name is None:
+        return None
+    known = [mode.value for mode in FlowMode]
+    if name not in known:
+        why, fix = "--flow needs a value of the setting `flow`", f"use one of {', '.join(known)}"
+        raise not_known(f"there is no `{name}`", why, name, known, fix)
+    return FlowMode(name)
 
 
 def _tier(name: str) -> "Tier":

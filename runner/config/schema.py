@@ -260,6 +260,15 @@ KEYS: tuple[Key, ...] = (
         ValueType.SWITCH, TIGHTEN, "tell the model about your skills and the trusted ones of the repository", True),
     Key("memory", ValueType.SWITCH, TIGHTEN, "give the model your notes of earlier sessions (`agent memory`)", True),
 
+    Key("flow", ValueType.TEXT, TIGHTEN,
+        "what untrusted text changes: `guard` by default in `ci`, `batch` and `trust-project`, else `note`", None,
+        choices=("off", "note", "guard"), stricter=validators.before(("guard", "note", "off")), example='"guard"'),
+    Key("untrusted.files", ValueType.TEXTS, TIGHTEN,
+        "files of the workspace whose text is untrusted, as patterns; `*` also matches `/`", adds=True,
+        example='["issues/*", "*.log"]'),
+    Key("private.files", ValueType.TEXTS, TIGHTEN,
+        "files of the workspace whose text is private, as patterns; `*` also matches `/`", adds=True,
+        example='["customers/*"]'),
     Key("agents", ValueType.SWITCH, TIGHTEN, "let the model start sub-agents", True),
     Key("coordinator", ValueType.SWITCH, TIGHTEN,
         "let the main agent only start, message and stop sub-agents and keep the task list", False),
@@ -329,6 +338,10 @@ KEYS: tuple[Key, ...] = (
         '["delete_*"]', widens=TIGHTEN, adds=True),
     _server_key("tiers", ValueType.TABLE, "the tier of tools: a pattern and `read`, `write`, `network` or `dangerous`",
         '{ "search_*" = "read" }'),
+    _server_key("results", ValueType.TABLE,
+        "the trust in results of tools: a pattern and `untrusted` (the default), `workspace` or `trusted`",
+        '{ "get_account" = "trusted" }'),
+    _server_key("private", ValueType.SWITCH, "results of the server are private data", "", default=False),
     _server_key("timeout", ValueType.SECONDS, "the maximum wall time of one call", "", default=60),
     _server_key("callback_port", ValueType.WHOLE,
         "the port of 127.0.0.1 to which the browser returns from a sign-in; by default a free one", "8765"),
@@ -392,6 +405,8 @@ LISTS: tuple[TableList, ...] = (
 
 # Descriptions of the tables, for `agent init` and the schema.
 SECTIONS: Mapping[str, str] = {
+    "untrusted": "Files whose text the agent must not obey, such as exported issues (`flow`).",
+    "private": "Files whose text must not leave the machine without a question (`flow`).",
     "provider": "The addresses of providers. Never write a key into this file.",
     "auth": "Where to find the key of a provider if no variable contains it. Never write a key into this file.",
     "tools": "The tools of the model. A tool that is left out is not described to the model and cannot be called.",

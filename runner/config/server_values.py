@@ -14,6 +14,7 @@ from runner.text.http_address import is_loopback
 _LONGEST = 4096  # characters of one text: more than a user would read before an approval
 _MOST_WORDS = 256  # arguments, variables or headers of one server
 NARROWING = frozenset(("enabled", "tools", "exclude_tools"))  # keys that allow nothing
+LABELS = ("untrusted", "workspace", "trusted")  # of the results of a tool in `results`
 TIERS = ("read", "write", "network", "dangerous")  # of a tool in `tiers`
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)  # RFC 9110, 5.6.2
@@ -66,6 +67,15 @@ def _tools(value: Value) -> Fault | None:
     if not texts_in(value):
         return "an empty list leaves open whether all tools are meant or none", "remove the key, or write tools"
     return _bounded(value)
+
+
+def _results(value: Value) -> Fault | None:
+    wrong = next((label for _, label in pairs_in(value) if label not in LABELS), None)
+    if wrong is None:
+        return _bounded(value)
+    from runner.config.validators import choice
+
+    return choice("label", wrong, LABELS)
 
 
 def _tiers(value: Value) -> Fault | None:
@@ -136,6 +146,7 @@ CHECKS: Mapping[str, Callable[[Value], Fault | None]] = {
     "headers": _headers,
     "hosts": _hosts,
     "read": _bounded,
+    "results": _results,
     "tiers": _tiers,
     "tools": _tools,
     "url": url_fault,

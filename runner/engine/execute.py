@@ -11,15 +11,18 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from policy.decide import starts_without_network
 from policy.evaluation import EvaluationContext
+from policy.flow.finding import Sink
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.resolve import answerer
 from policy.model.action import (
     Action,
     AskUser,
     CallServerTool,
+    EditFile,
     LoadSkill,
     ManageAgent,
     ManageTasks,
@@ -34,7 +37,9 @@ from policy.model.action import (
     SpawnAgent,
     StartProcess,
     ToolAction,
+    WriteFile,
 )
+from policy.model.assessment import Assessment, EffectKind, Scope
 from policy.model.frozen import dataclass
 from policy.model.profile import MAIN
 from policy.model.tier import Ruling
@@ -52,10 +57,14 @@ from runner.engine.run_context import RunContext
 from runner.engine.signature_requests import signing
 from runner.engine.tool_calls import CallResult, Judgement, Planned, denied, finished, headed, listener
 from runner.events import Notice
+from runner.flow.written_files import content_hash
 from runner.gate.wording import action_words, cell_words
 from runner.sessions.entries import EntryBody
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, OutputBuffer, Violation, interrupted_connections
+
+if TYPE_CHECKING:
+    from runner.audit.flow_fields import RecordedFlow
 
 _LONGEST = 1000  # characters of an action; the message that proposed the action contains all of it
 ChangedFiles = tuple[tuple[str, str], ...] | None  # (path, kind of change), or None if changes were not searched
@@ -100,8 +109,43 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     def stop(report: CallResult) -> None:
         stopped(told(report))
 
+    planned = _with_sources(planned, assessment, verdict.permit)
+    judgement = replace(judgement, planned=planned)
     outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
-    return told(await _finish(judgement, verdict.permit, outcome, number, ctx, stop))
+    report = await _finish(judgement, verdict.permit, outcome, number, ctx, stop)
+    if ctx.flow is not None and ctx.flow.untrusted:
+        if authorization.answer is not None and authorization.answer.yes:
+            _endorse_destinations(authorization, ctx)
+        if held := ctx.flow.take_held():
+            from runner.engine.held_changes import propose_held  # few commands change such files
+
+            report = await propose_held(held, report, judgement, ctx, lambda each: execute_call(each, ctx, stopped))
+    return told(report)
+
+
+def _with_sources(planned: Planned, assessment: Assessment, permit: Permit) -> Planned:
+    """Return the call with what tells the sources of its result."""
+    usual = frozenset(
+        effect.target
+        for effect in assessment.effects
+        if effect.kind is EffectKind.CONNECTS and effect.scope is Scope.SYSTEM
+    )
+    stays = isinstance(planned.action, StartProcess) and planned.action.stays
+    return replace(
+        planned, usual=usual, credentials=permit.terms.credentials, hosts=permit.terms.open_hosts if stays else ()
+    )
+
+
+def _endorse_destinations(authorization: Authorization, ctx: RunContext) -> None:
+    """Note what the user approved: destinations are words of the user from now on, and contents of files approved."""
+    evaluation, flow = authorization.evaluation, ctx.flow
+    assert flow is not None  # the caller has checked it
+    action = evaluation.assessment.action
+    for finding in evaluation.recalled.context.flow_findings(evaluation.assessment):
+        if finding.sink is Sink.SENDS:
+            flow.hear(finding.what)
+        elif finding.sink is Sink.TRUSTED_LATER and isinstance(action, WriteFile | EditFile):
+            flow.approve(action.path, content_hash(action.path))
 
 
 def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContext) -> Decision:
@@ -121,7 +165,18 @@ def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContex
         parent=ctx.parent,
         client=ctx.client,
         limits=ctx.limited(),
+        flow=_flow_of(authorization, ctx),
     )
+
+
+def _flow_of(authorization: Authorization, ctx: RunContext) -> "RecordedFlow | None":
+    """Return the information flow for the record; None without untrusted text."""
+    if ctx.flow is None or not ctx.flow.untrusted:
+        return None
+    from runner.audit.flow_fields import recorded_flow  # only after untrusted text was read
+
+    context = authorization.evaluation.recalled.context
+    return recorded_flow(context.flow, context.flow_findings(authorization.evaluation.assessment))
 
 
 def _record(planned: Planned, decision: Decision, ctx: RunContext) -> int:
@@ -217,7 +272,12 @@ async def _run_undoable(
     assert ctx.undo is not None
     words = ctx.redactor.text(action_words(planned.action, ctx.cwd))
     try:
-        running = await ctx.undo.before(permit, words, planned.call.key)
+        hold = None
+        if ctx.flow is not None and ctx.flow.untrusted:
+            from runner.engine.held_changes import held_files  # only after untrusted text was read
+
+            hold = held_files(permit, planned, ctx)
+        running = await ctx.undo.before(permit, words, planned.call.key, required=hold is not None)
     except UndoError as error:  # the user wants no action to run that cannot be undone
         outcome = Outcome(status=1, problem=error.problem)
         ctx.audit.finished(number, outcome, agent=ctx.agent, parent=ctx.parent)
@@ -229,7 +289,10 @@ async def _run_undoable(
 
     def look() -> ChangedFiles:
         nonlocal step
-        step = undo.after(running)
+        step = undo.after(running, hold)
+        if ctx.flow is not None and ctx.flow.untrusted:
+            ctx.flow.held += undo.held
+            ctx.flow.wrote(path for path, how in undo.changed or () if how != "deleted")
         return undo.changed
 
     try:

@@ -96,6 +96,7 @@ def evaluate_action(action: Action, ctx: RunContext, rules: tuple[PermissionRule
         unattended=ctx.unattended,
         backend=ctx.sandbox.name,
         agents=ctx.limited(),
+        flow=ctx.flow_state(),
     )
     context = context.with_rules(rules)
     assessment, verdict = context.evaluate(action)

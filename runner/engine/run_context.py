@@ -21,6 +21,7 @@ from runner.messages import Thinking
 from runner.sessions.journal import Journal
 
 if TYPE_CHECKING:
+    from policy.flow.state import FlowState
     from policy.model.agent_limit import AgentLimit
     from policy.model.facts import Facts
     from policy.model.profile import Profile
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from runner.engine.server_access import ServerAccess
     from runner.engine.signing import SigningBroker
     from runner.events import Emit
+    from runner.flow.session_flow import SessionFlow
     from runner.memory.session_notes import SessionNotes
     from runner.messages import Message, Provider, ToolSpec
     from runner.secrets.redactor import Redactor
@@ -142,6 +144,7 @@ class RunContext:
         notes: The notes that last across sessions, or None if the session uses none.
         hooks: The hooks of the session, or None if it has none.
         tasks: The task list of the session, or None if it has none.
+        flow: The information flow of the acting agent, or None if it is not followed.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
         client: The name that the program at the other end states, if such a program calls the tools; else empty.
@@ -191,6 +194,7 @@ class RunContext:
     notes: "SessionNotes | None" = None
     hooks: "HookAccess | None" = None
     tasks: "SessionTasks | None" = None
+    flow: "SessionFlow | None" = None
     agent: str = MAIN
     parent: str | None = None
     client: str = ""
@@ -212,6 +216,12 @@ class RunContext:
         if self.client:
             return Source.CLIENT
         return Source.MODEL if self.agent == MAIN else Source.AGENT
+
+    def flow_state(self) -> "FlowState | None":
+        """Return the information flow of the acting agent as of now; None if it is not followed."""
+        if self.flow is None:
+            return None
+        return self.flow.state(self.live.mode, undo=self.undo is not None and self.undo.compares)
 
     def model_access(self) -> ModelAccess:
         """Return the model that the next request is sent to, with the services of that request."""

@@ -68,13 +68,20 @@ class ModelCall:
 class Planned:
     """A call with the action that `tool` planned. The tool renders the outcome for the model.
 
-    `tiers` are those of the decision about the action, empty before the decision.
+    Attributes:
+        tiers: The tiers of the decision about the action; empty before the decision.
+        hosts: The hosts that a process of the session may reach as long as it runs.
+        usual: The hosts that are the usual ones of the programs of the action, such as a registry.
+        credentials: The credentials that requests of the action could get.
     """
 
     call: ModelCall
     tool: ModelTool
     action: Action
     tiers: tuple[Tier, ...] = ()
+    hosts: tuple[str, ...] = ()
+    usual: frozenset[str] = frozenset()
+    credentials: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +233,16 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
         for part in parts
     )
     problem = problem_of(outcome)
+    if ctx.flow is not None and not planned.call.own:
+        reached = (each.host for each in outcome.connections if each.allowed and each.host)
+        ctx.flow.saw(
+            planned.action,
+            joined_text(content) if problem is None else "",
+            hosts=tuple(dict.fromkeys((*planned.hosts, *reached))),
+            usual=planned.usual,
+            tiers=planned.tiers,
+            credentials=planned.credentials,
+        )
     ctx.emit(
         ActionFinished(
             call=planned.call.key,

@@ -107,6 +107,8 @@ class TurnLoop:
             for text in self._ctx.steering.injected():  # sent by the user in the meantime
                 message = UserMessage((TextBlock(text),))
                 self._ctx.skills.hear(text, self._ctx.context)
+                if self._ctx.flow is not None and self._ctx.agent == MAIN:
+                    self._ctx.flow.hear(text)
                 self.messages.append(message)
                 self._ctx.journal.message(message)
                 self._ctx.emit(Steered(text))

@@ -279,6 +279,8 @@ class _Finder:
             tools=texts_in(values.get("tools")),
             exclude_tools=texts_in(values.get("exclude_tools")),
             tiers=pairs_in(values.get("tiers")),
+            results=pairs_in(values.get("results")),
+            private=values.get("private") is True,
             timeout=float(timeout) if isinstance(timeout, int | float) else 60.0,
             callback_port=port if isinstance(port := values.get("callback_port"), int) else 0,
             start_timeout=float(start) if isinstance(start, int | float) else 30.0,

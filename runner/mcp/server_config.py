@@ -44,6 +44,9 @@ class ServerConfig:
         tools: Patterns of the tools that the model may call; empty for all tools.
         exclude_tools: Patterns of tools that the model may not call.
         tiers: Pairs of a pattern of names of tools and the label of a tier (`read`, `write`, `network`, `dangerous`).
+        results: Pairs of a pattern of names of tools and the label of their results (`untrusted`, `workspace`,
+            `trusted`).
+        private: True if results of the server are private data.
         timeout: The longest time of one call in seconds.
         callback_port: The port of 127.0.0.1 to which the browser returns from a sign-in; 0 for a free one.
         start_timeout: The longest time from the start of the server to its first answer in seconds.
@@ -67,6 +70,8 @@ class ServerConfig:
     tools: tuple[str, ...] = ()
     exclude_tools: tuple[str, ...] = ()
     tiers: tuple[tuple[str, str], ...] = field(default=())
+    results: tuple[tuple[str, str], ...] = field(default=())
+    private: bool = False
     timeout: float = 60.0
     enabled: bool = True
     hosts: tuple[str, ...] = ()

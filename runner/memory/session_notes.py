@@ -11,6 +11,7 @@ from policy.model.action import Action, ProposeNote, SearchNotes
 from policy.model.frozen import replace
 from policy.model.profile import MAIN
 from policy.model.verdict import Problem, Terms
+from runner.flow.text_sources import outside_sources
 from runner.memory.index import answer_text, found_notes, told_notes
 from runner.memory.note import (
     MOST_SOURCES,
@@ -24,7 +25,6 @@ from runner.memory.note import (
     text_fault,
     tidied,
 )
-from runner.memory.outside import outside_sources
 from runner.memory.store import NoteStore, StoredNotes
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome

@@ -141,6 +141,7 @@ KINDS: dict[str, dict[str, FieldCheck]] = {
     "model":    {"model": _text},
     "snapshot": {"snapshot": _text, "call": _text},
     "process":  {"process": _text, "command": _text, "agent": _text},  # a process that stays has started
+    "flow":     {"kind": _text, "text": _text, "at": _text, "sha256": _text},  # a change of the information flow
     "notice":   {"text": _text},
     "end":      {"exit": _count, "reason": _text, "turns": _count},
 }

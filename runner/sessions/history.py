@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem
+from runner.flow.flow_entry import FlowEntry
 from runner.messages import AssistantMessage, Message, TextBlock, ToolCall, ToolResult, Usage, UserMessage, answers
 from runner.problems import option
 from runner.sessions.entries import VERSION, Answered, CompactionRecord, JournalEntry, Unsound, message_of, parse, usual
@@ -20,7 +21,7 @@ from runner.sessions.store import SessionError
 from runner.sessions.tree import Tree
 from runner.state.lineage import SessionLineage
 
-_NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction", "process")
+_NEEDED = ("session", "run", "message", "grant", "mode", "model", "compaction", "process", "flow")
 _UNANSWERED = "unknown: the session ended before the result of this call was recorded; the call may have been executed"
 _TITLE = 200  # characters kept of a prompt or an answer that is only shown
 
@@ -53,6 +54,7 @@ class SessionHistory:
         marks: The prompts that /rewind can return to.
         earlier: The runs whose actions belong to the session.
         processes: The processes that were started, each with its name and its command. None of them still runs.
+        flow: The changes of the information flow. Sessions of earlier versions have none.
     """
 
     session: str
@@ -78,6 +80,7 @@ class SessionHistory:
     marks: tuple[RewindPoint, ...] = ()
     earlier: SessionLineage = SessionLineage()
     processes: tuple[tuple[str, str], ...] = ()
+    flow: tuple[FlowEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,7 @@ class _HistoryBuilder:
         self._folds: list[tuple[int, CompactionRecord]] = []
         self._processes: list[tuple[str, str]] = []
         self._grants: list[dict[str, object]] = []
+        self._flow: list[FlowEntry] = []
         self._mode = self._model = self._cwd = ""
         self._count = self._turns = 0
         self._said: AssistantMessage | None = None
@@ -218,6 +222,8 @@ class _HistoryBuilder:
                 self._grants.append(body["grant"])
             case "process":
                 self._processes.append((str(body["process"]), str(body["command"])))
+            case "flow":
+                self._flow.append(FlowEntry(*(str(body[name]) for name in ("kind", "text", "at", "sha256"))))
             case "compaction":
                 self.close_calls()
                 counts = {name: body[name] for name in CompactionRecord.__slots__}
@@ -291,6 +297,7 @@ class _HistoryBuilder:
             marks=tuple(rewind_points(tree, path, self._prompts, messages, steps)),
             earlier=earlier_of(tree, steps, str(body["session"])),
             processes=tuple(self._processes),
+            flow=tuple(self._flow),
         )
 
 

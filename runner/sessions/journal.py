@@ -183,6 +183,10 @@ class Journal:
         self._prices = {**self._prices, **({model: price} if price is not None else {})}
         self._put_lenient("model", {"model": model})
 
+    def flow(self, kind: str, text: str, at: str, sha256: str) -> None:
+        """Record a change of the information flow: the fields of `FlowEntry`."""
+        self._put_lenient("flow", {"kind": kind, "text": text, "at": at, "sha256": sha256})
+
     def head(self, body: EntryBody) -> None:
         """Add the first entry of a session."""
         self._put_lenient("session", body)

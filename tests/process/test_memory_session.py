@@ -17,9 +17,9 @@ from policy.model.verdict import Ask, Problem, Rights, Terms
 from runner.approval.approver import Answer, No, Yes
 from runner.approval.remembered import NOTHING, Offer
 from runner.events import MalformedCall, QuestionAsked
+from runner.flow.text_sources import outside_sources
 from runner.memory.index import told_notes
 from runner.memory.note import Note, NoteAuthor, NoteKind, NoteScope
-from runner.memory.outside import outside_sources
 from runner.memory.session_notes import SessionNotes
 from runner.memory.store import NoteStore
 from tests.support.cli_harness import CliHarness
@@ -144,7 +144,7 @@ def test_the_card_says_that_text_from_outside_was_in_view(memory: Remembering, s
 # fmt: off
 OUTSIDE: list[tuple[object, Terms, tuple[str, ...], str]] = [
     (CallServerTool("docs", "find"),                TERMS, ("the server docs",),            "a tool of a server"),
-    (FetchAddress("https://example.org/"),          TERMS, ("a web page",),                 "a page"),
+    (FetchAddress("https://example.org/"),          TERMS, ("the page https://example.org/",), "a page"),
     (RunScript("curl -s x", "/w"), replace(TERMS, hosts=("example.org",)), ("the host example.org",), "a host"),
     (RunScript("cat node_modules/a/README.md", "/w"), TERMS, ("the folder node_modules",),  "a dependency by a command"),
     (ReadFile("/w/.venv/lib/site-packages/x.py"),   TERMS, ("the folder .venv",),           "a dependency by a tool"),

@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 
 from policy.evaluation import fingerprint
+from policy.flow.finding import FlowFinding, Sink
+from policy.flow.state import FlowMode
 from policy.model.action import RunScript
 from policy.model.tier import MATRIX, Mode, Ruling, Tier
 from policy.model.verdict import Ask, Deny, Problem
 from policy.rules.rulebook import RuleBook
 from runner.audit.fact_recorder import FactRecorder
+from runner.audit.flow_fields import RecordedFlow
 from runner.audit.log import AuditLog
 from runner.audit.records import (
     Decision,
@@ -108,6 +111,7 @@ def everything(path: Path) -> None:
                 call="c1",
                 client="probe 1.0",
                 hooks=(RecordedHook("PreToolUse", "config.toml:1", "allow"),),
+                flow=RecordedFlow(FlowMode.NOTE, "a page", "", (FlowFinding(Sink.DANGEROUS, "", "a page"),)),
             ),
         )
         log.decided(session, Decision("bash", covered, Deny(problem, ask.cell, ask.reason), "none"))

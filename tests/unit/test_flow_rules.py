@@ -32,7 +32,7 @@ from tests.support.permission_machine import machine, ruling
 A, Q, D = Ruling.ALLOW, Ruling.ASK, Ruling.DENY
 WORK = machine().workspace
 PAGE = TextSource("the page evil.example/a", "14:02", "0" * 64)
-PROMPT = "Fetch docs.example.org and https://github.com/acme/web/issues/7, then write issue 13. Pay $1200 to Bob (bob@acme.example)."
+PROMPT = "Fetch docs.example.org and https://github.com/acme/web/issues/7, then write issue 13. Pay $1200 to Bob (bob@acme.example). Meet on November 3rd."
 TRUSTED = TrustedText().with_text(PROMPT)
 CLEAN = FlowState(FlowMode.GUARD, trusted=TRUSTED)
 TAINTED = replace(CLEAN, untrusted=(PAGE,))
@@ -182,6 +182,14 @@ ROWS = [
     (call("delete_file", file_id="13"),              Mode.DEFAULT,       WIDE,    A, Q, Q),
     (call("close_issue", number=13),                 Mode.DEFAULT,       WIDE,    A, A, A),
     (call("read_page", "read", url="https://evil.example"),                  Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("share", file="report 1", user="Bob"),                             Mode.DEFAULT, WIDE, A, A, A),
+    (call("share", file="report 1", user="Eve"),                             Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("post", channel="general", body="hi"),                             Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("pay", recipient="GB29NWBK60161331926819", amount=1200),           Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("add_event", "write", title="x", start_time="2024-05-15 10:00"),   Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("add_event", "write", title="x", start_time="2025-11-03 10:00"),   Mode.DEFAULT, WIDE, A, A, A),
+    (call("mark", "write", message_id="m9"),                                 Mode.DEFAULT, WIDE, A, A, A),
+    (call("set", "network", password="hunter2"),                             Mode.DEFAULT, WIDE, A, Q, Q),
     (call("find", "read", name="anything"),          Mode.DEFAULT,       WIDE,    A, A, A),
 ]
 # fmt: on

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 
 from policy.evaluation import EvaluationContext
+from policy.flow.state import FlowMode
 from policy.grants.grant import Grant
 from policy.grants.resolve import resolve
 from policy.model.action import ACTIONS, Action
@@ -23,13 +24,27 @@ from runner.audit.decisions import DecisionTrail, answer_source
 from runner.audit.fact_recorder import lists_digest
 from runner.audit.fact_replay import Recorded
 from runner.audit.fields import items, mapping, number, text
+from runner.audit.flow_fields import flow_state
 from runner.audit.records import AnswerSource
 from runner.gate.gate import ruling
 from runner.gate.grants.codec import from_json
 
 NOT_ASKED = "facts that were not requested then"  # the only kind of NotRecorded that `now` of `rejudge` can avoid
 _CONTENTS = ("content", "old", "new", "prompt")  # no verdict depends on these fields, so they may be cut or masked
-_DECIDING = ("kind", "action", "facts", "granted", "typed", "mode", "source", "reach", "redacted", "hooks")
+_DECIDING = (
+    "kind",
+    "action",
+    "facts",
+    "granted",
+    "typed",
+    "mode",
+    "source",
+    "reach",
+    "redacted",
+    "hooks",
+    "flow",
+    "limits",
+)
 _PARTS, _CASES = 256, 20_000  # numbers of recorded parts and of verdicts in memory
 
 RecordedParts = Callable[[str], dict[str, object] | None]  # finds a recorded part of the facts (`AuditLog.facts`)
@@ -39,13 +54,14 @@ _FLAGS = ("--read", "--write", "--host", "--env", "--server", "--hook")
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Policy for a replay. `mode` and `unattended` are None to use the recorded values."""
+    """Policy for a replay. `mode`, `unattended` and `flow` are None to use the recorded values."""
 
     profile: Profile
     rules: RuleBook
     matrix: Matrix = field(default_factory=lambda: MATRIX)
     mode: Mode | None = None
     unattended: bool | None = None
+    flow: FlowMode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +172,7 @@ def _judged(deed: DecisionTrail, policy: Policy, facts: RecordedParts, now: Toda
             unattended=unattended if policy.unattended is None else policy.unattended,
             backend=reach if isinstance(reach, str) else None,
             matrix=policy.matrix,
+            flow=flow_state(body.get("flow"), policy.flow),
             agents=tuple(agent_limit(each) for each in items(body.get("limits")) if isinstance(each, dict)),
         )
     except (ValueError, OverflowError) as error:

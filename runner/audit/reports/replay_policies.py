@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from policy.flow.state import FlowMode
 from policy.model.frozen import dataclass
 from policy.model.tier import MATRIX, Matrix, Mode
 from runner.audit.decisions import DecisionTrail
@@ -49,7 +50,12 @@ class Policies:
     """
 
     def __init__(
-        self, environ: Mapping[str, str], own: Path | None, mode: Mode | None = None, matrix: Matrix = MATRIX
+        self,
+        environ: Mapping[str, str],
+        own: Path | None,
+        mode: Mode | None = None,
+        matrix: Matrix = MATRIX,
+        flow: FlowMode | None = None,
     ) -> None:
         self._environ = environ
         self._own = own
@@ -58,6 +64,7 @@ class Policies:
             self._environ = kept
         self._mode = mode
         self._matrix = matrix
+        self._flow = flow
         self._known: dict[_Origin, tuple[Settings, Policy]] = {}
         self._other: set[_Origin] = set()  # those whose trusted configuration (`pinned`) was changed or removed
         self._usual = frozenset([str(SYSTEM_FILE), str(config_file(environ))])
@@ -78,7 +85,7 @@ class Policies:
             return NotRecorded("a configuration that is missing", f"`{origin.config}` was given with --config")
         if origin not in self._known:
             found = self._load(origin)
-            self._known[origin] = found, Policy(found.profile, found.rules, self._matrix, self._mode)
+            self._known[origin] = found, Policy(found.profile, found.rules, self._matrix, self._mode, flow=self._flow)
             if origin.pinned and self._trusted(origin) is None:
                 self._other.add(origin)
         settings, policy = self._known[origin]

@@ -17,9 +17,12 @@ from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Permit, Problem, Rights, Terms
 from runner.changes.undo import file_state
+from runner.changes.undo.apply import restore
+from runner.changes.undo.blobs import Lost
 from runner.changes.undo.change_scan import Rules, ScanStopped, TooMany
 from runner.changes.undo.file_state import Change
 from runner.changes.undo.lock import UndoError
+from runner.changes.undo.plan import Item
 from runner.changes.undo.revert import RevertRequest, RevertResult, revert
 from runner.changes.undo.scope import SnapshotScope, below_root, choice_of, place, scope_of
 from runner.changes.undo.snapshot import Snapshotter
@@ -27,6 +30,7 @@ from runner.changes.undo.store import Roots, Store, convert_failures, sign, undo
 from runner.changes.undo.text import diff_text, not_kept, revert_text, unkept_of
 from runner.config import Settings
 from runner.events import Emit, Notice
+from runner.flow.held_change import HeldChange
 from runner.state.lineage import SessionLineage
 from runner.state.paths import cache_dir, state_dir
 from runner.text.phrases import os_reason
@@ -40,6 +44,7 @@ _LONGEST = 1000  # characters of the note for the model about a /rewind
 _FAILURES = (OSError, sqlite3.Error, UndoError, TooMany, ScanStopped)
 
 Say = Callable[[str], None]
+Hold = Callable[[str], bool]  # tells of an absolute path whether a change of it is held back
 Writers = tuple[tuple[str, Permit], ...]  # names and permits of processes
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,6 +112,8 @@ class SnapshotRecorder:
         # Pairs of a path and `added`, `modified` or `deleted` for the last call of `after`; None if changes were not
         # recorded.
         self.changed: tuple[tuple[str, str], ...] | None = None
+        # The changes that the last call of `after` held back.
+        self.held: tuple[HeldChange, ...] = ()
         self._writers: Callable[[], Writers] = tuple
         self._note_step: Callable[[int], None] = lambda step: None
         self._beside: list[int] = []  # steps of processes that were not noted yet
@@ -116,6 +123,11 @@ class SnapshotRecorder:
         and may write. Call `note` with the number of each step of theirs.
         """
         self._writers, self._note_step = writers, note
+
+    @property
+    def compares(self) -> bool:
+        """Return True if the files are compared before and after each action that may write."""
+        return self._choice.enabled and not self._given_up
 
     async def settle(self) -> None:
         """Store what processes changed since the last action as a step of their own. Failures are reported."""
@@ -132,18 +144,18 @@ class SnapshotRecorder:
             if running is not None:  # the scan is over: this step stays empty and is deleted
                 self.after(replace(running, notes=()))
 
-    async def before(self, permit: Permit, words: str, call: str) -> OpenAction | None:
+    async def before(self, permit: Permit, words: str, call: str, *, required: bool = False) -> OpenAction | None:
         """Take a snapshot of everything that the action may write.
 
         Return None if there is nothing to store, or if the snapshot fails, which is reported. Raise UndoError if the
-        user requires a snapshot: then the action must not run.
+        user requires a snapshot, or if `required`: then the action must not run.
         """
         roots = _roots(permit) if self._choice.enabled else ()
         if not roots:
             return None
         self._stop.clear()
         names = tuple(name for name, _ in self._writers())
-        work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call, names))
+        work = asyncio.ensure_future(asyncio.to_thread(self._before, permit.terms, roots, words, call, names, required))
         try:
             running = await asyncio.shield(work)
             self._speak()
@@ -159,12 +171,13 @@ class SnapshotRecorder:
             raise
 
     @_alone
-    def after(self, running: OpenAction | None) -> int | None:
+    def after(self, running: OpenAction | None, hold: Hold | None = None) -> int | None:
         """Store the changes of the action. Return the number of the step, or None if no stored file changed.
 
-        Return None as well if the changes could not be recorded, which is reported.
+        Return None as well if the changes could not be recorded, which is reported. The changes of files for which
+        `hold` returns True are taken back at once, and `held` has them afterwards.
         """
-        self.changed = None
+        self.changed, self.held = None, ()
         if running is None or self._store is None:
             return None
         store = self._store
@@ -178,6 +191,8 @@ class SnapshotRecorder:
                     taken = snapshotter.take(root, paths, rules)
                     store.note(running.step, taken.changes)
                     notes += self._tell(taken.unkept)
+                if hold is not None:
+                    self.held = self._held_back(store, snapshotter, running, hold)
                 if running.if_changed and store.changed(running.step):
                     notes += (running.if_changed,)
                 store.end(running.step, notes)
@@ -193,6 +208,27 @@ class SnapshotRecorder:
         except _FAILURES as error:
             store.turns.leave()
             return self._without_contents(store, running, error)
+
+    def _held_back(
+        self, store: Store, snapshotter: Snapshotter, running: OpenAction, hold: Hold
+    ) -> tuple[HeldChange, ...]:
+        """Take back the changes for which `hold` returns True, and return them. A deletion leaves nothing to trust."""
+        every = store.changes(running.step)
+        changes = [each for each in every if each.after is not None and hold(f"{each.root}/{each.path}")]
+        if not changes:
+            return ()
+        store.packs.flush()
+        found = [HeldChange(f"{each.root}/{each.path}", _text_of(store, each)) for each in changes]
+        items = tuple(Item(each.root, each.path, each.after, each.before) for each in changes)
+        restored = {(item.root, item.path): item for item in restore(store, items, running.step)}
+        for root, _, rules in running.roots:
+            if paths := tuple(each.path for each in changes if each.root == root):
+                store.note(running.step, snapshotter.take_paths(root, paths, rules).changes)
+        return tuple(
+            replace(each, problem=restored[change.root, change.path].problem)
+            for each, change in zip(found, changes, strict=True)
+            if change.after is not None and change.after.kind != file_state.FileKind.FOLDER
+        )
 
     def _without_contents(self, store: Store, running: OpenAction, error: Exception) -> int | None:
         """Store the changes without the new contents, for example on a full disk. The contents before the action are
@@ -289,7 +325,9 @@ class SnapshotRecorder:
     # ---- methods that run in another thread, because the first scan of a large folder takes seconds
 
     @_alone
-    def _before(self, terms: Terms, roots: Roots, words: str, call: str, names: tuple[str, ...]) -> OpenAction | None:
+    def _before(
+        self, terms: Terms, roots: Roots, words: str, call: str, names: tuple[str, ...], required: bool
+    ) -> OpenAction | None:
         try:
             if self._store is not None and self._store.turns.was_removed():
                 self.close()
@@ -304,13 +342,18 @@ class SnapshotRecorder:
         except ScanStopped:
             return None
         except (OSError, sqlite3.Error, UndoError, TooMany) as error:
+            if isinstance(error, TooMany):
+                self._given_up |= {root for root, _ in roots}
+            if required and not self._choice.required:
+                why = f"{_why(error)}, and this conversation has read untrusted text"
+                fix = "propose it again: the user is then asked about what it may change"
+                raise UndoError(Problem("nothing was run, because its changes cannot be compared", why, fix)) from None
             if self._choice.required:
                 why = f"{_why(error)}, and your configuration has `undo.required`"
                 fix = "free space, or remove `required` from [undo]"
                 raise UndoError(Problem("nothing was run, because the action could not be undone", why, fix)) from None
             more = ""
             if isinstance(error, TooMany):
-                self._given_up |= {root for root, _ in roots}
                 more = ", nor can the changes of later actions"
             self._later.append(f"the changes of this action cannot be undone: {_why(error)}{more}")
             return None
@@ -364,6 +407,23 @@ class SnapshotRecorder:
         lines = not_kept(new)
         self._later += [f"`agent undo` cannot restore {line}" for line in lines]
         return tuple(f"not kept: {line}" for line in lines)
+
+
+_LONGEST_HELD = 1 << 20  # bytes of a changed file that a question can show
+
+
+def _text_of(store: Store, change: Change) -> str | None:
+    """Return the content after a change, or None if it is not a text that is stored."""
+    entry = change.after
+    if entry is None or entry.kind != file_state.FileKind.FILE or entry.unkept:
+        return None
+    place = store.place(entry.content)
+    if place is None or place.size > _LONGEST_HELD:
+        return None
+    try:
+        return b"".join(store.packs.read(place, entry.content)).decode()
+    except (ValueError, Lost):
+        return None
 
 
 def _changed(store: Store, step: int) -> tuple[tuple[str, str], ...]:

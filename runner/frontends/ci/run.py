@@ -112,7 +112,9 @@ class Run:
         args = replace(self._args, mode=self._args.mode or Mode.DONT_ASK, least="full")
         refuse_folder(self._workspace, os.environ, shipped().profile)  # before the whole folder is searched
         git_logins.refuse(git_logins.credentials(self._workspace), review=bool(self._review))
-        options, settings = prepare_options(args, True, repository=args.trust_config is not None, usual=PIPELINE)
+        options, settings = prepare_options(
+            args, True, repository=args.trust_config is not None, usual=PIPELINE, guarded=True
+        )
         self._content.place = log_place(settings, os.environ)
         self._content.bounds = options.bounds
         profile = host_environment.deny_job_files(settings.profile, os.environ, self._workspace)

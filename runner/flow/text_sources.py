@@ -30,6 +30,15 @@ _DEPENDENCIES = re.compile(
 )
 
 
+_LONGEST = 100  # characters of an address
+
+
+def _short(url: str) -> str:
+    """Return an address without its query, which may be long."""
+    text = url.partition("?")[0]
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
+
 def outside_sources(action: Action, hosts: Sequence[str]) -> tuple[str, ...]:
     """Return the sources of outside text that the result of `action` may contain, in words for the user; empty if there
     are none. `hosts` are the hosts that it could reach, or did reach.
@@ -38,7 +47,7 @@ def outside_sources(action: Action, hosts: Sequence[str]) -> tuple[str, ...]:
         case CallServerTool() | ReadServerResource():
             return (f"the server {action.server}",)
         case FetchAddress():
-            return ("a web page",)
+            return (f"the page {_short(action.url)}",)
         case SearchWeb():
             return ("a web search",)
         case RunScript():

@@ -1,0 +1,84 @@
+"""Changes of files that are trusted later, which a command made after untrusted text was read.
+
+THREAT T267: such a change is taken back as soon as the command has ended, and proposed to the user as a write of the
+file: with the difference, once for each content. Without an approval the file keeps its old content.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from policy.flow.state import FlowMode
+from policy.flow.trusted_later import trusted_later
+from policy.model.action import RunArgv, RunScript, WriteFile
+from policy.model.verdict import Permit, Problem
+from runner.changes.undo.recorder import Hold
+from runner.engine.judge import evaluate_action
+from runner.engine.run_context import RunContext
+from runner.engine.tool_calls import CallResult, Judgement, ModelCall, Planned, headed
+from runner.events import Notice, ToolProposed
+from runner.flow.held_change import HeldChange
+from runner.flow.written_files import content_hash
+from runner.messages import ToolCall
+from runner.text.sanitize import one_line
+from tools.tool import find
+
+_LONGEST = 300  # characters of a path
+
+Perform = Callable[[Judgement], Awaitable[CallResult]]
+
+
+def held_files(permit: Permit, planned: Planned, ctx: RunContext) -> Hold | None:
+    """Return the function that tells which changes of a command are held back, or None if no change is."""
+    flow = ctx.flow
+    if flow is None or not flow.untrusted or planned.call.own:
+        return None
+    if flow.mode(ctx.live.mode) is not FlowMode.GUARD or not isinstance(permit.action, RunScript | RunArgv):
+        return None
+    workspace = permit.terms.workspace
+
+    def hold(path: str) -> bool:
+        return bool(trusted_later(path, workspace)) and not flow.approved(path, content_hash(path))
+
+    return hold
+
+
+async def propose_held(
+    held: Sequence[HeldChange], report: CallResult, judgement: Judgement, ctx: RunContext, perform: Perform
+) -> CallResult:
+    """Propose each change to the user, and return `report` with the results for the model.
+
+    `perform` judges, records and runs one write, as it does with each call.
+    """
+    lines = []
+    for number, change in enumerate(held, 1):
+        name = one_line(change.path.removeprefix(ctx.look().workspace + "/"), _LONGEST)
+        if change.problem:
+            ctx.emit(
+                Notice(f"`{name}` was changed after untrusted text, and could not be brought back: {change.problem}")
+            )
+            lines.append(f"`{name}`: its change stays, because it could not be taken back")
+            continue
+        if change.text is None:
+            ctx.emit(Notice(f"the change of `{name}` was taken back: no question can show its new content"))
+            lines.append(f"`{name}`: taken back, because no question can show its content")
+            continue
+        judged = _judged(change.path, change.text, number, judgement, ctx)
+        if judged is None:
+            lines.append(f"`{name}`: taken back, because this session has no tool `write`")
+            continue
+        done = await perform(judged)
+        lines.append(f"`{name}`: {'refused, so the file has its old content' if done.denied else 'approved'}")
+    head = "after untrusted text, changes of files that are trusted later need an approval:"
+    return headed(report, "\n".join([head, *lines]), ctx)
+
+
+def _judged(path: str, text: str, number: int, judgement: Judgement, ctx: RunContext) -> Judgement | None:
+    """Return the judgement of the write of a held change, as a call of its own; None without the tool."""
+    tool = find(ctx.tools.every, WriteFile.tool)
+    if isinstance(tool, Problem):
+        return None
+    of = judgement.planned.call
+    key = f"{of.key}:{number}"
+    call = ModelCall(key, ToolCall(of.of.id, WriteFile.tool, {"path": path, "content": text}), own=of.own)
+    action = WriteFile(path, text)
+    ctx.emit(ToolProposed(key, call.name, action))
+    return Judgement(Planned(call, tool, action), evaluate_action(action, ctx), judgement.model)
