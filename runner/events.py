@@ -448,6 +448,7 @@ class RunEnded(_Event, type="run_ended"):
         cost: The cost, or None if the price is unknown.
         text: The answer of the model: the text of its last message. Empty if the run ended after a call, before the
             model had answered.
+        output: The value of the answer, if the session has an output schema and the answer is valid; else None.
     """
 
     exit: int
@@ -458,6 +459,7 @@ class RunEnded(_Event, type="run_ended"):
     limit: str | None = None
     cost: float | None = None
     text: str = ""
+    output: object = None
 
 
 Event = (

@@ -57,6 +57,7 @@ class Ending:
         cost: The cost of the run, or None if the price is unknown.
         text: The answer of the model, with secrets masked: the text of its last message. Empty if the run ended after a
             call, before the model had answered.
+        output: The value of the answer, if the session has an output schema and the answer is valid; else None.
     """
 
     exit: Exit
@@ -67,6 +68,7 @@ class Ending:
     limit: Limit | None = None
     cost: float | None = None
     text: str = ""
+    output: object = None
 
 
 async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None, typed: str = "") -> Ending:
@@ -140,9 +142,12 @@ def _agent_note(ctx: RunContext) -> str:
 def _end_run(work: TurnLoop, ctx: RunContext, exit: Exit, reason: str, limit: Limit | None) -> Ending:
     work.over()
     spent = work.spent
-    text = ctx.redactor.text(work.answer)
-    ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money, text)
-    ctx.emit(RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money, text))
+    # Without a valid answer there is none: a program must not read half of a value.
+    text = ctx.redactor.text(work.answer) if ctx.output is None or work.valid else ""
+    ending = Ending(exit, reason, spent.turns, spent.usage, tuple(work.denied), limit, spent.money, text, work.output)
+    ctx.emit(
+        RunEnded(int(exit), reason, spent.turns, spent.usage, ending.denied, limit, spent.money, text, work.output)
+    )
     return ending
 
 

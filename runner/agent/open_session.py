@@ -27,7 +27,7 @@ from runner.config.compaction_levels import Disorder, levels_of
 from runner.config.live_profile import ConfigurationSource, LiveProfile
 from runner.engine.compaction.summarizer import Summarizer
 from runner.engine.compaction.view import ConversationView
-from runner.engine.context.context import Context, surroundings
+from runner.engine.context.context import Context, SourcedText, surroundings
 from runner.engine.control_server import ControlServer
 from runner.engine.event_redaction import RedactingEmitter
 from runner.engine.model_access import OpenModels
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from runner.approval.open_questions import OpenQuestions
     from runner.children.session_agents import SessionAgents
     from runner.config.agentfiles.definitions.definition import AgentDefinition
+    from runner.engine.output_schema import OutputSchema
     from runner.hooks.configured import ConfiguredHooks
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
@@ -102,6 +103,7 @@ class SessionOptions:
         notes: True if the session uses the notes of the user and the workspace.
         hooks: The configured hooks, or None if there are none.
         bundles: The copies of bundles that every command of the session may read. They were verified.
+        output: The JSON Schema of the answers, or None.
         guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
         foreign: The source of the workspace's own text in words, if all of it is untrusted; else empty.
     """
@@ -123,6 +125,7 @@ class SessionOptions:
     notes: bool = False
     hooks: "ConfiguredHooks | None" = None
     bundles: tuple[str, ...] = ()
+    output: "OutputSchema | None" = None
     guarded: bool = False
     foreign: str = ""
 
@@ -307,6 +310,9 @@ async def open_session(
             for tool in NOTE_TOOLS:
                 if context.notes if isinstance(tool, RecallTool) else not options.unattended:
                     registry.add(tool)
+        if options.output is not None:
+            form = SourcedText("the output schema", options.output.prompt)
+            context = replace(context, added=(*context.added, form))
         if any(not skill.quiet for skill in context.skills):
             registry.add(SKILL_TOOL)
         if not options.unattended:
@@ -377,6 +383,7 @@ async def open_session(
             notes=notes,
             hooks=hooks,
             tasks=tasks,
+            output=options.output,
             flow=flow,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
         )

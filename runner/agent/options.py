@@ -74,6 +74,8 @@ OPTIONS: tuple[Option, ...] = (
            "terminal), full (all of it on stdout; default at a terminal), json (as --json).", ("run",),
            complete="output"),
     Option("--last-message", "FILE", "Write the answer of the model to a file.", ("run",)),
+    Option("--output-schema", "FILE|JSON", "JSON Schema of the answer: the answer is one valid JSON value, or the exit "
+           "code is 1.", _BUDGET),
     Option("--input", "FORMAT", "Format of stdin: text (default); with --json also json: lines that control a "
            "session.", ("run",)),
     Option("--review", "", "Work in a copy and write the changes as a patch. Needs --patch.", ("ci",)),

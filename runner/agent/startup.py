@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.config.inventory import Inventory
     from runner.config.trust.prompt import Asker
+    from runner.engine.output_schema import OutputSchema
     from runner.engine.run_limits import RunLimits
     from runner.hooks.configured import ConfiguredHooks
     from runner.mcp.server_config import ServerConfig
@@ -62,6 +63,7 @@ class RunArgs:
     tools: tuple[str, ...] = ()  # patterns of the tools of the model, as `ToolSelection.only`
     no_tools: tuple[str, ...] = ()  # as `ToolSelection.without`
     prompt: str | None = None  # the first prompt of a conversation
+    output_schema: str | None = None  # a JSON Schema or its file; empty: that of the configuration; None: no schema
 
 
 def run_args(given: Given) -> RunArgs:
@@ -243,6 +245,7 @@ def prepare_options(
     settings = replace(settings, notices=(*settings.notices, *notices))
     settings = with_options(settings, args)
     options = SessionOptions(
+        output=_output_schema(args, settings, cwd),
         cwd=cwd,
         unattended=unattended,
         mode=args.mode,
@@ -261,6 +264,18 @@ def prepare_options(
         guarded=guarded or BATCH in os.environ,
     )
     return options, settings
+
+
+def _output_schema(args: RunArgs, settings: "Settings", cwd: Path) -> "OutputSchema | None":
+    """Return the JSON Schema of the answer, or None. Raise a usage error."""
+    if args.output_schema is None:
+        return None
+    given = args.output_schema or str(settings.value("output_schema") or "")
+    if not given:
+        return None
+    from runner.engine.output_schema import read_output_schema  # few runs have one
+
+    return read_output_schema(given, Path.cwd() if args.output_schema else cwd)
 
 
 def _bundles(unattended: bool) -> "InstalledBundles | None":

@@ -148,6 +148,7 @@ def child_context(plan: ChildPlan, parent: RunContext, most_depth: int) -> RunCo
         limited=limited,
         above=lambda: parent.live.spent,
         changed={},
+        output=None,
     )
 
 

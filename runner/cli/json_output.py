@@ -70,7 +70,8 @@ _BUNDLE = """name text, state text, source text, commit text or null, folder tex
     hooks objects, notices texts"""
 _VALUE = "value any, from objects, overridden objects, ignored objects"
 _RESULT = """type text, exit number, reason text, limit text or null, turns number, usage object, cost number or null,
-    seconds number, denied objects, changed objects, session text or null, log object, patch text or null, text text"""
+    seconds number, denied objects, changed objects, session text or null, log object, patch text or null, text text,
+    output any"""
 _TASK = f"""{_RESULT.replace(", text text", ", text? text")}, id text, status text, attempt number, started time,
     ended time, metadata object, task text, events text or null, error? text or null, node? text"""
 _GUARD = """agent text, scope text, path text, installed boolean, changed boolean, obstacles texts,

@@ -35,10 +35,14 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         agent run --json --max-turns 20 "fix the bug" > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
+        agent run --output-schema review.schema.json "review this change" | jq .findings
         agent run --json --input json                read requests of a program as JSON lines
     """
     form = _output_form(given)
-    args, format = replace(run_args(given), json=form is OutputForm.JSON), given.text("input") or "text"
+    schema = given.text("output_schema") or ""
+    form = OutputForm.TEXT if schema and form is None else form
+    args = replace(run_args(given), json=form is OutputForm.JSON, output_schema=schema)
+    format = given.text("input") or "text"
     prompt_file, last_message = given.path("prompt_file"), given.text("last_message")
     if format not in ("text", "json"):
         raise usage(f"there is no input format `{format}`", "the formats are text and json", "write `--input json`")
@@ -135,6 +139,7 @@ def ci(given: Given, prompt: PROMPT = None) -> int:
     from runner.frontends.ci.run import OUTPUTS, start_ci
 
     args = replace(run_args(given), unattended=True, selection=SessionSelection(unkept=True))
+    args = replace(args, output_schema=given.text("output_schema") or "")
     return start_ci(
         args,
         {option: given.text(option.removeprefix("--")) for option in OUTPUTS},

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from runner.engine.budget import BudgetMeter
     from runner.engine.context.context import RequestPart
     from runner.engine.hook_access import HookAccess
+    from runner.engine.output_schema import OutputSchema
     from runner.engine.port_forwards import PortForwards
     from runner.engine.processes import SessionProcesses
     from runner.engine.server_access import ServerAccess
@@ -155,6 +156,7 @@ class RunContext:
         changing: A lock that is held while an action that may change files runs, so that changes can be undone one by
             one.
         changed: The files that a sub-agent changed, by path, with the kind of change.
+        output: The JSON Schema of the answers of the agent, or None.
     """
 
     session: str
@@ -204,6 +206,7 @@ class RunContext:
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: dict[str, str] = field(default_factory=dict)
+    output: "OutputSchema | None" = None
 
     @property
     def profile(self) -> "Profile":

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from policy.model.action import SpawnAgent
 from policy.model.profile import MAIN
@@ -29,6 +30,9 @@ from runner.messages import (
 )
 from runner.problems import Exit
 
+if TYPE_CHECKING:
+    from runner.engine.output_schema import OutputSchema
+
 _MOST_KEPT = 1_000  # calls of one reply that stay in the conversation, each with its result
 
 
@@ -38,7 +42,10 @@ class TurnLoop:
     Calls that only read are started in order while the model still writes, up to the first call that may do more.
 
     Attributes:
-        answer: The text of the last message of the model, not masked. Empty after a message with calls.
+        answer: The text of the last message of the model, not masked. Empty after a message with calls. With an output
+            schema: the value of a valid answer as JSON, masked.
+        output: The value of an answer that is valid against the output schema, else None.
+        valid: True if there is such an answer.
     """
 
     def __init__(self, ctx: RunContext, messages: list[Message]) -> None:
@@ -52,6 +59,9 @@ class TurnLoop:
         self.answer = ""
         self._completion = Completion(messages, ctx, self.spent)
         self._slots = asyncio.Semaphore(ctx.live.limits.parallel)
+        self.output: object = None
+        self.valid = False
+        self._repairs = 0  # times that the model was told the faults of its answer
         self._retries = 0  # times that hooks of Stop let the run go on
         if ctx.hooks is not None:
             ctx.hooks.use_budget(ctx.agent, self.spent)
@@ -98,7 +108,9 @@ class TurnLoop:
                     raise BudgetExceeded(reason, self.spent.cut_off())
                 if reply.stop is Stop.REFUSAL:
                     raise BudgetExceeded("the model declined to answer", exit=Exit.FAILED)
-                if self._ctx.hooks is None or not await self._goes_on(reply):
+                if self._ctx.hooks is not None and await self._goes_on(reply):
+                    continue
+                if self._ctx.output is None or self._fits(self._ctx.output):
                     return "done"
                 continue
             await self._turn(self._limited(reply.message))
@@ -124,6 +136,26 @@ class TurnLoop:
         self._retries += 1
         self._say(text)
         return True
+
+    def _fits(self, schema: "OutputSchema") -> bool:
+        """Return True if the answer is valid against `schema`; else tell the model its faults.
+
+        Raise BudgetExceeded after the last try.
+        """
+        from runner.engine.output_schema import MOST_REPAIRS, repair_text
+
+        checked = schema.answer(self._ctx.redactor.text(self.answer))
+        if not checked.faults:
+            self.answer, self.output, self.valid = checked.line, checked.value, True
+            return True
+        left = MOST_REPAIRS - self._repairs
+        if left <= 0:
+            faults = "; ".join(checked.faults)
+            raise BudgetExceeded(f"the answer is not valid against the output schema: {faults}", exit=Exit.FAILED)
+        self._repairs += 1
+        self._ctx.emit(Notice(f"the answer is not valid against the output schema: {checked.faults[0]}"))
+        self._say(repair_text(checked.faults, left))
+        return False
 
     async def _sampled(self, reply: Reply) -> None:
         """Run the hooks of an answer of the model, and append the texts that they add to the conversation."""

@@ -108,7 +108,7 @@ def test_every_file_is_written_and_says_the_same(job: Job) -> None:
     assert json.loads((job.out / "result").read_text()) == result
     assert set(result) == {
         "type", "exit", "reason", "limit", "turns", "usage", "cost", "seconds", "denied", "changed", "session", "log",
-        "patch", "text",
+        "patch", "text", "output",
     }  # fmt: skip
     assert result["text"] == "All is well."
     assert result["usage"] == {"input": 100, "output": 10, "cache_read": 0, "cache_write": 0}

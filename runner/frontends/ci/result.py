@@ -123,6 +123,7 @@ class CiResult:
         cost: The cost of the run, or None if the price is unknown.
         patch: The file with the changes, with --review.
         text: The answer of the model: the text of its last message.
+        output: The value of the answer, with --output-schema; else None.
     """
 
     exit: int
@@ -138,6 +139,7 @@ class CiResult:
     head: str | None = None
     patch: str | None = None
     text: str = ""
+    output: object = None
 
     def as_json(self) -> dict[str, object]:
         values = dataclasses.asdict(self)

@@ -291,6 +291,7 @@ class Run:
             session=started.session if started else None,
             head=story.head,
             text=ended.text.strip() if ended else "",
+            output=ended.output if ended else None,
         )
 
     def _story(self) -> SessionRecord:
