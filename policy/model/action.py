@@ -96,13 +96,16 @@ class RunHook(RunArgv):
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines."""
+    """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines. `pages` are pages of a PDF
+    document or cells of a notebook, as `3` or `2-5`; empty for the first ones.
+    """
 
     kind: ClassVar[str] = "ReadFile"
     tool: ClassVar[str] = "read"
     path: str
     offset: int = 1
     limit: int = 2000
+    pages: str = ""
 
 
 @dataclass(frozen=True, slots=True)

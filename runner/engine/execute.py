@@ -28,6 +28,7 @@ from policy.model.action import (
     ManageTasks,
     ProcessAction,
     ProposeNote,
+    ReadFile,
     ReadProcess,
     ReadServerResource,
     RunArgv,
@@ -365,6 +366,10 @@ async def _run(
         else:
             async with signing(permit, planned, ctx) as unsigned:
                 outcome = await ctx.sandbox.run(permit, listen=listen)
+            if isinstance(action, ReadFile) and outcome.data.get("type") == "document":
+                from runner.engine.read_document import converted_outcome  # few files are documents
+
+                outcome = await converted_outcome(outcome, permit, ctx.sandbox)
             if unsigned:
                 outcome = replace(outcome, violations=(*outcome.violations, *unsigned))
     except BaseException as end:

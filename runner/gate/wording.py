@@ -71,6 +71,8 @@ def action_words(action: Action, workspace: str) -> str:
         return f"{action.tool} {shlex.quote(action.pattern)} in {_near(action.root, workspace)}{more}"
     if isinstance(action, ReadFile) and (action.offset, action.limit) != (1, 2000):
         more = f" (from line {action.offset})"
+    elif isinstance(action, ReadFile) and action.pages:
+        more = f" (pages {action.pages})"
     elif isinstance(action, WriteFile):
         count = action.content.count("\n") + (not action.content.endswith("\n") and bool(action.content))
         more = f" ({count} {'line' if count == 1 else 'lines'})"

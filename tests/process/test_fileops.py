@@ -66,7 +66,7 @@ READS: list[tuple[bytes, int, int, dict[str, object], str]] = [
     (b"a\x0cb\x1cc\n",     1, 2000, {"lines": ["a\x0cb\x1cc"], "total": 1},          "only newlines end lines"),
     (b"",                  1, 2000, {"type": "empty", "size": 0},                    "empty"),
     (b"\0",                1, 2000, {"type": "binary", "guess": "binary data"},      "a NUL makes it binary"),
-    (b"%PDF-1.4\n1 0 obj\n", 1, 2000, {"type": "binary", "guess": "a PDF document (read its text with `pdftotext FILE -`)"},
+    (b"%PDF-1.4\n1 0 obj\n", 1, 2000, {"type": "document", "kind": "pdf", "guess": "a PDF document"},
      "a PDF without NUL"),
     (b"BZh91AY&SYx",       1, 2000, {"type": "binary", "guess": "bzip2 data"},       "compressed without NUL"),
     (b"PK and BM",         1, 2000, {"type": "text"},                                "a text that begins with letters of a format"),
@@ -99,11 +99,15 @@ def test_an_image_comes_whole(tmp_path: Path) -> None:
     assert base64.b64decode(str(read(tmp_path / "a.txt")["base64"])) == png()
 
 
-def test_an_image_that_no_model_takes_is_refused(tmp_path: Path) -> None:
+def test_an_image_that_no_model_takes_is_converted_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(png() + b"\0" * 4_000_000)
-    assert f"{len(png()) + 4_000_000:,} bytes" in problem(read(tmp_path / "a.png"))["why"]
     (tmp_path / "b.png").write_bytes(png(8001))
-    assert "8,001 by 1 pixels" in problem(read(tmp_path / "b.png"))["why"]
+    for name in ("a.png", "b.png"):
+        answer = read(tmp_path / name)
+        assert (answer["type"], answer["kind"]) == ("document", "image")
+        assert base64.b64decode(str(answer["base64"])) == (tmp_path / name).read_bytes()
+    (tmp_path / "c.pdf").write_bytes(b"%PDF-1.4" + bytes(33 << 20))
+    assert "at most 33,554,432 are read" in problem(read(tmp_path / "c.pdf"))["why"]
 
 
 @pytest.mark.threat("T41")

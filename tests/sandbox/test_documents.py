@@ -104,7 +104,7 @@ def test_a_notebook_has_its_cells_and_outputs(backend: Linux, permit: Permit) ->
         ("output of cell 2", "x"),
     ]
     assert [image.label for image in found.images] == ["output of cell 2"]
-    assert (found.title, found.total) == ("notebook in python", 2)
+    assert (found.total, found.notes) == (2, ("the language is `python`",))
 
 
 # ---- hostile documents

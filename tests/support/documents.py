@@ -9,7 +9,7 @@ from typing import Any
 import nbformat
 from PIL import Image
 from pypdf import PdfWriter
-from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, StreamObject
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, StreamObject, TextStringObject
 
 
 def pdf(*texts: str, title: str = "", script: str = "") -> bytes:
@@ -37,7 +37,9 @@ def pdf(*texts: str, title: str = "", script: str = "") -> bytes:
     if title:
         writer.add_metadata({"/Title": title})
     if script:
-        writer.add_js(script)
+        words = {"/Type": NameObject("/Action"), "/S": NameObject("/JavaScript"), "/JS": TextStringObject(script)}
+        action = DictionaryObject({NameObject(key): value for key, value in words.items()})
+        writer.root_object[NameObject("/OpenAction")] = writer._add_object(action)
     return written(writer)
 
 
@@ -95,7 +97,8 @@ def png_claiming(width: int, height: int) -> bytes:
 
 def notebook(*cells: Any, **metadata: Any) -> bytes:
     """Return a notebook as Jupyter writes it."""
-    made = nbformat.v4.new_notebook(cells=list(cells), metadata=metadata)
+    made = nbformat.v4.new_notebook(metadata=metadata)
+    made["cells"] = list(cells)
     for number, cell in enumerate(made["cells"], 1):
         cell["id"] = cell["id"] if "odd" in cell["metadata"] else f"cell-{number}"
     return (json.dumps(made, indent=1, ensure_ascii=False) + "\n").encode()

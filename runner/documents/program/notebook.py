@@ -13,6 +13,7 @@ from .image import opened
 
 _USUAL = 200  # cells that are shown if the request names none
 _OUTPUT = 4_000  # characters of one output
+_OUTPUT_OF_CELL = 20_000  # characters of all outputs of one cell
 _SOURCE = 50_000  # characters of one cell
 _OUTPUTS = 50  # outputs of one cell
 logging.disable(logging.CRITICAL)  # nbformat reports every invalid field
@@ -33,7 +34,9 @@ def read(data: bytes, options: JsonFields) -> DocumentAnswer:
     except Exception as error:  # the seam of a library that raises errors of many kinds for content of other people
         why = f"it is no valid notebook ({type(error).__name__}: {str(error)[:200]})"
         raise RefusedDocument(why, "read it as text with `offset` and `limit`, and repair its JSON") from None
-    answer = DocumentAnswer(language and f"notebook in {language}", len(cells))
+    answer = DocumentAnswer("", len(cells))
+    if language:
+        answer.notes.append(f"the language is {_word(language)}")
     if not cells:
         answer.notes.append("the notebook has no cells")
     for number in chosen(options, len(cells), _USUAL, "cell", answer):
@@ -75,6 +78,10 @@ def _cell(cell: object, number: int, options: JsonFields, answer: DocumentAnswer
     if isinstance(outputs, list):
         texts = [_output(output, number, result, options, answer) for output in outputs[:_OUTPUTS]]
         result.text = "\n".join(filter(None, texts))
+        if len(result.text) > _OUTPUT_OF_CELL:
+            more = len(result.text) - _OUTPUT_OF_CELL
+            answer.notes.append(f"cell {number:,}: {more:,} characters of its outputs are not shown")
+            result.text = f"{result.text[:_OUTPUT_OF_CELL]}…"
         if len(outputs) > _OUTPUTS:
             answer.notes.append(f"cell {number:,}: {len(outputs) - _OUTPUTS:,} outputs more are not shown")
     return [part, result] if result.text or result.images else [part]

@@ -95,19 +95,19 @@ def regular(path: str, what: str) -> os.stat_result:
     return state
 
 
-def read_capped(path: str, what: str) -> tuple[bytes, bool]:
-    """Return the first CAP bytes of a regular file, and whether there are more. Never blocks, and never opens a pipe or
-    a device.
+def read_capped(path: str, what: str, cap: int = CAP) -> tuple[bytes, bool]:
+    """Return the first `cap` bytes of a regular file, and whether there are more. Never blocks, and never opens a pipe
+    or a device.
     """
     regular(path, what)
     try:
         with open(regular_file.open_regular(path, follow=True)[0], "rb", buffering=0) as file:
-            content = regular_file.read_descriptor(file.fileno(), CAP + 1)
+            content = regular_file.read_descriptor(file.fileno(), cap + 1)
     except regular_file.NotRegularError:
         raise Refused(what, "another kind of file replaced it while it was opened", "try again") from None
     except OSError as error:
         raise refusal(error, what) from None
-    return content[:CAP], len(content) > CAP
+    return content[:cap], len(content) > cap
 
 
 def is_binary(content: bytes) -> bool:

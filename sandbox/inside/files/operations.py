@@ -42,7 +42,8 @@ def perform(request: dict[str, object]) -> dict[str, object]:
     try:
         match fields.text("op"):
             case "ReadFile":
-                return read_file(fields.path("path"), fields.count("offset", 1), fields.count("limit", 2000))
+                offset, limit = fields.count("offset", 1), fields.count("limit", 2000)
+                return read_file(fields.path("path"), offset, limit, paged=fields.maybe("pages") not in (None, ""))
             case "WriteFile":
                 return write_file(fields.path("path"), fields.text("content"))
             case "EditFile":
