@@ -54,6 +54,8 @@ class _Event:
 class SessionStarted(_Event, type="session_started"):
     """A session has started and its sandbox is ready. `enforcement` is the result of the canary. `model_why` says why
     the model is used, if the user did not name it. `tools` are the names of the tools that the model may call now.
+    `label` is the label of the texts in the conversation: `workspace`, or `untrusted` for a continued session that has
+    read untrusted text. `private` is True if it has read private data.
     """
 
     session: str
@@ -65,6 +67,8 @@ class SessionStarted(_Event, type="session_started"):
     enforcement: Enforcement
     model_why: str = ""
     tools: tuple[str, ...] = ()
+    label: str = "workspace"
+    private: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +202,9 @@ class Steered(_Event, type="steered"):
 
 @dataclass(frozen=True, slots=True)
 class Changed(_Event, type="changed"):
-    """A setting of the session changed. `what` is mode, model or thinking. `why` is empty if the user changed it."""
+    """A setting of the session changed, or what is known about its texts. `what` is mode, model, thinking, label
+    (`workspace` or `untrusted`) or private (`no` or `yes`). `why` is empty if the user changed it.
+    """
 
     what: str
     was: str

@@ -14,6 +14,7 @@ from runner.engine.budget import BudgetExceeded, Limit
 from runner.engine.execute import StopListener, execute_call
 from runner.engine.judge import judge_call
 from runner.engine.run_context import RunContext
+from runner.engine.steering import STANDARD_INPUT
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall
 from runner.engine.turns import TurnLoop
 from runner.events import Denied, ErrorRaised, Prompted, RunEnded
@@ -83,6 +84,8 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     ctx.skills.begin(prompt, ctx.context)
     if ctx.flow is not None and ctx.agent == MAIN:  # the prompt of a sub-agent is text of a model
         ctx.flow.hear(ctx.redactor.text(typed) or prompt)
+        if typed and STANDARD_INPUT in prompt:
+            ctx.flow.note_untrusted("standard input", prompt)
     ctx.emit(Prompted(prompt, ctx.redactor.text(typed)))
     limit: Limit | None = None
     try:

@@ -106,6 +106,7 @@ class SessionOptions:
         output: The JSON Schema of the answers, or None.
         guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
         foreign: The source of the workspace's own text in words, if all of it is untrusted; else empty.
+        strangers: Pairs of a source in words and a text that the prompt may contain and that a stranger wrote.
     """
 
     cwd: Path
@@ -128,6 +129,7 @@ class SessionOptions:
     output: "OutputSchema | None" = None
     guarded: bool = False
     foreign: str = ""
+    strangers: tuple[tuple[str, str], ...] = ()
 
 
 def selected_tools(settings: Settings) -> "ToolSelection":
@@ -343,6 +345,8 @@ async def open_session(
             stack.push_async_callback(hooks.close)
         tasks = _tasks_of(session, options, emit, redactor, registry)
         flow = _flow_of(options, settings, facts, registries, state, emit, journal)
+        for source in notes.told_outside if notes is not None else ():
+            flow.note_untrusted(source)
         offered = registry
         if settings.value("coordinator"):
             offered, context = _coordinating(agents, registry, context)
@@ -454,6 +458,7 @@ def _flow_of(
         remotes=remotes,
         files=WrittenFiles(state, facts.workspace),
         labels=labels,
+        strangers=options.strangers,
         emit=emit,
         keep=lambda entry: journal.flow(entry.kind, entry.text, entry.at, entry.sha256),
     )

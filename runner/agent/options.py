@@ -109,6 +109,8 @@ OPTIONS: tuple[Option, ...] = (
            "'localhost:3000 private'. Repeatable.", _GATE, many=True),
     Option("--env", "NAME=VALUE", "Set an environment variable, unless it disables a protection. Repeatable.", _GATE,
            many=True),
+    Option("--untrusted", "SOURCE", "The command comes from a conversation that has read untrusted text from "
+           "SOURCE (words), so the rules of `flow` apply.", ("exec", "why")),
     Option("--tool", "NAME", f"A file tool of the model: {', '.join(FILE_TOOLS)}.", ("why",)),
     Option("--path", "PATH", "With --tool: the path that the tool works on.", ("why",)),
     Option("--tools", "NAMES", "Tools that the model may call: read,grep,mcp__github__*. Repeatable.",

@@ -269,6 +269,8 @@ class RunContext:
             unattended=self.unattended,
             enforcement=self.enforcement,
             tools=tuple(spec.name for spec in self.tool_specs()),
+            label=self.flow.label.word if self.flow is not None else "workspace",
+            private=self.flow is not None and bool(self.flow.private),
         )
 
     def _stated_limits(self) -> RunLimits | None:

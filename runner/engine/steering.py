@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from policy.model.frozen import dataclass
 
+# The words between the prompt and the standard input that is appended to it.
+STANDARD_INPUT = "\n\nStandard input:\n\n"
+
 
 @dataclass(frozen=True, slots=True)
 class UserInput:

@@ -29,6 +29,7 @@ from policy.model.glob import glob
 from policy.model.tier import Mode, Tier
 from runner.events import Changed, Emit, Notice
 from runner.flow.flow_entry import FlowEntry, FlowEntryKind
+from runner.flow.foreign_text import StrangersText, without_texts
 from runner.flow.held_change import HeldChange
 from runner.flow.text_sources import outside_sources
 from runner.flow.written_files import WrittenFiles, content_hash
@@ -70,8 +71,8 @@ class SessionFlow:
     """The information flow of one agent of a session.
 
     `chosen` is the mode that the configuration names, or None. `guarded` is True if the default of this kind of session
-    is `guard`. `files` is the list of untrusted files of the workspace, or None if nothing is stored. `keep` writes an
-    entry to the session file.
+    is `guard`. `strangers` are texts that the words of the user may contain and that others wrote. `files` is the list
+    of untrusted files of the workspace, or None if nothing is stored. `keep` writes an entry to the session file.
     """
 
     def __init__(
@@ -86,8 +87,10 @@ class SessionFlow:
         labels: ResultLabels | None = None,
         emit: Emit = lambda event: None,
         keep: Callable[[FlowEntry], None] = lambda entry: None,
+        strangers: tuple[StrangersText, ...] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._strangers = strangers
         self._chosen = chosen
         self._guarded = guarded
         self._workspace = workspace.rstrip("/")
@@ -154,6 +157,10 @@ class SessionFlow:
 
     def hear(self, text: str) -> None:
         """Note words of the user, which are trusted text."""
+        if self._strangers:
+            text, found = without_texts(text, self._strangers)
+            for words, of_stranger in found:
+                self.note_untrusted(words, of_stranger)
         if not (text := text[:_LONGEST_TEXT].strip()):
             return
         self._trusted = self._trusted.with_text(text)

@@ -27,7 +27,7 @@ def prompt_input(prompt: str | None, file: Path | None, *, with_stdin: bool = Tr
     there are two prompts or none, if the text is empty, or if an input cannot be read, is longer than 1 MiB or is not
     UTF-8.
     """
-    from runner.engine.steering import UserInput
+    from runner.engine.steering import STANDARD_INPUT, UserInput
 
     if prompt is not None and file is not None:
         raise usage("there are two prompts", "one is on the command line and one in --prompt-file", "give only one")
@@ -40,7 +40,7 @@ def prompt_input(prompt: str | None, file: Path | None, *, with_stdin: bool = Tr
     if not appended.strip():
         return UserInput(text)
     fence = "`" * max(3, *(len(run) + 1 for run in re.findall("`+", appended)), 0)
-    whole = f"{text}\n\nStandard input:\n\n{fence}\n{appended.removesuffix(chr(10))}\n{fence}"
+    whole = f"{text}{STANDARD_INPUT}{fence}\n{appended.removesuffix(chr(10))}\n{fence}"
     if len(whole.encode("utf-8", "surrogatepass")) > _LONGEST_PROMPT:
         raise _too_long("standard input")
     return UserInput(whole, f"{text}\n[standard input: {many(len(appended.splitlines()), 'line')}]")

@@ -23,6 +23,7 @@ from runner.secrets.secret import register_environment
 from runner.state.paths import private
 
 if TYPE_CHECKING:
+    from policy.flow.state import FlowState
     from policy.permission.flag_rights import FlagRights
 
 
@@ -55,6 +56,7 @@ class GateArgs:
     write: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
+    untrusted: str | None = None  # the source of untrusted text that the command may come from, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Gate:
     cwd: str
     backend: str | None = None  # the backend that the user named
     typed: "FlagRights | None" = None  # rights that flags add to the action
+    flow: "FlowState | None" = None  # the information flow that `--untrusted` states
 
     def context(self, source: Source = Source.MODEL, *, unattended: bool) -> EvaluationContext:
         """Return the context of the evaluation of an action proposed by `source`."""
@@ -83,6 +86,7 @@ class Gate:
             self.typed,
             unattended,
             self.backend,
+            flow=self.flow,
         )
 
     def evaluate(
@@ -159,7 +163,12 @@ def open_gate(args: GateArgs, environ: Mapping[str, str]) -> tuple[Gate, Action]
         typed = parse_flag_rights(str(cwd), home, read=args.read, write=args.write, hosts=args.hosts, env=args.env)
         settings = replace(settings, notices=(*settings.notices, *notices(typed)))
         environment = tuple(sorted((dict(environment) | dict(typed.env)).items()))
-    return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, typed), action
+    flow = None
+    if args.untrusted is not None:
+        from runner.gate.stated_flow import stated_flow  # few commands come from such a conversation
+
+        flow = stated_flow(args.untrusted, settings, facts, waits=not args.background)
+    return Gate(settings, facts, environment, limits, mode, str(cwd), args.backend, typed, flow), action
 
 
 def is_unattended(unattended: bool) -> bool:

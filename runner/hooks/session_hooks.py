@@ -234,8 +234,15 @@ class SessionHooks:
             text = "\n".join(filter(None, (text, answer.context)))
             if text:
                 said = self._session.redactor.text(visible_prose(text))
+                self._label(answer.place, said)
                 parts.append(marked("hook", said, event=answer.event, source=answer.place))
         return "\n".join(parts)
+
+    def _label(self, place: str, text: str) -> None:
+        """Note the source of a text of the hook at `place`, if the hook could reach a host."""
+        reaches = any(hook.place == place and (hook.url or hook.hosts) for hook in self._hooks)
+        if reaches and self._session.flow is not None:
+            self._session.flow.note_untrusted(f"the hook {place}", text)
 
     # ---- one event
 

@@ -47,12 +47,16 @@ class SessionNotes:
         self._session = session
         self._clock = clock
         self._outside: dict[str, None] = {}
+        self.told_outside: tuple[str, ...] = ()  # the notes with text from outside that the model was told, in words
         if continued:
             self.note_outside(["the continued conversation"])
 
     def told(self) -> tuple[str, StoredNotes]:
         """Return the text for the model, and the notes that it is about. Raise NoteError."""
         stored = self._store.read()
+        self.told_outside = tuple(
+            f"the note {note.name}, from {', '.join(note.outside)}" for note in stored.notes if note.outside
+        )
         return told_notes(stored.notes, self._clock(), searchable=True), stored
 
     def note_outside(self, sources: Iterable[str]) -> None:

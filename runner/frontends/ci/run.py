@@ -25,6 +25,7 @@ from runner.engine.budget import Limit
 from runner.engine.run_limits import PIPELINE
 from runner.events import Emit, Event, ModelText, RunEnded, SessionStarted, ToolProposed
 from runner.frontends.ci import changes, git_logins, host_environment
+from runner.frontends.ci.event_text import job_event
 from runner.frontends.ci.output_files import write_outputs
 from runner.frontends.ci.result import CiResult, OutputContent, SessionRecord, inert, read_session_record, refusals
 from runner.frontends.ci.workflow import JobLog
@@ -115,6 +116,8 @@ class Run:
         options, settings = prepare_options(
             args, True, repository=args.trust_config is not None, usual=PIPELINE, guarded=True
         )
+        event = job_event(os.environ)
+        options = replace(options, foreign=event.foreign, strangers=event.texts)
         self._content.place = log_place(settings, os.environ)
         self._content.bounds = options.bounds
         profile = host_environment.deny_job_files(settings.profile, os.environ, self._workspace)

@@ -88,6 +88,7 @@ def parse_gate(command: str, words: list[str]) -> "GateArgs":
         write=given.texts("write"),
         hosts=given.texts("host"),
         env=given.texts("env"),
+        untrusted=given.text("untrusted"),
     )
 
 

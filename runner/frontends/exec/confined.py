@@ -75,7 +75,7 @@ async def confine(
                     require_unchanged(verdict.permit)
                 report.started(case.assessment, verdict, session, enforcement)
                 run = partial(_run, backend, verdict, stdin, report, interactive=interactive)
-                if case.guarded is None:
+                if case.guarded is None and case.gate.flow is None:
                     outcome, ours = await run()
                 else:
                     from runner.frontends.exec.guarded import with_undo  # commands of the user have no undo

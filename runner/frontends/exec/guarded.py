@@ -1,8 +1,10 @@
-"""The command of a guarded agent in `agent exec`: its verdict by the token, and its undo."""
+"""Commands of guarded agents, and commands from untrusted text, in `agent exec`: verdict by token, and undo."""
 
 import os
 from collections.abc import Awaitable, Callable
 
+from policy.flow.state import FlowMode
+from policy.flow.trusted_later import trusted_later
 from policy.grants.resolve import approve
 from policy.model.action import Action
 from policy.model.profile import Source
@@ -11,8 +13,9 @@ from runner.approval.remembered import consume, with_grants
 from runner.audit.fact_recorder import FactRecorder
 from runner.audit.records import RecordedAnswer
 from runner.changes.undo.lock import UndoError
-from runner.changes.undo.recorder import snapshot_recorder
+from runner.changes.undo.recorder import Hold, snapshot_recorder
 from runner.events import Notice
+from runner.flow.held_change import HeldChange
 from runner.frontends.exec.report import ExecCase
 from runner.frontends.guard.record import open_grants
 from runner.frontends.guard.tokens import GuardToken
@@ -20,8 +23,8 @@ from runner.frontends.guard.verdicts import question_digest
 from runner.gate.gate import Gate
 from runner.gate.wording import action_words
 from runner.problems import Exit, Stopped
-from runner.stderr import say_notice
-from runner.text.sanitize import visible
+from runner.stderr import print_problem, say_notice
+from runner.text.sanitize import one_line, visible
 from sandbox.backend import Outcome
 
 _AGAIN = "let the agent call its shell tool again"
@@ -52,8 +55,10 @@ def guarded_case(gate: Gate, action: Action, noted: FactRecorder, token: GuardTo
 async def with_undo(
     case: ExecCase, verdict: Allow, session: str, run: Callable[[], Awaitable[tuple[Outcome, int | None]]]
 ) -> tuple[Outcome, int | None, tuple[tuple[str, str], ...] | None]:
-    """Run the command with a snapshot before and after it. Return the result of `run` and the changed files."""
-    assert case.guarded is not None, "only commands of guarded agents have undo here"
+    """Run the command with a snapshot before and after it. Return the result of `run` and the changed files.
+
+    After untrusted text, changes of files that are trusted later are taken back, and reported; the exit code is then 3.
+    """
 
     def show(notice: object) -> None:
         if isinstance(notice, Notice):
@@ -61,15 +66,40 @@ async def with_undo(
 
     recorder = snapshot_recorder(case.gate.facts, case.gate.settings, os.environ, session, show)
     words = action_words(case.assessment.action, case.gate.cwd)
+    hold = _held_files(case)
     try:
         try:
-            step = await recorder.before(verdict.permit, words, case.guarded.call)
+            call = case.guarded.call if case.guarded is not None else ""
+            step = await recorder.before(verdict.permit, words, call, required=hold is not None)
         except UndoError as error:
             raise Stopped(error.problem, Exit.FAILED) from None
         try:
             outcome, code = await run()
         finally:
-            recorder.after(step)
+            recorder.after(step, hold)
+        if recorder.held:
+            code = code or Exit.DENIED
+            for held in recorder.held:
+                print_problem(_held_problem(held, case), label="denied")
         return outcome, code, recorder.changed
     finally:
         recorder.close()
+
+
+def _held_files(case: ExecCase) -> Hold | None:
+    """Return the function that tells which changes are taken back; None if the rules of `flow` take none back."""
+    flow, workspace = case.gate.flow, case.gate.facts.workspace
+    if flow is None or flow.mode is not FlowMode.GUARD:
+        return None
+    return lambda path: bool(trusted_later(path, workspace))
+
+
+def _held_problem(held: HeldChange, case: ExecCase) -> Problem:
+    """Return the report about a change that was taken back."""
+    name = one_line(held.path.removeprefix(case.gate.facts.workspace + "/"), 300)
+    assert case.gate.flow is not None  # else nothing was held
+    if held.problem:
+        what = f"the change of `{name}` could not be taken back"
+        return Problem(what, held.problem, "look at the file before anything uses it")
+    why = f"the file is trusted later, and the command comes from untrusted text ({case.gate.flow.because})"
+    return Problem(f"the change of `{name}` was taken back", why, "make the change yourself if you want it")

@@ -27,6 +27,7 @@ from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:
     from policy.grants.grant import Grant
+    from runner.audit.flow_fields import RecordedFlow
     from runner.frontends.guard.tokens import GuardToken
     from runner.secrets.redactor import RedactingStream
 
@@ -85,7 +86,17 @@ class ExecCase:
             self.gate.backend,
             self.noted,
             call=guarded.call if guarded else "",
+            flow=self._flow(),
         )
+
+    def _flow(self) -> "RecordedFlow | None":
+        """Return the information flow for the record; None without `--untrusted`."""
+        if self.gate.flow is None:
+            return None
+        from runner.audit.flow_fields import recorded_flow  # few commands state such a source
+
+        context = self.gate.context(unattended=not self.attended)
+        return recorded_flow(self.gate.flow, context.flow_findings(self.assessment))
 
     def policy(self) -> str:
         """Return the fingerprint of everything but the action, the disk and the mode that determines a verdict: all

@@ -5,6 +5,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from runner.frontends.slash.command import (
     LONGEST_NAME,
@@ -22,6 +23,10 @@ from runner.state.paths import state_dir
 from runner.text.phrases import many
 from runner.text.sanitize import visible
 
+if TYPE_CHECKING:
+    from runner.engine.run_context import RunContext
+
+_MOST_SOURCES = 5  # sources that /context lists
 _LONGEST_COPY = 50_000  # characters; xterm, kitty and others accept at most about 100 kB
 
 
@@ -92,7 +97,20 @@ async def _context(words: str, host: CommandHost) -> None:
     rows.append(f"  {'sum':<{wide}}  {total:>9,}  estimated from the number of characters")
     if ctx.gauge.counted is not None:
         rows.append(f"the last request and its answer were {ctx.gauge.counted:,} tokens by the provider's count")
+    rows += _flow_rows(ctx)
     say(host, f"the next request is {about}{tokens:,} tokens{of}", *rows, "/context PART shows its text")
+
+
+def _flow_rows(ctx: "RunContext") -> list[str]:
+    """Return the label of the conversation with its latest sources, as rows."""
+    flow = ctx.flow
+    if flow is None:
+        return []
+    latest = flow.untrusted[::-1]
+    rows = [f"label: {flow.label.word}; what it changes (`flow`): {flow.mode(ctx.live.mode).value}"]
+    rows += [f"  untrusted: {visible(each.said)}" for each in latest[:_MOST_SOURCES]]
+    rows += [f"  and {len(latest) - _MOST_SOURCES} more"] * (len(latest) > _MOST_SOURCES)
+    return rows + [f"  private: {visible(each)}" for each in flow.private[::-1][:_MOST_SOURCES]]
 
 
 async def _copy(words: str, host: CommandHost) -> None:
@@ -162,6 +180,9 @@ async def _trust(words: str, host: CommandHost) -> None:
     from runner.config.trust.text import description, state_line
 
     ctx = host.conversation.ctx
+    if words == "last":
+        say(host, _endorse_last(ctx))
+        return
     workspace = ctx.look().workspace
     inventory = await asyncio.to_thread(look_at, workspace, ctx.cwd, host.environ)
     settings = await asyncio.to_thread(lambda: load(Path(workspace), host.environ, unattended=True))
@@ -177,6 +198,17 @@ async def _trust(words: str, host: CommandHost) -> None:
         return
     changes = TrustStore(state_dir(host.environ)).remember(inventory, yes=answer == "yes", time=now())
     say(host, *changes, f"stored: {answer}; it applies from the next session on (/clear begins one)")
+
+
+def _endorse_last(ctx: "RunContext") -> str:
+    """Endorse the latest result of an untrusted source, and return a report."""
+    source = ctx.flow.endorse_last() if ctx.flow is not None else None
+    if source is None:
+        raise Mistake("there is no result of an untrusted source that can be endorsed (/context lists the sources)")
+    assert ctx.flow is not None  # the source is of it
+    left = len(ctx.flow.untrusted)
+    rest = f"{many(left, 'untrusted source')} remain" if left else "no untrusted source remains"
+    return f"endorsed: {visible(source.said)}; its text counts as text of the workspace, and {rest}"
 
 
 async def _help(words: str, host: CommandHost) -> None:
@@ -218,8 +250,8 @@ COMMANDS = (
     _command("context", "[PART]", "show the model's context and how full its window is", _context),
     _command("copy", "", "copy the last answer to the clipboard", _copy),
     _command("cost", "", "show tokens and cost of this session", _cost, aliases=("usage",)),
-    _command("trust", "[yes|no]", "show and decide about files that need trust", _trust, group=POLICY_GROUP,
-             words=lambda host: ("yes", "no")),
+    _command("trust", "[yes|no|last]", "decide about files that need trust, or endorse the last result", _trust,
+             group=POLICY_GROUP, words=lambda host: ("yes", "no", "last")),
     _command("quit", "", "leave (also Ctrl-D)", _quit, aliases=("exit",)),
 )
 # fmt: on

@@ -45,6 +45,8 @@ class StatusLine:
         self._processes: set[str] = set()
         self._agents: set[str] = set()
         self._tasks = ""
+        self._label = ""
+        self._private = False
         self._mode = ""
         self._model = ""
         self._sandbox = ""
@@ -68,6 +70,7 @@ class StatusLine:
                 self._processes.clear()
                 self._agents.clear()
                 self._tasks = ""
+                self._label, self._private = event.label, event.private
             case ProcessStarted(process):
                 self._processes.add(process)
             case ProcessEnded(process):
@@ -78,6 +81,10 @@ class StatusLine:
                 self._mode = now
             case Changed("model", _, now):
                 self._model = _short(now)
+            case Changed("label", _, now):
+                self._label = now
+            case Changed("private", _, now):
+                self._private = now == "yes"
             case ContextUsed():
                 self._full = event.tokens / event.window if event.window else 0.0
                 fill = f"{self._full:.0%} of {_count(event.window)}" if event.window else _count(event.tokens)
@@ -101,6 +108,7 @@ class StatusLine:
             (2, loud, self._context),
             (4, "dim", f"${self._cost:.2f}" if self._cost is not None else ""),
             (1, "dim" if self._sandbox == "full" else "bold ansired", f"sandbox {self._sandbox}"),
+            (1, "ansiyellow", self._texts()),
             (5, "dim", _NETWORK[MATRIX[Tier.NETWORK][Mode(self._mode)]]),
             (3, "dim", self._background()),
             (3, "dim", f"{len(self._agents)} agent{'s' * (len(self._agents) > 1)}" if self._agents else ""),
@@ -111,6 +119,12 @@ class StatusLine:
         while len(parts) > 1 and row_cells(_joined(parts)) > width:
             parts.remove(max(parts))
         return fit(_joined(parts), width)
+
+    def _texts(self) -> str:
+        """Return what the conversation contains: untrusted text, private data or both; empty without these."""
+        if self._label != "untrusted":
+            return ""
+        return "untrusted, private" if self._private else "untrusted"
 
     def _background(self) -> str:
         """Return the number of processes and the ports on which they listen; empty without a process."""
