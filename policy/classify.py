@@ -12,6 +12,7 @@ from policy.model.action import Action, RunScript
 from policy.model.assessment import Assessment, Check, Effect, EffectKind, Reason
 from policy.model.facts import Facts
 from policy.model.profile import Profile, Source
+from policy.model.secret_paths import inside
 from policy.model.tier import Tier
 from policy.rules.rule import Role
 from policy.rules.rulebook import RuleBook
@@ -108,6 +109,8 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             _server(action, interpreter)
         case actions.RunHook():
             _hook(action, interpreter)
+        case actions.StartLanguageServer():
+            _language_server(action, interpreter)
         case actions.RunArgv(argv=()):
             interpreter.findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
         case actions.RunArgv(argv=argv):
@@ -125,6 +128,12 @@ def _interpret(action: Action, interpreter: Interpreter) -> str:
             _file(interpreter, Role.TREE, root, "finds files by name")
         case actions.GrepFiles(root=root):
             _file(interpreter, Role.READ, root, "searches in files")
+        case actions.QueryCode():
+            from policy.interpreter.tool_call import judge_code_query  # few calls are about symbols
+
+            judge_code_query(action, interpreter.findings)
+            if action.path:
+                _file(interpreter, Role.READ, action.path, "reads a file")
         case actions.ReadProcess():
             text = "reads the output of a process of this session"
             interpreter.findings.add_reason(Tier.READ, text, Check.PROCESS_OUTPUT, None)
@@ -169,6 +178,19 @@ def _hook(action: actions.RunHook, interpreter: Interpreter) -> None:
         words = [literal(word) for word in action.argv]
         inner.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
     judge_hook_run(action, interpreter.findings, inner.findings.reasons)
+
+
+def _language_server(action: actions.StartLanguageServer, interpreter: Interpreter) -> None:
+    """Judge the start of a language server, as the run of a hook is judged."""
+    from policy.interpreter.tool_call import judge_language_server  # few sessions start one
+
+    inner = Interpreter(interpreter.facts, interpreter.rules, interpreter.profile, grammar, ())
+    facts, program = interpreter.facts, action.argv[0] if action.argv else ""
+    if action.argv:
+        words = [literal(word) for word in action.argv]
+        inner.simple(ExpandedCommand(words, State((action.cwd,)), None, ExecutionFrame(in_shell=False)))
+    own = inside(program, facts.workspace) or (bool(program) and inside(facts.look(program).real, facts.workspace))
+    judge_language_server(action, interpreter.findings, inner.findings.reasons, of_workspace=own)
 
 
 def _input(action: actions.WriteProcess, interpreter: Interpreter) -> None:

@@ -5,7 +5,16 @@ from functools import lru_cache
 from math import isfinite
 
 from policy.describe.phrases import near, plain
-from policy.model.action import ConvertDocument, RunArgv, RunHook, RunScript, SignGit, StartServer, ToolAction
+from policy.model.action import (
+    ConvertDocument,
+    RunArgv,
+    RunHook,
+    RunScript,
+    SignGit,
+    StartLanguageServer,
+    StartServer,
+    ToolAction,
+)
 from policy.model.assessment import Assessment, Effect, EffectKind, Scope
 from policy.model.facts import Facts, Kind
 from policy.model.frozen import dataclass, replace
@@ -52,7 +61,7 @@ def terms_for(
 
     INVARIANT: an assessment with tier read alone gets no writable path, no host and no path outside the workspace; one
     below read-outside gets no path outside and no host, whatever its effects state. Only rights that a person typed are
-    added.
+    added, and the own folder of a language server.
     """
     worst = assessment.tiers[0]
     secrets = Secrets(profile, facts.home, facts.private)
@@ -64,6 +73,8 @@ def terms_for(
         return _server_terms(assessment.action, assessment, facts, profile, environment, limits)
     if isinstance(assessment.action, RunHook):
         return _hook_terms(assessment.action, assessment, facts, profile, environment, limits)
+    if isinstance(assessment.action, StartLanguageServer):
+        return _language_server_terms(assessment.action, assessment, facts, profile, environment, limits)
     read: set[str] = set()
     write: set[str] = set()
     effects = assessment.effects if worst >= Tier.READ_OUTSIDE else assessment.typed
@@ -224,6 +235,45 @@ def _hook_terms(
         env=_merged(environment, over),
         cache=facts.cache if works else "",
         unix=profile.unix_sockets and works,
+        limits=limits,
+    )
+
+
+def _language_server_terms(
+    action: StartLanguageServer,
+    assessment: Assessment,
+    facts: Facts,
+    profile: Profile,
+    environment: Environment,
+    limits: Limits,
+) -> Terms | Floor:
+    """Return the rights of a language server: it reads the workspace, the system and its own installation, and changes
+    its own folder alone.
+
+    INVARIANT: nothing of the workspace is writable, no host is open, and no credential is used.
+    """
+    secrets = Secrets(profile, facts.home, facts.private)
+    read: set[str] = set()
+    for effect in assessment.typed:
+        if effect.kind is EffectKind.READS:
+            found = _outside(effect, facts, secrets)
+            if isinstance(found, Floor):
+                return found
+            read.update(found)
+    if profile.credentials:
+        environment = _with_credentials(environment, (), profile)[0]
+    locked, hidden, shown = with_path_denials(facts, profile)
+    return Terms(
+        rights=Rights.READ_ONLY,
+        workspace=facts.workspace,
+        home=facts.home,
+        system=_readable(facts.system, secrets),
+        read=tuple(sorted(read)),
+        write=(action.folder,) if action.folder else (),
+        hidden=hidden,
+        shown=shown,
+        locked=locked,
+        env=_merged(environment, (*facts.reading, ("TMPDIR", READ_ONLY_TMP))),
         limits=limits,
     )
 

@@ -1,6 +1,6 @@
 """The program around the policy engine and the sandbox: command line, agent, sessions, audit log.
 
-The packages in import order, highest first: `cli`, `api`, `frontends`, `agent`, `loop`, `mcp`, `engine`,
+The packages in import order, highest first: `cli`, `api`, `frontends`, `agent`, `loop`, `lsp`, `mcp`, `engine`,
 `sessions`, `approval`, `doctor`, `audit`, `changes`, `gate`, `bundles`, `facts`, `providers`, `memory`, `tasks`,
 `flow`, `config`, `stderr`, `secrets`, `state`, `text`, `events`, `event_values`, `messages`, `problems`. Each
 may import only those to its right. Start reading at `loop.py`.

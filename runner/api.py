@@ -13,6 +13,7 @@ from policy.model.action import (
     ListFolder,
     LoadSkill,
     ProposeNote,
+    QueryCode,
     ReadFile,
     ReadServerResource,
     RunArgv,
@@ -139,8 +140,8 @@ __all__ = [  # noqa: RUF022  # by subject
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
     "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "LoadSkill",
-    "ProposeNote", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes", "SearchTools", "SearchWeb",
-    "SignGit", "SpawnAgent", "WriteFile",
+    "ProposeNote", "QueryCode", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes", "SearchTools",
+    "SearchWeb", "SignGit", "SpawnAgent", "WriteFile",
     # the sandbox alone
     "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",
     "Rights", "Terms", "Violation", "open_backend", "open_gate",

@@ -18,6 +18,7 @@ from policy.model.action import (
     ManageAgent,
     ManageTasks,
     ProposeNote,
+    QueryCode,
     ReadProcess,
     ReadServerResource,
     RunArgv,
@@ -29,6 +30,7 @@ from policy.model.action import (
     SignalProcess,
     SignGit,
     SpawnAgent,
+    StartLanguageServer,
     StartServer,
     ToolAction,
     WriteFile,
@@ -106,6 +108,8 @@ def _text(action: Action, around: Around) -> str:
             return f"{'connect to' if action.url else 'start'} the server {action.server}: {what}"
         case RunHook():
             return hook_text(action)
+        case StartLanguageServer():
+            return f"start the language server {action.language}: {' '.join(map(quoted, action.argv))}"
         case RunArgv():
             return " ".join(map(quoted, action.argv))
         case ConvertDocument():
@@ -130,6 +134,7 @@ def _text(action: Action, around: Around) -> str:
             | SearchTools()
             | SearchNotes()
             | LoadSkill()
+            | QueryCode()
             | AskUser()
         ):
             return tool_call_text(action)
@@ -180,6 +185,11 @@ def tool_call_text(action: ToolAction) -> str:
             return f"{action.tool} {quoted(action.query)}"
         case LoadSkill():
             return f"{action.tool} {quoted(action.skill)}" + (f" ({action.source})" if action.source else "")
+        case QueryCode():
+            where = f" in {action.path}" + (f", line {action.line}" if action.line else "") if action.path else ""
+            what = f" {quoted(action.symbol)}" if action.symbol else ""
+            new = f" to {quoted(action.new_name)}" if action.new_name else ""
+            return f"{action.tool} {action.operation}{what}{new}{where}"
         case AskUser():
             from policy.model.model_questions import questions_text  # few sessions ask
 

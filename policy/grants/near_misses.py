@@ -61,6 +61,7 @@ def _candidates(
             | actions.ProposeNote()
             | actions.SearchNotes()
             | actions.LoadSkill()
+            | actions.QueryCode()
             | actions.AskUser()
         ):
             return  # no approval of these can be remembered

@@ -10,12 +10,14 @@ from policy.model.action import (
     ManageAgent,
     ManageTasks,
     ProposeNote,
+    QueryCode,
     ReadServerResource,
     RunHook,
     SearchNotes,
     SearchTools,
     SearchWeb,
     SpawnAgent,
+    StartLanguageServer,
     StartServer,
     ToolAction,
 )
@@ -140,6 +142,49 @@ def judge_hook_run(action: RunHook, findings: Findings, of_command: tuple[Reason
     for reason in of_command:
         if reason.tier in _STAYS:
             findings.add_reason(reason.tier, reason.text, reason.rule, None)
+
+
+def judge_language_server(
+    action: StartLanguageServer, findings: Findings, of_command: tuple[Reason, ...], *, of_workspace: bool
+) -> None:
+    """Add the effects and tiers of the start of a language server. `of_command` are the reasons of its command alone.
+
+    THREAT T258: the server has tier read, because its terms grant nothing else. A program that lies in the workspace is
+    code of the project, which has tier execute.
+    """
+    effect = findings.add_effect(EffectKind.RUNS, f"the language server {action.language}")
+    text = f"starts the language server `{plain(action.language)}`, which may only read"
+    tier = Tier.READ
+    if of_workspace:
+        tier, text = Tier.EXECUTE, f"{text}; its program is a file of the workspace"
+    findings.add_reason(tier, text, Check.LANGUAGE_SERVER, None, effect)
+    _certain(certain_server(action.language), "language server", action.language, findings)
+    program = action.argv[0] if action.argv else ""
+    if not program.startswith("/"):
+        findings.unknown("there is no program to run", Check.EMPTY_COMMAND, None)
+    for reason in of_command:
+        if reason.tier in _STAYS:
+            findings.add_reason(reason.tier, reason.text, reason.rule, None)
+
+
+_CODE_QUERIES = {
+    "definition": "finds the definition of",
+    "references": "finds the references to",
+    "symbols": "lists the symbols of",
+    "workspace_symbols": "searches the workspace for",
+    "hover": "describes",
+    "diagnostics": "lists the diagnostics of",
+    "rename": "finds the edits for another name of",
+}
+
+
+def judge_code_query(action: QueryCode, findings: Findings) -> None:
+    """Add the tiers of a question to a language server, without those of the file that it is about."""
+    if action.operation not in _CODE_QUERIES:
+        findings.unknown(f"`{plain(action.operation)}` is not done with code", Check.CODE_QUERY, None)
+    what = f"`{plain(action.symbol)}`" if action.symbol else "a file"
+    text = f"{_CODE_QUERIES.get(action.operation, 'asks about')} {what} with a language server"
+    findings.add_reason(Tier.READ, text, Check.CODE_QUERY, None)
 
 
 def _server_tool(action: CallServerTool, findings: Findings) -> None:

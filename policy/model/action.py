@@ -95,6 +95,26 @@ class RunHook(RunArgv):
 
 
 @dataclass(frozen=True, slots=True)
+class StartLanguageServer(RunArgv):
+    """Start the language server `language` as a confined process that stays. It reads the workspace, changes nothing
+    but its own folder, and has no network.
+
+    Attributes:
+        language: the name of the server: a preset, or a name that the user chose.
+        folder: the absolute path of the server's own folder, which it may change.
+    """
+
+    kind: ClassVar[str] = "StartLanguageServer"
+    language: str = ""
+    folder: str = ""
+
+    @property
+    def tool(self) -> str:  # type: ignore[override]  # the name depends on the server
+        """Return the name in rules: `lsp@gopls`. No tool can have a name with `@`."""
+        return f"lsp@{self.language}"
+
+
+@dataclass(frozen=True, slots=True)
 class ReadFile:
     """Read `path` (absolute). `offset` is the first line, from 1; `limit` a count of lines. `pages` are pages of a PDF
     document or cells of a notebook, as `3` or `2-5`; empty for the first ones.
@@ -426,6 +446,28 @@ class SearchTools:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryCode:
+    """Ask a language server of the session about code. No file is changed: the edits of a new name are actions of
+    their own.
+
+    Attributes:
+        operation: `definition`, `references`, `symbols`, `workspace_symbols`, `hover`, `diagnostics` or `rename`.
+        path: the file that the question is about (absolute); for `workspace_symbols`, a file whose server is asked.
+        line: the line of the word, from 1; 0 if it is not known.
+        symbol: the word that the question is about; for `workspace_symbols`, what to search for.
+        new_name: the new name of the word, for `rename`.
+    """
+
+    kind: ClassVar[str] = "QueryCode"
+    tool: ClassVar[str] = "lsp"
+    operation: str
+    path: str = ""
+    line: int = 0
+    symbol: str = ""
+    new_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProposeNote:
     """Store `text` as a note that later sessions get. The runner stores exactly this text after the user's approval.
 
@@ -500,6 +542,7 @@ ToolAction = (
     | ProposeNote
     | SearchNotes
     | LoadSkill
+    | QueryCode
     | AskUser
 )
 ProcessAction = ReadProcess | WriteProcess | SignalProcess  # about a process that runs already; they start nothing
@@ -522,10 +565,10 @@ def file_action(tool: str, path: str, *, content: str, old: str, glob: str, rege
 ACTIONS: dict[str, type[Action]] = {
     each.kind: each
     for each in (
-        RunScript, StartProcess, RunArgv, StartServer, RunHook,
+        RunScript, StartProcess, RunArgv, StartServer, RunHook, StartLanguageServer,
         ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, ManageTasks, FetchAddress, SearchWeb, SearchTools,
-        SignGit, ConvertDocument, ProposeNote, SearchNotes, LoadSkill, AskUser,
+        SignGit, ConvertDocument, ProposeNote, SearchNotes, LoadSkill, AskUser, QueryCode,
     )
 }  # fmt: skip

@@ -323,6 +323,8 @@ class Check:
     AGENT_LIMIT             = RuleRef(RuleKind.BUILTIN, "tools/agent-limit")
     AGENT_START             = RuleRef(RuleKind.BUILTIN, "tools/agent-start")
     ARGUMENTS_FORM          = RuleRef(RuleKind.BUILTIN, "tools/arguments-form")
+    LANGUAGE_SERVER         = RuleRef(RuleKind.BUILTIN, "tools/language-server")
+    CODE_QUERY              = RuleRef(RuleKind.BUILTIN, "tools/code-query")
     NOTE                    = RuleRef(RuleKind.BUILTIN, "tools/note")
     NOTE_SEARCH             = RuleRef(RuleKind.BUILTIN, "tools/note-search")
     HOOK_RUN                = RuleRef(RuleKind.BUILTIN, "tools/hook-run")

@@ -74,6 +74,7 @@ class Tool(StrEnum):
     REMEMBER = "remember"
     RECALL = "recall"
     SKILL = "skill"
+    LSP = "lsp"
     ASK_USER = "ask_user"
     BASH_OUTPUT = "bash_output"
     BASH_INPUT = "bash_input"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from policy.describe.phrases import near
-from policy.model.action import Action, CallServerTool, RunHook, StartServer, ToolAction
+from policy.model.action import Action, CallServerTool, RunHook, StartLanguageServer, StartServer, ToolAction
 from policy.model.assessment import Assessment, Effect, EffectKind, Reason, RuleKind, Scope, Step
 from policy.model.command_pattern import belongs, exact
 from policy.model.facts import Facts
@@ -121,7 +121,7 @@ def _by_tool(tier: Tier, action: Action) -> bool:
     """Return True if a rule that only names tools can allow `tier` for `action`."""
     if isinstance(action, CallServerTool):
         return tier in OF_SERVER
-    if isinstance(action, RunHook):
+    if isinstance(action, RunHook | StartLanguageServer):
         return tier is Tier.EXECUTE
     return tier in BY_TOOL and isinstance(action, ToolAction | StartServer)
 

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from runner.config.agentfiles.definitions.definition import AgentDefinition
     from runner.engine.output_schema import OutputSchema
     from runner.hooks.configured import ConfiguredHooks
+    from runner.lsp.session_servers import LanguageServers
     from runner.mcp.server_config import ServerConfig
     from runner.mcp.servers import SessionServers
     from runner.memory.session_notes import SessionNotes
@@ -138,7 +139,7 @@ def selected_tools(settings: Settings) -> "ToolSelection":
     from tools.registry import ToolSelection
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
-    later = ("agent", "agent_output", "agent_message", "agent_stop", "tasks")  # offered once they are useful
+    later = ("lsp", "agent", "agent_output", "agent_message", "agent_stop", "tasks")  # offered once they are useful
     if (
         problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL, ASK_TOOL)), *later])
     ) is not None:
@@ -323,6 +324,9 @@ async def open_session(
         if options.servers:  # most sessions have none
             servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)
             stack.push_async_callback(servers.close)
+        code = _code_of(settings, environ, facts, registry)
+        if code is not None:
+            stack.push_async_callback(code.close)
         agents = None
         if options.agents:
             from runner.children.session_agents import SessionAgents
@@ -383,6 +387,7 @@ async def open_session(
             fallback=str(settings.value("fallback_model") or ""),
             model_why=model.why,
             servers=servers,
+            code=code,
             agents=agents,
             notes=notes,
             hooks=hooks,
@@ -533,6 +538,28 @@ def _servers_of(
 
     check = PinnedOffers(state_dir(environ), workspace, environ.get("PATH"))
     return SessionServers(configs, environ, check, ServerTools(registry), network=settings.network)
+
+
+def _code_of(
+    settings: Settings, environ: Mapping[str, str], facts: "Facts", registry: "ToolRegistry"
+) -> "LanguageServers | None":
+    """Return the language servers of the session, none of which is started yet; None if no program is installed.
+
+    The model is offered the tool if the workspace has files for a server: a tool costs tokens in each request.
+    """
+    if not settings.value("code", "servers"):
+        return None
+    from runner.lsp.language_config import code_options, find_language_servers
+
+    configs = find_language_servers(settings, environ, facts.workspace, facts.home)
+    if not configs:
+        return None
+    from runner.lsp.session_servers import LanguageServers
+    from tools.lsp import LspTool
+
+    code = LanguageServers(configs, environ, code_options(settings), lambda: registry.add(LspTool()))
+    code.offer_for(facts.workspace)
+    return code
 
 
 def _close_journal(journal: Journal, emit: Emit) -> None:

@@ -192,6 +192,40 @@ def _server_key(
     )
 
 
+def _language_key(
+    name: str,
+    shape: ValueType,
+    help: str,
+    example: str,
+    *,
+    widens: Widens = Widens.YOURS,
+    default: Value | None = None,
+) -> Key:
+    """Return one key of `[language.NAME]`. The module of its checks is only loaded for a file with such a table."""
+
+    def check(value: Value) -> Fault | None:
+        from runner.config.language_values import CHECKS
+
+        return CHECKS[name](value)
+
+    def named(server: str) -> Fault | None:
+        from runner.config.server_values import name_fault
+
+        return name_fault(server)
+
+    sure = default is not None  # the shape says all
+    return Key(
+        f"language.*.{name}",
+        shape,
+        widens,
+        help,
+        default,
+        check=None if sure else check,
+        example=example,
+        named=named,
+    )
+
+
 YOURS, NEVER, TIGHTEN, ANYTHING = Widens.YOURS, Widens.NEVER, Widens.TIGHTEN, Widens.ANYTHING
 
 # fmt: off
@@ -352,6 +386,23 @@ KEYS: tuple[Key, ...] = (
         "", default=30),
     _server_key("enabled", ValueType.SWITCH, "start the server with a session", "", widens=TIGHTEN, default=True),
 
+    Key("code.servers", ValueType.SWITCH, TIGHTEN, "use language servers, if their programs are installed", True),
+    Key("code.diagnostics", ValueType.SWITCH, TIGHTEN, "tell the model the errors that an edit adds to a file", True),
+    Key("code.wait", ValueType.SECONDS, TIGHTEN, "the maximum time that an edit waits for them", 2),
+    Key("code.idle", ValueType.SECONDS, TIGHTEN, "the time without use after which a language server is ended", 600),
+    _language_key("command", ValueType.TEXT, "the program of a language server; by default that of the preset `NAME`",
+        '"gopls"'),
+    _language_key("args", ValueType.TEXTS, "the arguments of that program", '["serve"]'),
+    _language_key("files", ValueType.TEXTS, "the names of the files that the server is for, as patterns", '["*.go"]'),
+    _language_key("env", ValueType.TABLE, "variables of that program", '{ GOFLAGS = "-mod=vendor" }'),
+    _language_key("read", ValueType.TEXTS, "files and folders outside of the workspace that the program may read",
+        '["~/go/pkg/mod"]'),
+    _language_key("settings", ValueType.TEXT, "the settings that the server asks for, as a JSON object",
+        """'{"gopls": {"staticcheck": true}}'"""),
+    _language_key("options", ValueType.TEXT, "the options that the server gets at its start, as a JSON object",
+        """'{"usePlaceholders": false}'"""),
+    _language_key("enabled", ValueType.SWITCH, "use the server", "", widens=TIGHTEN, default=True),
+
     Key("hooks.files", ValueType.TEXTS, YOURS, "the programs whose hook files in your home are used; by default all",
         check=validators.hook_clients, example='["claude"]'),
 
@@ -421,6 +472,8 @@ SECTIONS: Mapping[str, str] = {
     "sandbox.network": "The way from the sandbox's proxy to the network. No file of a repository can set it.",
     "sandbox.container": "The sandbox of `--backend container`.",
     "mcp": "Tool servers (MCP). Each runs in a sandbox of its own; `agent mcp add` writes such a table.",
+    "code": "Language servers, which tell the model about code (docs/guide/code.md).",
+    "language": "Language servers. Each runs in a sandbox that only reads. A name of a preset changes that preset.",
     "hooks": "Hooks. Each `[[hook]]` runs in a sandbox of its own at an event of a session (docs/guide/hooks.md).",
     "secret": "Files that no action may read, in any mode.",
     "deny": "Commands that no action may run, in any mode.",

@@ -52,7 +52,8 @@ def pairs_in(value: Value | None) -> tuple[tuple[str, str], ...]:
     return tuple((each[0], each[1]) for each in entries if isinstance(each, tuple) and len(each) == 2)
 
 
-def _bounded(value: Value) -> Fault | None:
+def bounded_fault(value: Value) -> Fault | None:
+    """Return why texts are too many or too long, and how to correct that; None if they are not."""
     texts = texts_in(value)
     if len(texts) > _MOST_WORDS:
         return f"it has more than {_MOST_WORDS} entries", "use fewer"
@@ -66,13 +67,13 @@ def _bounded(value: Value) -> Fault | None:
 def _tools(value: Value) -> Fault | None:
     if not texts_in(value):
         return "an empty list leaves open whether all tools are meant or none", "remove the key, or write tools"
-    return _bounded(value)
+    return bounded_fault(value)
 
 
 def _results(value: Value) -> Fault | None:
     wrong = next((label for _, label in pairs_in(value) if label not in LABELS), None)
     if wrong is None:
-        return _bounded(value)
+        return bounded_fault(value)
     from runner.config.validators import choice
 
     return choice("label", wrong, LABELS)
@@ -81,17 +82,18 @@ def _results(value: Value) -> Fault | None:
 def _tiers(value: Value) -> Fault | None:
     wrong = next((tier for _, tier in pairs_in(value) if tier not in TIERS), None)
     if wrong is None:
-        return _bounded(value)
+        return bounded_fault(value)
     from runner.config.validators import choice
 
     return choice("tier", wrong, TIERS)
 
 
-def _variables(value: Value) -> Fault | None:
+def variables_fault(value: Value) -> Fault | None:
+    """Return why the names of a table cannot be those of variables; None if they can be."""
     wrong = next((name for name, _ in pairs_in(value) if not _VARIABLE.fullmatch(name)), None)
     if wrong is not None:
         return f"`{wrong}` cannot be the name of a variable", "use letters, digits and `_`"
-    return _bounded(value)
+    return bounded_fault(value)
 
 
 def _headers(value: Value) -> Fault | None:
@@ -100,14 +102,14 @@ def _headers(value: Value) -> Fault | None:
             return f"`{name}` cannot be the name of a header", "use letters, digits and `-`"
         if any(not char.isprintable() for char in text):
             return f"the header `{name}` contains an unprintable character", "remove the character"
-    return _bounded(value)
+    return bounded_fault(value)
 
 
 def _hosts(value: Value) -> Fault | None:
     for text in texts_in(value):
         if isinstance(found := host_rule(text), Problem):
             return f"`{text}`: {found.why}", found.fix
-    return _bounded(value)
+    return bounded_fault(value)
 
 
 def _port(value: Value) -> Fault | None:
@@ -119,7 +121,7 @@ def url_fault(value: Value) -> Fault | None:
     """Return why a text cannot be the address of a server. An address with a variable is checked with its value."""
     text = str(value)
     if _REFERENCE.search(text):
-        return _bounded(value)
+        return bounded_fault(value)
     try:
         parts = urlsplit(text)
         login, host, _ = parts.username is not None or parts.password is not None, parts.hostname, parts.port
@@ -133,24 +135,24 @@ def url_fault(value: Value) -> Fault | None:
         return "it contains a blank, a backslash or an unprintable character", "remove the character"
     if parts.scheme == "http" and not is_loopback(host):
         return f"`http://{host}` would carry every call unencrypted", "use `https://`"
-    return _bounded(value)
+    return bounded_fault(value)
 
 
 CHECKS: Mapping[str, Callable[[Value], Fault | None]] = {
-    "args": _bounded,
+    "args": bounded_fault,
     "callback_port": _port,
-    "command": _bounded,
-    "cwd": _bounded,
-    "env": _variables,
-    "exclude_tools": _bounded,
+    "command": bounded_fault,
+    "cwd": bounded_fault,
+    "env": variables_fault,
+    "exclude_tools": bounded_fault,
     "headers": _headers,
     "hosts": _hosts,
-    "read": _bounded,
+    "read": bounded_fault,
     "results": _results,
     "tiers": _tiers,
     "tools": _tools,
     "url": url_fault,
-    "write": _bounded,
+    "write": bounded_fault,
 }
 
 

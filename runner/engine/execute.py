@@ -28,6 +28,7 @@ from policy.model.action import (
     ManageTasks,
     ProcessAction,
     ProposeNote,
+    QueryCode,
     ReadFile,
     ReadProcess,
     ReadServerResource,
@@ -56,7 +57,7 @@ from runner.engine.judge import CallRequester, evaluate_action, scopes
 from runner.engine.plan_mode import Proposal, propose
 from runner.engine.run_context import RunContext
 from runner.engine.signature_requests import signing
-from runner.engine.tool_calls import CallResult, Judgement, Planned, denied, finished, headed, listener
+from runner.engine.tool_calls import CallResult, Judgement, Planned, denied, finished, headed, listener, noted
 from runner.events import Notice
 from runner.flow.written_files import content_hash
 from runner.gate.wording import action_words, cell_words
@@ -110,6 +111,9 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     def stop(report: CallResult) -> None:
         stopped(told(report))
 
+    watch = None
+    if ctx.code is not None and isinstance(planned.action, EditFile | WriteFile):
+        watch = await ctx.code.before_edit(planned.action, ctx)
     planned = _with_sources(planned, assessment, verdict.permit)
     judgement = replace(judgement, planned=planned)
     outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
@@ -121,6 +125,8 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
             from runner.engine.held_changes import propose_held  # few commands change such files
 
             report = await propose_held(held, report, judgement, ctx, lambda each: execute_call(each, ctx, stopped))
+    if watch is not None and outcome.problem is None and outcome.status == 0:
+        report = noted(report, await watch.new_errors(ctx), ctx)
     return told(report)
 
 
@@ -357,6 +363,12 @@ async def _run(
                 outcome = Outcome(1, problem=problem)
             else:
                 outcome = await asyncio.to_thread(ctx.notes.perform, action)
+        elif isinstance(action, QueryCode):
+            if ctx.code is None:
+                problem = Problem("nothing was asked", "this session has no language servers", "use `grep`")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await ctx.code.perform(action, planned.call, ctx)
         elif isinstance(action, CallServerTool | ReadServerResource):
             if ctx.servers is None:
                 problem = Problem("nothing was called", "this session has no tool servers", "do it another way")
@@ -388,6 +400,8 @@ async def _run(
             stopped(finished(planned, outcome, ctx, number))
         raise
     changed = look()
+    if changed and ctx.code is not None:
+        ctx.code.files_changed(changed)
     if changed and ctx.agent != MAIN:
         ctx.changed.update(changed)
     if isinstance(action, StartProcess) and action.stays and outcome.problem is None:

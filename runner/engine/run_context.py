@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from runner.config.live_profile import LiveProfile
     from runner.engine.agent_access import AgentAccess
     from runner.engine.budget import BudgetMeter
+    from runner.engine.code_access import CodeAccess
     from runner.engine.context.context import RequestPart
     from runner.engine.hook_access import HookAccess
     from runner.engine.output_schema import OutputSchema
@@ -142,6 +143,7 @@ class RunContext:
         signing: The broker that signs commits and tags for commands, or None if there is no place for it.
         model_why: Why the model of the beginning is used, if the user did not name it.
         servers: The tool servers of the session, or None if it has none.
+        code: The language servers of the session, or None if it has none.
         notes: The notes that last across sessions, or None if the session uses none.
         hooks: The hooks of the session, or None if it has none.
         tasks: The task list of the session, or None if it has none.
@@ -193,6 +195,7 @@ class RunContext:
     signing: "SigningBroker | None" = None
     model_why: str = ""
     servers: "ServerAccess | None" = None
+    code: "CodeAccess | None" = None
     notes: "SessionNotes | None" = None
     hooks: "HookAccess | None" = None
     tasks: "SessionTasks | None" = None

@@ -12,6 +12,7 @@ from policy.model.action import (
     ManageTasks,
     ProcessAction,
     ProposeNote,
+    QueryCode,
     SignalProcess,
     StartProcess,
     WriteProcess,
@@ -137,6 +138,8 @@ class Judgement:
         evaluation = self.evaluation
         if isinstance(self.planned.action, ManageAgent | ManageTasks | AskUser):
             return False
+        if isinstance(self.planned.action, QueryCode) and self.planned.action.operation == "rename":
+            return False
         if isinstance(self.planned.action, StartProcess | WriteProcess | SignalProcess):
             return False
         return isinstance(evaluation.verdict, Allow) and evaluation.assessment.tiers == (Tier.READ,)
@@ -167,6 +170,10 @@ def plan(call: ModelCall, ctx: RunContext) -> Planned | Problem:
         action = known_skill(action, ctx)
     elif isinstance(action, ProposeNote) and ctx.notes is not None:
         action = ctx.notes.known(action, ctx.agent, ctx.tools.names)
+    elif isinstance(action, QueryCode):
+        if ctx.code is None:
+            return Problem("nothing was asked", "this session has no language servers", "use `read` and `grep`")
+        action = ctx.code.known(action, ctx)
     return action if isinstance(action, Problem) else Planned(call, tool, action)
 
 
@@ -266,6 +273,14 @@ def headed(report: CallResult, notice: str, ctx: RunContext) -> CallResult:
     """Return `report` with `notice` before the text for the model."""
     head = TextBlock(ctx.redactor.text(f"{notice}\n"))
     return replace(report, result=replace(report.result, content=(head, *report.result.content)))
+
+
+def noted(report: CallResult, note: str, ctx: RunContext) -> CallResult:
+    """Return `report` with `note` after the text for the model."""
+    if not note:
+        return report
+    tail = TextBlock(ctx.redactor.text(f"\n{note}"))
+    return replace(report, result=replace(report.result, content=(*report.result.content, tail)))
 
 
 def listener(call: ModelCall, emit: Emit) -> Listener:

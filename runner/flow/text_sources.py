@@ -15,6 +15,7 @@ from policy.model.action import (
     GlobFiles,
     GrepFiles,
     ListFolder,
+    QueryCode,
     ReadFile,
     ReadServerResource,
     RunArgv,
@@ -54,7 +55,7 @@ def outside_sources(action: Action, hosts: Sequence[str]) -> tuple[str, ...]:
             words = action.script
         case RunArgv():
             words = " ".join(action.argv)
-        case ReadFile() | ListFolder() | WriteFile() | EditFile():
+        case ReadFile() | ListFolder() | WriteFile() | EditFile() | QueryCode():
             words = action.path
         case GrepFiles() | GlobFiles():
             words = f"{action.root} {action.pattern}"

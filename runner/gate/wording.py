@@ -13,6 +13,7 @@ from policy.model.action import (
     ManageAgent,
     ManageTasks,
     ProposeNote,
+    QueryCode,
     ReadFile,
     ReadProcess,
     ReadServerResource,
@@ -24,6 +25,7 @@ from policy.model.action import (
     SignalProcess,
     SignGit,
     SpawnAgent,
+    StartLanguageServer,
     StartProcess,
     StartServer,
     ToolAction,
@@ -62,6 +64,8 @@ def action_words(action: Action, workspace: str) -> str:
         if action.url:
             return f"connect to the server {action.server}: {action.url}"
         return f"start the server {action.server}: {shlex.join(action.argv)}"
+    if isinstance(action, StartLanguageServer):
+        return f"start the language server {action.language}: {shlex.join(action.argv)}"
     if isinstance(action, RunArgv):
         return f"$ {shlex.join(action.argv)}"
     more = ""
@@ -153,6 +157,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("calls", f"the server {action.server} once, which acts with its own rights{stated}"),)
         case SearchTools():
             return (("reads", "the descriptions of the tools of this session's servers"),)
+        case QueryCode():
+            return (("asks", "a language server, which reads the workspace and changes nothing"),)
         case LoadSkill():
             return (("reads", "the text of this skill"),)
         case SearchNotes():

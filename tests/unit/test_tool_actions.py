@@ -19,6 +19,7 @@ from policy.model.action import (
     LoadSkill,
     ManageAgent,
     ManageTasks,
+    QueryCode,
     ReadServerResource,
     RunScript,
     SearchNotes,
@@ -565,6 +566,7 @@ EVERY: tuple[ToolAction, ...] = (
     SearchTools("create an issue"),
     SearchNotes("deploy"),
     LoadSkill("commit", "built in"),
+    QueryCode("rename", "/w/a.py", 3, "parse", "read_all"),
     AskUser('[{"choices":[{"description":"","label":"a"}],"question":"which?","several":false,"title":""}]'),
 )
 
@@ -582,6 +584,7 @@ _NOT_SHOWN = (
     "turns",
     "tokens",
     "operation",
+    "line",
     "wait",
     "questions",
 )  # fields that are no text of the action
