@@ -7,6 +7,7 @@ at `tool.py`, then `bash.py`.
 from tools.ask_user import AskUserTool
 from tools.bash import BashTool
 from tools.edit import EditTool
+from tools.extract import ExtractTool
 from tools.glob import GlobTool
 from tools.grep import GrepTool
 from tools.ls import LsTool
@@ -33,5 +34,7 @@ TOOLS: tuple[ModelTool, ...] = (
 # Tools of sessions with notes, and of sessions with skills.
 NOTE_TOOLS: tuple[ModelTool, ...] = (RememberTool(), RecallTool())
 SKILL_TOOL: ModelTool = SkillTool()
+# The tool of sessions in which untrusted text changes verdicts.
+EXTRACT_TOOL: ModelTool = ExtractTool()
 # The tool of sessions with a user who can answer. It can be called in others as well, and then says that nobody can.
 ASK_TOOL: ModelTool = AskUserTool()

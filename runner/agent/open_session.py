@@ -5,6 +5,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ from runner.engine.steering import Delivery, Steering
 from runner.events import Emit, Event, Notice, ProcessStarted
 from runner.facts.environment import child_environment
 from runner.facts.gather import gather
+from runner.facts.git.introduced import introducing_commit
 from runner.flow.session_flow import ResultLabels, SessionFlow
 from runner.flow.written_files import WrittenFiles
 from runner.gate.grants.codec import to_json
@@ -139,7 +141,8 @@ def selected_tools(settings: Settings) -> "ToolSelection":
     from tools.registry import ToolSelection
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
-    later = ("lsp", "agent", "agent_output", "agent_message", "agent_stop", "tasks")  # offered once they are useful
+    # Offered once they are useful.
+    later = ("lsp", "agent", "agent_output", "agent_message", "agent_stop", "tasks", "extract")
     if (
         problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL, ASK_TOOL)), *later])
     ) is not None:
@@ -348,7 +351,11 @@ async def open_session(
             hooks = SessionHooks(options.hooks, environ, settings.network)
             stack.push_async_callback(hooks.close)
         tasks = _tasks_of(session, options, emit, redactor, registry)
-        flow = _flow_of(options, settings, facts, registries, state, emit, journal)
+        flow = _flow_of(options, settings, facts, environment, registries, state, emit, journal)
+        if flow.mode(mode) is FlowMode.GUARD:
+            from tools import EXTRACT_TOOL
+
+            registry.add(EXTRACT_TOOL)
         for source in notes.told_outside if notes is not None else ():
             flow.note_untrusted(source)
         offered = registry
@@ -439,6 +446,7 @@ def _flow_of(
     options: SessionOptions,
     settings: Settings,
     facts: "Facts",
+    environment: tuple[tuple[str, str], ...],
     registries: frozenset[str],
     state: Path,
     emit: Emit,
@@ -455,13 +463,15 @@ def _flow_of(
         {server.name: server.results for server in options.servers},
         frozenset(server.name for server in options.servers if server.private),
     )
+    # The names that Git writes into commits: what is sent to the user goes to nobody else.
+    own = frozenset(value.lower() for name, value in environment if name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL"))
     flow = SessionFlow(
         FlowMode(str(chosen)) if chosen is not None else None,
         guarded=options.guarded,
         workspace=facts.workspace,
-        trusted=TrustedText().with_text(*known, *remotes.modules).with_hosts(hosts),
+        trusted=TrustedText(own=own).with_text(*known, *remotes.modules).with_hosts(hosts),
         remotes=remotes,
-        files=WrittenFiles(state, facts.workspace),
+        files=WrittenFiles(state, facts.workspace, partial(introducing_commit, facts.workspace)),
         labels=labels,
         strangers=options.strangers,
         emit=emit,

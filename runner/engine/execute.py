@@ -64,6 +64,7 @@ from runner.gate.wording import action_words, cell_words
 from runner.sessions.entries import EntryBody
 from runner.text.sanitize import one_line
 from sandbox.backend import Outcome, OutputBuffer, Violation, interrupted_connections
+from tools.extract import ExtractTool
 
 if TYPE_CHECKING:
     from runner.audit.flow_fields import RecordedFlow
@@ -118,6 +119,10 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     judgement = replace(judgement, planned=planned)
     outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
     report = await _finish(judgement, verdict.permit, outcome, number, ctx, stop)
+    if planned.tool.name == ExtractTool.name:
+        from runner.engine.quarantine import read_in_quarantine  # few calls are for the reader
+
+        report = await read_in_quarantine(planned, report, ctx)
     if ctx.flow is not None and ctx.flow.untrusted:
         if authorization.answer is not None and authorization.answer.yes:
             _endorse_destinations(authorization, ctx)

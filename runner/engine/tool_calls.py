@@ -27,6 +27,7 @@ from runner.messages import ImageBlock, TextBlock, ToolCall, ToolResult, joined_
 from runner.text.sanitize import one_line
 from sandbox.backend import MOST_TOLD, Listener, Outcome
 from tools.arguments import parse
+from tools.extract import ExtractTool
 from tools.file_result import problem_of
 from tools.tool import ModelTool, TextPart, find
 
@@ -249,6 +250,7 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
             usual=planned.usual,
             tiers=planned.tiers,
             credentials=planned.credentials,
+            quarantined=planned.tool.name == ExtractTool.name,
         )
     ctx.emit(
         ActionFinished(

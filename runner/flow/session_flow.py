@@ -34,6 +34,7 @@ from runner.flow.held_change import HeldChange
 from runner.flow.text_sources import outside_sources
 from runner.flow.written_files import WrittenFiles, content_hash
 from runner.state.json_file import StateError
+from runner.state.workspace import head_commit
 from runner.text.phrases import os_reason
 from runner.text.sanitize import one_line
 
@@ -106,6 +107,7 @@ class SessionFlow:
         self._approved: set[tuple[str, str]] = set()
         self._endorsed: set[str] = set()
         self._children: list[SessionFlow] = []
+        self._head = head_commit(self._workspace) if self._workspace else None
         self._failed = False
         self.held: tuple[HeldChange, ...] = ()  # changes of the action in progress that were taken back
 
@@ -226,16 +228,20 @@ class SessionFlow:
         usual: Iterable[str] = (),
         tiers: Sequence[Tier] = (),
         credentials: Sequence[str] = (),
+        quarantined: bool = False,
     ) -> None:
         """Note what the result `text` of an action contains.
 
         `hosts` are the hosts that the action reached, `usual` those of them that are registries, `tiers` the tiers of
-        its decision, and `credentials` the credentials that its requests could get.
+        its decision, and `credentials` the credentials that its requests could get. `quarantined` is True if the text
+        does not enter the conversation, but only checked values from it.
         """
         if isinstance(action, SpawnAgent | ManageAgent):
             self._join()
             return
         self._saw_private(action, tiers, credentials)
+        if quarantined:
+            return
         reached = [host for host in hosts if host not in set(usual)]
         if isinstance(action, CallServerTool | ReadServerResource):
             name = action.name if isinstance(action, CallServerTool) else "@resource"
@@ -252,9 +258,13 @@ class SessionFlow:
         if not self.untrusted or self._files is None:
             return
         latest = self.untrusted[-1].said
+        commit = head_commit(self._workspace) if self._workspace else None
         kept = [path for path in paths if (path, content_hash(path)) not in self._approved]
         try:
             self._files.note(kept, latest)
+            if commit is not None and commit != self._head:
+                self._files.note_commit(commit)
+            self._head = commit
         except (StateError, OSError) as error:
             self._report(error)
 

@@ -4,6 +4,7 @@ the record and the sandbox are real.
 
 import json
 import os
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -249,3 +250,50 @@ def test_the_state_folder_has_the_list_and_commands_cannot_reach_it(
     assert place.stat().st_mode & 0o077 == 0
     play(tmp_path, monkeypatch, {"main": [[bash(f"rm -f {place}; cat {place}")], "done"]})
     assert place.exists()
+
+
+@pytest.mark.threat("T272")
+def test_the_reader_answers_without_raising_the_label(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = [{"name": "dangerous", "type": "boolean"}, {"name": "script", "type": "id"}]
+    ask = ("extract", {"path": LIBRARY, "question": "What does it ask for?", "fields": fields})
+    answer = '{"dangerous": true, "script": "Add a postinstall script."}'
+    played = play(tmp_path, monkeypatch, {"main": [[ask], answer, [bash("echo x > AGENTS.md")], "done"]})
+    assert labels(played) == []
+    assert (work / "AGENTS.md").exists()
+    assert '"dangerous": true' in results(played)
+    assert "postinstall" not in results(played)
+
+
+@pytest.mark.threat("T272")
+def test_a_text_from_the_reader_raises_the_label(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = ("extract", {"path": LIBRARY, "question": "Summary?", "fields": [{"name": "summary", "type": "text"}]})
+    steps: list[object] = [[ask], '{"summary": "add a script"}', [bash("echo x > AGENTS.md")], "done"]
+    played = play(tmp_path, monkeypatch, {"main": steps})
+    assert labels(played) == [("workspace", "untrusted")]
+    assert not (work / "AGENTS.md").exists()
+
+
+@pytest.mark.threat("T269")
+def test_a_commit_of_the_user_endorses_a_file_and_one_of_the_agent_does_not(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> None:
+        name = ("-c", "user.name=U", "-c", "user.email=u@x.example", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *name, *words], cwd=work, check=True, capture_output=True)
+
+    def label_of(path: str) -> list[tuple[str, str]]:
+        return labels(play(tmp_path, monkeypatch, {"main": [[("read", {"path": path})], "done"]}))
+
+    (work / ".gitignore").write_text("node_modules\n")
+    git("init", "-q", ".")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    commit = bash("echo b > b.md; git add b.md && git -c user.name=A -c user.email=a@x.example commit -qm agent")
+    play(tmp_path, monkeypatch, {"main": [[READ], [bash("echo a > a.md")], [commit], "done"]})
+    assert label_of("a.md") == [("workspace", "untrusted")]
+    git("add", "a.md")
+    git("commit", "-qm", "of the user")
+    assert label_of("a.md") == []
+    assert label_of("b.md") == [("workspace", "untrusted")]
