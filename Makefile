@@ -58,6 +58,7 @@ bench: $(VENV)/.dev  ## ratios measured in one run (these say more than millisec
 	$(BIN)/python tests/bench/staying.py
 	$(BIN)/python tests/bench/servers.py
 	$(BIN)/python tests/bench/hooks.py
+	$(BIN)/python tests/bench/pages.py
 
 fuzz: $(VENV)/.dev  ## ten minutes each: real bash as the judge of the reader, the laws of the gate, real Git as the judge of its files
 	$(BIN)/python tests/fuzz/fuzz_bash.py --seconds 600
@@ -68,7 +69,7 @@ lock:  ## resolve the dependencies anew, with hashes
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	    --python-version 3.11 --extra build pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
-	    --python-version 3.11 --extra build --extra fleet --extra mcp --extra documents --extra code --extra ray --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
+	    --python-version 3.11 --extra build --extra fleet --extra mcp --extra web --extra documents --extra code --extra ray --extra dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	    --python-version 3.11 --extra build --extra site -c requirements-dev.lock pyproject.toml -o requirements-site.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \

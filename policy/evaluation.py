@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from policy.classify import classify
 from policy.decide import decide
-from policy.model.action import Action
+from policy.model.action import Action, ToolAction
 from policy.model.assessment import Assessment, EffectKind
 from policy.model.facts import Facts
 from policy.model.frozen import dataclass, replace
@@ -136,6 +136,8 @@ def within_backend(verdict: Verdict, assessment: Assessment, backend: str | None
     Examples are terms that name hosts on a backend without a proxy, and packets that no proxy forwards. Approval of
     such an action would end in a refusal by the sandbox, so no user is asked, and no refusal suggests asking a user.
     """
+    if isinstance(assessment.action, ToolAction):
+        return verdict  # no sandbox runs it: the runner itself connects, through the code of the proxy
     raw = any(effect.kind is EffectKind.CONNECTS and not effect.exact for effect in assessment.effects)
     if isinstance(verdict, Deny):
         closed = backend in _CLOSED and any(effect.kind is EffectKind.CONNECTS for effect in assessment.effects)

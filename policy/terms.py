@@ -93,7 +93,7 @@ def terms_for(
         over = _looking_environment(assessment, facts, hosts)
     env = _with_registries(_merged(environment, over), assessment, facts, hosts)
     names: tuple[str, ...] = ()
-    if profile.credentials:
+    if profile.credentials and not isinstance(assessment.action, ToolAction):  # no page is fetched with a credential
         env, names, readable = _with_credentials(env, hosts, profile)
         if names and _reads_only(assessment, facts):
             from policy.model.credential import FOR_READING

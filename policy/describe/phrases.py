@@ -178,7 +178,7 @@ def tool_call_text(action: ToolAction) -> str:
             text = ": ".join(filter(None, (action.subject, action.description)))
             return " ".join((action.tool, *filter(None, words))) + (f": {text}" if text else "")
         case FetchAddress():
-            return f"{action.tool} {action.url}"
+            return f"{action.tool} {action.url}" + (f" (from character {action.offset})" if action.offset else "")
         case SearchWeb():
             return f"{action.tool} {quoted(action.query)} with {action.provider}"
         case SearchTools() | SearchNotes():

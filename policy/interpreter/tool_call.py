@@ -64,6 +64,9 @@ def judge_tool_call(action: ToolAction, findings: Findings) -> None:
                 findings.unknown(f"`{plain(action.operation)}` is not done with tasks", Check.TASKS, None)
             verb = "reads" if action.operation == "list" else "changes"
             findings.add_reason(Tier.READ, f"{verb} the task list of this session", Check.TASKS, None)
+        case FetchAddress() if action.offset > 0:
+            text = f"reads on in {plain(action.url)}, which this session fetched before"
+            findings.add_reason(Tier.READ, text, Check.WEB_TOOL, None)
         case FetchAddress():
             _address(action.url, findings)
         case SearchWeb():

@@ -413,11 +413,17 @@ class ManageTasks:
 
 @dataclass(frozen=True, slots=True)
 class FetchAddress:
-    """Read the web page at `url` (http or https)."""
+    """Read the web page at `url` (http or https).
+
+    Attributes:
+        offset: the number of characters to leave out. With it, the text is that of the page as this session fetched it
+            before, and nothing is fetched.
+    """
 
     kind: ClassVar[str] = "FetchAddress"
     tool: ClassVar[str] = "web_fetch"
     url: str
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from runner.mcp.servers import SessionServers
     from runner.memory.session_notes import SessionNotes
     from runner.tasks.session_tasks import SessionTasks
+    from runner.web.session_web import SessionWeb
     from tools.registry import ToolRegistry, ToolSelection
 
 
@@ -106,6 +107,7 @@ class SessionOptions:
         notes: True if the session uses the notes of the user and the workspace.
         hooks: The configured hooks, or None if there are none.
         bundles: The copies of bundles that every command of the session may read. They were verified.
+        web: True if the session may read pages on the web.
         output: The JSON Schema of the answers, or None.
         guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
         foreign: The source of the workspace's own text in words, if all of it is untrusted; else empty.
@@ -129,6 +131,7 @@ class SessionOptions:
     notes: bool = False
     hooks: "ConfiguredHooks | None" = None
     bundles: tuple[str, ...] = ()
+    web: bool = False
     output: "OutputSchema | None" = None
     guarded: bool = False
     foreign: str = ""
@@ -142,7 +145,8 @@ def selected_tools(settings: Settings) -> "ToolSelection":
 
     selection = ToolSelection(settings.names("tools", "only"), settings.names("tools", "except"))
     # Offered once they are useful.
-    later = ("lsp", "agent", "agent_output", "agent_message", "agent_stop", "tasks", "extract")
+    agents = ("agent", "agent_output", "agent_message", "agent_stop")
+    later = ("lsp", *agents, "tasks", "extract", "web_fetch", "web_search")
     if (
         problem := selection.fault([*(tool.name for tool in (*TOOLS, *NOTE_TOOLS, SKILL_TOOL, ASK_TOOL)), *later])
     ) is not None:
@@ -321,6 +325,7 @@ async def open_session(
             context = replace(context, added=(*context.added, form))
         if any(not skill.quiet for skill in context.skills):
             registry.add(SKILL_TOOL)
+        web = _web_of(settings, environ, options.cwd, registry, emit) if options.web else None
         if not options.unattended:
             registry.add(ASK_TOOL)
         servers = None
@@ -399,6 +404,7 @@ async def open_session(
             notes=notes,
             hooks=hooks,
             tasks=tasks,
+            web=web,
             output=options.output,
             flow=flow,
             steering=Steering(Delivery(str(settings.value("queue", "delivery")))),
@@ -526,6 +532,35 @@ def _tasks_of(
 
     tasks.offer = offer
     return tasks
+
+
+def _web_of(
+    settings: Settings, environ: Mapping[str, str], cwd: Path, registry: "ToolRegistry", emit: Emit
+) -> "SessionWeb | None":
+    """Return the web of the session, and offer its tools: `web_search` only if a service is configured.
+
+    Return None if the libraries for it are not installed, or the settings switch it off.
+    """
+    from runner.web.session_web import SessionWeb, usable
+
+    fetches, searches = bool(settings.value("web", "fetch")), settings.value("web", "search") is not None
+    if not (fetches or searches) or not usable():
+        return None
+    from tools.web import WebFetchTool, WebSearchTool
+
+    if fetches:
+        registry.add(WebFetchTool())
+    service = None
+    if searches:
+        from runner.web.configured import search_service  # few configurations name one
+
+        found = search_service(settings, environ, cwd)
+        if isinstance(found, Problem):
+            _emit_problem(found, emit)
+        elif found is not None:
+            service = found
+            registry.add(WebSearchTool(found.name, found.host))
+    return SessionWeb(settings.network, service)
 
 
 def _with_bundles(facts: "Facts", folders: tuple[str, ...]) -> "Facts":

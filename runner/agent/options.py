@@ -61,6 +61,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--out", "FOLDER", "Folder of the results (default: beside TASKS, with suffix `.batch`).", _BATCH),
     Option("--jobs", "N", "Number of tasks that run at once (default: one per core).", _BATCH, least=1, short="-j"),
     Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
+    Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.", _MODEL, many=True,
+           short="-u"),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL, *_SERVE), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",

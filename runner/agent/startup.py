@@ -63,6 +63,7 @@ class RunArgs:
     tools: tuple[str, ...] = ()  # patterns of the tools of the model, as `ToolSelection.only`
     no_tools: tuple[str, ...] = ()  # as `ToolSelection.without`
     prompt: str | None = None  # the first prompt of a conversation
+    urls: tuple[str, ...] = ()  # addresses of pages for the first prompt
     output_schema: str | None = None  # a JSON Schema or its file; empty: that of the configuration; None: no schema
 
 
@@ -88,6 +89,7 @@ def run_args(given: Given) -> RunArgs:
         plain=given.switch("plain"),
         tools=_names(given.texts("tools")),
         no_tools=_names(given.texts("no_tools")),
+        urls=given.texts("url"),
         budget=RunBudget(
             given.number("max_turns"),
             given.number("max_tokens"),
@@ -261,6 +263,7 @@ def prepare_options(
         agents=agents,
         hooks=hooks,
         bundles=bundles.folders if bundles is not None else (),
+        web=True,
         guarded=guarded or BATCH in os.environ,
     )
     return options, settings

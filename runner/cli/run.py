@@ -8,7 +8,7 @@ import typer
 
 from runner import VERSION
 from runner.agent.options import Given, not_known
-from runner.agent.startup import run_args
+from runner.agent.startup import RunArgs, run_args
 from runner.cli.gate import argument, takes_options
 from runner.frontends.launch import OutputForm, start_conversation, start_run
 from runner.frontends.prompt_input import prompt_input
@@ -35,6 +35,7 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         agent run --json --max-turns 20 "fix the bug" > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
+        agent run -u https://docs.example.org/changes "which of these changes concern us?"
         agent run --output-schema review.schema.json "review this change" | jq .findings
         agent run --json --input json                read requests of a program as JSON lines
     """
@@ -54,10 +55,18 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         if last_message is not None:
             why, fix = "a session may have many answers", "read `run_ended`, which contains each answer"
             raise usage("--input json and --last-message exclude each other", why, fix)
+        _no_pages(args)
         args.key.check(prompt_from_stdin=True)
         prompted = prompt is not None or prompt_file is not None
         return serve(args, prompt_input(prompt, prompt_file, with_stdin=False).text if prompted else None)
     return start_run(args, prompt, prompt_file, form, last_message)
+
+
+def _no_pages(args: RunArgs) -> None:
+    """Raise a usage error if pages would be attached to a prompt that a program sends later."""
+    if args.urls:
+        why, fix = "the prompts are sent by a program, and a page belongs to one prompt", "put its text into the prompt"
+        raise usage("-u cannot be used with JSON input", why, fix)
 
 
 def _output_form(given: Given) -> OutputForm | None:
@@ -109,6 +118,7 @@ def converse(context: typer.Context, given: Given) -> int:
     if args.json:
         from runner.frontends.jsonl.server import serve
 
+        _no_pages(args)
         args.key.check(prompt_from_stdin=True)
         return serve(args, None)
     if os.isatty(1) and not args.unattended and (os.isatty(0) or args.key.from_stdin):

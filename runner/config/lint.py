@@ -102,7 +102,18 @@ def _check_layers(
             found.append(ConfigFault(name, 0, f"{error.problem.what}: {error.problem.why}", error.problem.fix))
     found += _level_faults(settings)
     found += _server_faults(settings)
+    found += _web_faults(settings)
     return Checked(tuple(sources), tuple(found), settings.notices, tuple(_literal_keys(settings)))
+
+
+def _web_faults(settings: Settings) -> Iterator[ConfigFault]:
+    """Yield the fault of a search service that does not fit its address. The keys may be in several files."""
+    if (wrong := settings.web_fault()) is None:
+        return
+    place = origins(settings)["web", "search"][-1]
+    yield ConfigFault(
+        place.source, place.line, f"`{settings.value('web', 'search')}` cannot be used: {wrong[0]}", wrong[1]
+    )
 
 
 def _server_faults(settings: Settings) -> Iterator[ConfigFault]:

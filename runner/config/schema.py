@@ -31,6 +31,9 @@ from runner.config.validators import Fault
 _KEYED = ("anthropic", "openai", "gemini", "openrouter")  # providers that need a key
 REMOTE = (*_KEYED, "ollama", "llamacpp", "lmstudio", "vllm")  # providers with an address
 PROVIDERS = (*REMOTE, "scripted")
+# The services of `web_search`; the names are those of `runner/web/search.py`.
+SEARCHES = ("searxng", "brave", "kagi", "template", "anthropic", "openai", "gemini")
+_KEYED_SEARCHES = ("brave", "kagi")
 
 # Examples of models.
 _MODELS = {"anthropic": '"claude-sonnet-5-5"', "gemini": '"gemini-3.8-flash"', "openrouter": '"qwen/qwen3-coder"'}
@@ -310,6 +313,16 @@ KEYS: tuple[Key, ...] = (
     Key("coordinator", ValueType.SWITCH, TIGHTEN,
         "let the main agent only start, message and stop sub-agents and keep the task list", False),
 
+    Key("web.fetch", ValueType.SWITCH, TIGHTEN, "let the model read web pages; the rules about hosts hold", True),
+    Key("web.search", ValueType.TEXT, YOURS,
+        "the service of `web_search` (docs/guide/web.md)",
+        choices=SEARCHES, example='"searxng"'),
+    Key("web.url", ValueType.TEXT, YOURS,
+        "the address of that service; for `template`, with `{query}` in place of the words",
+        check=validators.search_address, example='"http://localhost:8888"'),
+    Key("web.model", ValueType.TEXT, YOURS, "the model that searches, if the service is a model vendor",
+        example='"claude-haiku-5-5"'),
+
     *(key for name in REMOTE for key in (
         Key(f"provider.{name}.base_url", ValueType.TEXT, NEVER, f"the address of `{name}`", check=validators.address,
             example=f'"https://{name}.example/v1"'),
@@ -320,7 +333,7 @@ KEYS: tuple[Key, ...] = (
         "the API of `openai`; by default `responses` at OpenAI itself, and `chat` at other addresses",
         choices=("responses", "chat"), example='"responses"'),
 
-    *(key for name in _KEYED for key in (
+    *(key for name in (*_KEYED, *_KEYED_SEARCHES) for key in (
         Key(f"auth.{name}.helper", ValueType.TEXTS, YOURS, f"the program and arguments that print the key of `{name}`",
             check=validators.helper, example=f'["pass", "show", "{name}"]'),
         Key(f"auth.{name}.helper_timeout", ValueType.SECONDS, YOURS, "the time limit of that program, in seconds", 10),
@@ -464,6 +477,7 @@ SECTIONS: Mapping[str, str] = {
     "provider": "The addresses of providers. Never write a key into this file.",
     "auth": "Where to find the key of a provider if no variable contains it. Never write a key into this file.",
     "tools": "The tools of the model. A tool that is left out is not described to the model and cannot be called.",
+    "web": "Web pages and searches (docs/guide/web.md). No file of a repository can choose the service.",
     "budget": "Limits of one run. A reached limit ends the run with exit 5. For the number of requests: `max_turns`.",
     "queue": "Texts that you send while the model works.",
     "compaction": "The fill levels of the context window, in per cent, from which the conversation is shortened.",

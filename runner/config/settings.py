@@ -232,6 +232,15 @@ class Settings:
         """
         return tuple(entry for entry in self.lists if entry.name == name)
 
+    def web_fault(self) -> tuple[str, str] | None:
+        """Return why the search service cannot be used with its address, and how to correct it; None if it can be."""
+        service = self.value("web", "search")
+        if not service:
+            return None
+        from runner.config.validators import web_fault  # few configurations name one
+
+        return web_fault(str(service), str(self.value("web", "url") or ""))
+
     def named(self, *above: str) -> Mapping[str, Mapping[str, Value]]:
         """Return, for rows such as `above.*.key`, the configured values of each name."""
         found: dict[str, dict[str, Value]] = {}

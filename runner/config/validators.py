@@ -117,6 +117,36 @@ def address(value: Value) -> Fault | None:
     return found if isinstance(found, tuple) else None
 
 
+def search_address(value: Value) -> Fault | None:
+    """Check the address of a search service, which may have `{query}` in it."""
+    from policy.model.page_address import page_address
+    from policy.model.verdict import Problem
+    from runner.text.http_address import is_loopback
+
+    text = str(value)
+    found = page_address(text.replace("{query}", "x"))
+    if isinstance(found, Problem):
+        return found.why, found.fix
+    host = found.partition("://")[2].partition("/")[0]
+    name = host.rpartition(":")[0] or host
+    if found.startswith("http://") and not is_loopback(name.strip("[]")):
+        return f"`http://{host}` would carry every query unencrypted", "use `https://`, or a service on this machine"
+    if "{query}" in text and "{query}" not in text.partition("://")[2].partition("/")[2]:
+        return "the words of a query may not be a part of the host", "write it like `https://host/search?q={query}`"
+    return None
+
+
+def web_fault(service: str, url: str) -> Fault | None:
+    """Return the fault of a search service and its address together, or None."""
+    if service == "searxng" and not url:
+        return "its address is not known", 'write `url = "https://..."` in `[web]`'
+    if service == "template" and "{query}" not in url:
+        return "its address has no place for the words", 'write `url = "https://host/search?q={query}"` in `[web]`'
+    if service != "template" and "{query}" in url:
+        return f"the address of `{service}` has no `{{query}}` in it", 'remove it, or write `search = "template"`'
+    return None
+
+
 def collector(value: Value) -> Fault | None:
     """Check the address of an OpenTelemetry collector."""
     from runner.text.http_address import AddressFault, read_address

@@ -25,7 +25,8 @@ def models(settings: "Settings", environ: Mapping[str, str], *, keyring: bool) -
 
     `keyring` is True if this machine has a keyring that can store a key.
     """
-    others = [name for name in VARIABLES if name in settings.base_urls or environ.get(VARIABLES[name], "").strip()]
+    providers = [name for name in VARIABLES if name in PROVIDERS]
+    others = [name for name in providers if name in settings.base_urls or environ.get(VARIABLES[name], "").strip()]
     keys = [_key(name, settings, environ, keyring) for name in dict.fromkeys((*KEYED, *others))]
     ready = {finding.name for finding in keys if finding.state is CheckState.OK}
     return (_model(settings, environ, ready, keyring), *keys)

@@ -20,6 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "pdf": ("pypdfium2", "PIL"),
     "image": ("PIL",),
     "notebook": ("nbformat", "PIL"),
+    "html": ("html_to_markdown",),
 }
 MOST = 32 << 20  # bytes of a document
 _PROGRAM = Path(__file__).parent / "program"

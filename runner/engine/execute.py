@@ -23,6 +23,7 @@ from policy.model.action import (
     AskUser,
     CallServerTool,
     EditFile,
+    FetchAddress,
     LoadSkill,
     ManageAgent,
     ManageTasks,
@@ -36,6 +37,7 @@ from policy.model.action import (
     RunScript,
     SearchNotes,
     SearchTools,
+    SearchWeb,
     SpawnAgent,
     StartProcess,
     ToolAction,
@@ -84,7 +86,7 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
     """
     if isinstance(judgement, Proposal):
         return await propose(judgement, ctx)
-    requester = CallRequester(ctx, judgement.planned.call, hooked=judgement.hooked)
+    requester = CallRequester(ctx, judgement.planned.call, hooked=judgement.hooked, typed=judgement.typed)
     authorization = await authorize(judgement.evaluation, requester, judgement.early)
     assessment, verdict = authorization.evaluation.assessment, authorization.verdict
     planned = replace(judgement.planned, action=assessment.action, tiers=assessment.tiers)
@@ -168,6 +170,7 @@ def _decision(judgement: Judgement, authorization: Authorization, ctx: RunContex
         authorization.verdict,
         ctx.sandbox.name,
         authorization.answer,
+        typed=judgement.typed.words if judgement.typed is not None else (),
         reach=ctx.sandbox.name,
         noted=authorization.evaluation.noted,
         model=judgement.model,
@@ -380,6 +383,12 @@ async def _run(
                 outcome = Outcome(1, problem=problem)
             else:
                 outcome = await ctx.servers.perform(permit, listen)
+        elif isinstance(action, FetchAddress | SearchWeb):
+            if ctx.web is None:
+                problem = Problem("nothing was fetched", "this session does not use the web", "do without it")
+                outcome = Outcome(1, problem=problem)
+            else:
+                outcome = await ctx.web.perform(permit, ctx.sandbox)
         else:
             async with signing(permit, planned, ctx) as unsigned:
                 outcome = await ctx.sandbox.run(permit, listen=listen)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from policy.evaluation import EvaluationContext
 from policy.grants.grant import GrantScope
@@ -34,6 +35,9 @@ from runner.events import Changed, MalformedCall, Notice, QuestionAnswered, Ques
 from runner.gate.gate import ruling
 from runner.gate.grants.store import GrantStore
 from runner.text.sanitize import one_line
+
+if TYPE_CHECKING:
+    from policy.permission.flag_rights import FlagRights
 
 _NUMBERS = itertools.count(1)  # of questions, unique in this process: a late answer cannot match another question
 _LONGEST = 200  # characters of a replaced command in the notice
@@ -81,8 +85,12 @@ def announce(call: ModelCall, evaluated: Judgement | Problem, ctx: RunContext) -
     return CallResult(refused(call, evaluated, ctx))
 
 
-def evaluate_action(action: Action, ctx: RunContext, rules: tuple[PermissionRule, ...] = ()) -> Evaluation:
-    """Return the verdict on `action` as of now, with remembered answers applied. `rules` are answers of hooks."""
+def evaluate_action(
+    action: Action, ctx: RunContext, rules: tuple[PermissionRule, ...] = (), typed: "FlagRights | None" = None
+) -> Evaluation:
+    """Return the verdict on `action` as of now, with remembered answers applied. `rules` are answers of hooks, and
+    `typed` are rights that the user typed for this action.
+    """
     # The state of the machine is read once, with a record of the facts that the verdict depends on.
     profile = ctx.profile
     noted = FactRecorder(ctx.look(), profile)
@@ -93,6 +101,7 @@ def evaluate_action(action: Action, ctx: RunContext, rules: tuple[PermissionRule
         ctx.live.mode,
         ctx.environment,
         source=ctx.source,
+        typed=typed,
         unattended=ctx.unattended,
         backend=ctx.sandbox.name,
         agents=ctx.limited(),
@@ -112,6 +121,7 @@ class CallRequester:
     ctx: RunContext
     call: ModelCall
     hooked: HookedCall | None = dataclasses.field(default=None, kw_only=True)
+    typed: "FlagRights | None" = dataclasses.field(default=None, kw_only=True)
 
     @property
     def approver(self) -> str:
@@ -125,7 +135,7 @@ class CallRequester:
 
     def evaluate(self, action: Action) -> Evaluation:
         """Return the verdict on `action` as of now."""
-        return evaluate_action(action, self.ctx, self.hooked.rules if self.hooked is not None else ())
+        return evaluate_action(action, self.ctx, self.hooked.rules if self.hooked is not None else (), self.typed)
 
     def decided(self, evaluation: Evaluation, verdict: Verdict) -> None:
         """Emit the verdict."""

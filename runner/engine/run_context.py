@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from runner.secrets.redactor import Redactor
     from runner.state.output_store import OutputStore
     from runner.tasks.session_tasks import SessionTasks
+    from runner.web.session_web import SessionWeb
     from sandbox.backend import Backend, Enforcement
     from tools.paths import SeenFiles
     from tools.registry import ToolRegistry
@@ -147,6 +148,7 @@ class RunContext:
         notes: The notes that last across sessions, or None if the session uses none.
         hooks: The hooks of the session, or None if it has none.
         tasks: The task list of the session, or None if it has none.
+        web: The pages of the session and its search service, or None if the session does not use the web.
         flow: The information flow of the acting agent, or None if it is not followed.
         agent: The name of the acting agent; `main` for the one that the user instructs.
         parent: The agent that started the acting agent, or None for `main`.
@@ -199,6 +201,7 @@ class RunContext:
     notes: "SessionNotes | None" = None
     hooks: "HookAccess | None" = None
     tasks: "SessionTasks | None" = None
+    web: "SessionWeb | None" = None
     flow: "SessionFlow | None" = None
     agent: str = MAIN
     parent: str | None = None

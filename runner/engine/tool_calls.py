@@ -33,6 +33,7 @@ from tools.tool import ModelTool, TextPart, find
 
 if TYPE_CHECKING:
     from policy.model.profile import PermissionRule
+    from policy.permission.flag_rights import FlagRights
     from runner.audit.records import RecordedHook
     from runner.engine.authorize import EarlyAnswer, Evaluation
     from runner.engine.hook_access import EventAnswer
@@ -122,6 +123,7 @@ class Judgement:
         model: The model that made the call, as `provider:model`.
         early: The answer that the user gave before the call was due, or None.
         hooked: The effect of hooks on the call, or None in a session without hooks.
+        typed: The rights that the user typed for the call, or None.
     """
 
     planned: Planned
@@ -129,6 +131,7 @@ class Judgement:
     model: str
     early: "EarlyAnswer | None" = None
     hooked: HookedCall | None = None
+    typed: "FlagRights | None" = None
 
     @property
     def only_reads(self) -> bool:

@@ -72,7 +72,7 @@ def start_run(
         start = prepare_start(args, unattended=unattended, choose=ask_on_terminal if asks else None, notes=True)
         apart = lines is None and form is OutputForm.TEXT
         emit = lines or (AnswerApart(guarded(transcript(sys.stderr))) if apart else guarded(transcript()))
-        ending = asyncio.run(play(words, start, approver_for(unattended, emit), emit, lines))
+        ending = asyncio.run(play(words, start, approver_for(unattended, emit), emit, lines, urls=args.urls))
         if ending.exit is Exit.INTERRUPTED and lines is not None:
             lines.hurry()
         if outlet is not None:
@@ -83,9 +83,16 @@ def start_run(
 
 
 async def play(
-    prompt: "UserInput", start: SessionStart, approver: "Approver", emit: "Emit", lines: "JsonLines | None" = None
+    prompt: "UserInput",
+    start: SessionStart,
+    approver: "Approver",
+    emit: "Emit",
+    lines: "JsonLines | None" = None,
+    *,
+    urls: tuple[str, ...] = (),
 ) -> "Ending":
-    """Work on one prompt in the session of `start`, and return the end of the run.
+    """Work on one prompt in the session of `start`, and return the end of the run. The pages at `urls` are attached to
+    the prompt; raise Stopped for a page that cannot be attached.
 
     Signals that end a program cancel the run, as Ctrl-C does, and so does a closed reader of `lines`.
     """
@@ -96,6 +103,8 @@ async def play(
     if lines is not None:
         lines.when_lost(end)
     async with Agent(approver=approver, emit=emit, start=lambda: start) as agent:
+        for url in urls:
+            await agent.conversation.attach(url)
         return await agent.conversation.prompt(prompt.text, prompt.typed)  # returns normally for a stopped run, too
 
 
@@ -131,6 +140,8 @@ def start_conversation(args: RunArgs) -> int:
 
         end_by_signals()
         async with Agent(approver=approver_for(False, emit), emit=emit_others, start=lambda: start) as agent:
+            for url in args.urls:
+                await agent.conversation.attach(url)
             code = await converse(agent, _with_prompt(line_reader(), args.prompt))
             session = agent.conversation.ctx.journal.kept
         if session is not None:

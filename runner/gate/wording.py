@@ -7,6 +7,7 @@ from policy.model.action import (
     CallServerTool,
     ConvertDocument,
     EditFile,
+    FetchAddress,
     GlobFiles,
     GrepFiles,
     LoadSkill,
@@ -163,6 +164,8 @@ def _call_rights(action: ToolAction, terms: Terms) -> tuple[tuple[str, str], ...
             return (("reads", "the text of this skill"),)
         case SearchNotes():
             return (("reads", "your notes"),)
+        case FetchAddress() if action.offset > 0:
+            return (("reads", "a page that this session fetched before"),)
         case ProposeNote():
             origin = f"text from outside was in view: {', '.join(action.outside)}" if action.outside else ""
             return (("stores", "this text alone, as a note"), *((("origin", origin),) if origin else ()))

@@ -10,9 +10,9 @@ import httpx2
 
 from policy.model.verdict import ProblemError
 from runner.config.hookfiles.hook import Hook, HookScope
-from runner.mcp.pinned_http import AnswerBounds, PinnedTransport, RemoteHosts, authority_of, parsed_rules
 from runner.mcp.variables import UserVariables, register_values
 from runner.text.phrases import os_reason
+from runner.web.pinned_http import AnswerBounds, PinnedTransport, RemoteHosts, authority_of, parsed_rules
 from sandbox.backend import DIRECT, NetworkOptions
 
 _LARGEST = 1 << 20  # bytes of an answer

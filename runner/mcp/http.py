@@ -23,7 +23,9 @@ from policy.model.host_rule import HostRule
 from policy.model.profile import Layer
 from policy.model.verdict import Problem, ProblemError
 from runner.mcp.old_sse import OldServer
-from runner.mcp.pinned_http import (
+from runner.mcp.server_config import ServerConfig
+from runner.secrets.secret import Secret
+from runner.web.pinned_http import (
     EVENTS,
     MESSAGE,
     SIGN_IN,
@@ -39,8 +41,6 @@ from runner.mcp.pinned_http import (
     shown,
     whole,
 )
-from runner.mcp.server_config import ServerConfig
-from runner.secrets.secret import Secret
 from sandbox.backend import DIRECT, NetworkOptions
 from sandbox.egress.dialer import Resolve, resolve
 

@@ -23,11 +23,11 @@ from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuth
 from policy.model.frozen import dataclass
 from policy.model.verdict import Problem, ProblemError
 from runner.mcp.http import Challenge, json_object, unsigned
-from runner.mcp.pinned_http import BrokenAnswer, RemoteRefused
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.sign_in import Connecting, MemoryStorage, checked_tokens, obtain
 from runner.mcp.tokens import canonical_url
 from runner.secrets.secret import Secret
+from runner.web.pinned_http import BrokenAnswer, RemoteRefused
 
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"  # noqa: S105  # the name of a kind of token

@@ -15,7 +15,7 @@ import anyio
 import httpx2
 
 from policy.model.verdict import Problem
-from runner.mcp.pinned_http import (
+from runner.web.pinned_http import (
     EVENTS,
     MESSAGE,
     AnswerBounds,

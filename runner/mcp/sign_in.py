@@ -35,11 +35,11 @@ from runner.mcp.http import (
     sign_in_transport,
     unsigned,
 )
-from runner.mcp.pinned_http import BrokenAnswer, PinnedTransport, RemoteRefused, origin_of
 from runner.mcp.server_config import ServerConfig
 from runner.mcp.tokens import TokenSet, TokenStore, canonical_url, server_key
 from runner.secrets.keyring_store import KeyringFailed
 from runner.secrets.secret import Secret, usable
+from runner.web.pinned_http import BrokenAnswer, PinnedTransport, RemoteRefused, origin_of
 from sandbox.backend import DIRECT, NetworkOptions
 from sandbox.egress.dialer import Resolve, resolve
 

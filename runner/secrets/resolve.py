@@ -21,7 +21,7 @@ from runner.secrets.secret import Secret, SecretError, store_command, usable
 from runner.state.json_file import StateError
 from runner.state.paths import PlaceError
 
-# The environment variable that each provider's own tools use.
+# The environment variable that each provider's own tools use; the last two are search services.
 # THREAT T21: no two providers have the same variable.
 # fmt: off
 VARIABLES = {
@@ -33,6 +33,8 @@ VARIABLES = {
     "llamacpp":   "LLAMA_API_KEY",
     "lmstudio":   "LM_API_TOKEN",
     "vllm":       "VLLM_API_KEY",
+    "brave":      "BRAVE_API_KEY",
+    "kagi":       "KAGI_API_KEY",
 }
 # fmt: on
 KEYED = ("anthropic", "openai", "gemini", "openrouter")  # providers that need a key; the others run on this machine

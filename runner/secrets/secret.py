@@ -3,6 +3,7 @@
 Flow: `runner/secrets/resolve.py` -> `Secret` -> `runner/providers/connection.py`. Beside the providers, these
 parts read a value: the keyring to store a key, the broker to add a credential to a request, the redactor to mask a
 secret, `runner/audit/signing.py` to sign, `runner/mcp` to add the token of a tool server and to store it,
+`runner/web/session_web.py` to add the key of a search service,
 `runner/frontends/serve/http.py` for the token of its own clients, and this module to compare secrets, to find them in
 bytes, and to show the last characters of a refused key.
 

@@ -37,7 +37,7 @@ def visible(text: str, *, lines: bool = True, prose: bool = False) -> str:
     output of commands): up to three marks on any character stay, and a variation selector stays after a character that
     has an emoji. Printable ASCII and results of this function are returned unchanged.
     """
-    if text.isascii() and text.isprintable():
+    if text.isascii() and (text.replace("\n", "") if lines else text).isprintable():
         return text
     if lines:
         text = text.replace("\r\n", "\n").expandtabs(4)

@@ -24,7 +24,7 @@ import httpcore2
 import httpx2
 
 from runner.mcp.http import RemoteTransport, open_remote, remote_hosts
-from runner.mcp.pinned_http import AnswerBounds, PinnedTransport, _BoundedStream
+from runner.web.pinned_http import AnswerBounds, PinnedTransport, _BoundedStream
 
 OTHER = "http://127.0.0.1:9/elsewhere"
 TOKEN = "token-canary-51d0c7be"

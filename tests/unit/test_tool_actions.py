@@ -579,6 +579,7 @@ _NOT_SHOWN = (
     "name",
     "tier",
     "limit",
+    "offset",
     "background",
     "isolation",
     "turns",

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,6 +13,7 @@ IMAGES = 20  # images of one answer
 PIXELS = 64_000_000  # of one image before it is made smaller: 256 MB as RGBA
 SIDE = 1568  # pixels of a side after it: models make larger images smaller themselves
 _LARGE = 1 << 20  # bytes of a PNG above which JPEG is tried
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _MOST = 3_932_160  # bytes: 5 MiB as base64, the most that model vendors take
 
 JsonFields = dict[str, object]
@@ -73,11 +75,7 @@ class DocumentAnswer:
 def valid(text: str) -> str:
     """Return `text` with what cannot be written as UTF-8, and control characters, replaced."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = "".join(
-        char if char.isprintable() or char in "\n\t" or ord(char) > 0x9F else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
-    return text.encode("utf-8", "replace").decode()
+    return _CONTROLS.sub("\N{REPLACEMENT CHARACTER}", text).encode("utf-8", "replace").decode()
 
 
 def encoded(image: "Image", label: str) -> JsonFields:

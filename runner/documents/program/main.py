@@ -8,7 +8,7 @@ import sys
 from .answer import RefusedDocument
 
 # Each module has a function `read(data, options)` that returns the document.
-READERS = {"pdf": "pdf", "image": "image", "notebook": "notebook"}
+READERS = {"pdf": "pdf", "image": "image", "notebook": "notebook", "html": "html"}
 
 
 def run() -> None:

@@ -143,7 +143,7 @@ class Run:
 
         def work(options: "SessionOptions", settings: Settings) -> None:
             start = SessionStart(options, settings, environ, model, another)
-            asyncio.run(play(prompt, start, Unattended(self._emit), self._emit))
+            asyncio.run(play(prompt, start, Unattended(self._emit), self._emit, urls=args.urls))
 
         copy: contextlib.AbstractContextManager[Review | None] = contextlib.nullcontext()
         if self._review:

@@ -96,7 +96,7 @@ async def _serve(args: ServeArgs) -> int:
     library.handlers = [_LibraryLog(logging.ERROR)]
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
     # The tools of other servers, agents and skills are the business of the client.
-    options = replace(options, servers=(), agents=(), context=replace(options.context, skills=()))
+    options = replace(options, servers=(), agents=(), web=False, context=replace(options.context, skills=()))
     questions = OpenQuestions()
     served: list[ServedCalls] = []
 

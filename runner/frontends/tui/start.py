@@ -128,6 +128,8 @@ class _Terminal:
             self._controller.commands = commands.commands
             for notice in commands.notices:
                 ctx.emit(Notice(notice))
+            for url in args.urls:
+                await agent.conversation.attach(url)
             self._controller.join(agent)
             app.bell.how = str(start.settings.value("notify"))
             app.screen.thinking = app.screen.thinking or start.settings.value("show_thinking") is True

@@ -2,7 +2,8 @@
 
 INVARIANT: no library resolves a name or opens a connection here. `Dialer` resolves the name once, checks each address,
 and connects to exactly that address. Proxies of the environment are not used, redirects are not followed, and
-compressed answers are refused, because a small compressed answer can expand to any size.
+compressed answers are refused, because a small compressed answer can expand to any size. A caller that unpacks gzip
+itself, with a limit, may ask for it.
 
 This module imports `httpx2`, which is slow to import. Import it only while a remote server is used.
 """
@@ -22,6 +23,7 @@ import httpx2
 from policy.model.frozen import dataclass
 from policy.model.host_rule import HostRule, host_name, host_rule
 from policy.model.verdict import Problem
+from runner.text.gunzip import layer_of
 from sandbox.backend import DIRECT, NetworkOptions
 from sandbox.egress.dialer import Dialer, Resolve, resolve
 from sandbox.egress.ledger import EgressRefused
@@ -63,6 +65,8 @@ class AnswerBounds:
         steady: The bytes that one answer may have each second in addition to `burst`.
         idle: The longest time in seconds until an answer is complete. Each event of a stream starts the time anew.
         longest: The longest time in seconds of one answer in total.
+        packed: True if an answer may be packed with gzip. The caller reads it with `aiter_raw`, and unpacks it with a
+            limit.
     """
 
     message: int = MESSAGE
@@ -70,6 +74,7 @@ class AnswerBounds:
     steady: int = _STEADY
     idle: float = 60.0
     longest: float = 600.0
+    packed: bool = False
 
 
 SIGN_IN = AnswerBounds(message=SMALL, burst=SMALL, idle=30.0, longest=30.0)
@@ -82,10 +87,14 @@ class RemoteHosts:
     Attributes:
         only: The one host and port that may be reached, or None for every public host.
         rules: Host rules of the configuration. A rule with `private` also allows addresses of private networks.
+        plain: True if hosts may be reached without encryption.
+        opening: The words with which an error names the way to allow a host; `{right}` is replaced by the host rule.
     """
 
     only: tuple[str, int] | None = None
     rules: tuple[HostRule, ...] = field(default=())
+    plain: bool = False
+    opening: str = "add `{right}` to `hosts` of the server in your own configuration"
 
     def private(self, host: str, port: int) -> bool:
         """Return True if a rule allows that this host is this machine or in a private network."""
@@ -145,6 +154,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             # The same context as for the servers behind the proxy of the sandbox, which names HTTP/1.1.
             context = ssl.create_default_context()
             context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.reached: list[tuple[str, int, str]] = []  # host, port and address of each connection
         self._pool = httpcore2.AsyncConnectionPool(
             ssl_context=context,
             max_connections=32,
@@ -153,7 +163,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             http1=True,
             http2=False,
             retries=0,
-            network_backend=_PinnedBackend(hosts, Dialer((), resolver, network)),
+            network_backend=_PinnedBackend(hosts, Dialer((), resolver, network), self.reached),
         )
 
     def check(self, url: httpx2.URL) -> None:
@@ -174,7 +184,11 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
                 "correct `url` in the configuration if the other host is meant",
             )
             raise RemoteRefused(problem)
-        if url.scheme == "http" and not (_is_loopback(host) and self.hosts.private(host, port)):
+        if (
+            url.scheme == "http"
+            and not self.hosts.plain
+            and not (_is_loopback(host) and self.hosts.private(host, port))
+        ):
             problem = Problem(
                 f"`{shown(url)}` is not encrypted",
                 "http is used only for this machine, and only if `hosts` has an entry with `private` for it",
@@ -185,7 +199,7 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send `request` and return the answer, whose stream keeps the bounds. Raises RemoteRefused."""
         self.check(request.url)
-        request.headers["Accept-Encoding"] = "identity"
+        request.headers["Accept-Encoding"] = "gzip" if self.bounds.packed else "identity"
         # A standing stream waits for events of the server without a limit of time.
         standing = request.method == "GET" or "ringfence_standing" in request.extensions
         begun = time.monotonic()
@@ -206,11 +220,12 @@ class PinnedTransport(httpx2.AsyncBaseTransport):
             with anyio.fail_after(seconds):
                 answer = await self._pool.handle_async_request(sent)
         except Exception as error:
-            raise _translated(error, request.url, seconds) from None
+            raise _translated(error, request.url, seconds, self.hosts.opening) from None
         headers = httpx2.Headers(answer.headers)
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         stream = _BoundedStream(answer, self.bounds, begun, kind == EVENTS, standing and kind == EVENTS)
-        if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        packed = layer_of(headers.get_list("content-encoding"))
+        if packed is None or (packed and not self.bounds.packed):
             await stream.aclose()
             what = f"{shown(request.url)} sends a compressed answer"
             raise RemoteRefused(Problem(what, "the request excludes it, and it can expand to any size", _SERVER))
@@ -278,8 +293,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
 class _PinnedBackend(httpcore2.AsyncNetworkBackend):
     """The connections of one client. `Dialer` resolves, checks and connects."""
 
-    def __init__(self, hosts: RemoteHosts, dialer: Dialer) -> None:
-        self._hosts, self._dialer = hosts, dialer
+    def __init__(self, hosts: RemoteHosts, dialer: Dialer, reached: list[tuple[str, int, str]]) -> None:
+        self._hosts, self._dialer, self._reached = hosts, dialer, reached
 
     async def connect_tcp(
         self,
@@ -293,6 +308,7 @@ class _PinnedBackend(httpcore2.AsyncNetworkBackend):
         if name is None or (self._hosts.only is not None and (name, port) != self._hosts.only):
             raise EgressRefused(f"host {host} is not the configured host", host=host)
         made, address = await self._dialer.connect(name, port, private=self._hosts.private(name, port))
+        self._reached.append((name, port, address))
         try:
             if _is_loopback(name) and not ipaddress.ip_address(address).is_loopback:
                 raise EgressRefused(f"host {name} leads to {address}, which is not this machine", host=name)
@@ -384,14 +400,14 @@ class _PinnedStream(httpcore2.AsyncNetworkStream):
         return None
 
 
-def _translated(error: Exception, url: httpx2.URL, seconds: float) -> Exception:
+def _translated(error: Exception, url: httpx2.URL, seconds: float, opening: str) -> Exception:
     """Return the error to raise for an error of a connection. Other errors are defects, and are returned unchanged."""
     host = url.host
     match error:
         case EgressRefused():
             fix = error.fix
             if error.right:
-                fix = f"if this is meant, add `{error.right}` to `hosts` of the server in your own configuration"
+                fix = f"if this is meant, {opening.replace('{right}', error.right)}"
             return RemoteRefused(Problem(f"{shown(url)} cannot be used", error.what, fix))
         case ssl.SSLCertVerificationError():
             why = error.verify_message.lower().rstrip(".")
