@@ -7,6 +7,7 @@ from policy.model.action import (
     Action,
     CallServerTool,
     EditFile,
+    EditNotebook,
     FetchAddress,
     GlobFiles,
     GrepFiles,
@@ -139,8 +140,9 @@ __all__ = [  # noqa: RUF022  # by subject
     "AssistantMessage", "Message", "Provider", "Reply", "Request", "ScriptedProvider", "Stop", "StreamEvent",
     "TextBlock", "TextDelta", "ThinkingDelta", "ToolCall", "ToolMessage", "Turn", "UserMessage",
     # actions
-    "Action", "CallServerTool", "EditFile", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder", "LoadSkill",
-    "ProposeNote", "QueryCode", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes", "SearchTools",
+    "Action", "CallServerTool", "EditFile", "EditNotebook", "FetchAddress", "GlobFiles", "GrepFiles", "ListFolder",
+    "LoadSkill", "ProposeNote", "QueryCode", "ReadFile", "ReadServerResource", "RunArgv", "RunScript", "SearchNotes",
+    "SearchTools",
     "SearchWeb", "SignGit", "SpawnAgent", "WriteFile",
     # the sandbox alone
     "Allow", "Backend", "Connection", "Deny", "Enforcement", "GateArgs", "Level", "Limits", "Outcome", "Permit",

@@ -12,6 +12,7 @@ from tools.glob import GlobTool
 from tools.grep import GrepTool
 from tools.ls import LsTool
 from tools.memory import RecallTool, RememberTool
+from tools.notebook_edit import NotebookEditTool
 from tools.processes import BashInputTool, BashKillTool, BashOutputTool
 from tools.read import ReadTool
 from tools.skill import SkillTool
@@ -23,6 +24,7 @@ TOOLS: tuple[ModelTool, ...] = (
     ReadTool(),
     WriteTool(),
     EditTool(),
+    NotebookEditTool(),
     GlobTool(),
     GrepTool(),
     LsTool(),

@@ -24,7 +24,9 @@ class ToolSelection:
     def selects(self, name: str) -> bool:
         """Return True if the model may call the tool `name`."""
         kept = not self.only or meets_name(self.only, name, allows=True)
-        return kept and not meets_name(self.without, name, allows=False)
+        # A user who leaves out `edit` wants no edits, whatever the tool for them is called.
+        names = (name, "edit") if name == "notebook_edit" else (name,)
+        return kept and not any(meets_name(self.without, each, allows=False) for each in names)
 
     def fault(self, names: Sequence[str]) -> Problem | None:
         """Return the problem of a pattern that matches none of `names`, or None. A pattern for tools of servers may

@@ -154,6 +154,23 @@ class EditFile:
 
 
 @dataclass(frozen=True, slots=True)
+class EditNotebook(EditFile):
+    """Change one cell of the notebook `path`. It is an edit of that file, and rules about `edit` hold. `old` is empty,
+    and `new` is the new text of the cell.
+
+    Attributes:
+        operation: `replace`, `insert` (after the cell) or `delete`.
+        cell: the `id` of the cell, or its number from 1; empty to insert before the first one.
+        cell_type: `code`, `markdown` or `raw`; empty to keep it.
+    """
+
+    kind: ClassVar[str] = "EditNotebook"
+    operation: str = "replace"
+    cell: str = ""
+    cell_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ListFolder:
     """List the entries of the folder `path` (absolute)."""
 
@@ -572,7 +589,7 @@ ACTIONS: dict[str, type[Action]] = {
     each.kind: each
     for each in (
         RunScript, StartProcess, RunArgv, StartServer, RunHook, StartLanguageServer,
-        ReadFile, WriteFile, EditFile, ListFolder, GlobFiles, GrepFiles,
+        ReadFile, WriteFile, EditFile, EditNotebook, ListFolder, GlobFiles, GrepFiles,
         ReadProcess, WriteProcess, SignalProcess,
         CallServerTool, ReadServerResource, SpawnAgent, ManageAgent, ManageTasks, FetchAddress, SearchWeb, SearchTools,
         SignGit, ConvertDocument, ProposeNote, SearchNotes, LoadSkill, AskUser, QueryCode,

@@ -12,7 +12,7 @@ from operator import itemgetter
 from policy.describe.phrases import Around, near
 from policy.describe.summary import caveats, summarize
 from policy.evaluation import EvaluationContext
-from policy.model.action import Action, EditFile, ProposeNote, RunScript, WriteFile
+from policy.model.action import Action, EditFile, EditNotebook, ProposeNote, RunScript, WriteFile
 from policy.model.assessment import Assessment, Check, EffectKind, Reason, RuleKind
 from policy.model.facts import Kind
 from policy.model.profile import MAIN
@@ -168,6 +168,8 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
     note = "" if new or before is not None else "the present content could not be read"
     if isinstance(action, WriteFile):
         first, second = before or "", action.content
+    elif isinstance(action, EditNotebook):
+        first, second, note = _notebook_change(action, before, note)
     elif before is not None and action.old and action.old in before:
         first, second = before, before.replace(action.old, action.new, -1 if action.replace_all else 1)
     else:
@@ -180,6 +182,20 @@ def change(action: WriteFile | EditFile, before: str | None, path: str, *, new: 
     added = sum(row.startswith("+") for row in rows)
     removed = len(_lines(first)) if cut else sum(row.startswith("-") for row in rows)
     return FileChange(path, new, added, removed, tuple(map(_row, _cut(rows))), "; ".join(filter(None, (note, cut))))
+
+
+def _notebook_change(action: EditNotebook, before: str | None, note: str) -> tuple[str, str, str]:
+    """Return the text of a notebook before and after a change of one cell, and a note if that is not known."""
+    if before is None:
+        return "", action.new, note
+    from sandbox.inside.files.access import Refused
+    from sandbox.inside.files.notebook import changed_notebook  # few sessions change notebooks
+
+    try:
+        cell = (action.operation, action.cell, action.new, action.cell_type)
+        return before, changed_notebook(before, *cell, action.path)[0], note
+    except Refused as refused:
+        return "", action.new, f"the change cannot be made: {refused.problem['why']}"
 
 
 def _note_change(action: ProposeNote) -> FileChange:

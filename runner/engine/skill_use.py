@@ -40,6 +40,7 @@ _ELSEWHERE = {
     "LS": ("ls",),
     "Edit": ("edit", "write"),
     "MultiEdit": ("edit",),
+    "NotebookEdit": ("notebook_edit",),
     "Write": ("write",),
     "Task": ("agent",),
     "Agent": ("agent",),
@@ -47,7 +48,7 @@ _ELSEWHERE = {
     "WebSearch": ("web_search",),
 }
 _OWN = frozenset(["bash", *_PROCESSES, "read", "write", "edit", "glob", "grep", "ls", "agent", "web_fetch",
-                  "web_search", "remember", "recall", "tool_search"])  # fmt: skip
+                  "notebook_edit", "web_search", "remember", "recall", "tool_search"])  # fmt: skip
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES, EffectKind.RUNS, EffectKind.CONNECTS, EffectKind.UNKNOWN)
 
 
@@ -84,7 +85,7 @@ def allowed_tool(text: str) -> AllowedTool | None:
     if "bash" in tools:
         commands = _commands(inner)
         return AllowedTool(tools, commands) if commands else None
-    if set(tools) <= {"read", "ls", "glob", "grep", "edit", "write"}:
+    if set(tools) <= {"read", "ls", "glob", "grep", "edit", "write", "notebook_edit"}:
         paths = gitignored(inner, allow=True)
         return AllowedTool(tools, paths=paths) if paths else None
     return None

@@ -12,7 +12,7 @@ import os
 import sys
 from pathlib import Path
 
-from policy.model.action import Action, EditFile, ReadFile
+from policy.model.action import Action, EditFile, EditNotebook, ReadFile
 from policy.model.assessment import Check
 from policy.model.facts import Kind
 from policy.model.tier import Ruling, Tier
@@ -61,6 +61,12 @@ def _unfit_edit(action: EditFile, evaluation: Evaluation) -> Problem | None:
     if content is None or len(content) > _MOST_FILE:
         return None
     try:
+        if isinstance(action, EditNotebook):
+            from sandbox.inside.files.notebook import changed_notebook  # few sessions change notebooks
+
+            text = content.decode("utf-8", "replace")
+            changed_notebook(text, action.operation, action.cell, action.new, action.cell_type, what)
+            return None
         hint = len(content) <= _MOST_HINT
         replacement(content, False, action.old, action.new, action.replace_all, action.seen, what, hint=hint)
     except Refused as refused:

@@ -7,6 +7,7 @@ from policy.model.action import (
     CallServerTool,
     ConvertDocument,
     EditFile,
+    EditNotebook,
     FetchAddress,
     GlobFiles,
     GrepFiles,
@@ -81,6 +82,8 @@ def action_words(action: Action, workspace: str) -> str:
     elif isinstance(action, WriteFile):
         count = action.content.count("\n") + (not action.content.endswith("\n") and bool(action.content))
         more = f" ({count} {'line' if count == 1 else 'lines'})"
+    elif isinstance(action, EditNotebook):
+        more = f" ({action.operation} cell {action.cell or '1'})"
     elif isinstance(action, EditFile) and action.replace_all:
         more = ", every match"
     return f"{action.tool} {_near(action.path, workspace)}{more}"

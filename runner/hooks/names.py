@@ -12,6 +12,7 @@ _CLAUDE: Mapping[str, tuple[str, ...]] = {
     "bash": ("Bash",),             "bash_output": ("BashOutput", "TaskOutput"), "bash_input": ("BashInput",),
     "bash_kill": ("KillShell", "TaskStop"),
     "read": ("Read",),             "write": ("Write",),                         "edit": ("Edit", "MultiEdit"),
+    "notebook_edit": ("NotebookEdit",),
     "glob": ("Glob",),             "grep": ("Grep",),                           "ls": ("LS",),
     "agent": ("Task", "Agent"),    "skill": ("Skill",),                         "tool_search": ("ToolSearch",),
     "web_fetch": ("WebFetch",),    "web_search": ("WebSearch",),
@@ -36,6 +37,7 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "read":  {"path": "file_path"},
     "write": {"path": "file_path"},
     "edit":  {"path": "file_path"},
+    "notebook_edit": {"path": "notebook_path", "cell": "cell_id", "source": "new_source", "operation": "edit_mode"},
 }
 _GEMINI_ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "bash":  {"background": "is_background"},

@@ -24,7 +24,20 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield made
 
 
-TOOLS = {"bash", "bash_output", "bash_input", "bash_kill", "read", "write", "edit", "glob", "grep", "ls", "why"}
+TOOLS = {
+    "bash",
+    "bash_output",
+    "bash_input",
+    "bash_kill",
+    "read",
+    "write",
+    "edit",
+    "notebook_edit",
+    "glob",
+    "grep",
+    "ls",
+    "why",
+}
 READS = {"read", "glob", "grep", "ls", "bash_output", "why"}
 
 

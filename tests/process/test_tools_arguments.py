@@ -126,7 +126,8 @@ def test_find_names_the_tools() -> None:
     assert isinstance(problem, Problem)
     assert problem.what == "there is no tool `read_file\\x1b`"
     assert problem.why == (
-        "the tools are `bash`, `read`, `write`, `edit`, `glob`, `grep`, `ls`, `bash_output`, `bash_input`, `bash_kill`"
+        "the tools are `bash`, `read`, `write`, `edit`, `notebook_edit`, `glob`, `grep`, `ls`, `bash_output`, `bash_input`, "
+        "`bash_kill`"
     )
     long = find(TOOLS, "x" * 1000)
     assert isinstance(long, Problem)

@@ -95,7 +95,7 @@ def test_a_filter_finds_both_spellings(wanted: str, held: str, found: bool, why:
 
 def test_an_action_s_kind_is_the_name_that_records_have_whatever_its_class_is_called() -> None:
     assert list(ACTIONS) == [
-        "RunScript", "StartProcess", "RunArgv", "StartServer", "RunHook", "StartLanguageServer", "ReadFile", "WriteFile", "EditFile", "ListFolder", "GlobFiles",
+        "RunScript", "StartProcess", "RunArgv", "StartServer", "RunHook", "StartLanguageServer", "ReadFile", "WriteFile", "EditFile", "EditNotebook", "ListFolder", "GlobFiles",
         "GrepFiles", "ReadProcess", "WriteProcess", "SignalProcess",
         "CallServerTool", "ReadServerResource", "SpawnAgent", "ManageAgent", "ManageTasks", "FetchAddress", "SearchWeb",
         "SearchTools", "SignGit", "ConvertDocument", "ProposeNote", "SearchNotes", "LoadSkill", "AskUser", "QueryCode",

@@ -39,7 +39,9 @@ Every call is judged by the policy of ringfence and runs in a sandbox with exact
 A refusal says what was refused, why, and what to do instead; do not repeat or disguise a refused call. Prefer `read`, \
 `grep`, `glob`, `ls`, `edit` and `write` over `bash` for files. `why` judges a command without running it."""
 _READS = frozenset(("read", "glob", "grep", "ls", "bash_output", explained.NAME))
-_FILES = frozenset(("read", "write", "edit", "glob", "grep", "ls", explained.NAME))  # these never use the network
+_FILES = frozenset(
+    ("read", "write", "edit", "notebook_edit", "glob", "grep", "ls", explained.NAME)
+)  # these never use the network
 _FORM = {
     "type": "object",
     "properties": {

@@ -24,7 +24,7 @@ def warm() -> None:
     import re
     import warnings  # noqa: F401  # used by a search
 
-    from sandbox.inside.files import ripgrep  # noqa: F401  # used by a search
+    from sandbox.inside.files import notebook, ripgrep  # noqa: F401  # used by some operations
 
     re.compile(r"(?>a*?b)[c-d]", re.DOTALL).fullmatch("abc")
     difflib.get_close_matches("a", ["b"])
@@ -46,6 +46,11 @@ def perform(request: dict[str, object]) -> dict[str, object]:
                 return read_file(fields.path("path"), offset, limit, paged=fields.maybe("pages") not in (None, ""))
             case "WriteFile":
                 return write_file(fields.path("path"), fields.text("content"))
+            case "EditNotebook":
+                from sandbox.inside.files.notebook import edit_notebook
+
+                operation, cell, source, kind = map(fields.text, ("operation", "cell", "new", "cell_type"))
+                return edit_notebook(fields.path("path"), operation, cell, source, kind, fields.maybe("seen"))
             case "EditFile":
                 seen, every = fields.maybe("seen"), fields.flag("replace_all")
                 return edit_file(fields.path("path"), fields.text("old"), fields.text("new"), every, seen)

@@ -24,7 +24,7 @@ _TOOLS: Mapping[str, tuple[str, ...]] = {
     "multiedit": ("edit",),
     "replace": ("edit",),
     "patch": ("edit", "write"),
-    "notebookedit": ("edit",),
+    "notebookedit": ("notebook_edit",),
     "glob": ("glob",),
     "grep": ("grep",),
     "searchfilecontent": ("grep",),
