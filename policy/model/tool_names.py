@@ -10,6 +10,7 @@ SERVER = "mcp__"  # start of the names of all tools of tool servers
 _SERVER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]|_(?!_))*(?<!_)", re.ASCII)
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}", re.ASCII)
 _LITERAL = re.compile(r"mcp__[A-Za-z0-9][A-Za-z0-9_.-]*?__(?:[A-Za-z0-9_.-]+|@resource)", re.ASCII)
+_LANGUAGE_SERVER = re.compile(r"lsp@(?:\*|[A-Za-z0-9][A-Za-z0-9_.-]*)", re.ASCII)  # the start of one, or of each
 _WILD = re.compile(r"[*?[]")
 
 
@@ -45,10 +46,19 @@ def meets_name(patterns: Iterable[str], name: str, *, allows: bool) -> bool:
 
 
 def names_tool(pattern: str) -> bool:
-    """Return True if a tool with a name that `pattern` matches can exist: a tool of the program, or of a server."""
+    """Return True if a tool with a name that `pattern` matches can exist: a tool of the program, or of a server, or the
+    start of a language server.
+    """
+    if names_language_server(pattern):
+        return True
     if not is_pattern(pattern):
         return pattern in list(Tool) or _LITERAL.fullmatch(pattern) is not None
     return names_server_tools(pattern) or any(fnmatchcase(tool.value, pattern) for tool in Tool)
+
+
+def names_language_server(pattern: str) -> bool:
+    """Return True if `pattern` names the start of one language server, or of each (`lsp@*`)."""
+    return _LANGUAGE_SERVER.fullmatch(pattern) is not None
 
 
 def names_server_tools(pattern: str) -> bool:

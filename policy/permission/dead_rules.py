@@ -16,7 +16,7 @@ from policy.model.frozen import dataclass
 from policy.model.profile import REST, Layer, PermissionRule, Profile, Tool
 from policy.model.secret_paths import Secrets
 from policy.model.tier import Ruling, Tier
-from policy.model.tool_names import meets_name, names_server_tools
+from policy.model.tool_names import meets_name, names_language_server, names_server_tools
 from policy.model.verdict import Problem
 from policy.permission.allow import BY_TOOL, NEVER, OF_SERVER
 from policy.rules.rule import CommandRule
@@ -167,12 +167,15 @@ def _allow_faults(rule: PermissionRule, rulebook: RuleBook, profile: Profile | N
         fix = "copy the rule into your own configuration if it is intended"
         yield fault("repository", "a rule of the repository may ask and deny, but not allow", fix)
     if not any((rule.run, rule.read, rule.write, rule.host)):
-        called = [tool for tool in rule.tool if tool == Tool.AGENT or names_server_tools(tool)]
+        called = [
+            tool for tool in rule.tool if tool == Tool.AGENT or names_server_tools(tool) or names_language_server(tool)
+        ]
         if not called or len(called) < len(rule.tool):
             fix = "name a command, a path, a host or the tool of a server, or choose another --mode"
             yield fault("allow-what", "a tool or a tier alone limits the rule to no command, path or host", fix)
             return
         usable = BY_TOOL | OF_SERVER if any(map(names_server_tools, called)) else BY_TOOL
+        usable |= {Tier.EXECUTE} if any(map(names_language_server, called)) else frozenset()
         if rule.tier and not set(rule.tier) & usable:
             labels = ", ".join(f"`{tier.label}`" for tier in sorted(usable))
             yield fault("tier", f"calls of these tools have the tiers {labels}", "remove `tier`, or name one of them")

@@ -107,6 +107,7 @@ class SessionOptions:
         notes: True if the session uses the notes of the user and the workspace.
         hooks: The configured hooks, or None if there are none.
         bundles: The copies of bundles that every command of the session may read. They were verified.
+        code: True if the session may use language servers.
         web: True if the session may read pages on the web.
         output: The JSON Schema of the answers, or None.
         guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
@@ -131,6 +132,7 @@ class SessionOptions:
     notes: bool = False
     hooks: "ConfiguredHooks | None" = None
     bundles: tuple[str, ...] = ()
+    code: bool = True
     web: bool = False
     output: "OutputSchema | None" = None
     guarded: bool = False
@@ -332,7 +334,7 @@ async def open_session(
         if options.servers:  # most sessions have none
             servers = _servers_of(options.servers, environ, settings, facts.workspace, registry)
             stack.push_async_callback(servers.close)
-        code = _code_of(settings, environ, facts, registry)
+        code = _code_of(settings, environ, facts, registry) if options.code else None
         if code is not None:
             stack.push_async_callback(code.close)
         agents = None

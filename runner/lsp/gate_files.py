@@ -51,7 +51,16 @@ def may_read(path: str, ctx: RunContext) -> tuple[bool, bool]:
 
 
 async def read_text(path: str, ctx: RunContext) -> FileText | Problem:
-    """Return the text of a file of the workspace, read in the sandbox. The verdict and the end are recorded."""
+    """Return the text of a file of the workspace, read in the sandbox. The verdict and the end are recorded, and what
+    the model is told about the file has the label of the file.
+    """
+    found = await _whole_text(path, ctx)
+    if ctx.flow is not None and isinstance(found, FileText):
+        ctx.flow.saw(ReadFile(path), found.text)
+    return found
+
+
+async def _whole_text(path: str, ctx: RunContext) -> FileText | Problem:
     what = f"cannot read `{path}`"
     pieces: list[str] = []
     offset, room, whole = 1, MOST_TEXT, True

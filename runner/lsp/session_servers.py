@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from policy.model.action import EditFile, QueryCode, WriteFile
+from policy.model.action import EditFile, QueryCode, ReadFile, WriteFile
 from policy.model.frozen import dataclass
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem, ProblemError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runner.engine.processes import SessionProcess
     from runner.engine.run_context import RunContext
     from runner.engine.tool_calls import ModelCall
-    from runner.lsp.client import Diagnosis, LanguageClient
+    from runner.lsp.client import CodePlace, Diagnosis, LanguageClient
     from runner.lsp.framing import MessageReader
 
 _START = 30.0  # seconds from the start of a server to its first answer
@@ -164,6 +164,7 @@ class LanguageServers:
                 return await writer.places(await client.symbols(path, _ANSWER), outline=True)
             case "diagnostics":
                 found = await client.diagnostics(path, _ANSWER)
+                _note_sources([], ctx)
                 if found is None:
                     why = f"the language server `{server.config.name}` sent none in time"
                     raise CodeUnanswered(Problem("the diagnostics are not known", why, "try again later"))
@@ -176,6 +177,7 @@ class LanguageServers:
             case "references":
                 return await writer.places(await client.references(path, at, _ANSWER))
             case "hover":
+                _note_sources(await client.definition(path, at, _ANSWER) if client.can("definition") else [], ctx)
                 text = visible_prose((await client.hover(path, at, _ANSWER))[:_LONGEST_HOVER]).strip()
                 return (
                     marked("language-server", text, server=server.config.name) if text else "nothing is known about it"
@@ -410,6 +412,7 @@ class CodeServer:
                 new.append(each)
         if not new:
             return ""
+        _note_sources([], ctx)
         return diagnostics_text(self.config.name, path, new, content, client, self.workspace, new=True)
 
     def files_changed(self, changed: Sequence[tuple[str, str]]) -> None:
@@ -531,6 +534,17 @@ class FileWatch:
             return await self.server.after(self.path, self.before, ctx)
         except (ProblemError, SandboxUnavailable):
             return ""  # the edit was done, and `/lsp` says what is wrong with the server
+
+
+def _note_sources(places: "Sequence[CodePlace]", ctx: "RunContext") -> None:
+    """Note the files that a text of the server may come from: those of `places`, and each file of the workspace.
+
+    THREAT T264: a server reads the whole workspace. Untrusted text in one of its files may be in what it says.
+    """
+    if ctx.flow is not None:
+        for place in places:
+            ctx.flow.saw(ReadFile(place.path), "")
+        ctx.flow.read_files((ctx.look().workspace,))
 
 
 async def _ended(ctx: "RunContext", id: str, why: str) -> None:

@@ -171,6 +171,28 @@ def test_a_program_of_the_workspace_needs_a_mode_that_runs_code(place: Path) -> 
 
 
 @pytest.mark.threat("T258")
+def test_a_rule_of_the_user_allows_a_program_of_the_workspace(place: Path) -> None:
+    program = place / "home/work/server"
+    program.write_text(f"#!{sys.executable} -Iu\n" + HOSTILE.read_text())
+    program.chmod(0o755)
+    (place / "home/bin").mkdir()
+    (place / "home/bin/linked").symlink_to(program)
+    (place / "home/work/one.x").write_text("one two\n")
+    config = f'[language.one]\ncommand = "{place}/home/bin/linked"\nargs = ["plain"]\nfiles = ["*.x"]\n' + only()
+    rule = '[[rule]]\nverdict = "allow"\ntool = ["lsp@one"]\n'
+
+    async def use() -> None:
+        async with code_session(place, config, mode=Mode.DEFAULT) as session:
+            assert "error" in await session.lsp("definition", path="one.x", line=1, symbol="one")
+        async with code_session(place, config + rule, mode=Mode.DEFAULT) as session:
+            assert "one.x:1:1: one two" in await session.lsp("definition", path="one.x", line=1, symbol="one")
+            text = await session.lsp("rename", path="one.x", line=1, symbol="one", new_name="two")
+            assert "one.x: not changed" in text, "an edit is a question in this mode, and nobody answers"
+
+    run(use)
+
+
+@pytest.mark.threat("T258")
 def test_a_repository_names_no_server(place: Path) -> None:
     folder = place / "home/work/.ringfence"
     folder.mkdir()
@@ -268,7 +290,7 @@ FAULTS = [
     ("asking", "does not", "requests without an end"),
     ("header", "header", "a header without an end"),
     ("huge", "more than 8 MiB", "a length of a gigabyte"),
-    ("wrong", "exactly one length", "a length that is too small"),
+    ("wrong", "it ", "a length that is too small"),
     ("two", "exactly one length", "two lengths"),
     ("text", "no message", "a greeting"),
     ("ends", "ended with status 3", "the end of the program"),
@@ -436,6 +458,26 @@ def test_requests_of_a_server_are_refused_and_counted(place: Path) -> None:
             assert "window/showDocument (2)" in refused
             assert "client/registerCapability (2)" in refused
         assert (work / "a.py").read_text() == A
+
+    run(use)
+
+
+@pytest.mark.threat("T264")
+@pytest.mark.parametrize("operation", ["definition", "hover", "diagnostics"])
+def test_an_answer_about_untrusted_text_is_untrusted(place: Path, operation: str) -> None:
+    (place / "home/work/one.x").write_text("one\n")
+
+    async def use() -> None:
+        async with code_session(place, hostile("plain")) as session:
+            await session.lsp(operation, path="one.x", line=1, symbol="one")
+            assert not session.ctx.flow.untrusted
+            session.ctx.flow.note_untrusted("the page x", "text")
+            await session.text("write", path="two.x", content="one\n")
+        async with code_session(place, hostile("plain")) as session:
+            assert not session.ctx.flow.untrusted
+            path = "two.x" if operation == "definition" else "one.x"
+            await session.lsp(operation, path=path, line=1, symbol="one")
+            assert session.ctx.flow.untrusted
 
     run(use)
 

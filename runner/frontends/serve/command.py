@@ -95,8 +95,9 @@ async def _serve(args: ServeArgs) -> int:
     library.propagate = False
     library.handlers = [_LibraryLog(logging.ERROR)]
     options, settings = prepare_options(args.run, args.run.unattended, asks=False)
-    # The tools of other servers, agents and skills are the business of the client.
-    options = replace(options, servers=(), agents=(), web=False, context=replace(options.context, skills=()))
+    # The tools of other servers, agents, skills and language servers are the business of the client.
+    context = replace(options.context, skills=())
+    options = replace(options, servers=(), agents=(), web=False, code=False, context=context)
     questions = OpenQuestions()
     served: list[ServedCalls] = []
 

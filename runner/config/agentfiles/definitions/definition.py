@@ -97,14 +97,14 @@ BUILT_IN: tuple[AgentDefinition, ...] = (
         "searches and reads the code base, and changes nothing. For questions such as where or how something is done.",
         _EXPLORE,
         mode=Mode.PLAN,
-        tools=("read", "grep", "glob", "ls", "bash", "tool_search"),
+        tools=("read", "grep", "glob", "ls", "lsp", "bash", "tool_search"),
     ),
     AgentDefinition(
         "plan",
         "reads the code and works out a plan for a change, and changes nothing.",
         _PLAN,
         mode=Mode.PLAN,
-        tools=("read", "grep", "glob", "ls", "bash", "tool_search"),
+        tools=("read", "grep", "glob", "ls", "lsp", "bash", "tool_search"),
     ),
     AgentDefinition("general", "does an independent piece of work with your tools and at most your rights."),
 )
