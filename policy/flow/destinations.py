@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
+from itertools import islice
 
 from policy.flow.state import FlowState
 from policy.flow.trusted_text import Address, addresses, whole_address, whole_day
@@ -22,7 +23,7 @@ _CONTENT = frozenset((
     "reason", "remark", "remarks", "review", "search", "snippet", "subject", "summary", "text", "title",
 ))  # fmt: skip
 _IDS = frozenset((
-    "id", "ids", "uid", "uuid", "guid", "otp",
+    "id", "ids", "path", "paths", "uid", "uuid", "guid", "otp",
 ))  # fmt: skip
 _WHERE = frozenset((
     "address", "addresses", "domain", "endpoint", "host", "hostname", "href", "link", "links", "origin", "page",
@@ -49,6 +50,8 @@ _LINK = re.compile(r"https?://[^\s\"'<>()\[\]{}|\\^`]+|www\.[^\s\"'<>()\[\]{}|\\
 _MAIL = re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")
 _MOST = 1000  # values of one call; a call with more is not understood
 _DEEPEST = 20  # nested values of one argument
+_LONGEST_PATH = 500  # characters
+UNKNOWN_HOST = "a host that is not known before the command runs"
 _UNREADABLE = "arguments that cannot be read"
 
 
@@ -101,7 +104,7 @@ def _of_commands(assessment: Assessment, flow: FlowState, facts: Facts, allowed:
 def _of_effect(effect: Effect, step: Step, flow: FlowState, facts: Facts, allowed: tuple[str, ...]) -> Iterator[str]:
     host = _host_of(effect.target)
     if not host:
-        yield "a host that is not known before the command runs"
+        yield UNKNOWN_HOST
         return
     if contains(allowed, effect.target):
         return
@@ -189,6 +192,16 @@ def _of_call(action: CallServerTool, flow: FlowState) -> Iterator[str]:
             yield from _unnamed(known, kind)
         if any(kind in kinds for kind, _, _ in known):
             return
+
+
+def paths_in(action: CallServerTool) -> Iterator[str]:
+    """Yield the texts in the arguments of a call that can be paths of files; none for a tool that only reads."""
+    if action.tier == Tier.READ.label:
+        return
+    for value in (parsed(action.arguments) or {}).values():
+        for text in islice(_texts(value), _MOST):
+            if 0 < len(text) <= _LONGEST_PATH and text.isprintable():
+                yield text
 
 
 def _unnamed(known: Mapping[_Value, bool], kind: _Kind) -> Iterator[str]:

@@ -11,11 +11,20 @@ well, this is always a question. R3: a change of a file that is trusted later is
 import hashlib
 
 from policy.decide import open_reasons, starts_offline
-from policy.flow.destinations import new_destinations
+from policy.flow.destinations import new_destinations, paths_in
 from policy.flow.finding import FlowFinding, Sink
 from policy.flow.state import FlowMode, FlowState
 from policy.flow.trusted_later import trusted_later
-from policy.model.action import CallServerTool, EditFile, RunHook, SignGit, StartProcess, StartServer, WriteFile
+from policy.model.action import (
+    CallServerTool,
+    EditFile,
+    RunHook,
+    SignGit,
+    StartProcess,
+    StartServer,
+    WriteFile,
+    WriteProcess,
+)
 from policy.model.assessment import Assessment, EffectKind, Reason, RuleKind, Scope
 from policy.model.facts import Facts
 from policy.model.frozen import replace
@@ -24,6 +33,7 @@ from policy.model.tier import MATRIX, Matrix, Mode, Tier
 
 _SENDING = frozenset((Tier.NETWORK, Tier.MCP_EXTERNAL))
 _CHANGES = (EffectKind.WRITES, EffectKind.DELETES)
+_UNCOMPARED = "files of the workspace by code whose changes are not compared"
 _UNREAD = (EffectKind.RUNS, EffectKind.UNKNOWN)
 
 
@@ -59,13 +69,24 @@ def _changed_files(assessment: Assessment, flow: FlowState, facts: Facts) -> tup
         found = [] if (action.path, digest) in flow.approved else _later(action.path, facts)
     elif isinstance(action, EditFile):
         found = _later(action.path, facts)
+    elif isinstance(action, CallServerTool):
+        found = [each for path in paths_in(action) for each in _later(_absolute(path, facts), facts)]
+    elif isinstance(action, WriteProcess):
+        found = [_UNCOMPARED] if action.writes else []
     elif not flow.undo or (isinstance(action, StartProcess) and action.stays):
         for effect in assessment.effects:
             if effect.kind in _UNREAD:
-                found.append("files of the workspace by code whose changes are not compared")
+                found.append(_UNCOMPARED)
             elif effect.kind in _CHANGES and effect.scope is Scope.WORKSPACE:
                 found += _later(effect.target, facts) if effect.exact else ["files that are not known before"]
     return tuple(dict.fromkeys(found))
+
+
+def _absolute(path: str, facts: Facts) -> str:
+    """Return the path that a server may read `path` as: below the workspace, unless it is absolute."""
+    path = path.removeprefix("file://")
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    return f"{'' if path.startswith('/') else facts.workspace}/{'/'.join(names)}"
 
 
 def _later(path: str, facts: Facts) -> list[str]:
@@ -73,6 +94,10 @@ def _later(path: str, facts: Facts) -> list[str]:
     workspace = facts.workspace
     real = facts.look(path).real if path.startswith("/") else path
     what = trusted_later(real, workspace) or trusted_later(path, workspace)
+    if not what:  # a link with such a name may lead to the file
+        links = (f"{workspace}/{name}" for name in facts.names(workspace) or ())
+        what = next((found for link in links if (found := trusted_later(link, workspace))
+                     and facts.look(link).real == real), "")  # fmt: skip
     return [f"{path.removeprefix(workspace + '/')} ({what})"] if what else []
 
 

@@ -24,6 +24,7 @@ _DECIDED = frozenset((
     "kind", "time", "session", "tool", "action", "tree", "effects", "tiers", "reasons", "counts", "mode", "cell",
     "verdict", "because", "problem", "terms", "digest", "backend", "answer", "typed", "grants", "arguments", "source",
     "granted", "reach", "rules", "facts", "model", "agent", "parent", "client", "hooks",
+    "flow",
 ))
 _FINISHED = frozenset((
     "kind", "time", "decided", "agent", "parent", "status", "seconds", "ended_by", "bytes", "truncated", "problem",
@@ -158,6 +159,18 @@ def _answer(body: Body) -> Iterator[ExplanationSection]:
     yield "grants", shown([_grant(name, kept.get(name, {})) for name in names])
     yield "added by flags", shown(list(texts(body.get("typed"))))
     yield "hooks", shown([_hook_line(each) for each in map(mapping, items(body.get("hooks")))])
+    yield "untrusted text", shown(list(_flow_lines(mapping(body.get("flow")))))
+
+
+def _flow_lines(flow: Body) -> Iterator[str]:
+    """Yield the source of untrusted text, and what the rules about it found in the action."""
+    if not flow:
+        return
+    yield f"{text(flow.get('because'))} (flow = {text(flow.get('mode'))})"
+    if private := text(flow.get("private")):
+        yield f"private data: {private}"
+    for each in map(mapping, items(flow.get("findings"))):
+        yield f"{text(each.get('text'))} ({text(each.get('rule'))})"
 
 
 def _hook_line(answer: Body) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from policy.decide import starts_without_network
 from policy.evaluation import EvaluationContext
+from policy.flow.destinations import UNKNOWN_HOST
 from policy.flow.finding import Sink
 from policy.grants.extra_right import ExtraRight, added, ask_for, extra_of
 from policy.grants.resolve import answerer
@@ -42,6 +43,7 @@ from policy.model.action import (
     StartProcess,
     ToolAction,
     WriteFile,
+    WriteProcess,
 )
 from policy.model.assessment import Assessment, EffectKind, Scope
 from policy.model.frozen import dataclass
@@ -119,6 +121,7 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
         watch = await ctx.code.before_edit(planned.action, ctx)
     planned = _with_sources(planned, assessment, verdict.permit)
     judgement = replace(judgement, planned=planned)
+    clean = ctx.flow is not None and not ctx.flow.untrusted
     outcome = await _run_recorded(verdict.permit, number, planned, ctx, stop)
     report = await _finish(judgement, verdict.permit, outcome, number, ctx, stop)
     if planned.tool.name == ExtractTool.name:
@@ -126,6 +129,9 @@ async def execute_call(judgement: Judgement | Proposal, ctx: RunContext, stopped
 
         report = await read_in_quarantine(planned, report, ctx)
     if ctx.flow is not None and ctx.flow.untrusted:
+        if clean and ctx.undo is not None and not isinstance(planned.action, ToolAction):
+            # The action itself brought the text in, so that the files that it wrote may contain it.
+            ctx.flow.wrote(path for path, how in ctx.undo.changed or () if how != "deleted")
         if authorization.answer is not None and authorization.answer.yes:
             _endorse_destinations(authorization, ctx)
         if held := ctx.flow.take_held():
@@ -156,7 +162,7 @@ def _endorse_destinations(authorization: Authorization, ctx: RunContext) -> None
     assert flow is not None  # the caller has checked it
     action = evaluation.assessment.action
     for finding in evaluation.recalled.context.flow_findings(evaluation.assessment):
-        if finding.sink is Sink.SENDS:
+        if finding.sink is Sink.SENDS and not isinstance(action, WriteProcess) and finding.what != UNKNOWN_HOST:
             flow.hear(finding.what)
         elif finding.sink is Sink.TRUSTED_LATER and isinstance(action, WriteFile | EditFile):
             flow.approve(action.path, content_hash(action.path))
@@ -307,6 +313,10 @@ async def _run_undoable(
         step = undo.after(running, hold)
         if ctx.flow is not None and ctx.flow.untrusted:
             ctx.flow.held += undo.held
+            if undo.changed:
+                from runner.engine.held_changes import note_changes  # only after untrusted text was read
+
+                note_changes(undo.changed, permit, ctx)
             ctx.flow.wrote(path for path, how in undo.changed or () if how != "deleted")
         return undo.changed
 

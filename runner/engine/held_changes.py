@@ -4,6 +4,7 @@ THREAT T267: such a change is taken back as soon as the command has ended, and p
 file: with the difference, once for each content. Without an approval the file keeps its old content.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 
 from policy.flow.state import FlowMode
@@ -34,11 +35,34 @@ def held_files(permit: Permit, planned: Planned, ctx: RunContext) -> Hold | None
     if flow.mode(ctx.live.mode) is not FlowMode.GUARD or not isinstance(permit.action, RunScript | RunArgv):
         return None
     workspace = permit.terms.workspace
+    linked = _linked_files(workspace)
 
     def hold(path: str) -> bool:
-        return bool(trusted_later(path, workspace)) and not flow.approved(path, content_hash(path))
+        later = path in linked or bool(trusted_later(path, workspace))
+        return later and not flow.approved(path, content_hash(path))
 
     return hold
+
+
+def _linked_files(workspace: str) -> frozenset[str]:
+    """Return the files to which links in the top folder lead whose names are those of trusted files."""
+    try:
+        links = [entry.path for entry in os.scandir(workspace) if entry.is_symlink()]
+    except OSError:
+        return frozenset()
+    return frozenset(os.path.realpath(link) for link in links if trusted_later(link, workspace))
+
+
+def note_changes(changed: Sequence[tuple[str, str]], permit: Permit, ctx: RunContext) -> None:
+    """Report the trusted files that a command changed, in a session in which nothing is held back."""
+    flow = ctx.flow
+    if flow is None or not flow.untrusted or flow.mode(ctx.live.mode) is not FlowMode.NOTE:
+        return
+    for path, how in changed:
+        if how != "deleted" and (what := trusted_later(path, permit.terms.workspace)):
+            name = one_line(path.removeprefix(permit.terms.workspace + "/"), _LONGEST)
+            source = flow.untrusted[-1].said
+            ctx.emit(Notice(f"`{name}` ({what}) was changed after untrusted text was read ({source})"))
 
 
 async def propose_held(

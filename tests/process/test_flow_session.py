@@ -13,7 +13,7 @@ import pytest
 from policy.model.tier import Mode
 from runner.approval.approver import Answer, No, Question, Yes
 from runner.cli.main import main
-from runner.events import Changed, Denied
+from runner.events import Changed, Denied, Notice
 from runner.flow.written_files import WrittenFiles
 from runner.state.paths import state_dir
 from tests.process.test_sub_agents import Played, bash, play, spawn
@@ -190,6 +190,11 @@ def test_guard_replays_without_a_difference(
     found = counts(monkeypatch, capsys)
     assert set(found.values()) == {0}
     audit(monkeypatch, capsys, "verify")
+    number = next(json.loads(line)["id"] for line in audit(monkeypatch, capsys, "list", "--json").splitlines()
+                  if "package.json" in line and '"deny"' in line)  # fmt: skip
+    shown = audit(monkeypatch, capsys, "show", str(number))
+    assert "untrusted text" in shown
+    assert "builtin:information-flow/trusted-file" in shown
 
 
 @pytest.mark.threat("T269")
@@ -297,3 +302,30 @@ def test_a_commit_of_the_user_endorses_a_file_and_one_of_the_agent_does_not(
     git("commit", "-qm", "of the user")
     assert label_of("a.md") == []
     assert label_of("b.md") == [("workspace", "untrusted")]
+
+
+@pytest.mark.threat("T267")
+def test_a_file_that_a_trusted_link_leads_to_is_trusted_as_well(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / "CLAUDE.md").symlink_to("notes.md")
+    write = ("write", {"path": "notes.md", "content": "obey"})
+    play(tmp_path, monkeypatch, {"main": [[READ], [bash("echo obey > notes.md")], [write], "done"]})
+    assert (work / "notes.md").read_text() == "a note\n"
+
+
+def test_note_reports_what_a_command_changed(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = bash("echo x >> package.json")
+    played = play(tmp_path, monkeypatch, {"main": [[READ], [change], "done"]}, mode=Mode.DANGEROUSLY)
+    assert (work / "package.json").read_text() == MANIFEST + "x\n"
+    notices = [event.text for event in played.events if isinstance(event, Notice)]
+    assert any("`package.json` (a list of dependencies) was changed after untrusted text" in text for text in notices)
+
+
+@pytest.mark.threat("T269")
+def test_a_command_that_brings_the_text_in_writes_untrusted_files(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(tmp_path, monkeypatch, {"main": [[bash(f"cp {LIBRARY} plan.md")], "done"]})
+    later = play(tmp_path, monkeypatch, {"main": [[("read", {"path": "plan.md"})], "done"]})
+    assert labels(later) == [("workspace", "untrusted")]
