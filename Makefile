@@ -9,7 +9,7 @@ CORES := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest -n $(shell expr $(CORES) + 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check smoke test lint types imports docs site tables bench fuzz lock peers witness clean
+.PHONY: help demo check smoke test lint types imports docs site tables bench fuzz flow lock peers witness clean
 
 help:  ## what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -75,6 +75,16 @@ lock:  ## resolve the dependencies anew, with hashes
 	    --python-version 3.11 --extra build --extra site -c requirements-dev.lock pyproject.toml -o requirements-site.lock
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
 	    --python-version 3.11 tests/services/peers/requirements.in -o tests/services/peers/requirements.lock
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header \
+	    --python-version 3.11 -c requirements-dev.lock pyproject.toml tests/flow/requirements.in -o tests/flow/requirements.lock
+
+flow: $(VENV)/.flow  ## install benchmarks of injected text into .venv/flow (1 GB), run them through the policy, write their tables
+	$(VENV)/flow/bin/python -m tests.flow.run
+
+$(VENV)/.flow: tests/flow/requirements.lock $(VENV)/.run
+	@"$$(.ci/system python)" -m venv $(VENV)/flow
+	@$(VENV)/flow/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r tests/flow/requirements.lock
+	@touch $@
 
 peers: $(VENV)/.peers  ## install the real peers that some tests use: tool servers, other agents, a conformance suite
 

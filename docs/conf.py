@@ -77,6 +77,7 @@ CONTENTS = {
         Processes that stay <security/processes>
         Escape attempts <security/escapes>
         Attacks of a hostile model <security/attacks>
+        Injected text <security/injection>
         Findings <security/findings>
     """,
     "Internals": """
