@@ -10,7 +10,8 @@ from policy.model.verdict import Problem
 from tools.arguments import PATH_CAP
 from tools.paths import SeenFiles
 from tools.read import ReadArgs, ReadTool
-from tools.tool import Arguments, Finished, Keep, ResultPart, TextPart
+from tools.tool import Arguments, Finished, Keep, ResultPart
+from tools.web import WebFetchArgs, WebFetchTool
 
 _MOST_FIELDS = 20
 _LINES = 20_000
@@ -71,7 +72,7 @@ class ExtractTool:
                     what, f"`{field.name}` needs `choices` exactly if its type is choice", "correct the field"
                 )
         if args.url is not None:
-            return FetchAddress(args.url)
+            return WebFetchTool().plan(WebFetchArgs(url=args.url), cwd, seen)
         return ReadTool().plan(ReadArgs(path=args.path or "", limit=_LINES), cwd, seen)
 
     def render(
@@ -80,6 +81,4 @@ class ExtractTool:
         """Return the text for the reader. The engine replaces it by the checked values before the model gets it."""
         if isinstance(action, ReadFile):
             return ReadTool().render(action, finished, SeenFiles())
-        if finished.problem is not None:
-            return (TextPart(f"not done: {finished.problem.what}\nwhy: {finished.problem.why}"),)
-        return (TextPart(finished.stdout.decode("utf-8", "replace")),)
+        return WebFetchTool().render(action, finished, SeenFiles())

@@ -244,7 +244,7 @@ def finished(planned: Planned, outcome: Outcome, ctx: RunContext, record: int) -
         for part in parts
     )
     problem = problem_of(outcome)
-    if ctx.flow is not None and not planned.call.own:
+    if ctx.flow is not None:
         reached = (each.host for each in outcome.connections if each.allowed and each.host)
         ctx.flow.saw(
             planned.action,
