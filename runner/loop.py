@@ -18,7 +18,7 @@ from runner.engine.steering import STANDARD_INPUT
 from runner.engine.tool_calls import CallResult, Judgement, ModelCall
 from runner.engine.turns import TurnLoop
 from runner.events import Denied, ErrorRaised, Prompted, RunEnded
-from runner.messages import Message, ProviderError, TextBlock, Usage, UserMessage
+from runner.messages import ImageBlock, Message, ProviderError, TextBlock, Usage, UserBlock, UserMessage
 from runner.problems import Exit
 from runner.sessions.store import JournalError
 from sandbox.backend import SandboxUnavailable
@@ -72,11 +72,18 @@ class Ending:
     output: object = None
 
 
-async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None, typed: str = "") -> Ending:
+async def run(
+    prompt: str,
+    ctx: RunContext,
+    history: list[Message] | None = None,
+    typed: str = "",
+    images: tuple[ImageBlock, ...] = (),
+) -> Ending:
     """Let the model work on `prompt`, and return the end of the run after all child processes have ended.
 
     `history` is extended in place and stays complete (every call has its result), so that a conversation can continue.
-    `typed` is shown to users in place of the prompt if it is not empty. Raise an exception of the approver or of
+    `typed` is shown to users in place of the prompt if it is not empty. `images` belong to the prompt, as do the files
+    that it names with `@`. Raise an exception of the approver or of
     `emit`.
     """
     work = TurnLoop(ctx, [] if history is None else history)
@@ -90,16 +97,22 @@ async def run(prompt: str, ctx: RunContext, history: list[Message] | None = None
     limit: Limit | None = None
     try:
         refusal, notes = "", [_process_note(ctx), _agent_note(ctx)]
+        files: tuple[UserBlock, ...] = images
         try:
             if ctx.hooks is not None:
                 refusal, added = await _ask_hooks(prompt, ctx, resumed=len(work.messages) > 0)
                 notes.append(added)
             if ctx.servers is not None and not refusal:  # the first request describes their tools
                 notes.append(ctx.redactor.text(await ctx.servers.introduction()))
+            if ctx.agent == MAIN and "@" in (typed or prompt) and not refusal:
+                from runner.engine.attachments import attachments  # few prompts attach files
+
+                files = (*images, *await attachments(typed or prompt, ctx, f"@{len(work.messages)}"))
         finally:  # a prompt that is stopped before the first request stays in the conversation
             notes = [] if refusal else notes
             prompt = f"[a prompt that a hook refused: {refusal}]" if refusal else prompt
-            blocks = tuple(TextBlock(text) for text in (prompt, *notes) if text)
+            texts = tuple(TextBlock(text) for text in (prompt, *notes) if text)
+            blocks = (*texts, *(() if refusal else files))
             asked, typed = UserMessage(blocks), typed or (prompt if len(blocks) > 1 else "")
             work.messages.append(asked)
             ctx.journal.message(asked, typed=typed)

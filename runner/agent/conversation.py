@@ -11,7 +11,17 @@ from runner.engine.steering import UserInput
 from runner.engine.tool_calls import CallResult, ModelCall
 from runner.events import Changed, ErrorRaised, Notice, Prompted, Queued, RunEnded, Unqueued
 from runner.loop import BREAKS, Ending, handle_call, run
-from runner.messages import Message, TextBlock, Thinking, ToolCall, Usage, UserMessage, joined_text, without_thoughts
+from runner.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    Thinking,
+    ToolCall,
+    Usage,
+    UserMessage,
+    joined_text,
+    without_thoughts,
+)
 from runner.problems import Exit, Stopped
 from runner.sessions.rewind import OWN, RewindPoint
 from runner.text.sanitize import marked
@@ -54,18 +64,18 @@ class Conversation:
         """Return True while a run is in progress."""
         return self._running is not None
 
-    async def prompt(self, text: str, typed: str = "") -> Ending:
+    async def prompt(self, text: str, typed: str = "", images: tuple[ImageBlock, ...] = ()) -> Ending:
         """Work on `text` and then on the queued messages, and return the end of the last run.
 
-        `typed` is shown to users in place of `text`, unless it is empty. Messages stay queued after a run that was
-        stopped or that failed. Raise Stopped while `busy`, and what the approver raises.
+        `typed` is shown to users in place of `text`, unless it is empty. `images` belong to the text. Messages stay
+        queued after a run that was stopped or that failed. Raise Stopped while `busy`, and what the approver raises.
         """
         self._require_idle()
-        words = UserInput(text, typed)
+        words = UserInput(text, typed, images)
         if self._attached:
             shown = "".join(f"\n[attached: {url}]" for url, _ in self._attached)
             pages = "".join(f"\n\n{page}" for _, page in self._attached)
-            words = UserInput(f"{text}\n\n{ATTACHED}{pages}", f"{words.shown}{shown}")
+            words = UserInput(f"{text}\n\n{ATTACHED}{pages}", f"{words.shown}{shown}", images)
             self._attached.clear()
         while True:
             ending = await self._run(words)
@@ -78,8 +88,9 @@ class Conversation:
         news = undo.news() if undo is not None else ""
         latest = undo.latest() if undo is not None else 0
         self.marks.append(RewindPoint(words.shown, len(self.history), self.ctx.journal.leaf, latest))
-        said = UserInput(f"{news}{words.text}", words.shown) if news else words
-        self._running = running = asyncio.create_task(run(said.text, self.ctx, self.history, said.typed))
+        said = UserInput(f"{news}{words.text}", words.shown, words.images) if news else words
+        work = run(said.text, self.ctx, self.history, said.typed, said.images)
+        self._running = running = asyncio.create_task(work)
         try:
             ending = await running
             self._add_spent(ending.usage, ending.cost)
@@ -221,10 +232,10 @@ class Conversation:
         self.ctx.steering.steer(text)
         self.ctx.emit(Queued(text, "steer"))
 
-    def follow_up(self, text: str, typed: str = "") -> None:
-        """Send `text` to the model at the end of the turn; `typed` has the same meaning as in `prompt`."""
+    def follow_up(self, text: str, typed: str = "", images: tuple[ImageBlock, ...] = ()) -> None:
+        """Send `text` to the model at the end of the turn; `typed` and `images` are those of `prompt`."""
         words = self.ctx.redactor.mask(UserInput(text, typed))
-        self.ctx.steering.follow_up(words.text, words.typed)
+        self.ctx.steering.follow_up(words.text, words.typed, images)
         self.ctx.emit(Queued(words.shown, "follow_up"))
 
     def take_back(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from policy.model.frozen import dataclass
+from runner.messages import ImageBlock
 
 # The words between the prompt and the standard input that is appended to it.
 STANDARD_INPUT = "\n\nStandard input:\n\n"
@@ -17,10 +18,12 @@ class UserInput:
     Attributes:
         text: The text for the model.
         typed: The text that is shown to users, such as a /command whose text is long. Empty if it equals `text`.
+        images: The images that a program attached.
     """
 
     text: str
     typed: str = ""
+    images: tuple[ImageBlock, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -31,7 +34,8 @@ class UserInput:
 def joined(several: Sequence[UserInput]) -> UserInput:
     """Return several messages as one prompt."""
     text = "\n\n".join(each.text for each in several)
-    return UserInput(text, "\n\n".join(each.shown for each in several) if any(each.typed for each in several) else "")
+    typed = "\n\n".join(each.shown for each in several) if any(each.typed for each in several) else ""
+    return UserInput(text, typed, tuple(image for each in several for image in each.images))
 
 
 class Delivery(StrEnum):
@@ -61,9 +65,9 @@ class Steering:
         """Queue `text` for delivery after the current batch of calls, or after the turn if no batch follows."""
         self._steer.append(UserInput(text))
 
-    def follow_up(self, text: str, typed: str = "") -> None:
+    def follow_up(self, text: str, typed: str = "", images: tuple[ImageBlock, ...] = ()) -> None:
         """Queue `text` for delivery at the end of the turn; `typed` is shown in its place if it is not empty."""
-        self._later.append(UserInput(text, typed))
+        self._later.append(UserInput(text, typed, images))
 
     def take_back(self) -> tuple[str, ...]:
         """Empty both queues and return the removed messages as the user typed them."""

@@ -57,6 +57,7 @@ def session(
     inspect: Callable[[RunContext], None] = lambda ctx: None,
     configuration: str = "",
     least: str | None = None,
+    prompt: str = "do it",
 ) -> DocumentRun:
     """Run a model that makes these calls in a workspace with `files`."""
     work, environ = folders(place, configuration)
@@ -72,7 +73,7 @@ def session(
         options = SessionOptions(work, approver is None, mode, backend=backend, least=least)
         who = approver if approver is not None else Unattended(got.events.append)
         async with open_session(options, settings, environ, model=model, approver=who, emit=got.events.append) as ctx:
-            got.ending = await run("do it", ctx, got.history)
+            got.ending = await run(prompt, ctx, got.history)
             inspect(ctx)
             got.records = [dict(record.body) for record in ctx.audit.rows()][::-1]  # oldest first
 

@@ -16,6 +16,7 @@ from runner.frontends.jsonl import protocol
 from runner.frontends.jsonl.approver import Questions
 from runner.frontends.slash.command import CommandHost, Row, run_line
 from runner.frontends.slash.registry import known
+from runner.messages import ImageBlock
 from runner.problems import Exit, Stopped, known_problem
 
 
@@ -89,8 +90,8 @@ class JsonMode(CommandHost):
     def _follow(self, line: protocol.Input) -> None:
         agent = self.agent
         match line:
-            case protocol.Prompt(text):
-                self._prompt(text)
+            case protocol.Prompt(text, images):
+                self._prompt(text, images=images)
             case protocol.Steer(text) if self._hears:
                 agent.steer(text)
             case protocol.FollowUp(text) if self._hears:
@@ -128,13 +129,13 @@ class JsonMode(CommandHost):
         """Return True if anything uses the conversation, including a command that asks the model."""
         return self._main is not None or self.agent.busy
 
-    def _prompt(self, text: str, typed: str = "") -> None:
+    def _prompt(self, text: str, typed: str = "", images: tuple[ImageBlock, ...] = ()) -> None:
         if self._hears:
-            self.conversation.follow_up(text, typed)
+            self.conversation.follow_up(text, typed, images)
         elif self._taken:
-            self._next.append(UserInput(text, typed))
+            self._next.append(UserInput(text, typed, images))
         else:
-            self._start(self._run(UserInput(text, typed)))
+            self._start(self._run(UserInput(text, typed, images)))
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
         """Start work that uses the conversation itself. Raise Misread if other work uses the conversation already."""
@@ -155,7 +156,7 @@ class JsonMode(CommandHost):
             if self._stopped:
                 self._code = conversation.unbegun(words.text, words.typed).exit
             else:
-                self._code = (await conversation.prompt(words.text, words.typed)).exit
+                self._code = (await conversation.prompt(words.text, words.typed, words.images)).exit
         except Stopped as error:
             if error.problem is not BUSY:
                 raise

@@ -1,13 +1,13 @@
 """The lines that a program writes to JSON mode. Each is one object, which is checked and converted to one value."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
 from policy.model.frozen import dataclass
 from policy.model.tier import Mode
 from policy.model.verdict import Problem, ProblemError
-from runner.messages import Thinking
+from runner.messages import ImageBlock, Thinking
 from runner.text.strict_json import DuplicateNameError, parse_strictly
 
 LONGEST = 16 << 20  # bytes of one line: enough for a prompt of 1 MiB with every character escaped
@@ -17,9 +17,14 @@ _TEXT = 1 << 20  # characters, the limit of every prompt
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """The request to work on a prompt, after the current work if there is some."""
+    """The request to work on a prompt, after the current work if there is some.
+
+    Attributes:
+        images: The images that belong to the text, complete and of their stated type.
+    """
 
     text: str
+    images: tuple[ImageBlock, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,8 @@ _SHORT: Field = (str, _ID, True)
 
 # fmt: off
 _SHAPES: Mapping[str, tuple[Mapping[str, Field], Callable[..., Input]]] = {
-    "prompt":    ({"text": _WORDS},                      Prompt),
+    "prompt":    ({"text": _WORDS, "images": (list, 0, False)},
+                  lambda text, images=(): Prompt(text, _images(images))),
     "steer":     ({"text": _WORDS},                      Steer),
     "follow_up": ({"text": _WORDS},                      FollowUp),
     "take_back": ({},                                    TakeBack),
@@ -138,6 +144,8 @@ _SHAPES: Mapping[str, tuple[Mapping[str, Field], Callable[..., Input]]] = {
 }
 # fmt: on
 TYPES = tuple(_SHAPES)
+_KINDS_OF: Mapping[object, str] = {str: "a text", dict: "an object", list: "a list"}
+_IMAGES = 20  # images of one prompt
 
 
 def parse(line: bytes) -> Input:
@@ -167,7 +175,7 @@ def parse(line: bytes) -> Input:
         if value is None and not needed:
             found.pop(name, None)
         elif not isinstance(value, of):
-            raise _misread(f"{kind} needs `{name}`, {'a text' if of is str else 'an object'}")
+            raise _misread(f"{kind} needs `{name}`, {_KINDS_OF[of]}")
         elif isinstance(value, str) and len(value) > most:
             raise _misread(f"`{name}` is longer than {most} characters", "make it shorter")
         elif name in ("text", "command") and isinstance(value, str) and not value.strip():
@@ -184,3 +192,41 @@ def _one_of(kind: type[E], name: str, value: str) -> E:
     except ValueError:
         known = ", ".join(each.value for each in kind)
         raise _misread(f"there is no {name} `{value}`", f"the {name}s are {known}") from None
+
+
+def _images(given: Sequence[object]) -> tuple[ImageBlock, ...]:
+    """Return the images of a prompt. Raise Misread for one that no model accepts: it would end the conversation.
+
+    THREAT T249: what a program sends as an image is checked to be complete and of its type.
+    """
+    if len(given) > _IMAGES:
+        raise _misread(f"it has {len(given)} images, and at most {_IMAGES} are sent", "send several prompts")
+    return tuple(_image(each, number) for number, each in enumerate(given, 1))
+
+
+def _image(given: object, number: int) -> ImageBlock:
+    import binascii
+
+    from sandbox.inside.files.image_check import SIDE_CAP, picture  # few prompts have images
+    from sandbox.inside.files.read import IMAGE_CAP
+
+    form = 'write {"media": "image/png", "data": "BASE64"}'
+    if not isinstance(given, dict) or set(given) != {"media", "data"}:
+        raise _misread(f"image {number} is not an object with `media` and `data` alone", form)
+    media, data = given["media"], given["data"]
+    if not isinstance(media, str) or not isinstance(data, str):
+        raise _misread(f"`media` and `data` of image {number} are not texts", form)
+    try:
+        content = binascii.a2b_base64(data.encode("ascii"), strict_mode=True)
+    except (ValueError, binascii.Error):
+        raise _misread(f"`data` of image {number} is not base64", form) from None
+    found = picture(content)
+    if found is None or found[0] != media:
+        kinds = "image/png, image/jpeg, image/gif or image/webp"
+        raise _misread(f"image {number} is damaged, or its type is not that of `media`", f"the types are {kinds}")
+    if len(content) > IMAGE_CAP or max(found[1:]) > SIDE_CAP:
+        most = f"{IMAGE_CAP:,} bytes and {SIDE_CAP:,} pixels a side"
+        raise _misread(
+            f"image {number} is too large: models accept {most}", "send a smaller copy, or name its file with `@`"
+        )
+    return ImageBlock(media, data)
