@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from runner.tasks.session_tasks import SessionTasks
     from runner.web.session_web import SessionWeb
     from tools.registry import ToolRegistry, ToolSelection
+    from tools.tool import ModelTool
 
 
 # The programs whose registries a lock file or settings of the workspace can name.
@@ -110,6 +111,7 @@ class SessionOptions:
         code: True if the session may use language servers.
         web: True if the session may read pages on the web.
         output: The JSON Schema of the answers, or None.
+        tools: The tools of the session in place of the usual ones; empty for the usual ones.
         guarded: True if `guard` is the default of the setting `flow`: in `agent ci` and `agent batch`.
         foreign: The source of the workspace's own text in words, if all of it is untrusted; else empty.
         strangers: Pairs of a source in words and a text that the prompt may contain and that a stranger wrote.
@@ -135,6 +137,7 @@ class SessionOptions:
     code: bool = True
     web: bool = False
     output: "OutputSchema | None" = None
+    tools: "tuple[ModelTool, ...]" = ()
     guarded: bool = False
     foreign: str = ""
     strangers: tuple[tuple[str, str], ...] = ()
@@ -181,7 +184,7 @@ async def open_session(
     from tools import ASK_TOOL, NOTE_TOOLS, SKILL_TOOL, TOOLS
     from tools.memory import RecallTool
     from tools.paths import SeenFiles
-    from tools.registry import ToolRegistry
+    from tools.registry import ToolRegistry, ToolSelection
 
     selection = selected_tools(settings)
     cwd = str(options.cwd)
@@ -315,7 +318,9 @@ async def open_session(
             listen("agent approve")
 
         profiles = LiveProfile(profile, settings, options.source, lambda text: emit(Notice(text)), limited)
-        registry = ToolRegistry(TOOLS, selection)
+        if options.tools:
+            selection = ToolSelection(without=selection.without)
+        registry = ToolRegistry(options.tools or TOOLS, selection)
         notes, context = None, replace(options.context, instructions=options.instructions, surroundings=around)
         if options.notes:
             notes, context = _notes_of(state, facts.workspace, session, options, context, emit)

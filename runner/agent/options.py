@@ -20,7 +20,8 @@ _GATE = ("exec", "why", "sandbox show")
 _MODEL = ("run", "ci", "agent", "terminal")
 _SESSION = ("run", "agent", "terminal")
 _TYPED = ("run", "agent")
-_BUDGET = ("run", "ci")
+_RESEARCH = ("repo",)
+_BUDGET = ("run", "ci", *_RESEARCH)
 _BATCH = ("batch run",)
 _SERVE = ("mcp serve",)
 
@@ -60,22 +61,26 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option("--out", "FOLDER", "Folder of the results (default: beside TASKS, with suffix `.batch`).", _BATCH),
     Option("--jobs", "N", "Number of tasks that run at once (default: one per core).", _BATCH, least=1, short="-j"),
-    Option("--prompt-file", "FILE", "Read the prompt from this file.", _BUDGET),
+    Option("--prompt-file", "FILE", "Read the prompt from this file.", ("run", "ci")),
+    Option("--full", "", "Clone the whole history and files of every size.", ("repo",)),
+    Option("--keep", "", "Keep the temporary workspace, and print its folder.", _RESEARCH),
     Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.", _MODEL, many=True,
            short="-u"),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL, *_SERVE), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",
-           (*_MODEL, *_BATCH), complete="model"),
-    Option("--provider", "NAME", "Provider alone; its default model is used.", _MODEL),
-    Option("--fallback-model", "PROVIDER:MODEL", "Model used if the first is overloaded.", _MODEL, complete="model"),
+           (*_MODEL, *_BATCH, *_RESEARCH), complete="model"),
+    Option("--provider", "NAME", "Provider alone; its default model is used.",
+           (*_MODEL, *_RESEARCH)),
+    Option("--fallback-model", "PROVIDER:MODEL", "Model used if the first is overloaded.",
+           (*_MODEL, *_RESEARCH), complete="model"),
     Option("--json", "", "JSON mode: one JSON object per line on stdin, one event per line on "
            "stdout (docs/guide/embedding.md).", ("agent",)),
     Option("--json", "", "Print one JSON event per line on stdout.", _BUDGET),
     Option("--output", "FORM", "Form of the output: text (the answer on stdout, the rest on stderr; default without a "
            "terminal), full (all of it on stdout; default at a terminal), json (as --json).", ("run",),
            complete="output"),
-    Option("--last-message", "FILE", "Write the answer of the model to a file.", ("run",)),
+    Option("--last-message", "FILE", "Write the answer of the model to a file.", ("run", *_RESEARCH)),
     Option("--output-schema", "FILE|JSON", "JSON Schema of the answer: the answer is one valid JSON value, or the exit "
            "code is 1.", _BUDGET),
     Option("--input", "FORMAT", "Format of stdin: text (default); with --json also json: lines that control a "
@@ -99,10 +104,10 @@ OPTIONS: tuple[Option, ...] = (
            (*_BUDGET, *_SERVE), least=1),
     Option("--cwd", "FOLDER", "Working folder (default: the current folder).", (*_GATE, *_MODEL, *_SERVE)),
     Option("--config", "FILE", "Additional configuration file; it may allow more.",
-           (*_GATE, *_MODEL, *_BATCH, *_SERVE)),
+           (*_GATE, *_MODEL, *_BATCH, *_SERVE, *_RESEARCH)),
     Option("--json", "", "Print JSON.", (*_GATE, *_BATCH)),
     Option("--limit", "NAME=VALUE", f"Limit of one command: {', '.join(limit_names())}. Repeatable; memory=2G, "
-           "cpu=30s.", (*_GATE, *_MODEL, *_SERVE), many=True, complete="limit"),
+           "cpu=30s.", (*_GATE, *_MODEL, *_SERVE, *_RESEARCH), many=True, complete="limit"),
     Option("--timeout", "TIME", "Largest wall time: 30s, 5m. The same as --limit wall=TIME.", _GATE),
     Option("--timeout", "TIME", "Largest wall time of the run: 90s, 30m, 2h.", (*_BUDGET, *_SERVE)),
     Option("--read", "PATH", "Let the action also read PATH, never a secret. Repeatable.", _GATE, many=True),
@@ -119,12 +124,12 @@ OPTIONS: tuple[Option, ...] = (
            (*_MODEL, *_SERVE), many=True),
     Option("--no-tools", "NAMES", "Tools that the model may not call. Repeatable.", (*_MODEL, *_SERVE),
            many=True),
-    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL, *_SERVE),
+    Option("--backend", "T1|T2|T3|container", "Use this sandbox and no other.", ("exec", *_MODEL, *_SERVE, *_RESEARCH),
            complete="backend"),
     Option("--accept-partial", "", "Run even if the sandbox can enforce only some protections (`agent doctor`).",
-           ("exec", *_SESSION, *_SERVE)),
+           ("exec", *_SESSION, *_SERVE, *_RESEARCH)),
     Option("--require", "full|partial", "Least enforcement of the sandbox, whatever the configuration says; else exit "
-           "4.", ("exec", *_SESSION, *_SERVE), complete="enforcement"),
+           "4.", ("exec", *_SESSION, *_SERVE, *_RESEARCH), complete="enforcement"),
     Option("--guard-token", "TOKEN", "Run the command that `agent guard` rewrote. The token counts once.", ("exec",)),
     Option("--background", "", "Print a name and return while the command runs; see `agent processes`.", ("exec",)),
     Option("--unix", "", "Let the action create AF_UNIX sockets, even if `sandbox.unix_sockets = false` forbids them.",
@@ -136,8 +141,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("--trust-config", "SHA256", "Trust the files of the repository with this hash (`agent trust show`); "
            "otherwise exit 2.", (*_MODEL, *_SERVE)),
     Option("--no-instructions", "", "Give the model no AGENTS.md, CLAUDE.md or GEMINI.md.", _SESSION),
-    Option("--account", "NAME", "Account whose key is used; see `agent auth status`.", (*_MODEL, *_BATCH)),
-    Option("--api-key-stdin", "", "Read the API key from the first line of stdin.", ("run", "ci", "agent")),
+    Option("--account", "NAME", "Account whose key is used; see `agent auth status`.",
+           (*_MODEL, *_BATCH, *_RESEARCH)),
+    Option("--api-key-stdin", "", "Read the API key from the first line of stdin.",
+           ("run", "ci", "agent", *_RESEARCH)),
     Option("--mode", "MODE", "Mode of tasks that name none.", _BATCH, complete="batch mode"),
     Option("--cwd", "FOLDER", "Workspace of tasks that name none.", _BATCH),
     Option("--max-turns", "N", "Largest number of requests to the model per task.", _BATCH, least=1),

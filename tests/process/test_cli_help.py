@@ -65,6 +65,7 @@ COMPLETIONS = [
         "agent ",
         {
             "ci",
+            "repo",
             "run",
             "batch",
             "exec",
