@@ -609,7 +609,7 @@ def _code_of(
     from runner.lsp.session_servers import LanguageServers
     from tools.lsp import LspTool
 
-    code = LanguageServers(configs, environ, code_options(settings), lambda: registry.add(LspTool()))
+    code = LanguageServers(configs, environ, code_options(settings), facts.workspace, lambda: registry.add(LspTool()))
     code.offer_for(facts.workspace)
     return code
 

@@ -36,9 +36,17 @@ def own_folder(name: str, workspace: str, environ: Mapping[str, str]) -> Path:
 
 
 async def start_language_server(
-    config: LanguageConfig, ctx: RunContext, environ: Mapping[str, str], messages: Callable[[bytes], None], number: int
+    config: LanguageConfig,
+    ctx: RunContext,
+    environ: Mapping[str, str],
+    messages: Callable[[bytes], None],
+    number: int,
+    *,
+    agent: str,
 ) -> SessionProcess:
     """Judge the start, record the verdict, and start the process. `number` makes the name of the process unique.
+
+    The process ends with `agent`, whichever agent asked first.
 
     A question counts as a denial: the user answers it by a mode or a rule.
 
@@ -91,7 +99,7 @@ async def start_language_server(
         verdict.permit,
         action_words(action, facts.workspace).partition(": ")[2],
         record,
-        agent=ctx.agent,
+        agent=agent,
         tiers=tuple(tier.label for tier in assessment.tiers),
         by_user=True,
         name=f"lsp-{config.name}-{number}",

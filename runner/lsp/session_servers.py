@@ -5,14 +5,16 @@ a file. It reads the workspace, and its process ends with the session, after a t
 """
 
 import asyncio
+import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from policy.model.action import EditFile, QueryCode, ReadFile, WriteFile
 from policy.model.frozen import dataclass
+from policy.model.profile import MAIN
 from policy.model.secret_paths import inside
 from policy.model.verdict import Problem, ProblemError
 from runner.engine.code_access import EditWatch
@@ -76,7 +78,8 @@ class CodeServerRow:
 class LanguageServers:
     """The language servers of one session. All methods are called in the thread of the event loop.
 
-    `offer` is called once the model should have the tool `lsp`.
+    Agents that work in `workspace`, that of the session, share its servers. `offer` is called once the model should
+    have the tool `lsp`.
     """
 
     def __init__(
@@ -84,8 +87,10 @@ class LanguageServers:
         configs: Sequence[LanguageConfig],
         environ: Mapping[str, str],
         options: CodeOptions,
+        workspace: str,
         offer: Callable[[], None],
     ) -> None:
+        self.workspace = workspace
         self.configs, self.environ, self.options = tuple(configs), environ, options
         self._offer, self._offered = offer, False
         self._servers: dict[tuple[str, str], CodeServer] = {}
@@ -141,7 +146,9 @@ class LanguageServers:
             config = self._config(action, workspace)
             if isinstance(config, Problem):
                 raise CodeUnanswered(config)
-            text = await self._answer(action, self._server(config, workspace), call, ctx)
+            server = self._server(config, workspace)
+            with server.used():
+                text = await self._answer(action, server, call, ctx)
         except SymbolMissing as missing:
             return Outcome(1, seconds=time.monotonic() - began, problem=missing.problem)
         except (ProblemError, SandboxUnavailable) as error:
@@ -219,7 +226,8 @@ class LanguageServers:
                 self._later(server, ctx)
             return None
         try:
-            return await server.before(path, ctx)
+            with server.used():
+                return await server.before(path, ctx)
         except (ProblemError, SandboxUnavailable):
             return None  # the edit itself reports what is wrong with the file, and `/lsp` what with the server
 
@@ -283,7 +291,18 @@ class CodeServer:
         self._seconds = 0.0
         self._faults = 0
         self._used = time.monotonic()
+        self._busy = 0  # questions and edits that use the server now
         self._stamps: dict[str, tuple[int, int, int]] = {}  # of open documents, to see changes by other actions
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Keep the server from being ended for want of use inside of the block."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._used = time.monotonic()
 
     async def client(self, ctx: "RunContext") -> "LanguageClient":
         """Return the client of the running server, which is started if it does not run. Raise ProblemError."""
@@ -322,7 +341,14 @@ class CodeServer:
         early: list[bytes] = []
         self._all.count += 1
         try:
-            process = await start_language_server(self.config, ctx, self._all.environ, early.append, self._all.count)
+            process = await start_language_server(
+                self.config,
+                ctx,
+                self._all.environ,
+                early.append,
+                self._all.count,
+                agent=MAIN if self.workspace == self._all.workspace else ctx.agent,  # the others have a worktree
+            )
         finally:
             modules = await loading
         self._process = process
@@ -385,7 +411,7 @@ class CodeServer:
 
     async def before(self, path: str, ctx: "RunContext") -> "FileWatch | None":
         """Return the diagnostics of the file before an edit, or None if they are not known in time."""
-        client, self._used = self._client, time.monotonic()
+        client = self._client
         if client is None:
             return None
         found: Sequence[Diagnosis] | None = ()
@@ -428,7 +454,8 @@ class CodeServer:
     async def _end_idle(self) -> None:
         """End the server after a time without use."""
         while True:
-            left = self._used + self._all.options.idle - time.monotonic()
+            idle = self._all.options.idle
+            left = idle if self._busy else self._used + idle - time.monotonic()
             if left <= 0:
                 break
             await asyncio.sleep(left)
@@ -531,7 +558,8 @@ class FileWatch:
     async def new_errors(self, ctx: "RunContext") -> str:
         """Return the errors that the edit added as text for the model."""
         try:
-            return await self.server.after(self.path, self.before, ctx)
+            with self.server.used():
+                return await self.server.after(self.path, self.before, ctx)
         except (ProblemError, SandboxUnavailable):
             return ""  # the edit was done, and `/lsp` says what is wrong with the server
 

@@ -13,11 +13,16 @@ from typing import Any
 
 import pytest
 
+from policy.model.frozen import replace
 from policy.model.tier import Mode
 from runner.audit.chain import Wanted
+from runner.engine.tool_calls import ModelCall
+from runner.loop import handle_call
 from runner.lsp import session_servers
 from runner.lsp.session_servers import CodeServerState
+from runner.messages import ToolCall, joined_text
 from tests.support.language_session import HOSTILE, code_session, only
+from tools.registry import NarrowedTools, ToolSelection
 
 PATIENCE = 90.0  # seconds, only to end a test that hangs
 
@@ -440,6 +445,42 @@ def test_each_edit_of_a_server_passes_the_gate(place: Path) -> None:
             )
         assert (work / ".git/hooks/pre-commit").read_text() == "#!/bin/sh\n"
         assert (work / "a.py").read_text() == A
+
+    run(use)
+
+
+@pytest.mark.threat("T262")
+def test_edits_after_untrusted_text_meet_the_rules_about_trusted_files(place: Path) -> None:
+    work = place / "home/work"
+    (work / "one.x").write_text("one\n")
+    (work / "AGENTS.md").write_text("Use tabs.\n")
+
+    async def use() -> None:
+        async with code_session(place, hostile("edits", f"file://{work}/AGENTS.md")) as session:
+            session.ctx.flow.note_untrusted("the page x", "text")
+            text = await session.lsp("rename", path="one.x", line=1, symbol="one", new_name="two")
+            assert "AGENTS.md: not changed" in text
+        assert (work / "AGENTS.md").read_text() == "Use tabs.\n"
+
+    run(use)
+
+
+def test_agents_share_the_servers_of_their_workspace(place: Path) -> None:
+    work = place / "home/work"
+    (work / "one.x").write_text("one\n")
+
+    async def use() -> None:
+        async with code_session(place, hostile("plain")) as session:
+            narrow = NarrowedTools(session.ctx.tools, ToolSelection(("read", "lsp")))
+            child = replace(session.ctx, agent="explore-1", parent="main", tools=narrow)
+            call = ToolCall("c1", "lsp", {"operation": "rename", "path": "one.x", "symbol": "one", "new_name": "two"})
+            report = await handle_call(ModelCall("k1", call), child)
+            assert "one.x: not changed" in joined_text(report.result.content), "the agent has no tool `edit`"
+            assert (work / "one.x").read_text() == "one\n"
+            (process,) = session.ctx.processes.alive
+            assert process.agent == "main", "it goes on after the end of the sub-agent"
+            assert "one.x:1:1: one" in await session.lsp("definition", path="one.x", line=1, symbol="one")
+            assert session.code.count == 1
 
     run(use)
 
