@@ -35,7 +35,7 @@ def run(given: Given, prompt: PROMPT = None) -> int:
         agent run --json --max-turns 20 "fix the bug" > events.jsonl
         agent run --model openai:qwen3 --prompt-file task.md
         agent run -c "and now the documentation"
-        agent run -u https://docs.example.org/changes "which of these changes concern us?"
+        agent run -u https://example.org/changes "what concerns us?"
         agent run --output-schema review.schema.json "review this change" | jq .findings
         agent run --json --input json                read requests of a program as JSON lines
     """
