@@ -57,7 +57,12 @@ class Conversation:
         self.turns = 0
         self._running: asyncio.Task[object] | None = None
         self._typed = 0  # commands that the user typed
+        self._images: list[ImageBlock] = []  # images for the next prompt
         self._attached: list[tuple[str, str]] = []  # addresses and marked texts of pages for the next prompt
+
+    def attach_image(self, image: ImageBlock) -> None:
+        """Send `image` with the next prompt."""
+        self._images.append(image)
 
     @property
     def busy(self) -> bool:
@@ -71,11 +76,12 @@ class Conversation:
         queued after a run that was stopped or that failed. Raise Stopped while `busy`, and what the approver raises.
         """
         self._require_idle()
-        words = UserInput(text, typed, images)
+        words = UserInput(text, typed, (*self._images, *images))
+        self._images.clear()
         if self._attached:
             shown = "".join(f"\n[attached: {url}]" for url, _ in self._attached)
             pages = "".join(f"\n\n{page}" for _, page in self._attached)
-            words = UserInput(f"{text}\n\n{ATTACHED}{pages}", f"{words.shown}{shown}", images)
+            words = UserInput(f"{text}\n\n{ATTACHED}{pages}", f"{words.shown}{shown}", words.images)
             self._attached.clear()
         while True:
             ending = await self._run(words)

@@ -167,9 +167,9 @@ def test_a_question_mark_in_an_empty_input_opens_the_help(harness: ScreenHarness
     window.until("Ctrl+Z")
     assert "\n  Ctrl+Z " in window.until("Permissions and sandbox")
     window.type("/")
-    window.until("1 of 38; up and down scroll")
+    window.until("1 of 39; up and down scroll")
     window.type("Up")
-    assert "/quit" in window.until("38 of 38")
+    assert "/quit" in window.until("39 of 39")
     leave(window)
 
 

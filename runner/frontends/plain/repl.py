@@ -18,8 +18,10 @@ from runner.problems import Exit
 from runner.text.sanitize import one_line
 
 if TYPE_CHECKING:
+    from policy.model.verdict import Problem
     from runner.agent.agent import Agent
     from runner.agent.conversation import Conversation
+    from runner.messages import ImageBlock
 
 _T = TypeVar("_T")
 _WIDTH = 200  # characters of a row
@@ -64,6 +66,11 @@ class PlainHost(CommandHost):
 
     def draft(self, text: str) -> None:
         say(self, "your earlier prompt:", text)
+
+    async def pasted(self) -> "ImageBlock | Problem":
+        from runner.frontends.terminal.clipboard import pasted_image  # few sessions paste images
+
+        return await pasted_image(self.environ)
 
     def copy(self, text: str) -> bool:
         return False  # a control sequence may be read out by a screen reader, or be written to a log

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from policy.model.frozen import dataclass
+from policy.model.verdict import Problem
 from runner.events import Display
 from runner.problems import known_problem
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from runner.agent.agent import Agent
     from runner.agent.conversation import Conversation
     from runner.config import Settings
+    from runner.messages import ImageBlock
     from runner.sessions.selection import SessionSelection
 
 
@@ -85,6 +87,11 @@ class CommandHost(Protocol):
         Return False if this host cannot do it. True does not prove that the text arrived.
         """
         ...
+
+    async def pasted(self) -> "ImageBlock | Problem":
+        """Return the image in the user's clipboard, or the Problem that there is none."""
+        fix = "write `@FILE` in the prompt, or attach `images` to a line of JSON mode"
+        return Problem("no image was pasted", "this front end has no clipboard", fix)
 
     def show_thinking(self, shown: bool) -> bool:
         """Show the model's reasoning in full, or stop showing it. Return False if this host cannot do it."""

@@ -1,5 +1,5 @@
-"""The commands about the conversation itself: /help, /resume, /fork, /clear, /compact, /context, /copy, /cost, /trust,
-/quit.
+"""The commands about the conversation itself: /help, /resume, /fork, /clear, /compact, /context, /copy, /paste, /cost,
+/trust, /quit.
 """
 
 import asyncio
@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.model.verdict import Problem
 from runner.frontends.slash.command import (
     LONGEST_NAME,
     POLICY_GROUP,
@@ -172,6 +173,18 @@ def _used(session: str, host: CommandHost) -> str:
         return usage_text(stored.tree, range(len(stored.tree)))
 
 
+async def _paste(words: str, host: CommandHost) -> None:
+    """Attach the image in the clipboard to the next prompt, or send it with the words."""
+    found = await host.pasted()
+    if isinstance(found, Problem):
+        raise Mistake(str(found))
+    host.conversation.attach_image(found)
+    if words:
+        await host.send(words, f"/paste {words}")
+    else:
+        say(host, "the image in the clipboard is attached to your next prompt")
+
+
 async def _trust(words: str, host: CommandHost) -> None:
     """Show the files of the repository that are used only if trusted, and ask for or store the user's decision."""
     from runner.config import load
@@ -249,6 +262,8 @@ COMMANDS = (
     _command("compact", "[FOCUS]", "shorten the conversation; keep FOCUS in detail", _compact, idle=True),
     _command("context", "[PART]", "show the model's context and how full its window is", _context),
     _command("copy", "", "copy the last answer to the clipboard", _copy),
+    _command("paste", "[WORDS]", "attach the image in the clipboard to the next prompt, or send it with WORDS", _paste,
+             idle=True),
     _command("cost", "", "show tokens and cost of this session", _cost, aliases=("usage",)),
     _command("trust", "[yes|no|last]", "decide about files that need trust, or endorse the last result", _trust,
              group=POLICY_GROUP, words=lambda host: ("yes", "no", "last")),

@@ -19,7 +19,9 @@ from runner.frontends.tui.menu import MenuEntry, Proposals, best
 from runner.problems import Exit
 
 if TYPE_CHECKING:
+    from policy.model.verdict import Problem
     from runner.agent.agent import Agent
+    from runner.messages import ImageBlock
 
 _PORT_CHECK = 1.0  # seconds between two looks at the ports of the processes
 _MODES = (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.TRUST_PROJECT, Mode.PLAN)  # of Shift+Tab; /mode sets the others
@@ -155,6 +157,11 @@ class TerminalController(CommandHost):
 
     def draft(self, text: str) -> None:
         self.app.edit(text)
+
+    async def pasted(self) -> "ImageBlock | Problem":
+        from runner.frontends.terminal.clipboard import pasted_image  # few sessions paste images
+
+        return await pasted_image(self.environ)
 
     def copy(self, text: str) -> bool:
         self.app.copy(text)
