@@ -117,7 +117,7 @@ class WebRequest:
                     if isinstance(answer, WebAnswer):
                         return answer
                     if method != "GET" or not self._covers(url, answer):
-                        self._note(answer, "", "a redirect that the verdict does not cover")
+                        self._note("GET", answer, "", "a redirect that the verdict does not cover")
                         return AwayRedirect(answer)
                     url = answer
         except TimeoutError:
@@ -161,11 +161,11 @@ class WebRequest:
                 return await self._read(transport, request, url)
             except BaseException as error:
                 if not transport.reached:
-                    self._note(url, "", _why(error))
+                    self._note(method, url, "", _why(error))
                 raise
             finally:
                 for _, _, address in transport.reached:
-                    self._note(url, address, "")
+                    self._note(method, url, address, "")
                 await transport.aclose()
         except (RemoteRefused, BrokenAnswer) as error:
             raise ProblemError(error.problem) from None
@@ -215,11 +215,11 @@ class WebRequest:
         why = f"it has more than {self._reach.largest >> 20} MiB"
         return ProblemError(Problem("the page was not read", why, "read a smaller page, or tell the user"))
 
-    def _note(self, url: str, address: str, why: str) -> None:
+    def _note(self, method: str, url: str, address: str, why: str) -> None:
         """Add one attempt to the connections. The query of an address is left out: the action has it."""
         parsed = httpx2.URL(url)
         host, port = authority_of(parsed)
-        asked = f"GET {parsed.raw_path.decode('ascii', 'replace').partition('?')[0]}"[:200]
+        asked = f"{method} {parsed.raw_path.decode('ascii', 'replace').partition('?')[0]}"[:200]
         self.connections.append(Connection(host, port, asked, address, not why, why, 0, 0, 0.0))
 
 

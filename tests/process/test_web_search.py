@@ -128,6 +128,7 @@ def test_a_search_speaks_the_api_of_its_service(name, path, asked, header, said,
                     }[name]
                 )
             assert [each.host for each in outcome.connections] == ["127.0.0.1"]
+            assert outcome.connections[0].asked == asked.partition("?")[0]
 
     asyncio.run(run())
 
