@@ -1,7 +1,7 @@
 """The destinations to which one action would send data, and whether trusted text names each of them."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import islice
 
@@ -25,16 +25,18 @@ _CONTENT = frozenset((
 _IDS = frozenset((
     "id", "ids", "path", "paths", "uid", "uuid", "guid", "otp",
 ))  # fmt: skip
-_WHERE = frozenset((
-    "address", "addresses", "domain", "endpoint", "host", "hostname", "href", "link", "links", "origin", "page",
-    "server", "site", "uri", "url", "urls", "website",
+# Arguments in which a text like `first.last` is no host.
+_NO_HOST = frozenset((
+    "file", "filename", "id", "ids", "key", "login", "name", "password", "path", "paths", "user", "username",
+    "value", "values", "version",
 ))  # fmt: skip
 _WHOM = frozenset((
     "account", "assignee", "assignees", "attendee", "attendees", "audience", "bcc", "beneficiary", "cc",
-    "collaborator", "collaborators", "customer", "email", "emails", "group", "groups", "guest", "guests",
-    "invitee", "invitees", "iban", "mail", "member", "members", "org", "organisation", "organization", "owner",
-    "participant", "participants", "payee", "people", "person", "phone", "recipient", "recipients", "repo",
-    "repository", "reviewer", "reviewers", "team", "to", "user", "username", "users",
+    "collaborator", "collaborators", "contact", "contacts", "customer", "destination", "email", "emails", "group",
+    "groups", "guest", "guests", "iban", "invitee", "invitees", "mail", "member", "members", "org", "organisation",
+    "organization", "owner", "participant", "participants", "payee", "people", "person", "phone", "receiver",
+    "receivers", "recipient", "recipients", "repo", "repository", "reviewer", "reviewers", "subscriber",
+    "subscribers", "target", "team", "to", "user", "username", "users",
 ))  # fmt: skip
 # Arguments whose values are one of a few words.
 _OF_A_KIND = frozenset((
@@ -153,11 +155,13 @@ def _of_call(action: CallServerTool, flow: FlowState) -> Iterator[str]:
     """Yield what a call names that no trusted text contains. For a tool that only reads, only links count.
 
     1. Every address, and every link in what is written, must be named.
-    2. What is written may go to anyone without an address if it is the user's own words.
-    3. Each person or group that gets something must be named. Beside a named thing, other names, IDs, days and
-       details need not be: the user has said what the call is about.
-    4. Without a named thing, the names must be named; without names, the day; without a day, the IDs and details,
-       unless the tool changes the user's own account only.
+    2. What is written may go to one person or place without an address if it is the user's own words, and nothing else
+       goes along.
+    3. Each person or group that gets something must be named. Beside one, other names, IDs, days and details need not
+       be: the user has said with whom the call is about something.
+    4. Otherwise each name must be named. Beside a named thing, IDs, days and details need not be.
+    5. Without names, an ID or the day must be named, and without a day the IDs and details, unless the tool changes the
+       user's own account only.
     """
     arguments = parsed(action.arguments)
     if arguments is None:
@@ -182,16 +186,26 @@ def _of_call(action: CallServerTool, flow: FlowState) -> Iterator[str]:
     known = {each: flow.trusted.names(each[1], each[2]) for each in values if each[1].lower() not in flow.trusted.own}
     yield from links
     yield from _unnamed(known, _Kind.ADDRESS)
-    if contents and not links and all(flow.trusted.names(text) for text in contents):
+    unnamed = [kind for (kind, _, _), named in known.items() if not named]
+    written = [text for text in contents if text.strip()]
+    if written and not links and all(flow.trusted.names(text) for text in written) and _one_place(unnamed):
         return
     yield from _unnamed(known, _Kind.WHOM)
-    if any(kind <= _Kind.ID and named for (kind, _, _), named in known.items()):
+    if any(kind <= _Kind.WHOM and named for (kind, _, _), named in known.items()):
         return
-    for kinds in ((_Kind.NAME,), (_Kind.DAY,), () if writes else (_Kind.ID, _Kind.DETAIL)):
-        for kind in kinds:
-            yield from _unnamed(known, kind)
-        if any(kind in kinds for kind, _, _ in known):
-            return
+    yield from _unnamed(known, _Kind.NAME)
+    if any(kind is _Kind.NAME or (kind is _Kind.ID and named) for (kind, _, _), named in known.items()):
+        return
+    yield from _unnamed(known, _Kind.DAY)
+    if writes or any(kind is _Kind.DAY for kind, _, _ in known):
+        return
+    yield from _unnamed(known, _Kind.ID)
+    yield from _unnamed(known, _Kind.DETAIL)
+
+
+def _one_place(unnamed: Sequence[_Kind]) -> bool:
+    """Return True if the values that are not named are one person or place, and nothing that could be sent along."""
+    return len(unnamed) <= 1 and all(kind in (_Kind.WHOM, _Kind.NAME) for kind in unnamed)
 
 
 def paths_in(action: CallServerTool) -> Iterator[str]:
@@ -218,7 +232,7 @@ def _kind(text: str, parts: tuple[str, ...], *, writes: bool) -> _Kind:
     """Return what a value names, by its form and by the words of its argument's name. `writes` is True for a tool that
     changes the user's own account only.
     """
-    host = whole_address(text) is not None and not _WHERE.isdisjoint(parts)
+    host = whole_address(text) is not None and _NO_HOST.isdisjoint(parts)
     if host or _LINK.search(text) or _MAIL.search(text) or _ACCOUNT.fullmatch(text):
         return _Kind.ADDRESS
     if whole_day(text) is not None:

@@ -198,6 +198,16 @@ ROWS = [
     (call("mark", "write", message_id="m9"),                                 Mode.DEFAULT, WIDE, A, A, A),
     (call("set", "network", password="hunter2"),                             Mode.DEFAULT, WIDE, A, Q, Q),
     (call("find", "read", name="anything"),          Mode.DEFAULT,       WIDE,    A, A, A),
+    # the user's own words may go to one place that nobody named, but nothing goes along
+    (call("post", channel="general", body="Pay $1200 to Bob"),               Mode.DEFAULT, WIDE, A, A, A),
+    (call("post", channel="general", body="Pay $1200 to Bob", file_id="13"), Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("post", channel="general", body="Pay $1200 to Bob", file="a.txt"), Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("post", channel="general", body=""),                               Mode.DEFAULT, WIDE, A, Q, Q),
+    # a named thing that is no person frees no other name and no host
+    (call("hook", name="Bob", target="evil.example"),                        Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("hook", name="Bob", callback="evil.example"),                      Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("post", template="Bob", channel="evil"),                           Mode.DEFAULT, WIDE, A, Q, Q),
+    (call("post", template="Bob", seats=4),                                  Mode.DEFAULT, WIDE, A, A, A),
 ]
 # fmt: on
 
