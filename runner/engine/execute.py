@@ -401,7 +401,8 @@ async def _run(
                 outcome = await ctx.web.perform(permit, ctx.sandbox)
         else:
             async with signing(permit, planned, ctx) as unsigned:
-                outcome = await ctx.sandbox.run(permit, listen=listen)
+                # What the file tool answers is no output of a command: a document has up to 43 MB as base64.
+                outcome = await ctx.sandbox.run(permit, listen=None if isinstance(action, ReadFile) else listen)
             if isinstance(action, ReadFile) and outcome.data.get("type") == "document":
                 from runner.engine.read_document import converted_outcome  # few files are documents
 

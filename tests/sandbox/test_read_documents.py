@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runner.events import ActionFinished
+from runner.events import ActionFinished, CommandOutput
 from tests.support import documents
 from tests.support.document_session import session
 
@@ -27,6 +27,7 @@ def test_a_pdf_is_read_by_page(tmp_path: Path) -> None:
     [decided, *_] = [record for record in got.records if record.get("action", {}).get("type") == "ReadFile"]
     assert decided["action"]["pages"] == ""
     assert [event.status for event in got.events if isinstance(event, ActionFinished)] == [0, 0]
+    assert not any(isinstance(event, CommandOutput) for event in got.events)
 
 
 @pytest.mark.parametrize(
