@@ -46,7 +46,7 @@ CONTENTS = {
         Runs <guide/run>
         Background processes <guide/processes>
         Pipelines <guide/ci>
-        Questions about repositories <guide/research>
+        Research <guide/research>
         Review and patches <guide/review>
         Batches <guide/batch>
         Audit <guide/audit>

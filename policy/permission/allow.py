@@ -10,7 +10,7 @@ from policy.model.facts import Facts
 from policy.model.profile import Layer, PermissionRule
 from policy.model.secret_paths import inside
 from policy.model.tier import Ruling, Tier
-from policy.permission.hosts import opens
+from policy.permission.hosts import PUBLIC, opens, opens_public
 from policy.permission.paths import covers, meant
 
 _OWNERS = {
@@ -64,6 +64,15 @@ _NO_LINKS = frozenset(["mkdir", "touch", "tee", "rm", "rmdir", "unlink", "trunca
 
 
 Opened = dict[Effect, tuple[str, ...]]
+
+
+def _opened_hosts(rule: PermissionRule, wanted: str) -> tuple[str, ...]:
+    """Return the part of the host `wanted` that an allowing rule opens. Only a rule that no file contains can open
+    every public host.
+    """
+    if rule.layer is Layer.TYPED and rule.host == (PUBLIC,):
+        return opens_public(wanted)
+    return opens(rule.host, wanted)
 
 
 def covered(
@@ -157,7 +166,7 @@ def _hosts(effect: Effect, running: Sequence[PermissionRule], alone: Sequence[Pe
     usable = [rule for rule in (*running, *alone) if rule.host and (not rule.tier or Tier.NETWORK in rule.tier)]
     found = [host for rule in usable if _unnamed(effect) and _speaks_of_unknown(rule) for host in rule.host]
     if not found and effect.target:
-        found = [host for rule in usable for host in opens(rule.host, effect.target)]
+        found = [host for rule in usable for host in _opened_hosts(rule, effect.target)]
     return tuple(dict.fromkeys(found))
 
 
@@ -168,7 +177,7 @@ def _unnamed(effect: Effect) -> bool:
 
 def _speaks_of_unknown(rule: PermissionRule) -> bool:
     """Return True if the rule names hosts for one command, so that the hosts bound every connection of that command."""
-    return bool(rule.run or rule.family) or rule.layer is Layer.TYPED
+    return bool(rule.run or rule.family) or (rule.layer is Layer.TYPED and rule.host != (PUBLIC,))
 
 
 def runs(rule: PermissionRule, step: Step, facts: Facts) -> bool:
@@ -265,7 +274,7 @@ def _inside(rule: PermissionRule, tier: Tier, effect: Effect, facts: Facts) -> b
     if tier is Tier.NETWORK and effect.exact:
         if _unnamed(effect) and rule.host and _speaks_of_unknown(rule):
             return True
-        return bool(effect.target and opens(rule.host, effect.target))
+        return bool(effect.target and _opened_hosts(rule, effect.target))
     if not effect.exact or not effect.target:
         return False
     if rule.layer is Layer.TYPED:  # literal paths, no patterns

@@ -6,6 +6,11 @@ from functools import lru_cache
 from policy.model.frozen import replace
 from policy.model.glob import glob
 from policy.model.host_rule import HostRule, host_rule
+from policy.model.host_words import names_private_network
+
+# Every host that is not on this machine or in a private network, in rules of the layer TYPED. In a rule of a file, this
+# pattern opens nothing.
+PUBLIC = "*"
 
 
 def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
@@ -17,6 +22,13 @@ def opens(patterns: Iterable[str], wanted: str) -> tuple[str, ...]:
     target = _rule(wanted)
     found = (_common(rule, target) for text in patterns if (rule := _rule(text)) is not None) if target else ()
     return tuple(dict.fromkeys(str(rule) for rule in found if rule is not None))
+
+
+def opens_public(wanted: str) -> tuple[str, ...]:
+    """Return the host `wanted` (in the form of Terms) if it names neither this machine nor a private network."""
+    target = _rule(wanted)
+    known = target is not None and not target.private and not names_private_network(target.host)
+    return (str(target),) if known else ()
 
 
 def contains(patterns: Iterable[str], wanted: str) -> bool:

@@ -20,7 +20,7 @@ _GATE = ("exec", "why", "sandbox show")
 _MODEL = ("run", "ci", "agent", "terminal")
 _SESSION = ("run", "agent", "terminal")
 _TYPED = ("run", "agent")
-_RESEARCH = ("repo",)
+_RESEARCH = ("repo", "web")
 _BUDGET = ("run", "ci", *_RESEARCH)
 _BATCH = ("batch run",)
 _SERVE = ("mcp serve",)
@@ -64,8 +64,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("--prompt-file", "FILE", "Read the prompt from this file.", ("run", "ci")),
     Option("--full", "", "Clone the whole history and files of every size.", ("repo",)),
     Option("--keep", "", "Keep the temporary workspace, and print its folder.", _RESEARCH),
-    Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.", _MODEL, many=True,
-           short="-u"),
+    Option("--url", "URL", "Attach the web page at this address to the prompt. Repeatable.",
+           (*_MODEL, "web"), many=True, short="-u"),
     Option("--mode", "MODE", f"How much is allowed without a question: {', '.join(mode.value for mode in Mode)}.",
            (*_GATE, *_MODEL, *_SERVE), complete="mode"),
     Option("--model", "PROVIDER:MODEL", "Model: anthropic:NAME, openai:NAME, gemini:NAME, scripted:FILE.",

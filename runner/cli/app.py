@@ -24,7 +24,7 @@ from runner.cli.memory import memory_app
 from runner.cli.policy import policy_app
 from runner.cli.processes import ports_app, processes_app
 from runner.cli.profile import profile_app
-from runner.cli.research import repo
+from runner.cli.research import repo, web
 from runner.cli.run import ci, converse, run
 from runner.cli.sandbox import sandbox_app
 from runner.cli.sessions import sessions_app
@@ -65,6 +65,7 @@ app = typer.Typer(
 app.command("run", epilog=CODES)(run)
 app.command("ci", epilog=CODES)(ci)
 app.command("repo", epilog=CODES)(repo)
+app.command("web", epilog=CODES)(web)
 app.command("exec", epilog=EPILOG)(exec_help)
 app.command("why")(why_help)
 app.add_typer(sandbox_app, name="sandbox")

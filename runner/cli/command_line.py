@@ -13,11 +13,11 @@ A single word is a prompt only after `--`, because it may be a misspelled comman
 """
 
 COMMANDS = (
-    "run", "ci", "repo", "exec", "why", "sandbox", "batch", "policy", "profile", "config", "init", "audit",
+    "run", "ci", "repo", "web", "exec", "why", "sandbox", "batch", "policy", "profile", "config", "init", "audit",
     "auth", "trust", "grants", "agents", "undo", "apply", "approve", "processes", "ports", "sessions", "mcp", "bundle",
     "hooks", "memory", "doctor", "demo", "guard",
 )  # fmt: skip
-_TAKES_OPTIONS = ("run", "ci", "repo", "exec", "why")
+_TAKES_OPTIONS = ("run", "ci", "repo", "web", "exec", "why")
 _ALIASES = {
     "version": ("--version",),
     "login": ("auth", "login"),

@@ -117,6 +117,7 @@ OUTPUTS: tuple[JsonOutput, ...] = (
         _fields(_GUARD),
         also=("guard codex", "guard gemini", "guard cursor", "guard opencode"),
     ),
+    JsonOutput("web", Form.EVENTS, "The events of the session; `run_ended` contains the answer as `text`."),
     JsonOutput("repo", Form.EVENTS, "The events of the session; `run_ended` contains the answer as `text`."),
     JsonOutput("run", Form.EVENTS, "The events of the session; `run_ended` contains the answer as `text`."),
     JsonOutput(

@@ -1,10 +1,10 @@
-"""`agent repo`: a question about a repository of others."""
+"""`agent repo` and `agent web`: a question about a repository of others, or to the web."""
 
 from dataclasses import replace
 from typing import Annotated
 
 from runner.agent.options import Given
-from runner.agent.startup import run_args
+from runner.agent.startup import RunArgs, run_args
 from runner.cli.gate import argument, takes_options
 from runner.sessions.selection import SessionSelection
 
@@ -29,10 +29,33 @@ def repo(given: Given, url: ADDRESS, question: QUESTION = None) -> int:
     """
     from runner.frontends.research.command import start_repo
 
-    args = replace(
-        run_args(given), unattended=True, selection=SessionSelection(unkept=True),
-        output_schema=given.text("output_schema") or "",
-    )  # fmt: skip
     return start_repo(
-        args, url, question, full=given.switch("full"), keep=given.switch("keep"), last=given.text("last_message")
+        _args(given), url, question, full=given.switch("full"), keep=given.switch("keep"),
+        last=given.text("last_message"),
+    )  # fmt: skip
+
+
+@takes_options("web")
+def web(given: Given, question: QUESTION = None) -> int:
+    """Answer a question by reading the web, in a temporary workspace.
+
+    The model searches (if a service is configured: `[web] search`), fetches public pages, and reads what is in the
+    temporary folder. It cannot run anything, change anything, or log in anywhere. The question and the searches leave
+    this machine. Pages are data. Standard output has only the answer with its sources, and standard error everything
+    else.
+
+    **Examples**
+
+        agent web "which Python versions still get security fixes?"
+        agent web -u https://example.org/spec "what does it say about limits?"
+    """
+    from runner.frontends.research.command import start_web
+
+    return start_web(_args(given), question, keep=given.switch("keep"), last=given.text("last_message"))
+
+
+def _args(given: Given) -> RunArgs:
+    selection = SessionSelection(unkept=True)
+    return replace(
+        run_args(given), unattended=True, selection=selection, output_schema=given.text("output_schema") or ""
     )

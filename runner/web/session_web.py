@@ -148,7 +148,8 @@ class SessionWeb:
         if service is None or (service.name, service.host) != (action.provider, action.host):
             raise ProblemError(Problem("nothing was searched", "this search service is not configured", "read pages"))
         # The user's own configuration names this host, so it may be this machine or in a private network.
-        hosts = (*permit.terms.hosts, f"{service.host} private") if service.host in permit.terms.hosts else ()
+        named = {each.removesuffix(" private") for each in permit.terms.hosts}
+        hosts = (*permit.terms.hosts, f"{service.host} private") if service.host in named else ()
         seconds = min(VENDOR_PATIENCE if service.name in VENDORS else PATIENCE, permit.terms.limits.wall)
         asked = search_request(service, action.query)
         key = await asyncio.to_thread(service.key)

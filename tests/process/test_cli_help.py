@@ -66,6 +66,7 @@ COMPLETIONS = [
         {
             "ci",
             "repo",
+            "web",
             "run",
             "batch",
             "exec",

@@ -112,6 +112,7 @@ WORDS: dict[str, Words] = {
     "policy import":     ("policy", "import", "{base}/rules.json"),
     "policy judge":      ("policy", "judge"),
     "profile learn":     ("profile", "learn", "true"),
+    "web":               ("web", "--model=scripted:{base}/script.json", "go"),
     "repo":              ("repo", "--model=scripted:{base}/script.json", ".", "go"),
     "run":               ("run", "--model=scripted:{base}/script.json", "--mode=trust-project", "go"),
     "sandbox cache":     ("sandbox", "cache", "--all"),

@@ -12,7 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from policy.model.tier import Mode
+from policy.model.assessment import RuleKind, RuleRef
+from policy.model.profile import Layer, PermissionRule, Tool
+from policy.model.tier import Mode, Ruling
+from policy.permission.hosts import PUBLIC
 from runner.agent.startup import RunArgs, SessionStart, chosen_model, opener, prepare_options, with_session
 from runner.approval.approver import Unattended
 from runner.engine.context.context import Context, SourcedText
@@ -21,9 +24,9 @@ from runner.frontends.output_file import Outlets
 from runner.frontends.plain.answer_apart import AnswerApart
 from runner.frontends.prompt_input import prompt_input
 from runner.frontends.research.clone import Clone, CloneError, check_out, fetch, place, words_left_out
-from runner.frontends.research.prompts import repo_prompt
+from runner.frontends.research.prompts import repo_prompt, web_prompt
 from runner.frontends.research.sources import SourceList
-from runner.problems import Exit
+from runner.problems import Exit, usage
 from runner.providers import OpenModel
 from runner.providers.scripted import ScriptedProvider
 from runner.stderr import print_problem, say
@@ -37,6 +40,15 @@ if TYPE_CHECKING:
     from runner.frontends.jsonl.writer import JsonLines
     from runner.frontends.research.address import RepositoryAddress
     from tools.tool import ModelTool
+
+# The user asked for the web. Denials of the user hold, and private networks are open to no rule of this kind.
+WEB_RULE = PermissionRule(
+    Ruling.ALLOW,
+    RuleRef(RuleKind.FLAG, "agent web"),
+    Layer.TYPED,
+    tool=(Tool.WEB_FETCH.value, Tool.WEB_SEARCH.value),
+    host=(PUBLIC,),
+)
 
 
 def start_repo(
@@ -67,6 +79,26 @@ def start_repo(
         return run.answer(words, Path(folder), prompt, files.get("--last-message"), name, foreign=address.url)
 
 
+def start_web(args: RunArgs, question: str | None, *, keep: bool, last: str | None = None) -> int:
+    """Answer a question by reading the web, and return the exit code. Raise a usage error."""
+    from runner.web.session_web import usable
+
+    if not usable():
+        why, fix = "the libraries for pages are not installed", "install the extra `web`"
+        raise usage("`agent web` cannot be used", why, fix)
+    with ExitStack() as stack:
+        words, outlets = _inputs(args, question, last)
+        files = stack.enter_context(outlets)
+        top = stack.enter_context(_temporary("web", keep=keep))
+        run = _Research(args, top, _reading_tools(), (WEB_RULE,), web=True)
+        web = run.settings.value("web", "fetch"), run.settings.value("web", "search")
+        if not any(web):
+            why = "`[web]` in your configuration switches both tools off"
+            raise usage("`agent web` cannot be used", why, "set `fetch` or `search` in `[web]`")
+        prompt = web_prompt(searches=web[1] is not None)
+        return run.answer(words, Path(top), prompt, files.get("--last-message"), "", urls=args.urls)
+
+
 async def _cloned(address: "RepositoryAddress", run: "_Research", *, full: bool) -> Clone:
     """Clone the repository into its folder and check it out, each step in a session of its own."""
     from runner.agent.open_session import open_session
@@ -90,24 +122,46 @@ async def _cloned(address: "RepositoryAddress", run: "_Research", *, full: bool)
 class _Research:
     """The settings of one run. The configuration is that of the user; nothing in the workspace is configuration."""
 
-    def __init__(self, args: RunArgs, top: str, tools: "tuple[ModelTool, ...]") -> None:
+    def __init__(
+        self,
+        args: RunArgs,
+        top: str,
+        tools: "tuple[ModelTool, ...]",
+        rules: "tuple[PermissionRule, ...]" = (),
+        *,
+        web: bool = False,
+    ) -> None:
         self.top = top
         args = replace(args, cwd=top, mode=Mode.DONT_ASK)
         options, settings = prepare_options(args, True, repository=False)
-        self.settings: Settings = replace(settings, profile=replace(settings.profile, credentials=()))
+        self.settings: Settings = replace(
+            settings,
+            profile=replace(settings.profile, credentials=(), permissions=(*settings.profile.permissions, *rules)),
+        )
         self._model = chosen_model(args, self.settings, options.cwd)
         self._another = opener(args, self.settings, options.cwd, self._model)
         options, _ = with_session(args, options, self.settings, lambda own: self._model)
         self.json = args.json
         self.options: SessionOptions = replace(
-            options, tools=tools, servers=(), agents=(), hooks=None, bundles=(), notes=False, code=False, web=False,
+            options, tools=tools, servers=(), agents=(), hooks=None, bundles=(), notes=False, code=False, web=web,
             instructions="", context=Context(), source=None,
         )  # fmt: skip
 
     def answer(
-        self, words: "UserInput", folder: Path, prompt: str, outlet: object, name: str, *, foreign: str = ""
+        self,
+        words: "UserInput",
+        folder: Path,
+        prompt: str,
+        outlet: object,
+        name: str,
+        *,
+        foreign: str = "",
+        urls: tuple[str, ...] = (),
     ) -> int:
-        """Let the model answer in the workspace `folder`, print the answer with its sources, and return the code."""
+        """Let the model answer in the workspace `folder`, print the answer with its sources, and return the code.
+
+        The pages at `urls` are attached to the question.
+        """
         context = Context(base=SourcedText("ringfence", prompt))
         options = replace(self.options, cwd=folder, context=context, foreign=foreign)
         start = SessionStart(options, self.settings, os.environ, self._model, self._another)
@@ -118,8 +172,8 @@ class _Research:
 
                 lines = stack.enter_context(writer.JsonLines())
             show: Emit = lines or AnswerApart(guarded(transcript(sys.stderr)))
-            sources = SourceList(show, str(folder), name)
-            ending = asyncio.run(play(words, start, Unattended(sources), sources, lines))
+            sources = SourceList(show, str(folder), name, urls)
+            ending = asyncio.run(play(words, start, Unattended(sources), sources, lines, urls=urls))
             if ending.exit is Exit.INTERRUPTED and lines is not None:
                 lines.hurry()
             text = ending.text

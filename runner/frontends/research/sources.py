@@ -11,14 +11,14 @@ _LONGEST = 300
 class SourceList:
     """An Emit that passes every event to `show` and remembers what was read successfully.
 
-    `folder` is the workspace, and `name` stands for it in the list.
+    `folder` is the workspace, and `name` stands for it in the list. `given` are sources that the user named.
     """
 
-    def __init__(self, show: Emit, folder: str = "", name: str = "") -> None:
+    def __init__(self, show: Emit, folder: str = "", name: str = "", given: tuple[str, ...] = ()) -> None:
         self._show = show
         self._prefix, self._name = folder.rstrip("/") + "/", name
         self._open: dict[str, Action] = {}
-        self._found: dict[str, None] = {}
+        self._found: dict[str, None] = dict.fromkeys(given)
 
     def __call__(self, event: Event) -> None:
         match event:
