@@ -121,14 +121,18 @@ class LanguageServers:
         if not inside(os.path.normpath(action.path), workspace):
             why = "language servers see only the workspace"
             return Problem(f"nothing is known about `{action.path}`", why, "use `read` and `grep`")
-        return self._serving(action.path) or Problem(
+        return self._serving(action.path, workspace) or Problem(
             f"nothing is known about `{action.path}`",
             "no language server for such files is installed",
             "use `grep`; the user can name a server in `[language.NAME]`",
         )
 
-    def _serving(self, path: str) -> LanguageConfig | None:
-        return next((each for each in self.configs if each.serves(path)), None)
+    def _serving(self, path: str, workspace: str) -> LanguageConfig | None:
+        """Return the first server for the file that has not failed; the first one if all have."""
+        found = [each for each in self.configs if each.serves(path)]
+        failed = {name for (place, name), server in self._servers.items()
+                  if place == workspace and server.state is CodeServerState.FAILED}  # fmt: skip
+        return next((each for each in found if each.name not in failed), found[0] if found else None)
 
     def _server(self, config: LanguageConfig, workspace: str) -> "CodeServer":
         key = (workspace, config.name)
@@ -214,9 +218,10 @@ class LanguageServers:
     async def before_edit(self, action: EditFile | WriteFile, ctx: "RunContext") -> EditWatch | None:
         """Return the diagnostics before an edit. A server that does not run is started in the background."""
         path = os.path.normpath(action.path)
-        config = self._serving(path)
-        if config is None or not inside(path, workspace := ctx.look().workspace):
+        if not any(each.serves(path) for each in self.configs) or not inside(path, workspace := ctx.look().workspace):
             return None
+        config = self._serving(path, workspace)
+        assert config is not None  # one of them serves the file
         self.offer_for(workspace)
         if not self.options.diagnostics:
             return None
@@ -291,6 +296,7 @@ class CodeServer:
         self._seconds = 0.0
         self._faults = 0
         self._used = time.monotonic()
+        self._ready = False  # True once it has started
         self._busy = 0  # questions and edits that use the server now
         self._stamps: dict[str, tuple[int, int, int]] = {}  # of open documents, to see changes by other actions
 
@@ -327,7 +333,7 @@ class CodeServer:
         try:
             await self._connect(ctx)
             self._seconds = time.monotonic() - began
-            self.state, self.problem = CodeServerState.READY, None
+            self.state, self.problem, self._ready = CodeServerState.READY, None, True
             self._watch(self._end_idle())
         except (ProblemError, SandboxUnavailable) as error:
             await self._fail(error.problem)
@@ -476,7 +482,7 @@ class CodeServer:
     async def _fail(self, problem: Problem) -> None:
         """Note why the server cannot be used, with what it wrote last. It may start again a few times."""
         self._faults += 1
-        started = self._process is not None
+        started = self._ready
         if self._process is not None and self._ctx is not None:
             await self._ctx.processes.ended(self._process.id, _DYING)
         problem = self._detailed(problem)

@@ -342,6 +342,18 @@ def test_a_server_that_ends_again_and_again_is_not_started_any_more(place: Path)
     run(use)
 
 
+def test_the_next_server_is_used_if_the_first_one_cannot_start(place: Path) -> None:
+    (place / "home/work/one.x").write_text("one\n")
+    config = '[language.bad]\ncommand = "/bin/false"\nfiles = ["*.x"]\n' + hostile("plain")
+
+    async def use() -> None:
+        async with code_session(place, config) as session:
+            assert "ended with status 1" in await session.lsp("symbols", path="one.x")
+            assert "one.x:1:1: one" in await session.lsp("definition", path="one.x", line=1, symbol="one")
+
+    run(use)
+
+
 @pytest.mark.threat("T260")
 def test_a_server_that_never_answers_is_ended(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_servers, "_START", 2.0)
