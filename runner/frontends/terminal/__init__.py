@@ -1,4 +1,4 @@
-"""The parts that the plain and the full-screen front end share: detection of the terminal, and reading its input.
+"""The parts that the plain and the full-screen front end share: detection of the terminal, its input, the clipboard.
 
-Imports nothing from the other front ends. Start reading at `probe.py`.
+May import `messages`, and nothing from the other front ends. Start reading at `probe.py`.
 """
