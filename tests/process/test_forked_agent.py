@@ -24,6 +24,7 @@ ROWS: list[tuple[tuple[str, ...], str, int]] = [
     (("why", "cat /etc/shadow"),                              "",                    0),
     (("run", "--model", "scripted:../script.toml", "hi"),          "",                    0),
     (("ci", "--model", "scripted:../script.toml", "hi"),           "",                    0),
+    (("web", ""),                                             "",                    2),
     (("repo", "ext::sh", "hi"),                               "",                    2),
     (("batch", "check", "-"),                                 '{"prompt": "hi"}\n',  0),
     (("sandbox", "show"),                                     "",                    0),

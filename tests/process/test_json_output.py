@@ -40,6 +40,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> CliHarness:
     (made.work / "AGENTS.md").write_text("Use tabs.\n")
     (made.work / "a.txt").write_text("one\n")
     subprocess.run(["git", "init", "-q"], **git)  # type: ignore[call-overload]  # the same for both
+    other, who = str(base / "other"), ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for words in (("init", "-q", other), (*who, "-C", other, "commit", "-q", "--allow-empty", "-m", "first")):
+        subprocess.run(["git", *words], **git)  # type: ignore[call-overload]  # the same for all
     write = {"calls": [{"name": "write", "arguments": {"path": "b.txt", "content": "two\n"}}]}
     (base / "config" / "ringfence").mkdir(parents=True)
     configuration = '[mcp.docs]\nurl = "https://mcp.example.com/mcp"\n[[hook]]\nevent = "Stop"\ncommand = "true"\n'
@@ -113,7 +116,7 @@ WORDS: dict[str, Words] = {
     "policy judge":      ("policy", "judge"),
     "profile learn":     ("profile", "learn", "true"),
     "web":               ("web", "--model=scripted:{base}/script.json", "go"),
-    "repo":              ("repo", "--model=scripted:{base}/script.json", ".", "go"),
+    "repo":              ("repo", "--model=scripted:{base}/script.json", "{base}/other", "go"),
     "run":               ("run", "--model=scripted:{base}/script.json", "--mode=trust-project", "go"),
     "sandbox cache":     ("sandbox", "cache", "--all"),
     "sessions show":     lambda place: ("sessions", *_session(place)),
