@@ -38,6 +38,9 @@ async def ask_user(action: AskUser, ctx: "RunContext") -> Outcome:
         answers = await ask(AskedByModel(questions, ctx.agent))
     if answers is None or len(answers) != len(questions):
         return Outcome(0, _LEFT.encode())
+    if ctx.flow is not None:  # a selected choice is a text of the model
+        for answer in answers:
+            ctx.flow.hear(answer.words)
     text = ctx.redactor.text(answers_text(questions, answers))
     return Outcome(0, text.encode("utf-8", "replace"))
 

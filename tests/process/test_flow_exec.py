@@ -1,5 +1,6 @@
 """`agent exec --untrusted` and `agent why --untrusted`: commands that come from untrusted text."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,14 @@ def test_a_changed_manifest_gets_its_old_content_and_the_exit_code_is_3(work: Pa
     assert (work / "a.txt").read_text() == "a\n"
     assert agent(work, "audit", "verify").returncode == 0
     assert "none differs" in agent(work, "audit", "replay").stdout
+
+
+@pytest.mark.threat("T267")
+def test_the_events_report_it_as_well(work: Path) -> None:
+    done = run(work, "echo evil >> requirements.txt", "--untrusted", "issue 13", "--json")
+    events = {event["type"]: event for event in map(json.loads, done.stdout.splitlines())}
+    assert "requirements.txt" in events["finished"]["problem"]["what"]
+    assert (events["run_ended"]["exit"], done.returncode) == (3, 3)
 
 
 def test_without_the_flag_nothing_changes(work: Path) -> None:

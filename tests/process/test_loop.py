@@ -120,10 +120,12 @@ def test_the_outcome_is_recorded_if_the_session_file_cannot_be_written(stage: Ma
     class Recorder:
         changed = None
 
-        async def before(self, permit: Permit, words: str, call: str) -> None:
+        async def before(self, permit: Permit, words: str, call: str, *, required: bool = False) -> None:
             return None
 
-        def after(self, running: None) -> int:
+        held = ()
+
+        def after(self, running: None, hold: object = None) -> int:
             return 1
 
     class FullDisk(Journal):

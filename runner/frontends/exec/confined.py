@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from policy.model.frozen import dataclass
-from policy.model.verdict import Allow, Permit, Terms
+from policy.model.verdict import Allow, Permit, Problem, Terms
 from runner.audit.records import Ran
 from runner.frontends.exec.report import ExecCase, Report
 from runner.problems import Exit, Stopped, ending_signals
@@ -69,7 +69,7 @@ async def confine(
             session = session or audit.session(case.session(enforcement, policy), case.session_name())
             # INVARIANT: the decision is on the disk before anything runs. If it cannot be written, nothing runs.
             decided = audit.decided(session, case.decision(verdict, backend.name))
-            ran = Ran(time.time())
+            ran, held = Ran(time.time()), tuple[Problem, ...]()
             try:
                 if verdict.permit.sourced:
                     require_unchanged(verdict.permit)
@@ -80,13 +80,14 @@ async def confine(
                 else:
                     from runner.frontends.exec.guarded import with_undo  # commands of the user have no undo
 
-                    outcome, ours, changed = await with_undo(case, verdict, session, run)
-                    ran = replace(ran, changed=changed)
+                    ended = await with_undo(case, verdict, session, run)
+                    outcome, ours, held = ended.outcome, ended.code, ended.held
+                    ran = replace(ran, changed=ended.changed)
             except BaseException:
                 audit.finished(decided, Outcome(status=Exit.FAILED, ended_by="failure"), ran)
                 raise
             audit.finished(decided, outcome, replace(ran, given=outcome.given))
-        code = report.finished(outcome, verdict.permit.terms.limits) if ours is None else ours
+        code = report.finished(outcome, verdict.permit.terms.limits, held) if ours is None else ours
         return ExecResult(code, outcome, session)
 
 

@@ -7,6 +7,7 @@ from policy.flow.state import FlowMode
 from policy.flow.trusted_later import trusted_later
 from policy.grants.resolve import approve
 from policy.model.action import Action
+from policy.model.frozen import dataclass
 from policy.model.profile import Source
 from policy.model.verdict import Allow, Ask, Deny, Problem
 from runner.approval.remembered import consume, with_grants
@@ -23,7 +24,7 @@ from runner.frontends.guard.verdicts import question_digest
 from runner.gate.gate import Gate
 from runner.gate.wording import action_words
 from runner.problems import Exit, Stopped
-from runner.stderr import print_problem, say_notice
+from runner.stderr import say_notice
 from runner.text.sanitize import one_line, visible
 from sandbox.backend import Outcome
 
@@ -52,12 +53,29 @@ def guarded_case(gate: Gate, action: Action, noted: FactRecorder, token: GuardTo
     return ExecCase(gate, found.assessment, decided, answer, attended, noted, found.names, found.by, guarded=token)
 
 
+@dataclass(frozen=True, slots=True)
+class UndoableRun:
+    """The end of a command between two snapshots.
+
+    Attributes:
+        outcome: The outcome of the command.
+        code: The exit code if a signal or an output error ended the run, else None.
+        changed: The changed files with the kind of change; None if they are not known.
+        held: Reports about changes that were taken back.
+    """
+
+    outcome: Outcome
+    code: int | None
+    changed: tuple[tuple[str, str], ...] | None
+    held: tuple[Problem, ...] = ()
+
+
 async def with_undo(
     case: ExecCase, verdict: Allow, session: str, run: Callable[[], Awaitable[tuple[Outcome, int | None]]]
-) -> tuple[Outcome, int | None, tuple[tuple[str, str], ...] | None]:
-    """Run the command with a snapshot before and after it. Return the result of `run` and the changed files.
+) -> UndoableRun:
+    """Run the command with a snapshot before and after it.
 
-    After untrusted text, changes of files that are trusted later are taken back, and reported; the exit code is then 3.
+    After untrusted text, changes of files that are trusted later are taken back, and reported.
     """
 
     def show(notice: object) -> None:
@@ -77,11 +95,8 @@ async def with_undo(
             outcome, code = await run()
         finally:
             recorder.after(step, hold)
-        if recorder.held:
-            code = code or Exit.DENIED
-            for held in recorder.held:
-                print_problem(_held_problem(held, case), label="denied")
-        return outcome, code, recorder.changed
+        held = tuple(_held_problem(each, case) for each in recorder.held)
+        return UndoableRun(outcome, code, recorder.changed, held)
     finally:
         recorder.close()
 

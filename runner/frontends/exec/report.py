@@ -26,6 +26,8 @@ from runner.stderr import print_problem, say, unwritten, wrapped
 from sandbox.backend import MOST_TOLD, Enforcement, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from policy.grants.grant import Grant
     from runner.audit.flow_fields import RecordedFlow
     from runner.frontends.guard.tokens import GuardToken
@@ -153,8 +155,10 @@ class PlainReport:
         # Latin-1 maps each byte to one character and back, and keys are ASCII.
         _write(stream, chunk if masked is None else masked.feed(chunk.decode("latin-1")).encode("latin-1"))
 
-    def finished(self, outcome: Outcome, limits: Limits) -> int:
-        """Report the end of the command, and return the exit code."""
+    def finished(self, outcome: Outcome, limits: Limits, held: "Sequence[Problem]" = ()) -> int:
+        """Report the end of the command, and return the exit code. `held` are reports about changes that were taken
+        back, which make the command a denied one.
+        """
         for stream, masked in self._masked.items():
             _write(stream, masked.end().encode("latin-1"))
         for violation in outcome.violations:
@@ -165,10 +169,12 @@ class PlainReport:
             # A command chose the name of the file: a line break in it could forge a line of this program.
             what, fix = (visible(text, lines=False) for text in (f"{violation.what}{path}", violation.fix))
             print_problem(Problem(what, why, fix), label="sandbox")
+        for each in held:
+            print_problem(each, label="denied")
         problem, code = ending(outcome, limits)
         if problem is not None:
             print_problem(problem)
-        return code
+        return Exit.DENIED if held and not code else code
 
 
 class EventReport:
@@ -202,11 +208,12 @@ class EventReport:
     def listen(self, stream: int, chunk: bytes) -> None:
         self._output(stream, self._masked[stream].feed(self._decoders[stream].decode(chunk)))
 
-    def finished(self, outcome: Outcome, limits: Limits) -> int:
+    def finished(self, outcome: Outcome, limits: Limits, held: "Sequence[Problem]" = ()) -> int:
         for stream, decoder in self._decoders.items():
             masked = self._masked[stream]
             self._output(stream, masked.feed(decoder.decode(b"", final=True)) + masked.end())
         problem, code = ending(outcome, limits)
+        problem = problem or next(iter(held), None)
         fields = ("what", "path", "fix", "inferred", "layer")
         violations = [{name: getattr(item, name) for name in fields} for item in outcome.violations]
         self._print(
@@ -221,7 +228,7 @@ class EventReport:
                 "problem": asdict(problem) if problem else None,
             }
         )
-        return self._end(code)
+        return self._end(Exit.DENIED if held and not code else code)
 
     def _judged(self, assessment: Assessment, verdict: Allow | Deny) -> None:
         cell = verdict.cell

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from policy.flow.state import FlowMode
 from policy.model.assessment import RuleKind, RuleRef
 from policy.model.profile import Layer, PermissionRule, Tool
 from policy.model.tier import Mode, Ruling
@@ -137,6 +138,8 @@ class _Research:
         self.settings: Settings = replace(
             settings,
             profile=replace(settings.profile, credentials=(), permissions=(*settings.profile.permissions, *rules)),
+            # Everything here is untrusted, and the folder has no private data: `guard` would only stop the reading.
+            values={**settings.values, ("flow",): FlowMode.NOTE.value},
         )
         self._model = chosen_model(args, self.settings, options.cwd)
         self._another = opener(args, self.settings, options.cwd, self._model)
