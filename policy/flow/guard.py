@@ -64,6 +64,8 @@ def _changed_files(assessment: Assessment, flow: FlowState, facts: Facts) -> tup
     """
     action = assessment.action
     found: list[str] = []
+    if flow.copied:
+        return ()
     if isinstance(action, WriteFile):
         digest = hashlib.sha256(action.content.encode("utf-8", "surrogatepass")).hexdigest()
         found = [] if (action.path, digest) in flow.approved else _later(action.path, facts)

@@ -70,6 +70,8 @@ class FlowState:
         remotes: the remotes of the workspace's repository at the start of the session, or None if there is none.
         approved: pairs (path, SHA-256 of the content) of files that are trusted later and that the user approved.
         undo: True if what commands change is looked at afterwards, so that it can be taken back.
+        copied: True if the workspace is a copy whose changes the user gets as a patch, which shows the change of every
+            file that is trusted later.
         recorded: the findings of a recorded decision, in place of computed ones; None outside of a replay.
     """
 
@@ -80,6 +82,7 @@ class FlowState:
     remotes: Remotes | None = None
     approved: frozenset[tuple[str, str]] = frozenset()
     undo: bool = True
+    copied: bool = False
     recorded: "tuple[FlowFinding, ...] | None" = None
 
     @property

@@ -482,6 +482,7 @@ def _flow_of(
         FlowMode(str(chosen)) if chosen is not None else None,
         guarded=options.guarded,
         workspace=facts.workspace,
+        copied=bool(settings.original),
         trusted=TrustedText(own=own).with_text(*known, *remotes.modules).with_hosts(hosts),
         remotes=remotes,
         files=WrittenFiles(state, facts.workspace, partial(introducing_commit, facts.workspace)),

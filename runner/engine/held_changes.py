@@ -22,6 +22,7 @@ from runner.messages import ToolCall
 from runner.text.sanitize import one_line
 from tools.tool import find
 
+HELD_CHANGE = "held_change"  # in place of the name of a tool: no model called it
 _LONGEST = 300  # characters of a path
 
 Perform = Callable[[Judgement], Awaitable[CallResult]]
@@ -30,7 +31,7 @@ Perform = Callable[[Judgement], Awaitable[CallResult]]
 def held_files(permit: Permit, planned: Planned, ctx: RunContext) -> Hold | None:
     """Return the function that tells which changes of a command are held back, or None if no change is."""
     flow = ctx.flow
-    if flow is None or not flow.untrusted or planned.call.own:
+    if flow is None or not flow.untrusted or flow.copied or planned.call.own:
         return None
     if flow.mode(ctx.live.mode) is not FlowMode.GUARD or not isinstance(permit.action, RunScript | RunArgv):
         return None
@@ -102,7 +103,7 @@ def _judged(path: str, text: str, number: int, judgement: Judgement, ctx: RunCon
         return None
     of = judgement.planned.call
     key = f"{of.key}:{number}"
-    call = ModelCall(key, ToolCall(of.of.id, WriteFile.tool, {"path": path, "content": text}), own=of.own)
+    call = ModelCall(key, ToolCall(of.of.id, HELD_CHANGE, {"path": path, "content": text}), own=of.own)
     action = WriteFile(path, text)
     ctx.emit(ToolProposed(key, call.name, action))
     return Judgement(Planned(call, tool, action), evaluate_action(action, ctx), judgement.model)

@@ -82,6 +82,7 @@ class SessionFlow:
         *,
         guarded: bool = False,
         workspace: str = "",
+        copied: bool = False,
         trusted: TrustedText | None = None,
         remotes: Remotes | None = None,
         files: WrittenFiles | None = None,
@@ -95,6 +96,7 @@ class SessionFlow:
         self._chosen = chosen
         self._guarded = guarded
         self._workspace = workspace.rstrip("/")
+        self.copied = copied  # the workspace is a copy, whose changes the user gets as a patch
         self._trusted = trusted or TrustedText()
         self._remotes = remotes
         self._files = files
@@ -134,6 +136,7 @@ class SessionFlow:
             self._remotes,
             frozenset(self._approved),
             undo,
+            self.copied,
         )
 
     @property
@@ -331,6 +334,7 @@ class SessionFlow:
             self._chosen,
             guarded=self._guarded,
             workspace=self._workspace,
+            copied=self.copied,
             trusted=self._trusted,
             remotes=self._remotes,
             files=self._files,

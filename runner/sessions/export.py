@@ -104,6 +104,14 @@ _NOTES = {
 }
 
 
+# The changes of the information flow that a reader wants to know.
+_FLOW = {
+    "untrusted": "untrusted text entered the conversation",
+    "private": "private data entered the conversation",
+    "endorsed": "the user endorsed",
+}
+
+
 def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
     calls: list[ToolCall] = []
     verdicts: dict[str, JournalEntry] = {}
@@ -115,6 +123,8 @@ def _parts(tree: Tree, path: Sequence[int]) -> Iterator[SessionPart]:
         match entry.type:
             case "run" | "mode" | "compaction" | "model" | "notice" | "process" | "snapshot":
                 yield SessionPart("note", entry.time, _NOTES[entry.type].format_map(body))
+            case "flow" if body["kind"] in _FLOW:
+                yield SessionPart("note", entry.time, f"{_FLOW[str(body['kind'])]}: {body['text']}")
             case "typed":
                 yield SessionPart("typed", entry.time, str(body["text"]))
             case "end":

@@ -330,6 +330,8 @@ class Arena:
         records = [json.loads(line) for line in self._agent("audit", "--json", "--limit", "100000").splitlines()][::-1]
         self._agent("audit", "verify")
         records = [each for each in records if not str(each["tool"]).endswith("__@start")]  # the person configured them
+        # A change that was taken back is proposed to the person by the program.
+        records = [each for each in records if each["tool"] != "held_change"]
         del records[: len(self.beside)]
         calls = [call for turn in turns for call in turn["calls"]]
         if len(records) != len(calls):

@@ -148,11 +148,11 @@ def test_show_and_export_say_what_was_done(harness: SessionHarness) -> None:
     for told in ("look around", "I look.", "$ ls", "allow (read)", "one.txt", "There is one file.", "agent audit show"):
         assert told in shown
     types = [json.loads(line)["type"] for line in harness.agent("sessions", "show", "--json", id).stdout.splitlines()]
-    assert types == ["session", "run", "message", "message", "call", "message", "message", "end"]
+    assert types == ["session", "run", "flow", "flow", "message", "message", "call", "message", "message", "end"]
     assert harness.agent("sessions", "export", id, "--format", "jsonl").stdout == harness.store.path(id).read_text()
     with harness.store.path(id).open("a") as file:
         file.write(
-            '{"id":"9","parentId":"8","time":"2026-11-22T11:30:41.437Z","type":"notice","text":"one:\\n\\ntwo \\u001b[2J"}\n'
+            '{"id":"11","parentId":"10","time":"2026-11-22T11:30:41.437Z","type":"notice","text":"one:\\n\\ntwo \\u001b[2J"}\n'
         )
     assert "] one:\n    \n    two ␛[2J\n" in harness.agent("sessions", "show", id).stdout, (
         "as lines that begin nothing new"

