@@ -300,11 +300,17 @@ class App:
         self._output.write_raw(code)
         self._output.flush()
 
-    def _frame(self) -> None:
-        self._due = None
-        if self.stopping and not self.host.busy:  # queued texts may be in the input again: then one key does not leave
+    def note_stopped(self) -> None:
+        """Note that the work that a key stopped has ended. Queued texts may be in the input again: then one more key
+        does not leave.
+        """
+        if self.stopping and not self.host.busy:
             self.stopping, self.quitting = False, self.editor.empty
             self.status.notice = "stopped; press Ctrl+C again to leave" if self.quitting else ""
+
+    def _frame(self) -> None:
+        self._due = None
+        self.note_stopped()
         self.application.invalidate()
         if self._output.gone is not None and self.application.is_running and not self.application.is_done:
             self.application.exit(exception=EOFError())

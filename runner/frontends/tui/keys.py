@@ -136,6 +136,7 @@ def _bind_stop(keys: KeyBindings, app: App, typing: Filter) -> None:
     @keys.add("c-c", filter=typing)
     @keys.add("<sigint>", filter=typing)
     def stop(event: KeyPressEvent) -> None:
+        app.note_stopped()  # the work may have ended after the last frame
         quitting = app.quitting
         _quiet(app)
         if app.give_up():
