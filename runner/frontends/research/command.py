@@ -21,7 +21,7 @@ from runner.agent.startup import RunArgs, SessionStart, chosen_model, opener, pr
 from runner.approval.approver import Unattended
 from runner.engine.context.context import Context, SourcedText
 from runner.frontends.launch import guarded, play, transcript
-from runner.frontends.output_file import Outlets
+from runner.frontends.output_file import Outlet, Outlets
 from runner.frontends.plain.answer_apart import AnswerApart
 from runner.frontends.prompt_input import prompt_input
 from runner.frontends.research.clone import Clone, CloneError, check_out, fetch, place, words_left_out
@@ -36,6 +36,7 @@ from runner.text.sanitize import visible, visible_prose
 if TYPE_CHECKING:
     from runner.agent.open_session import SessionOptions
     from runner.config import Settings
+    from runner.engine.run_context import RunContext
     from runner.engine.steering import UserInput
     from runner.events import Emit
     from runner.frontends.jsonl.writer import JsonLines
@@ -109,15 +110,15 @@ async def _cloned(address: "RepositoryAddress", run: "_Research", *, full: bool)
     say(visible(f"cloning {address.url}{'' if full else ' (latest commit only)'}", lines=False))
     approver = Unattended(lambda event: None)
 
-    async def inside(folder: str) -> "contextlib.AbstractAsyncContextManager[object]":
+    def inside(folder: str) -> "contextlib.AbstractAsyncContextManager[RunContext]":
         options = replace(run.options, cwd=Path(folder), mode=Mode.DEFAULT, output=None)
         model = OpenModel(ScriptedProvider(()), "none")
         return open_session(options, run.settings, os.environ, model=model, approver=approver, emit=lambda event: None)
 
-    async with await inside(run.top) as ctx:
-        await fetch(address, ctx, full=full)  # type: ignore[arg-type]  # a RunContext
-    async with await inside(place(run.top, address.name)) as ctx:
-        return await check_out(ctx)  # type: ignore[arg-type]  # a RunContext
+    async with inside(run.top) as ctx:
+        await fetch(address, ctx, full=full)
+    async with inside(place(run.top, address.name)) as ctx:
+        return await check_out(ctx)
 
 
 class _Research:
@@ -155,7 +156,7 @@ class _Research:
         words: "UserInput",
         folder: Path,
         prompt: str,
-        outlet: object,
+        outlet: Outlet | None,
         name: str,
         *,
         foreign: str = "",
@@ -183,7 +184,7 @@ class _Research:
             if text and options.output is None and (listed := sources.text()):
                 text = f"{text.rstrip()}\n\n{listed}"
             if outlet is not None:
-                outlet.write(f"{text}\n".encode("utf-8", "backslashreplace") if text else b"")  # type: ignore[attr-defined]  # an Outlet
+                outlet.write(f"{text}\n".encode("utf-8", "backslashreplace") if text else b"")
             if lines is None and text:
                 print(visible_prose(text), flush=True)
             return ending.exit
